@@ -1,0 +1,37 @@
+"""One coroutine plays one debate. Control flow is the protocol: no locks, no callbacks, nothing to deadlock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from moot.debate.state import Debate
+from moot.debate.types import Observation, Said
+
+Speak = Callable[[Observation], Awaitable[Said]]
+"""Anything that answers: a model, a script, a person, an endpoint."""
+
+
+async def play(debate: Debate, speak: Speak, watch: Callable[[Debate], None] | None = None) -> Debate:
+    """Plays to the end. If a speaker raises, the others of its round are cancelled and the exception comes out as it is."""
+    while not debate.done:
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {agent: group.create_task(_said(speak, debate, agent)) for agent in debate.next_speakers}
+        except* Exception as failures:
+            raise _first(failures) from None
+        debate = debate.advance({agent: task.result() for agent, task in tasks.items()})
+        if watch:
+            watch(debate)
+    return debate
+
+
+async def _said(speak: Speak, debate: Debate, agent: int) -> Said:
+    return await speak(debate.observe(agent))
+
+
+def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    failure: BaseException = failures
+    while isinstance(failure, BaseExceptionGroup):
+        failure = failure.exceptions[0]
+    return failure

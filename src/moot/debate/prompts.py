@@ -1,0 +1,145 @@
+"""What agents are told. The system text of a seat never changes; what is new stands in the newest user message."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from moot.debate.parsing import CONTRACTS
+from moot.debate.protocol import Protocol, eligible, first_round_shown, shown
+from moot.debate.types import Message, Parsed, Turn
+
+if TYPE_CHECKING:
+    from moot.debate.state import Debate
+
+
+@dataclass(frozen=True)
+class Persona:
+    name: str
+    style: str
+    temperature: float
+
+
+PERSONAS = (
+    Persona("Methodical Analyst", "You work step by step and leave no step out.", 0.6),
+    Persona("Creative Problem-Solver", "You look for an unusual way in when the usual one is long.", 1.0),
+    Persona("Devil's Advocate", "You doubt every claim and hunt for the counterexample.", 0.9),
+    Persona("Synthesizer", "You join the good parts of different views into one answer.", 1.0),
+    Persona("First Principles Thinker", "You go back to definitions and build up from there.", 0.8),
+)
+
+
+def persona(agent: int) -> Persona:
+    return PERSONAS[agent % len(PERSONAS)]
+
+
+def temperature(protocol: Protocol, agent: int) -> float:
+    return persona(agent).temperature if protocol.personas else 1.0
+
+
+_SECTIONS = {
+    "solution": "your own complete answer to the question",
+    "evaluation": "what is right and what is wrong in the other agents' answers, with reasons",
+    "comparison": "which of the other agents' answers is better, one pair a line",
+    "consensus": "YES if you think everyone now agrees on the answer, otherwise NO",
+    "consensus_reason": "one sentence saying why",
+}
+
+
+def system_text(protocol: Protocol, agent: int, num_agents: int) -> str:
+    who = f"You are Agent {agent}, one of {num_agents} agents (Agent 0 to Agent {num_agents - 1}) who debate a question."
+    if protocol.personas:
+        who += f" You are the {persona(agent).name}. {persona(agent).style}"
+    sections = "\n".join(f"<{name}>{_SECTIONS[name]}</{name}>" for name in CONTRACTS[protocol.contract])
+    return (
+        f"{who}\n\n"
+        f"Every response has exactly these sections, each once, in this order, and nothing after the last one:\n{sections}\n\n"
+        "Think before you judge: write the evaluation first, then decide the comparison.\n"
+        "A line of the comparison is `Agent A > Agent B` (A is better) or `Agent A = Agent B` (equally good), "
+        "with the agents' numbers. Write no chains and no other signs.\n"
+        f"Never compare yourself: a line that names Agent {agent} is thrown away.\n"
+        "Each message tells you whom you can compare. Where there is nobody, write N/A."
+    )
+
+
+def conversation(debate: Debate, agent: int, round: int) -> tuple[Message, ...]:
+    """Everything the agent knows when it is about to speak in `round`."""
+    system = Message("system", system_text(debate.protocol, agent, debate.num_agents))
+    messages = [system]
+    for i in own_turns(debate, agent, round):
+        turn = debate.turns[i]
+        messages += [_user_message(debate, agent, turn.round, i, round), Message("assistant", turn.text)]
+    return (*messages, _user_message(debate, agent, round, len(debate.turns), round))
+
+
+def newest(debate: Debate, agent: int, round: int) -> Message:
+    """The last message of `conversation` without the work of writing the others."""
+    return _user_message(debate, agent, round, len(debate.turns), round)
+
+
+def own_turns(debate: Debate, agent: int, round: int) -> tuple[int, ...]:
+    """The turns that stand in the conversation as the agent's own. `rebuilt` shows them in the transcript instead."""
+    if debate.protocol.layout == "rebuilt":
+        return ()
+    return tuple(i for i in shown(debate.protocol, debate.turns, round) if debate.turns[i].agent == agent)
+
+
+def extends(debate: Debate, agent: int, round: int) -> bool:
+    """Whether this conversation is the agent's last one, its turn and one new message. Not so when a window dropped a round."""
+    own = own_turns(debate, agent, round)
+    if not own:
+        return False
+    return first_round_shown(debate.protocol, round) == first_round_shown(debate.protocol, debate.turns[own[-1]].round)
+
+
+def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int) -> Message:
+    """The message before the agent's turn in `round`, when `spoken` turns had been taken, as it stands in round `now`'s conversation."""
+    protocol, turns = debate.protocol, debate.turns[:spoken]
+    window = first_round_shown(protocol, now)
+    known = [i for i in shown(protocol, turns, round) if turns[i].round >= window]
+    first = True
+    if protocol.layout == "growing":
+        last = max((i for i in known if turns[i].agent == agent), default=None)
+        first = last is None
+        told = set() if last is None else set(shown(protocol, turns[:last], turns[last].round))
+        known = [i for i in known if turns[i].agent != agent and i not in told]
+    parts = []
+    if first:
+        parts.append(f"Question:\n{debate.question.text}")
+        if debate.question.instruction:
+            parts.append(debate.question.instruction)
+    if (mine := _last_of(turns, agent)) is not None and mine.failed and protocol.history_rounds != 0:
+        parts.append("Your last response could not be read. Write every section, with its opening and closing tag, in the given order.")
+    parts += [_block(turns[i], agent, protocol) for i in known]
+    parts.append(_instructions(agent, round, debate.max_rounds, eligible(protocol, turns, agent, round)))
+    return Message("user", "\n\n".join(parts))
+
+
+def _last_of(turns: tuple[Turn, ...], agent: int) -> Turn | None:
+    return next((turn for turn in reversed(turns) if turn.agent == agent), None)
+
+
+def _block(turn: Turn, viewer: int, protocol: Protocol) -> str:
+    head = f"[Agent {turn.agent}{' (you)' if turn.agent == viewer else ''}, round {turn.round}]"
+    if not isinstance(turn.parsed, Parsed):
+        return f"{head}\ngave no valid response."
+    shown_fields = (name for name in CONTRACTS[protocol.contract] if name in protocol.visible)
+    clipped = (f"{name}: {turn.parsed.fields[name][: protocol.max_chars_per_field]}" for name in shown_fields)
+    return "\n".join([head, *clipped])
+
+
+def _instructions(agent: int, round: int, max_rounds: int, others: tuple[int, ...]) -> str:
+    where = f"Round {round} of {max_rounds}."
+    if not others:
+        return f"{where} You have seen no other answer. Write your solution. Write N/A as evaluation and as comparison."
+    if len(others) == 1:
+        return (
+            f"{where} Give your own, improved solution. Evaluate Agent {others[0]}'s answer. "
+            "There is only one, so write N/A as comparison."
+        )
+    names = ", ".join(f"Agent {other}" for other in others)
+    return (
+        f"{where} Give your own, improved solution. Evaluate the answers of {names}, "
+        f"then compare them with each other, in exactly these names: {names}. Leave yourself, Agent {agent}, out."
+    )
+

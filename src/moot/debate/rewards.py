@@ -1,0 +1,323 @@
+"""Peer votes to rewards.
+
+No ground truth is found here: graders live in tasks/, and hand in `Grades` where answers are known.
+Votes that name their own author are already gone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from moot.debate.protocol import candidates
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Line, Parsed, Vote
+
+FORMAT_PENALTY = -0.5
+FAILED = -1.0
+
+
+@dataclass(frozen=True)
+class Grades:
+    """What a grader found in each turn of a debate, in the order of the turns."""
+
+    answers: tuple[str | None, ...]
+    """The final answer, None where there is none (a failed turn, nothing to grade)."""
+    correct: tuple[bool, ...]
+    same: tuple[int | None, ...]
+    """Turns with equal answers carry the same number, None where there is no answer."""
+
+
+@dataclass(frozen=True)
+class AgentScores:
+    """One reward an agent, for the debate as a whole."""
+
+    rewards: tuple[float, ...]
+    returns: tuple[float, ...]
+    """The reward, less 1 for each failed turn."""
+    valid: int = 0
+    malformed: int = 0
+
+
+@dataclass(frozen=True)
+class Stream:
+    """One kind of reward, per agent and step."""
+
+    values: tuple[tuple[float, ...], ...]
+    """What is reported."""
+    centred: tuple[tuple[float | None, ...], ...]
+    """What an estimator works on; None for a step that takes no part and has advantage 0 before `added`."""
+    added: tuple[tuple[float, ...], ...]
+    """Penalties, added after centring."""
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class StepScores:
+    """Rewards by step. Streams: `generator` and `judge`, or `step` for a user's own."""
+
+    streams: dict[str, Stream]
+    votes: tuple[Vote, ...] = ()
+    """By turn index: which response was preferred to which."""
+    lines_invalid: int = 0
+    missing_comparisons: int = 0
+    duplicate_votes: int = 0
+    """Votes that repeat their author's own on the same pair in the same turn, counted before `one_ballot_per_pair`."""
+
+
+Scores = AgentScores | StepScores
+Reward = Callable[[Debate, Grades | None], Scores]
+
+
+# Per agent: over the whole debate
+
+
+def comparisons(debate: Debate) -> tuple[list[Vote], int]:
+    """All valid comparisons by agent, in order, and how many were malformed. Repeated lines count each time."""
+    valid, malformed = [], 0
+    for i, turn in enumerate(debate.turns):
+        for line in _lines(debate, i):
+            if line.kind != "comparison" or turn.agent in (line.left, line.right):
+                continue
+            if max(line.left, line.right) >= debate.num_agents or line.left == line.right:
+                malformed += 1
+            else:
+                valid.append(Vote(turn.agent, line.left, line.right, line.verdict, i))
+    return valid, malformed
+
+
+def win_rate(votes: Sequence[Vote], num_agents: int) -> list[float]:
+    """Share of peer votes each agent won; ties count half, no votes gives 0."""
+    won, seen = [0.0] * num_agents, [0] * num_agents
+    for vote in votes:
+        seen[vote.left] += 1
+        seen[vote.right] += 1
+        won[vote.left] += 1.0 if vote.verdict == ">" else 0.5
+        won[vote.right] += 0.0 if vote.verdict == ">" else 0.5
+    return [w / n if n else 0.0 for w, n in zip(won, seen, strict=True)]
+
+
+def win_minus_loss(votes: Sequence[Vote], num_agents: int) -> list[float]:
+    """Votes won less votes lost, as a share of all votes about the agent, ties included; no votes gives 0."""
+    score, seen = [0.0] * num_agents, [0] * num_agents
+    for vote in votes:
+        seen[vote.left] += 1
+        seen[vote.right] += 1
+        if vote.verdict == ">":
+            score[vote.left] += 1
+            score[vote.right] -= 1
+    return [s / n if n else 0.0 for s, n in zip(score, seen, strict=True)]
+
+
+def _by_agent(rule: Callable[[Sequence[Vote], int], list[float]]) -> Reward:
+    def reward(debate: Debate, grades: Grades | None) -> AgentScores:
+        valid, malformed = comparisons(debate)
+        return _agent_scores(debate, rule(valid, debate.num_agents), len(valid), malformed)
+
+    return reward
+
+
+def _agent_scores(debate: Debate, rewards: Sequence[float], valid: int = 0, malformed: int = 0) -> AgentScores:
+    failed = Counter(turn.agent for turn in debate.turns if turn.failed)
+    returns = tuple(r + FAILED * failed[agent] for agent, r in enumerate(rewards))
+    return AgentScores(tuple(rewards), returns, valid, malformed)
+
+
+def truth(debate: Debate, grades: Grades | None) -> AgentScores:
+    """1 for a right last answer, otherwise 0. A baseline, not a peer reward."""
+    known = _need(debate, grades, "reward truth")
+    return _agent_scores(debate, [float(i is not None and known.correct[i]) for i in last_parsed(debate)])
+
+
+def majority(debate: Debate, grades: Grades | None) -> AgentScores:
+    """1 for holding the debate's plurality answer, otherwise 0. A baseline that needs a grader but no ground truth."""
+    if grades is None:
+        raise ConfigError("reward majority needs a task with a grader, which tells equal answers; name one")
+    known = grades
+    held = [None if i is None else known.same[i] for i in last_parsed(debate)]
+    winner = plurality(held)
+    return _agent_scores(debate, [float(winner is not None and answer == winner) for answer in held])
+
+
+def last_parsed(debate: Debate) -> list[int | None]:
+    """For each agent, the turn that holds its answer."""
+    last: list[int | None] = [None] * debate.num_agents
+    for i, turn in enumerate(debate.turns):
+        if not turn.failed:
+            last[turn.agent] = i
+    return last
+
+
+def plurality(held: Sequence[int | None]) -> int | None:
+    """The answer most agents hold; ties go to the lowest-numbered agent holding one."""
+    counts = Counter(answer for answer in held if answer is not None)
+    return max(counts, key=lambda answer: counts[answer]) if counts else None
+
+
+# Per step: solver and judge apart
+
+
+def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
+    protocol, literal = debate.protocol, debate.protocol.literal
+    votes, abstained, lines_invalid, duplicates = _ballots(debate)
+
+    won: Counter[int] = Counter()
+    lost: Counter[int] = Counter()
+    says: dict[frozenset[int], list[Vote]] = defaultdict(list)
+    for vote in votes:
+        says[frozenset((vote.left, vote.right))].append(vote)
+        if vote.verdict == ">":
+            won[vote.left] += 1
+            lost[vote.right] += 1
+
+    def generator(i: int) -> float:
+        if debate.turns[i].failed:
+            return FAILED
+        seen = won[i] + lost[i]
+        return 2 * won[i] / seen - 1 if seen else (-1.0 if literal else 0.0)
+
+    aligned: dict[int, list[float]] = defaultdict(list)
+    for vote in votes:
+        jury = says[frozenset((vote.left, vote.right))]
+        if protocol.judge_consensus == "leave_one_out":
+            jury = [other for other in jury if other.author != vote.author]
+        if (better := clear_consensus(jury)) is not None:
+            aligned[vote.turn].append(1.0 if vote.verdict == ">" and vote.left == better else -1.0)
+
+    steps = debate.steps()
+    penalty = {i: FORMAT_PENALTY for i in abstained} if protocol.enable_format_penalty else {}
+    alignment = {i: sum(marks) / len(marks) for i, marks in aligned.items()}
+
+    def table(cell: Callable[[int], Any]) -> tuple[tuple[Any, ...], ...]:
+        return tuple(tuple(cell(i) for i in turns) for turns in steps)
+
+    judge_values = table(lambda i: alignment.get(i, 0.0) + penalty.get(i, 0.0))
+    generator_values = table(generator)
+    if literal:
+        nothing = table(lambda i: 0.0)
+        streams = {
+            "generator": Stream(generator_values, generator_values, nothing, protocol.lambda_gen),
+            "judge": Stream(judge_values, judge_values, nothing, protocol.lambda_judge),
+        }
+    else:
+        streams = {
+            "generator": Stream(
+                generator_values,
+                table(lambda i: generator(i) if won[i] + lost[i] else None),
+                table(lambda i: FAILED if debate.turns[i].failed else 0.0),
+                protocol.lambda_gen,
+            ),
+            "judge": Stream(judge_values, table(alignment.get), table(lambda i: penalty.get(i, 0.0)), protocol.lambda_judge),
+        }
+    return StepScores(streams, tuple(votes), lines_invalid, len(penalty), duplicates)
+
+
+def clear_consensus(jury: Sequence[Vote]) -> int | None:
+    """The response that more `>` votes prefer; None for a tie, or where nobody prefers either."""
+    preferred = Counter(vote.left for vote in jury if vote.verdict == ">").most_common(2)
+    if not preferred or (len(preferred) == 2 and preferred[0][1] == preferred[1][1]):
+        return None
+    return preferred[0][0]
+
+
+def _ballots(debate: Debate) -> tuple[list[Vote], list[int], int, int]:
+    """Votes about responses; the turns that should have voted and did not; lines that gave no vote; repeated votes."""
+    votes: list[Vote] = []
+    abstained: list[int] = []
+    lines_invalid = duplicates = 0
+    for i, may_judge in enumerate(candidates(debate.protocol, debate.turns)):
+        turn = debate.turns[i]
+        cast: list[Vote] = []
+        for line in _lines(debate, i):
+            if line.kind == "comparison" and line.left != line.right and line.left in may_judge and line.right in may_judge:
+                cast.append(Vote(turn.agent, may_judge[line.left], may_judge[line.right], line.verdict, i))
+            elif line.kind != "silent":
+                lines_invalid += 1
+        last_word = {frozenset((vote.left, vote.right)): vote for vote in cast}
+        duplicates += len(cast) - len(last_word)
+        votes += last_word.values() if debate.protocol.one_ballot_per_pair else cast
+        exempt = i < 2 if debate.protocol.literal else turn.failed or len(may_judge) < 2
+        if not cast and not exempt:
+            abstained.append(i)
+    return votes, abstained, lines_invalid, duplicates
+
+
+def _lines(debate: Debate, turn: int) -> tuple[Line, ...]:
+    parsed = debate.turns[turn].parsed
+    return parsed.lines if isinstance(parsed, Parsed) else ()
+
+
+# With ground truth
+
+
+def mix_truth(scores: Scores, debate: Debate, grades: Grades | None, mix: float = 0.0, bonus: float = 0.0) -> Scores:
+    """`(1 - mix) * peer + mix * correct`, plus `bonus` where correct, on the reward's own scale."""
+    if not mix and not bonus:
+        return scores
+    known = _need(debate, grades, "reward_mix and correct_bonus")
+    if isinstance(scores, AgentScores):
+        low = -1.0 if debate.protocol.reward == "win_minus_loss" else 0.0
+        rewards = [
+            reward if i is None else _mixed(reward, known.correct[i], low, mix, bonus)
+            for reward, i in zip(scores.rewards, last_parsed(debate), strict=True)
+        ]
+        return replace(_agent_scores(debate, rewards), valid=scores.valid, malformed=scores.malformed)
+    if "generator" not in scores.streams:
+        raise ConfigError(f"reward_mix needs win_rate, win_minus_loss or generator_judge, got reward {debate.protocol.reward!r}")
+
+    stream = scores.streams["generator"]
+    values, centred = [], []
+    for turns, old_values, old_centred in zip(debate.steps(), stream.values, stream.centred, strict=True):
+        row, centred_row = list(old_values), list(old_centred)
+        for step, i in enumerate(turns):
+            if debate.turns[i].failed:
+                continue
+            row[step] = _mixed(row[step], known.correct[i], -1.0, mix, bonus)
+            if mix or known.correct[i] or centred_row[step] is not None:
+                centred_row[step] = row[step]
+        values.append(tuple(row))
+        centred.append(tuple(centred_row))
+    return replace(scores, streams={**scores.streams, "generator": replace(stream, values=tuple(values), centred=tuple(centred))})
+
+
+def _mixed(peer: float, correct: bool, low: float, mix: float, bonus: float) -> float:
+    return (1 - mix) * peer + mix * (1.0 if correct else low) + (bonus if correct else 0.0)
+
+
+def _need(debate: Debate, grades: Grades | None, what: str) -> Grades:
+    if grades is None or debate.question.answer is None:
+        raise ConfigError(f"{what} needs a question with a known answer, and this one has none; give it one, or use a peer reward")
+    return grades
+
+
+# Choosing one
+
+
+REWARDS: dict[str, Reward] = {
+    "win_rate": _by_agent(win_rate),
+    "win_minus_loss": _by_agent(win_minus_loss),
+    "generator_judge": generator_judge,
+    "truth": truth,
+    "majority": majority,
+}
+
+
+def users_reward(function: Callable[[Debate], Any], name: str) -> Reward:
+    """A user's own: from a debate to a number an agent, or to a list of numbers (one a step) an agent."""
+
+    def reward(debate: Debate, grades: Grades | None) -> Scores:
+        given = list(function(debate))
+        if len(given) != debate.num_agents:
+            raise ConfigError(f"{name} must return one entry for each of {debate.num_agents} agents, got {len(given)}")
+        if all(isinstance(value, int | float) for value in given):
+            return _agent_scores(debate, [float(value) for value in given])
+        steps = debate.steps()
+        if [len(row) for row in given] != [len(row) for row in steps]:
+            raise ConfigError(f"{name} must return a number an agent, or a number for each of an agent's steps")
+        values = tuple(tuple(float(value) for value in row) for row in given)
+        nothing = tuple(tuple(0.0 for _ in row) for row in values)
+        return StepScores({"step": Stream(values, values, nothing)})
+
+    return reward

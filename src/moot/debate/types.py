@@ -1,0 +1,109 @@
+"""The words a debate is told in. Plain frozen data; nothing here knows how it came about."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+class ConfigError(ValueError):
+    """We were asked for something that makes no sense. The message names the field, the value and the fix."""
+
+
+@dataclass(frozen=True)
+class Question:
+    text: str
+    answer: str | None = None
+    """The ground truth, where there is one. Never shown to an agent."""
+    id: str = ""
+    instruction: str = ""
+    """How to write the final answer (`\\boxed{}`, a letter, ...); stands under the question."""
+
+
+Verdict = Literal[">", "="]
+"""`>` means left is better; the contract has no `<`."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """One line of a comparison section."""
+
+    kind: Literal["comparison", "silent", "other"]
+    """`silent` lines say nothing and are meant to: blank, a Markdown fence, N/A."""
+    left: int = -1
+    right: int = -1
+    verdict: Verdict = "="
+
+
+@dataclass(frozen=True)
+class Parsed:
+    fields: Mapping[str, str]
+    spans: Mapping[str, tuple[int, int]]
+    """Where each section stands in the raw text: from its opening tag up to and with its closing tag."""
+    lines: tuple[Line, ...] = ()
+    """The comparison section, line by line."""
+
+
+@dataclass(frozen=True)
+class ParseFailure:
+    reason: str
+
+
+@dataclass(frozen=True)
+class Turn:
+    round: int
+    agent: int
+    text: str
+    parsed: Parsed | ParseFailure
+
+    @property
+    def failed(self) -> bool:
+        return isinstance(self.parsed, ParseFailure)
+
+
+@dataclass(frozen=True)
+class Vote:
+    """A comparison that counts. Agents in `win_rate` and `win_minus_loss`, responses (turn indices) in `generator_judge`."""
+
+    author: int
+    left: int
+    right: int
+    verdict: Verdict
+    turn: int = -1
+    """Index of the turn that cast it."""
+
+
+Role = Literal["system", "user", "assistant"]
+
+
+@dataclass(frozen=True)
+class Message:
+    role: Role
+    content: str
+
+
+@dataclass(frozen=True)
+class Observation:
+    """What one agent is given before it speaks."""
+
+    agent: int
+    round: int
+    eligible: tuple[int, ...]
+    """The agents it may judge."""
+    temperature: float
+    newest: Message
+    """The last message of the conversation."""
+    extends: bool
+    """The conversation is the one before it, the agent's own last turn, and `newest`."""
+    own_turns: tuple[int, ...]
+    """Which turns of the debate the assistant messages of the conversation are."""
+    conversation: Callable[[], tuple[Message, ...]]
+    """The whole conversation. A function, because a speaker that keeps its own never needs it."""
+
+
+@dataclass(frozen=True)
+class Said:
+    text: str
+    closed: bool = True
+    """Whether the last closing tag may be missing because sampling stopped on it. False for an answer cut at its token limit."""

@@ -1,0 +1,160 @@
+"""What runs the model, as everything else sees it. The verbs are those of the Tinker API.
+
+An engine is a `Trainer`, which makes `Sampler`s: frozen copies of its weights. Nothing here imports torch or a server's SDK.
+
+The training verbs return at once: the call takes its place in the queue, and awaiting what it returns gives the result.
+So a loop may enqueue the next step before it looks at the last one's numbers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int32]
+Floats = NDArray[np.float32]
+
+Stop = tuple[str, ...] | tuple[int, ...]
+"""Either strings or token ids, never both: servers refuse the mixture, or take one half of it in silence."""
+
+
+class EngineError(Exception):
+    """The world misbehaved (time-out, server error, lost connection). The debate that meets it is left out of training."""
+
+
+class ContextOverflow(EngineError):
+    """Prompt and answer do not fit the model's context."""
+
+
+@dataclass(frozen=True)
+class SamplingParams:
+    max_tokens: int
+    temperature: float = 1.0
+    top_p: float = 1.0
+    top_k: int = -1
+    """-1 means off, as in the Tinker API."""
+    stop: Stop = ()
+    seed: int | None = None
+
+
+@dataclass(frozen=True)
+class Sample:
+    tokens: Ints
+    """What was sampled, the stop token (or the tokens of the stop string) included."""
+    logprobs: Floats
+    """One per token, of the distribution that was sampled from: after temperature, top-k and top-p."""
+    stop_reason: Literal["stop", "length"]
+
+
+@dataclass(frozen=True, eq=False)
+class Datum:
+    """One sequence to train on, already shifted: `targets[t]` is what should follow `tokens[: t + 1]`. All arrays have one length."""
+
+    tokens: Ints
+    targets: Ints
+    logprobs: Floats
+    """The sampler's, 0 where the target was not sampled."""
+    advantages: Floats
+    """0 where the target was not sampled."""
+    mask: Floats
+    """1 where the target was sampled. For `cross_entropy` these are the weights."""
+    temperature: float = 1.0
+    """What the tokens were sampled at. An engine that trains tempered divides its logits by it."""
+
+    def __post_init__(self) -> None:
+        lengths = {name: len(getattr(self, name)) for name in ("tokens", "targets", "logprobs", "advantages", "mask")}
+        if len(set(lengths.values())) != 1:
+            raise ValueError(f"a datum's arrays must have one length, got {lengths}")
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+
+@dataclass(frozen=True)
+class AdamParams:
+    learning_rate: float = 1e-4
+    beta1: float = 0.9
+    beta2: float = 0.95
+    eps: float = 1e-8
+    weight_decay: float = 0.0
+    grad_clip_norm: float = 0.0
+    """0 means no clipping."""
+
+
+LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo")
+
+
+@dataclass(frozen=True)
+class LossOutput:
+    logprobs: list[Floats]
+    """The trainer's logprobs of each datum's targets, in the order given, before the step that follows."""
+    loss: float
+    """Summed over tokens and datums."""
+    metrics: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class StepOutput:
+    metrics: dict[str, float] = field(default_factory=dict)
+    """`grad_norm` where the engine knows it; `skipped` is 1 when the gradient was not finite and nothing was changed."""
+
+
+@dataclass(frozen=True)
+class Capabilities:
+    """What an engine can do, so that a run can say at its start what will differ."""
+
+    model: str
+    context_length: int
+    losses: tuple[str, ...] = LOSSES
+    tempered_training: bool = False
+    stop_types: tuple[Literal["strings", "ids"], ...] = ("strings", "ids")
+    reduction: Literal["sum", "mean"] = "sum"
+    deterministic: bool = False
+    notes: tuple[str, ...] = ()
+
+
+@runtime_checkable
+class Sampler(Protocol):
+    """Weights as they were when it was made, however training goes on."""
+
+    async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        """Raises EngineError (ContextOverflow if prompt + max_tokens exceed the context)."""
+        ...
+
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints) -> Floats:
+        """Of each token given those before it, at temperature 1; the first one's is NaN."""
+        ...
+
+
+@runtime_checkable
+class Trainer(Protocol):
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Awaitable[LossOutput]:
+        """The loss and logprobs, no gradient."""
+        ...
+
+    def forward_backward(
+        self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None
+    ) -> Awaitable[LossOutput]:
+        """Adds to the gradient until the next `optim_step`."""
+        ...
+
+    def optim_step(self, params: AdamParams) -> Awaitable[StepOutput]: ...
+
+    def save_state(self, path: str) -> Awaitable[str]:
+        """Weights and optimizer; answers with the path to give to `load_state`."""
+        ...
+
+    def load_state(self, path: str) -> Awaitable[None]: ...
+
+    def snapshot(self, path: str | None = None) -> Awaitable[Sampler]:
+        """A sampler with the weights of now; with a path, saved there as well."""
+        ...
+
+    async def close(self) -> None: ...

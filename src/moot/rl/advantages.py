@@ -1,0 +1,160 @@
+"""Rewards to advantages. Estimators are named functions; adding one is one function and one line.
+
+An estimator sees one stream of a batch: for each debate, the values that take part, with seat and round.
+It gives back numbers in the same places. What takes no part gets 0; penalties come after; then the stream's weight.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from moot.debate.rewards import AgentScores, Scores, StepScores
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError
+
+
+@dataclass(frozen=True)
+class Cell:
+    seat: int
+    round: int | None
+    """None for a reward that is the whole debate's."""
+    value: float
+
+
+@dataclass
+class SeatMeans:
+    """The running mean of each seat, by stream. The one thing that lives from batch to batch; a checkpoint keeps it."""
+
+    means: dict[str, dict[int, float]] = field(default_factory=dict)
+
+    def of(self, stream: str) -> dict[int, float]:
+        return self.means.setdefault(stream, {})
+
+
+Estimator = Callable[[Sequence[Sequence[Cell]], dict[int, float]], list[list[float]]]
+"""(debates, the seats' running means of this stream) -> centred values, in the same shape."""
+
+
+def center_group(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
+    """Less the mean over the debate."""
+    return [_less_mean(cells) for cells in debates]
+
+
+def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
+    """Less the mean over the agents of the same round."""
+    centred = []
+    for cells in debates:
+        rounds: dict[int, list[float]] = defaultdict(list)
+        for cell in cells:
+            if cell.round is None:
+                raise ConfigError("advantage center_round needs rewards by step, and this reward is by agent; use center_group")
+            rounds[cell.round].append(cell.value)
+        centred.append([cell.value - _mean(rounds[cell.round or 0]) for cell in cells])
+    return centred
+
+
+def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
+    """Less the seat's running mean, which then moves a twentieth of the way to this debate's."""
+    centred = []
+    for cells in debates:
+        centred.append([cell.value - means.get(cell.seat, 0.0) for cell in cells])
+        seats: dict[int, list[float]] = defaultdict(list)
+        for cell in cells:
+            seats[cell.seat].append(cell.value)
+        for seat, values in seats.items():
+            means[seat] = 0.95 * means.get(seat, 0.0) + 0.05 * _mean(values)
+    return centred
+
+
+def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
+    """Less the batch's mean, over its population standard deviation."""
+    values = [cell.value for cells in debates for cell in cells]
+    mean = _mean(values)
+    deviation = math.sqrt(_mean([(value - mean) ** 2 for value in values]))
+    return [[(cell.value - mean) / (deviation + 1e-8) for cell in cells] for cells in debates]
+
+
+ESTIMATORS: dict[str, Estimator] = {
+    "center_group": center_group,
+    "center_round": center_round,
+    "center_seat": center_seat,
+    "normalize_batch": normalize_batch,
+}
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Exact for equal values: what rounding leaves over would otherwise be divided by 1e-8."""
+    if not values or min(values) == max(values):
+        return values[0] if values else 0.0
+    return math.fsum(values) / len(values)
+
+
+def _less_mean(cells: Sequence[Cell]) -> list[float]:
+    mean = _mean([cell.value for cell in cells])
+    return [cell.value - mean for cell in cells]
+
+
+@dataclass(frozen=True)
+class AgentAdvantages:
+    """One number an agent, for every token it sampled."""
+
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class StepAdvantages:
+    """By stream, per agent and step."""
+
+    streams: dict[str, tuple[tuple[float, ...], ...]]
+
+
+Advantages = AgentAdvantages | StepAdvantages
+
+
+def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, seats: SeatMeans | None = None) -> list[Advantages]:
+    """For a batch under one reward: by agent or by step throughout."""
+    debates = list(batch)
+    seats = seats or SeatMeans()
+    if all(isinstance(scores, AgentScores) for _, scores in debates):
+        returns = [[Cell(seat, None, value) for seat, value in enumerate(scores.returns)] for _, scores in debates]  # type: ignore[union-attr]
+        return [AgentAdvantages(tuple(row)) for row in estimator(returns, seats.of("return"))]
+
+    streams: list[dict[str, tuple[tuple[float, ...], ...]]] = [{} for _ in debates]
+    for name in _stream_names([scores for _, scores in debates]):
+        cells = [_cells(debate, scores, name) for debate, scores in debates]
+        centred = estimator(cells, seats.of(name))
+        for (_, scores), row, out in zip(debates, centred, streams, strict=True):
+            out[name] = _finish(scores, name, row)
+    return [StepAdvantages(named) for named in streams]
+
+
+def _stream_names(batch: Sequence[Scores]) -> list[str]:
+    kinds = {tuple(scores.streams) if isinstance(scores, StepScores) else None for scores in batch}
+    if len(kinds) != 1 or None in kinds:
+        raise ConfigError("a batch must be scored with one reward: rewards by agent and by step cannot be centred together")
+    return list(kinds.pop() or ())
+
+
+def _cells(debate: Debate, scores: Scores, name: str) -> list[Cell]:
+    assert isinstance(scores, StepScores)
+    return [
+        Cell(seat, debate.turns[i].round, value)
+        for seat, (turns, row) in enumerate(zip(debate.steps(), scores.streams[name].centred, strict=True))
+        for i, value in zip(turns, row, strict=True)
+        if value is not None
+    ]
+
+
+def _finish(scores: Scores, name: str, centred: Sequence[float]) -> tuple[tuple[float, ...], ...]:
+    assert isinstance(scores, StepScores)
+    stream = scores.streams[name]
+    remaining = iter(centred)
+    return tuple(
+        tuple(
+            stream.weight * ((0.0 if value is None else next(remaining)) + added) for value, added in zip(values, penalties, strict=True)
+        )
+        for values, penalties in zip(stream.centred, stream.added, strict=True)
+    )

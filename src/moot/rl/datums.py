@@ -1,0 +1,125 @@
+"""Sampled turns and their advantages to what an engine trains on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moot.debate.state import Debate
+from moot.debate.types import Turn
+from moot.engine.protocol import Datum, Floats, Ints
+from moot.rl.advantages import Advantages, AgentAdvantages
+from moot.rl.rendering import section_slices
+
+STREAM_OF = {"solution": "generator", "evaluation": "generator", "comparison": "judge"}
+"""Which stream pays for a section's tokens; the others' get nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class SampledTurn:
+    """The tokens of one turn, beside its text in the debate."""
+
+    prompt: Ints
+    """The whole prompt, or only what was new if `extends`."""
+    extends: bool
+    """The prompt is the agent's last one, what it sampled then, and this."""
+    tokens: Ints
+    logprobs: Floats
+    starts: NDArray[np.int32]
+    """The character of the turn's text that each token starts in."""
+    temperature: float = 1.0
+    stop_reason: Literal["stop", "length"] = "stop"
+
+
+def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
+    """The advantage of each sampled token of one turn."""
+    count = len(sampled.tokens)
+    if isinstance(advantages, AgentAdvantages):
+        return np.full(count, advantages.values[turn.agent], dtype=np.float32)
+    if "step" in advantages.streams:
+        return np.full(count, advantages.streams["step"][turn.agent][step], dtype=np.float32)
+    if turn.failed:
+        return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
+    values = np.zeros(count, dtype=np.float32)
+    for name, tokens in section_slices(turn.parsed, sampled.starts).items():
+        if name in STREAM_OF:
+            values[tokens] = advantages.streams[STREAM_OF[name]][turn.agent][step]
+    return values
+
+
+@dataclass
+class _Sequence:
+    """One datum in the making."""
+
+    temperature: float
+    tokens: list[Ints]
+    logprobs: list[Floats]
+    advantages: list[Floats]
+    mask: list[Floats]
+
+    @classmethod
+    def empty(cls, temperature: float) -> _Sequence:
+        return cls(temperature, [], [], [], [])
+
+    def add(self, tokens: Ints, logprobs: Floats, advantages: Floats, mask: float) -> None:
+        self.tokens.append(tokens)
+        self.logprobs.append(logprobs)
+        self.advantages.append(advantages)
+        self.mask.append(np.full(len(tokens), mask, dtype=np.float32))
+
+    def observe(self, tokens: Ints) -> None:
+        nothing = np.zeros(len(tokens), dtype=np.float32)
+        self.add(tokens, nothing, nothing, 0.0)
+
+    def suffix_of(self, prompt: Ints) -> Ints | None:
+        """What the prompt adds to this sequence; None if it does not begin with it."""
+        position = 0
+        for piece in self.tokens:
+            if not np.array_equal(prompt[position : position + len(piece)], piece):
+                return None
+            position += len(piece)
+        return prompt[position:]
+
+    def finish(self) -> Datum:
+        tokens = np.concatenate(self.tokens)
+        return Datum(
+            tokens=tokens[:-1],
+            targets=tokens[1:],
+            logprobs=np.concatenate(self.logprobs)[1:],
+            advantages=np.concatenate(self.advantages)[1:],
+            mask=np.concatenate(self.mask)[1:],
+            temperature=self.temperature,
+        )
+
+
+def merge(turns: Sequence[SampledTurn], advantages: Sequence[Floats]) -> Iterator[Datum]:
+    """One agent's turns as few sequences as possible: a prompt that begins with all that came before it goes on in the same datum."""
+    sequence: _Sequence | None = None
+    for turn, values in zip(turns, advantages, strict=True):
+        new: Ints | None = None
+        if sequence is not None and turn.temperature == sequence.temperature:
+            new = turn.prompt if turn.extends else sequence.suffix_of(turn.prompt)
+        if new is None:
+            if turn.extends:
+                raise ValueError("a turn that extends the one before it must be sampled at the same temperature")
+            if sequence is not None:
+                yield sequence.finish()
+            sequence, new = _Sequence.empty(turn.temperature), turn.prompt
+        assert sequence is not None
+        sequence.observe(new)
+        sequence.add(turn.tokens, turn.logprobs, values, 1.0)
+    if sequence is not None:
+        yield sequence.finish()
+
+
+def datums(debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages) -> list[Datum]:
+    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns."""
+    found: list[Datum] = []
+    for turns in debate.steps():
+        values = [credit(debate.turns[i], sampled[i], step, advantages) for step, i in enumerate(turns)]
+        found += merge([sampled[i] for i in turns], values)
+    return found

@@ -1,0 +1,213 @@
+"""Messages to tokens, on the `renderers` package. The one file that knows it; imported late, because it costs half a second.
+
+A debate is one growing token sequence: what was sampled stays as it was sampled, and each new user message is a rendered suffix.
+Models the package knows bring that suffix themselves. For the others it wraps the chat template and gives no suffix; then it is cut
+out of the template's own output, and checked at the start.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moot.debate.parsing import stop_marker
+from moot.debate.types import ConfigError, Message, Parsed, ParseFailure
+from moot.engine.protocol import Ints, Stop
+from moot.rl.tokens import TokenText
+
+
+def stop_conditions(stops: Sequence[int] | Sequence[str], contract: str) -> Stop:
+    """Token ids stand alone; strings get the contract's last closing tag, once. The two are never mixed."""
+    ids = tuple(stop for stop in stops if isinstance(stop, int))
+    strings = tuple(stop for stop in stops if isinstance(stop, str))
+    if ids and strings:
+        raise ConfigError(f"stop conditions must be all token ids or all strings, got {list(stops)}; keep the ids")
+    if ids:
+        return ids
+    marker = stop_marker(contract)
+    return strings if marker in strings else (*strings, marker)
+
+
+class Rendering:
+    """A tokenizer and its chat format.
+
+    `model` is the hub id the format is looked up by; `renderer` names one of the package's formats where the id is not known to it
+    (a fine-tune, a directory). Thinking is off unless asked for: its empty block stays, so that a debate remains one sequence.
+    """
+
+    def __init__(self, tokenizer: Any, model: str = "", renderer: str = "auto", thinking: bool = False) -> None:
+        self.tokenizer = tokenizer
+        self.model = model or str(getattr(tokenizer, "name_or_path", "")) or "the tokenizer"
+        self._renderer = _create(tokenizer, self.model, renderer, thinking)
+        self.name = str(self._renderer.config.name)
+        self._text = TokenText(tokenizer)
+        self._specials = _special_pattern(tokenizer)
+        self._bridge = _TemplateBridge(self._renderer, tokenizer, self.model) if self.name == "default" else None
+        ids = [int(i) for i in self._renderer.get_stop_token_ids()]
+        if self._bridge and self._bridge.close_id is not None:
+            ids.append(self._bridge.close_id)
+        self.stop_ids = tuple(dict.fromkeys(ids))
+        if self._bridge is None:
+            self._verify_package_bridge()
+
+    def stops(self, contract: str) -> Stop:
+        return stop_conditions(self.stop_ids, contract)
+
+    # Messages to tokens
+
+    def prompt(self, messages: Sequence[Message]) -> Ints:
+        """A whole conversation, ready for the next assistant turn."""
+        ids = self._renderer.render_ids([self._plain(message) for message in messages], add_generation_prompt=True)
+        return np.asarray(ids, dtype=np.int32)
+
+    def suffix(self, prompt: Ints, sampled: Ints, message: Message) -> Ints:
+        """What follows a sampled turn: its end where it was cut, the new message, and the start of the next turn."""
+        if self._bridge:
+            return self._bridge.suffix(self._plain(message)["content"], ended=len(sampled) > 0 and int(sampled[-1]) in self.stop_ids)
+        before, said = prompt.tolist(), sampled.tolist()
+        bridged = self._renderer.bridge_to_next_turn(before, said, [self._plain(message)])
+        whole = None if bridged is None else bridged.token_ids
+        if whole is None or whole[len(before) : len(before) + len(said)] != said:
+            raise ConfigError(_cannot_extend(self.model, self.name))
+        return np.asarray(whole[len(before) + len(said) :], dtype=np.int32)
+
+    def _plain(self, message: Message) -> dict[str, str]:
+        """What one agent writes must not end another's turn, so the spelling of special tokens is broken with a space."""
+        content = message.content
+        if message.role != "assistant" and self._specials:
+            content = self._specials.sub(lambda match: f"{match[0][0]} {match[0][1:]}", content)
+        return {"role": message.role, "content": content}
+
+    # Tokens to text
+
+    def said(self, sampled: Ints) -> tuple[str, NDArray[np.int32]]:
+        """The text of a sampled turn without its end-of-turn token, and the character each token starts in."""
+        ended = len(sampled) > 0 and int(sampled[-1]) in self.stop_ids
+        text, starts = self._text.text_and_starts(sampled[:-1] if ended else sampled)
+        return (text, np.append(starts, np.int32(len(text)))) if ended else (text, starts)
+
+    def decode(self, ids: Ints) -> str:
+        return self._text.text_and_starts(ids)[0]
+
+    def _verify_package_bridge(self) -> None:
+        """Asks for one suffix now, rather than in the middle of a night."""
+        first = self.prompt([Message("system", "Be brief."), Message("user", "Two and two?")])
+        said = np.asarray([*self.tokenizer.encode("4", add_special_tokens=False), self.stop_ids[0]], dtype=np.int32)
+        self.suffix(first, said, Message("user", "And three?"))
+
+
+def section_slices(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, slice]:
+    """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last goes with it."""
+    if isinstance(parsed, ParseFailure):
+        return {}
+    slices: dict[str, slice] = {}
+    last = list(parsed.spans)[-1]
+    for name, (begin, end) in parsed.spans.items():
+        a = int(np.searchsorted(starts, begin))
+        b = len(starts) if name == last else int(np.searchsorted(starts, end))
+        slices[name] = slice(a, b)
+    return slices
+
+
+def _create(tokenizer: Any, model: str, renderer: str, thinking: bool) -> Any:
+    from renderers import AutoRendererConfig, DefaultRendererConfig, config_from_name, create_renderer
+    from renderers.base import MODEL_RENDERER_MAP
+
+    name = MODEL_RENDERER_MAP.get(model, "default") if renderer == "auto" else renderer
+    if name == "default":
+        if not getattr(tokenizer, "chat_template", None):
+            raise ConfigError(f"{model} has no chat template; use an instruct model, or name its format with renderer")
+        extra = {"enable_thinking": False} if not thinking and "enable_thinking" in str(tokenizer.chat_template) else {}
+        return create_renderer(tokenizer, DefaultRendererConfig(**extra))
+    try:
+        config = config_from_name(name)
+    except Exception as error:
+        raise ConfigError(f"renderer {name!r} is not known: {error}") from None
+    assert not isinstance(config, AutoRendererConfig)
+    # Without this the package would render a conversation anew at each user message, which ends the growing sequence.
+    changes: dict[str, Any] = {"thinking_retention": "all"}
+    if "enable_thinking" in type(config).model_fields:
+        changes["enable_thinking"] = thinking
+    return create_renderer(tokenizer, type(config).model_validate({**config.model_dump(), **changes}))
+
+
+def _special_pattern(tokenizer: Any) -> re.Pattern[str] | None:
+    added = [str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()]
+    specials = {token for token in [*getattr(tokenizer, "all_special_tokens", []), *added] if len(token) > 1 and not token.isspace()}
+    return re.compile("|".join(re.escape(token) for token in sorted(specials, key=len, reverse=True))) if specials else None
+
+
+def _cannot_extend(model: str, name: str) -> str:
+    return (
+        f"the chat format of {model} ({name}) cannot be extended turn by turn, which the growing layout needs; "
+        "use layout rebuilt, or a model whose format keeps earlier turns as they were"
+    )
+
+
+class _TemplateBridge:
+    """The next-turn suffix of a chat template that the package only wraps.
+
+    Rendering a conversation with a marked assistant turn shows what the template writes after one. That must not depend on what
+    came before, and must tokenise the same alone as in place; both are checked once.
+    """
+
+    MARK = "moot-marks-this-turn"
+
+    def __init__(self, renderer: Any, tokenizer: Any, model: str) -> None:
+        self._renderer, self._tokenizer = renderer, tokenizer
+        self._extra = dict(renderer.config.model_extra or {})
+        self._problem: str | None = None
+        self.close_id: int | None = None
+        self._close = ""
+        try:
+            after = self._after("Next.", turns=1)
+            added = getattr(tokenizer, "added_tokens_decoder", {})
+            closes = {str(token): int(i) for i, token in added.items() if after.startswith(str(token))}
+            if closes:
+                self._close = max(closes, key=len)
+                self.close_id = closes[self._close]
+            self._verify(model)
+        except Exception as error:
+            # Only the growing layout needs the bridge; the complaint waits until somebody does.
+            self._problem = f"{_cannot_extend(model, 'its own chat template')} ({error})"
+
+    def _text(self, messages: list[dict[str, str]]) -> str:
+        return str(self._tokenizer.apply_chat_template(messages, add_generation_prompt=True, tokenize=False, **self._extra))
+
+    def _after(self, content: str, turns: int) -> str:
+        messages = [{"role": "system", "content": "System."}, {"role": "user", "content": "First."}]
+        for i in range(turns):
+            messages.append({"role": "assistant", "content": f"{self.MARK}{i}" if i == turns - 1 else "Earlier."})
+            messages.append({"role": "user", "content": content if i == turns - 1 else "Then."})
+        before, mark, after = self._text(messages).partition(f"{self.MARK}{turns - 1}")
+        if not mark:
+            raise ConfigError("the template does not show assistant turns")
+        return after
+
+    def suffix(self, content: str, ended: bool) -> Ints:
+        if self._problem:
+            raise ConfigError(self._problem)
+        return self._suffix(content, ended)
+
+    @lru_cache(maxsize=4096)  # noqa: B019 - a rendering lives as long as the run
+    def _suffix(self, content: str, ended: bool) -> Ints:
+        text = self._after(content, turns=1)
+        ids = self._tokenizer.encode(text[len(self._close) :] if ended else text, add_special_tokens=False)
+        return np.asarray(ids, dtype=np.int32)
+
+    def _verify(self, model: str) -> None:
+        for content in ("Next.", "\nstarts with a line\n\nends with one\n", "数学 🙂 <b> 12"):
+            if self._after(content, turns=1) != self._after(content, turns=2):
+                raise ConfigError("what it writes after a turn depends on the turns before")
+            messages = [{"role": "system", "content": "System."}, {"role": "user", "content": "First."}]
+            whole = self._text([*messages, {"role": "assistant", "content": self.MARK + "0"}, {"role": "user", "content": content}])
+            encode = self._tokenizer.encode
+            cut = whole.index(self.MARK + "0") + len(self.MARK + "0") + len(self._close)
+            joined = encode(whole[:cut], add_special_tokens=False) + self._suffix(content, ended=True).tolist()
+            if joined != encode(whole, add_special_tokens=False):
+                raise ConfigError("its text does not tokenise turn by turn")

@@ -1,0 +1,149 @@
+"""A sampler becomes a speaker, and many debates are played at once."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from moot.debate.play import play
+from moot.debate.state import Debate
+from moot.debate.types import Observation, Said
+from moot.engine.protocol import EngineError, Ints, Sampler, SamplingParams
+from moot.rl.datums import SampledTurn
+from moot.rl.rendering import Rendering
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """A finished debate with its tokens, or the reason why there is none."""
+
+    debate: Debate
+    sampled: tuple[SampledTurn, ...] = ()
+    """In the order of the debate's turns."""
+    error: str | None = None
+    """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
+
+
+def turn_seed(*parts: object) -> int:
+    """A seed from what a turn is, not from when it was sampled, so that the order of sampling changes nothing."""
+    digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
+    return int.from_bytes(digest[:4], "big") >> 1
+
+
+@dataclass
+class _Conversation:
+    """What an agent's tokens are so far; kept in pieces, joined only to ask for the next turn."""
+
+    pieces: list[Ints] = field(default_factory=list)
+
+    def joined(self) -> Ints:
+        if len(self.pieces) > 1:
+            self.pieces = [np.concatenate(self.pieces)]
+        return self.pieces[0]
+
+
+class TokenSpeaker:
+    """Speaks for every seat of one debate through a sampler, and keeps what was sampled."""
+
+    def __init__(
+        self, sampler: Sampler, rendering: Rendering, params: SamplingParams, *, tempered: bool = True, seed: object = None
+    ) -> None:
+        self._sampler, self._rendering, self._params = sampler, rendering, params
+        self._tempered, self._seed = tempered, seed
+        self._conversations: dict[int, _Conversation] = {}
+        self._turns: dict[tuple[int, int], SampledTurn] = {}
+
+    async def __call__(self, observation: Observation) -> Said:
+        agent = observation.agent
+        prompt, new = self._prompt(observation)
+        params = replace(
+            self._params,
+            temperature=observation.temperature if self._tempered else self._params.temperature,
+            seed=None if self._seed is None else turn_seed(self._seed, observation.round, agent),
+        )
+        (sample,) = await self._sampler.sample(prompt, params)
+        text, starts = self._rendering.said(sample.tokens)
+        self._conversations[agent].pieces.append(sample.tokens)
+        self._turns[observation.round, agent] = SampledTurn(
+            prompt=new,
+            extends=observation.extends,
+            tokens=sample.tokens,
+            logprobs=sample.logprobs,
+            starts=starts,
+            temperature=params.temperature,
+            stop_reason=sample.stop_reason,
+        )
+        # With stop ids the closing tag is the model's own to write; only a stop string can have taken it away.
+        stopped_on_tag = sample.stop_reason == "stop" and all(isinstance(stop, str) for stop in params.stop)
+        return Said(text, closed=stopped_on_tag)
+
+    def _prompt(self, observation: Observation) -> tuple[Ints, Ints]:
+        """The whole prompt, and the part of it that is new."""
+        if observation.extends:
+            conversation = self._conversations[observation.agent]
+            before = conversation.joined()
+            last = self._last_turn(observation)
+            new = self._rendering.suffix(before[: len(before) - len(last.tokens)], last.tokens, observation.newest)
+            conversation.pieces.append(new)
+            return conversation.joined(), new
+        conversation = self._conversations[observation.agent] = _Conversation()
+        messages = observation.conversation()
+        # Own turns that stand in a fresh conversation go in as they were sampled: text is never tokenised a second time.
+        first = next((i for i, message in enumerate(messages) if message.role == "assistant"), len(messages))
+        conversation.pieces.append(self._rendering.prompt(messages[:first]))
+        rounds = sorted(round for round, agent in self._turns if agent == observation.agent)
+        own = iter(rounds[len(rounds) - len(observation.own_turns) :])
+        for i in range(first, len(messages), 2):
+            tokens = self._turns[next(own), observation.agent].tokens
+            before = conversation.joined()
+            conversation.pieces += [tokens, self._rendering.suffix(before, tokens, messages[i + 1])]
+        whole = conversation.joined()
+        return whole, whole
+
+    def _last_turn(self, observation: Observation) -> SampledTurn:
+        return self._turns[max((key for key in self._turns if key[1] == observation.agent))]
+
+    def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
+        return tuple(self._turns[turn.round, turn.agent] for turn in debate.turns)
+
+
+async def rollout(
+    debates: Iterable[Debate],
+    sampler: Sampler,
+    rendering: Rendering,
+    params: SamplingParams,
+    *,
+    concurrency: int = 256,
+    tempered: bool = True,
+    seed: object = 0,
+    finished: Callable[[int, Rollout], None] | None = None,
+) -> list[Rollout]:
+    """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in its record."""
+    gate = asyncio.Semaphore(concurrency)
+
+    async def one(number: int, debate: Debate) -> Rollout:
+        async with gate:
+            stops = rendering.stops(debate.protocol.contract)
+            speaker = TokenSpeaker(
+                sampler, rendering, replace(params, stop=stops), tempered=tempered, seed=None if seed is None else f"{seed}/{number}"
+            )
+            try:
+                played = await play(debate, speaker)
+                result = Rollout(played, speaker.sampled(played))
+            except EngineError as error:
+                result = Rollout(debate, error=f"{type(error).__name__}: {error}")
+        if finished:
+            finished(number, result)
+        return result
+
+    return list(await asyncio.gather(*(one(i, debate) for i, debate in enumerate(debates))))
+
+
+def token_counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:
+    """Sampled tokens, and tokens that were read for the first time."""
+    turns = [turn for each in rollouts for turn in each.sampled]
+    return sum(len(turn.tokens) for turn in turns), sum(len(turn.prompt) for turn in turns)

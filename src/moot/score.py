@@ -1,0 +1,185 @@
+"""Transcripts from anywhere to rewards and advantages: the reading half of `moot score`.
+
+A bad line is a value, not an exception: the others are still scored.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from moot.debate.parsing import parse
+from moot.debate.protocol import Protocol
+from moot.debate.rewards import REWARDS, AgentScores, Grades, Reward, Scores
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, ParseFailure, Question, Turn
+from moot.rl.advantages import ESTIMATORS, AgentAdvantages, Advantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.tasks.answers import grade
+
+KEYS = {"question", "num_agents", "turns"}
+OPTIONAL_KEYS = {"protocol", "answer"}
+
+
+@dataclass(frozen=True)
+class BadLine:
+    line: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Scored:
+    line: int
+    debate: Debate
+    scores: Scores
+    advantages: Advantages
+    grades: Grades | None = None
+
+    @property
+    def failures(self) -> list[tuple[int, int, str]]:
+        return [(t.round, t.agent, t.parsed.reason) for t in self.debate.turns if isinstance(t.parsed, ParseFailure)]
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `moot score --json` prints."""
+        if isinstance(self.scores, AgentScores):
+            assert isinstance(self.advantages, AgentAdvantages)
+            return {
+                "line": self.line,
+                "valid": self.scores.valid,
+                "malformed": self.scores.malformed,
+                "failures": self.failures,
+                "rewards": self.scores.rewards,
+                "returns": self.scores.returns,
+                "advantages": self.advantages.values,
+            }
+        assert isinstance(self.advantages, StepAdvantages)
+        return {
+            "line": self.line,
+            "votes": len(self.scores.votes),
+            "lines_invalid": self.scores.lines_invalid,
+            "missing_comparisons": self.scores.missing_comparisons,
+            "failures": self.failures,
+            **{name: stream.values for name, stream in self.scores.streams.items()},
+            **{f"{name}_advantages": values for name, values in self.advantages.streams.items()},
+        }
+
+
+def read_debate(text: str, base: Protocol) -> Debate:
+    """One line of a transcript file. Raises ConfigError with what is wrong."""
+    try:
+        given = json.loads(text, parse_constant=_not_json)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"not JSON: {error}") from None
+    if not isinstance(given, dict):
+        raise ConfigError(f"a debate must be an object, got {_kind(given)}")
+    if missing := KEYS - given.keys():
+        raise ConfigError(f"missing key {', '.join(sorted(missing))}")
+    if unknown := given.keys() - KEYS - OPTIONAL_KEYS:
+        raise ConfigError(f"unknown key {', '.join(sorted(unknown))}; known are {', '.join(sorted(KEYS | OPTIONAL_KEYS))}")
+    question = _typed(given["question"], str, "question")
+    num_agents = _at_least(given["num_agents"], 1, "num_agents")
+    choices = _typed(given.get("protocol", {}), dict, "protocol")
+    if ":" in str(choices.get("reward", "")) or ":" in str(choices.get("advantage", "")):
+        raise ConfigError("a transcript may not name a Python file to run; pass it with --reward")
+    protocol = base.with_choices(choices)
+    turns = _turns(_typed(given["turns"], list, "turns"), num_agents, protocol)
+    answer = given.get("answer")
+    if answer is not None or "answer" in given:
+        if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+            raise ConfigError(f"answer must be a string or a number, got {_kind(answer)}")
+        answer = str(answer)
+    return Debate(Question(question, answer), num_agents, max((t.round for t in turns), default=1), protocol, turns)
+
+
+def _not_json(constant: str) -> None:
+    raise ValueError(f"{constant} is not a JSON value")
+
+
+def _turns(given: list[Any], num_agents: int, protocol: Protocol) -> tuple[Turn, ...]:
+    turns: list[Turn] = []
+    ended = False
+    spoken: set[tuple[int, int]] = set()
+    last = 1
+    for i, turn in enumerate(given):
+        where = f"turns[{i}]"
+        if not isinstance(turn, dict) or turn.keys() != {"round", "agent", "text"}:
+            raise ConfigError(f"{where} must be an object with round, agent and text")
+        round = _at_least(turn["round"], 1, f"{where}.round")
+        agent = _at_least(turn["agent"], 0, f"{where}.agent")
+        text = _typed(turn["text"], str, f"{where}.text")
+        if agent >= num_agents:
+            raise ConfigError(f"{where}.agent must be below num_agents {num_agents}, got {agent}")
+        if round < last:
+            raise ConfigError(f"{where}.round must not decrease, got {round} after {last}")
+        if (round, agent) in spoken:
+            raise ConfigError(f"{where}: agent {agent} speaks twice in round {round}")
+        spoken.add((round, agent))
+        last = round
+        if ended:
+            continue
+        turns.append(Turn(round, agent, text, parse(text, protocol.contract)))
+        ended = protocol.on_parse_failure == "abort" and turns[-1].failed
+    return tuple(turns)
+
+
+def _typed(value: Any, kind: type, name: str) -> Any:
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise ConfigError(f"{name} must be {_KINDS[kind]}, got {_kind(value)}")
+    return value
+
+
+def _at_least(value: Any, low: int, name: str) -> int:
+    if _typed(value, int, name) < low:
+        raise ConfigError(f"{name} must be at least {low}, got {value}")
+    return int(value)
+
+
+_KINDS = {str: "a string", int: "an integer", dict: "an object", list: "a list", float: "a number", bool: "true or false"}
+
+
+def _kind(value: Any) -> str:
+    return _KINDS.get(type(value), "null")
+
+
+def score(
+    lines: Iterable[str],
+    base: Protocol,
+    reward: str | None = None,
+    rewards: dict[str, Reward] | None = None,
+    estimators: dict[str, Estimator] | None = None,
+) -> Iterator[Scored | BadLine]:
+    """Scores every line that can be read. `reward` wins over what a line's own protocol says."""
+    rewards, estimators = rewards or REWARDS, estimators or ESTIMATORS
+    results: dict[int, Scored | BadLine] = {}
+    # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.
+    batches: dict[tuple[str, str], list[tuple[int, Debate, Scores, Grades | None]]] = defaultdict(list)
+    for number, text in enumerate(lines, 1):
+        if not text.strip():
+            continue
+        try:
+            debate = read_debate(text, base)
+            if reward:
+                debate = replace(debate, protocol=replace(debate.protocol, reward=reward))
+            protocol = debate.protocol
+            if protocol.reward not in rewards:
+                raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {protocol.reward!r}")
+            if protocol.advantage not in estimators:
+                raise ConfigError(f"advantage must be one of {', '.join(estimators)}, got {protocol.advantage!r}")
+            grades = grade(debate)
+            scores = rewards[protocol.reward](debate, grades)
+            if isinstance(scores, AgentScores) and protocol.advantage == "center_round":
+                raise ConfigError(f"advantage center_round needs rewards by step, and {protocol.reward} is by agent; use center_group")
+        except ConfigError as error:
+            results[number] = BadLine(number, str(error))
+            continue
+        batches[protocol.reward, protocol.advantage].append((number, debate, scores, grades))
+
+    for (_, name), batch in batches.items():
+        seats = SeatMeans()
+        values = advantages([(debate, scores) for _, debate, scores, _ in batch], estimators[name], seats)
+        for (number, debate, scores, grades), advantage in zip(batch, values, strict=True):
+            results[number] = Scored(number, debate, scores, advantage, grades)
+    for number in sorted(results):
+        yield results[number]

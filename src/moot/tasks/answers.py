@@ -1,0 +1,83 @@
+"""The final answer in a solution, and whether it is right. Exact comparison of numbers and text; more graders come with the tasks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from decimal import Decimal, InvalidOperation
+
+from moot.debate.rewards import Grades
+from moot.debate.state import Debate
+from moot.debate.types import Parsed
+
+Grader = Callable[[str, str], bool]
+"""(an answer, the right one or another answer) -> whether they are equal."""
+Extract = Callable[[str], str | None]
+"""A solution's text -> its final answer, for solutions without a box."""
+
+_BRACES = re.compile(r"\\boxed\{|\\.|[{}]", re.S)
+_NUMBER = re.compile(r"[-+]?[0-9][0-9,]*(?:\.[0-9]+)?")
+
+
+def boxed(text: str) -> str | None:
+    """The content of the last complete `\\boxed{...}`, braces inside it balanced. One pass, so that hostile text stays cheap."""
+    opened: list[int | None] = []
+    found = None
+    for match in _BRACES.finditer(text):
+        if match[0] == "\\boxed{":
+            opened.append(match.end())
+        elif match[0] == "{":
+            opened.append(None)
+        elif match[0] == "}" and opened and (start := opened.pop()) is not None:
+            found = text[start : match.start()].strip()
+    return found
+
+
+def last_number(text: str) -> str | None:
+    found = None
+    for match in _NUMBER.finditer(text):
+        found = match[0]
+    return found
+
+
+def answer_in(solution: str, otherwise: Extract = last_number) -> str | None:
+    return boxed(solution) or otherwise(solution)
+
+
+def exact(given: str, right: str) -> bool:
+    """Equal as numbers where both are numbers, otherwise as text, white space and case apart."""
+    a, b = _decimal(given), _decimal(right)
+    if a is not None and b is not None:
+        return a == b
+    return " ".join(given.split()).casefold() == " ".join(right.split()).casefold()
+
+
+def _decimal(text: str) -> Decimal | None:
+    text = text.strip().strip("$").replace(",", "").rstrip(".")
+    if len(text) > 1000:
+        return None
+    try:
+        number = Decimal(text)
+    except (InvalidOperation, ValueError):
+        return None
+    return number if number.is_finite() else None
+
+
+def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = last_number) -> Grades:
+    """Every turn's own answer. Without a known right answer nothing is correct, but answers can still be compared."""
+    answers: list[str | None] = []
+    same: list[int | None] = []
+    kinds: list[str] = []
+    for turn in debate.turns:
+        answer = answer_in(turn.parsed.fields["solution"], otherwise) if isinstance(turn.parsed, Parsed) else None
+        answers.append(answer)
+        if answer is None:
+            same.append(None)
+            continue
+        kind = next((i for i, known in enumerate(kinds) if equal(answer, known)), len(kinds))
+        if kind == len(kinds):
+            kinds.append(answer)
+        same.append(kind)
+    right = debate.question.answer
+    verdicts = [right is not None and equal(kind, right) for kind in kinds]
+    return Grades(tuple(answers), tuple(k is not None and verdicts[k] for k in same), tuple(same))
