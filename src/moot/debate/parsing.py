@@ -108,7 +108,8 @@ _GAP = r"[\s*_`]*+"
 _NAME = r"(?i:agent)\s*+([0-9]++)"
 _COMPARISON = re.compile(rf"\s*+(?:[-*•]|[0-9]++[.)])?+{_GAP}{_NAME}{_GAP}([>=]){_GAP}{_NAME}")
 _ANOTHER = re.compile(rf"[<>=]{_GAP}{_NAME}")
-_SILENT = re.compile(r"\s*+(?:(?i:n/a)\.?|`{3,}+\s*+[\w+.-]*+|~{3,}+\s*+[\w+.-]*+)?+\s*+")
+# A fence may name a language: one word.
+_SILENT = re.compile(r"\s*+(?:(?i:n/a)\.?|`{3,}+\s*+[^\s`]*+|~{3,}+\s*+[^\s~]*+)?+\s*+")
 
 
 def comparison_lines(content: str) -> tuple[Line, ...]:

@@ -63,8 +63,6 @@ class StepScores:
     """By turn index: which response was preferred to which."""
     lines_invalid: int = 0
     missing_comparisons: int = 0
-    duplicate_votes: int = 0
-    """Votes that repeat their author's own on the same pair in the same turn, counted before `one_ballot_per_pair`."""
 
 
 Scores = AgentScores | StepScores
@@ -161,7 +159,8 @@ def plurality(held: Sequence[int | None]) -> int | None:
 
 def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
     protocol, literal = debate.protocol, debate.protocol.literal
-    votes, abstained, lines_invalid, duplicates = _ballots(debate)
+    cast = ballots(debate)
+    votes = cast.votes
 
     won: Counter[int] = Counter()
     lost: Counter[int] = Counter()
@@ -187,7 +186,7 @@ def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
             aligned[vote.turn].append(1.0 if vote.verdict == ">" and vote.left == better else -1.0)
 
     steps = debate.steps()
-    penalty = {i: FORMAT_PENALTY for i in abstained} if protocol.enable_format_penalty else {}
+    penalty = {i: FORMAT_PENALTY for i in cast.abstained} if protocol.enable_format_penalty else {}
     alignment = {i: sum(marks) / len(marks) for i, marks in aligned.items()}
 
     def table(cell: Callable[[int], Any]) -> tuple[tuple[Any, ...], ...]:
@@ -211,7 +210,7 @@ def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
             ),
             "judge": Stream(judge_values, table(alignment.get), table(lambda i: penalty.get(i, 0.0)), protocol.lambda_judge),
         }
-    return StepScores(streams, tuple(votes), lines_invalid, len(penalty), duplicates)
+    return StepScores(streams, votes, cast.lines_invalid, len(penalty))
 
 
 def clear_consensus(jury: Sequence[Vote]) -> int | None:
@@ -222,11 +221,29 @@ def clear_consensus(jury: Sequence[Vote]) -> int | None:
     return preferred[0][0]
 
 
-def _ballots(debate: Debate) -> tuple[list[Vote], list[int], int, int]:
-    """Votes about responses; the turns that should have voted and did not; lines that gave no vote; repeated votes."""
+@dataclass(frozen=True)
+class Ballots:
+    """All that the comparison sections of a debate came to, as `generator_judge` reads them."""
+
+    votes: tuple[Vote, ...]
+    """About responses, by turn index."""
+    abstained: tuple[int, ...]
+    """Turns that should have voted and did not."""
+    could_vote: int
+    """Parsed turns with two or more agents to judge."""
+    did_vote: int
+    """Those of them that gave a vote."""
+    lines_invalid: int
+    cast: int
+    """Votes before `one_ballot_per_pair`."""
+    repeated: int
+    """Those of them that repeat their author's own on the same pair in the same turn."""
+
+
+def ballots(debate: Debate) -> Ballots:
     votes: list[Vote] = []
     abstained: list[int] = []
-    lines_invalid = duplicates = 0
+    could_vote = did_vote = lines_invalid = total = repeated = 0
     for i, may_judge in enumerate(candidates(debate.protocol, debate.turns)):
         turn = debate.turns[i]
         cast: list[Vote] = []
@@ -236,12 +253,15 @@ def _ballots(debate: Debate) -> tuple[list[Vote], list[int], int, int]:
             elif line.kind != "silent":
                 lines_invalid += 1
         last_word = {frozenset((vote.left, vote.right)): vote for vote in cast}
-        duplicates += len(cast) - len(last_word)
         votes += last_word.values() if debate.protocol.one_ballot_per_pair else cast
-        exempt = i < 2 if debate.protocol.literal else turn.failed or len(may_judge) < 2
-        if not cast and not exempt:
+        total += len(cast)
+        repeated += len(cast) - len(last_word)
+        able = not turn.failed and len(may_judge) >= 2
+        could_vote += able
+        did_vote += able and bool(cast)
+        if not cast and (i >= 2 if debate.protocol.literal else able):
             abstained.append(i)
-    return votes, abstained, lines_invalid, duplicates
+    return Ballots(tuple(votes), tuple(abstained), could_vote, did_vote, lines_invalid, total, repeated)
 
 
 def _lines(debate: Debate, turn: int) -> tuple[Line, ...]:

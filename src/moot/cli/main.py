@@ -1,0 +1,98 @@
+"""`moot`: picks the command, and turns what went wrong into one clear line."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from typing import Any, NoReturn
+
+from moot import __version__
+from moot.debate.types import ConfigError
+
+# A command's module is imported when it is asked for: `moot score` must not wait for what `moot train` needs.
+COMMANDS = {
+    "demo": ("moot.cli.demo:Demo", "Play scripted debates, score them, and show how: no model, no downloads, seconds."),
+    "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
+}
+
+_HELP = """usage: moot COMMAND [OPTIONS]
+
+Train language models by debate: copies of one model argue, vote on each other, and the votes are the reward.
+
+commands:
+{commands}
+
+moot COMMAND --help tells a command's options. moot --version tells the version.
+"""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Exit status: 0 done, 1 something in the input was bad, 2 wrong usage, 130 interrupted."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    try:
+        return _run(arguments)
+    except ConfigError as error:
+        return _complain(str(error), 2)
+    except FileNotFoundError as error:
+        return _complain(f"{error.filename}: no such file; check the path", 2)
+    except (IsADirectoryError, PermissionError) as error:
+        return _complain(f"{error.filename}: {(error.strerror or 'cannot be read').lower()}", 2)
+    except KeyboardInterrupt:
+        return _complain("interrupted", 130)
+    except BrokenPipeError:
+        # The reader (head, less) went away. Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _run(arguments: list[str]) -> int:
+    match arguments:
+        case [] | ["-h" | "--help" | "help"]:
+            width = max(map(len, COMMANDS))
+            sys.stdout.write(_HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items())))
+            return 0 if arguments else 2
+        case ["--version" | "-V"]:
+            print(f"moot {__version__}")
+            return 0
+        case [name, *rest] if name in COMMANDS:
+            command = _parse(name, rest)
+            return int(command.run())
+        case [name, *_]:
+            raise ConfigError(f"there is no command {name!r}; there are {', '.join(COMMANDS)} (moot --help)")
+    raise AssertionError("every list of arguments is one of the above")
+
+
+def _parse(name: str, arguments: list[str]) -> Any:
+    import tyro
+
+    module, attribute = COMMANDS[name][0].split(":")
+    kind = getattr(importlib.import_module(module), attribute)
+    complaint = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(complaint):
+            return tyro.cli(kind, prog=f"moot {name}", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+    except SystemExit as stop:
+        if stop.code:
+            _usage_error(complaint.getvalue(), name)
+        raise
+
+
+def _usage_error(box: str, name: str) -> NoReturn:
+    """tyro draws a box; the first paragraph in it is what went wrong."""
+    lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()]
+    said: list[str] = []
+    for line in lines[1:]:
+        if line.startswith("─"):
+            break
+        said.append(line)
+    raise ConfigError(f"{' '.join(filter(None, said)) or 'wrong usage'} (moot {name} --help)")
+
+
+def _complain(message: str, status: int) -> int:
+    from moot.terminal import plain
+
+    print(f"moot: {plain(' '.join(message.split()))}", file=sys.stderr)
+    return status

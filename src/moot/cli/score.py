@@ -1,0 +1,136 @@
+"""`moot score`: transcripts in, rewards out; a table for people, JSON lines for programs."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from moot.debate.protocol import preset
+from moot.debate.rewards import REWARDS, AgentScores, Reward, ballots, comparisons, users_reward
+from moot.debate.types import ConfigError
+from moot.rl.advantages import AgentAdvantages
+from moot.score import BadLine, Scored, score
+from moot.terminal import one_line, plain
+from moot.users import load
+
+
+@dataclass(frozen=True)
+class Score:
+    """Score transcripts of debates: who won, by how many votes, and what each turn would be taught.
+
+    FILE holds one debate a line: {"question": "...", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text": "<solution>..."}, ...]},
+    with "answer" and "protocol" if you like. Use - for standard input. A bad line is reported and the others are still scored.
+    """
+
+    file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
+    """JSON lines, one debate a line."""
+    protocol: Literal["v1", "v2", "v2_literal"] = "v2"
+    """The rules the debates were played by; a line's own "protocol" changes single choices."""
+    reward: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function. Wins over what a line says."""
+    json: bool = False
+    """Print one JSON object for each good line."""
+
+    def run(self) -> int:
+        rewards: dict[str, Reward] = dict(REWARDS)
+        if self.reward and self.reward not in rewards:
+            if ":" not in self.reward:
+                raise ConfigError(f"reward must be one of {', '.join(REWARDS)} or path.py:function, got {self.reward!r}")
+            rewards[self.reward] = users_reward(load(self.reward, "reward"), self.reward)
+        bad = 0
+        console = Console(highlight=False)
+        for result in score(_lines(self.file), preset(self.protocol), self.reward, rewards):
+            if isinstance(result, BadLine):
+                bad += 1
+                print(f"line {result.line}: {plain(result.reason)}", file=sys.stderr)
+            elif self.json:
+                print(json.dumps(result.as_json()))
+            else:
+                show(result, console)
+        return 1 if bad else 0
+
+
+def _lines(file: str) -> Iterator[str]:
+    """Split at line feeds alone, as JSON lines are; what is not UTF-8 becomes a line that is not JSON."""
+    raw = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    for line in raw.removeprefix(b"\xef\xbb\xbf").split(b"\n"):
+        try:
+            yield line.decode("utf-8")
+        except UnicodeDecodeError as error:
+            yield f"not UTF-8: {error.reason} at byte {error.start}"
+
+
+def show(scored: Scored, console: Console) -> None:
+    """One debate: votes won and lost per round and agent, then what it came to."""
+    debate = scored.debate
+    console.print(Text(f"\nLine {scored.line}: {one_line(debate.question.text)}", style="bold"))
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column("")
+    for agent in range(debate.num_agents):
+        table.add_column(f"Agent {agent}", justify="right")
+    won, lost = _tally(scored)
+    for round in sorted({turn.round for turn in debate.turns}):
+        failed = {turn.agent for turn in debate.turns if turn.round == round and turn.failed}
+        cells = ["failed" if a in failed else f"{won.get((round, a), 0)}–{lost.get((round, a), 0)}" for a in range(debate.num_agents)]
+        table.add_row(f"round {round}, votes won–lost", *cells)
+    for name, values in _summary(scored).items():
+        table.add_row(name, *(f"{value:+.3f}" for value in values), style="dim" if name.endswith("advantage") else None)
+    console.print(table)
+    console.print(Text(_verdict(scored, won, lost)))
+    for round, agent, reason in scored.failures:
+        console.print(Text(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", style="yellow"))
+
+
+def _tally(scored: Scored) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+    """Votes by the round and agent they are about: the response's round, or the voting round where votes are about agents."""
+    won: dict[tuple[int, int], int] = {}
+    lost: dict[tuple[int, int], int] = {}
+    turns = scored.debate.turns
+    if isinstance(scored.scores, AgentScores):
+        about = [((turns[v.turn].round, v.left), (turns[v.turn].round, v.right), v) for v in comparisons(scored.debate)[0]]
+    else:
+        votes = ballots(scored.debate).votes
+        about = [((turns[v.left].round, turns[v.left].agent), (turns[v.right].round, turns[v.right].agent), v) for v in votes]
+    for left, right, vote in about:
+        if vote.verdict == ">":
+            won[left] = won.get(left, 0) + 1
+            lost[right] = lost.get(right, 0) + 1
+    return won, lost
+
+
+def _summary(scored: Scored) -> dict[str, list[float]]:
+    if isinstance(scored.scores, AgentScores):
+        assert isinstance(scored.advantages, AgentAdvantages)
+        return {"return": list(scored.scores.returns), "advantage": list(scored.advantages.values)}
+    assert not isinstance(scored.advantages, AgentAdvantages)
+    rows: dict[str, list[float]] = {}
+    for name, stream in scored.scores.streams.items():
+        rows[f"{name} reward, mean of steps"] = [_mean(values) for values in stream.values]
+        rows[f"{name} advantage, mean of steps, advantage"] = [_mean(values) for values in scored.advantages.streams[name]]
+    return {name.removesuffix(", advantage"): values for name, values in rows.items()}
+
+
+def _mean(values: tuple[float, ...]) -> float:
+    return sum(values) / len(values) if values else 0.0
+
+
+def _verdict(scored: Scored, won: dict[tuple[int, int], int], lost: dict[tuple[int, int], int]) -> str:
+    agents = range(scored.debate.num_agents)
+    gained = {a: sum(n for (_, b), n in won.items() if a == b) for a in agents}
+    given = {a: sum(n for (_, b), n in lost.items() if a == b) for a in agents}
+    rewards = next(iter(_summary(scored).values()))
+    best = [a for a in agents if rewards[a] == max(rewards)]
+    if not won:
+        return "No votes were cast: nobody won."
+    names = " and ".join(f"Agent {a}" for a in best)
+    votes = ", ".join(f"{gained[a]} votes won, {given[a]} lost" for a in best[:1])
+    return f"{names} won ({votes})." if len(best) == 1 else f"{names} are level ({votes} each)."

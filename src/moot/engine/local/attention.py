@@ -1,0 +1,155 @@
+"""Causal attention three ways: packed sequences, new tokens after cached ones, and one new token for each of many sequences.
+
+Keys and values are never repeated for grouped queries: they are read with a stride of 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from moot.engine.local.network import Attend
+
+
+def causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tensor:
+    """q `[T, heads, D]` over k, v `[L, kv_heads, D]`; without a mask T equals L."""
+    rows, heads, dim = q.shape
+    groups = heads // k.shape[1]
+    grouped = q.view(rows, k.shape[1], groups, dim).permute(1, 2, 0, 3)
+    keys = k.transpose(0, 1)[:, None].expand(-1, groups, -1, -1)
+    values = v.transpose(0, 1)[:, None].expand(-1, groups, -1, -1)
+    out = F.scaled_dot_product_attention(grouped, keys, values, attn_mask=mask, is_causal=mask is None)
+    return out.permute(2, 0, 1, 3).reshape(rows, heads * dim)
+
+
+def packed_attention(lengths: Sequence[int]) -> Attend:
+    """Sequences one after the other, each seeing itself alone: no padding, no mask."""
+
+    def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        if len(lengths) == 1:
+            return causal(q, k, v)
+        parts = zip(q.split(list(lengths)), k.split(list(lengths)), v.split(list(lengths)), strict=True)
+        return torch.cat([causal(*part) for part in parts])
+
+    return attend
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """New tokens of one sequence: `[done, done + new)`, its pages holding what came before."""
+
+    pages: Tensor  # [n] page ids
+    done: int
+    new: int
+
+
+def prefill_attention(keys: Sequence[Tensor], values: Sequence[Tensor], parts: Sequence[Continuation]) -> Attend:
+    """Writes the new keys and values to their pages, then attends to all of them. Pages are `[P, kv_heads, page, D]`."""
+    page, device = keys[0].shape[2], keys[0].device
+    at = [torch.arange(part.done, part.done + part.new, device=device) for part in parts]
+    page_ids = torch.cat([part.pages[where // page] for part, where in zip(parts, at, strict=True)])
+    offsets = torch.cat(at) % page
+    masks = [_lower_right(part, device) if part.done else None for part in parts]
+    news = [part.new for part in parts]
+
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        keys[layer][page_ids, :, offsets] = k
+        values[layer][page_ids, :, offsets] = v
+        outs = []
+        for part, mask, q_part, k_part, v_part in zip(parts, masks, q.split(news), k.split(news), v.split(news), strict=True):
+            if mask is not None:
+                k_part, v_part = (_gather(store[layer], part) for store in (keys, values))
+            outs.append(causal(q_part, k_part, v_part, mask))
+        return outs[0] if len(outs) == 1 else torch.cat(outs)
+
+    return attend
+
+
+def _gather(store: Tensor, part: Continuation) -> Tensor:
+    rows = store[part.pages].transpose(0, 1).flatten(1, 2)  # [kv_heads, n * page, D]
+    return rows[:, : part.done + part.new].transpose(0, 1)
+
+
+def _lower_right(part: Continuation, device: torch.device) -> Tensor:
+    rows = torch.arange(part.done, part.done + part.new, device=device)[:, None]
+    return torch.arange(part.done + part.new, device=device)[None, :] <= rows
+
+
+class DecodePlan:
+    """Which pages belong to which row of the batch. Made anew only when that changes; the steps in between only move `positions`.
+
+    Attention runs page by page, over views of the store, and the parts are joined by their log-sum-exp. Nothing is copied or padded beyond
+    the last page of a sequence. Neighbouring pages are run as one; a small gap of foreign pages is cheaper to compute and drop than to skip.
+    """
+
+    def __init__(self, page_lists: Sequence[Sequence[int]], page: int, device: torch.device, max_gap: int, gather: bool) -> None:
+        owner = {pid: (row, number) for row, pids in enumerate(page_lists) for number, pid in enumerate(pids)}
+        ids = list(owner) if gather else sorted(owner)
+        self.gather = torch.tensor(ids, device=device) if gather else None
+        self.runs: list[tuple[int, int]] = []
+        covered: list[int] = ids if gather else []
+        if not gather:
+            for pid in ids:
+                if self.runs and pid - self.runs[-1][1] <= max_gap:
+                    self.runs[-1] = (self.runs[-1][0], pid + 1)
+                else:
+                    self.runs.append((pid, pid + 1))
+            covered = [pid for low, high in self.runs for pid in range(low, high)]
+        slot = {pid: index for index, pid in enumerate(covered)}
+        foreign = (0, -1)
+        self.rows = torch.tensor([owner.get(pid, foreign)[0] for pid in covered], device=device)
+        starts = torch.tensor([owner.get(pid, foreign)[1] * page for pid in covered], device=device)
+        # A foreign page starts beyond any position, so its mask is empty and its weight 0.
+        self.starts = torch.where(starts < 0, torch.full_like(starts, 1 << 40), starts)
+        most = max(len(pids) for pids in page_lists)
+        table = [[slot[pid] for pid in pids] + [-1] * (most - len(pids)) for pids in page_lists]
+        index = torch.tensor(table, device=device)
+        self.absent = (index < 0)[:, :, None, None]
+        self.index = index.clamp_min(0)
+        self.last_page = torch.tensor([pids[-1] for pids in page_lists], device=device)
+        self.offsets = torch.arange(page, device=device)
+        self.page = page
+
+    def attend(self, keys: Sequence[Tensor], values: Sequence[Tensor], positions: Tensor) -> Attend:
+        """`positions`: of each row's new token, which falls into the row's last page."""
+        batch = len(positions)
+        within = positions % self.page
+        hidden_part = (self.starts[:, None] + self.offsets > positions[self.rows, None])[:, None, None]  # [pages, 1, 1, page]
+
+        def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+            store_k, store_v = keys[layer], values[layer]
+            store_k[self.last_page, :, within] = k
+            store_v[self.last_page, :, within] = v
+            kv_heads, dim = k.shape[1], k.shape[2]
+            groups = q.shape[1] // kv_heads
+            q = q.reshape(batch, kv_heads, groups, dim) * dim**-0.5
+            by_page = q[self.rows]
+            scores = self._each_run(by_page, store_k, transpose=True).float().masked_fill_(hidden_part, -1e30)
+            peak = scores.amax(-1, keepdim=True)
+            weights = torch.exp_(scores.sub_(peak))
+            total = weights.sum(-1)
+            parts = self._each_run(weights.to(v.dtype), store_v, transpose=False)
+            # Join the pages of each row.
+            peaks = peak.squeeze(-1)[self.index].masked_fill_(self.absent, -torch.inf)  # [B, n, kv_heads, groups]
+            share = torch.exp_(peaks.sub_(peaks.amax(1, keepdim=True)))
+            below = (share * total[self.index]).sum(1)
+            above = torch.einsum("bnhg,bnhgd->bhgd", share, parts[self.index].float())
+            return (above / below[..., None]).to(v.dtype).reshape(batch, -1)
+
+        return attend
+
+    def _each_run(self, left: Tensor, store: Tensor, transpose: bool) -> Tensor:
+        """left `[pages, kv_heads, groups, x]` times each page's keys or values."""
+        chosen = [store[self.gather]] if self.gather is not None else [store[low:high] for low, high in self.runs]
+        outs, at = [], 0
+        for pages in chosen:
+            matrix = pages.flatten(0, 1)
+            part = left[at : at + len(pages)].flatten(0, 1)
+            outs.append(torch.bmm(part, matrix.transpose(1, 2) if transpose else matrix))
+            at += len(pages)
+        joined = outs[0] if len(outs) == 1 else torch.cat(outs)
+        return joined.view(left.shape[0], left.shape[1], left.shape[2], -1)

@@ -1,0 +1,167 @@
+"""The key-value cache: one bounded store of fixed pages, owned by sequences.
+
+A finished sequence stays until its pages are needed, oldest first, so that the next turn of its debate prefills only what is new.
+Each page has one owner; a second sequence with the same beginning gets a copy, which costs a thousandth of computing it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from moot.engine.protocol import Ints
+
+PAGE = 128
+"""Tokens a page. Long enough for one matrix product, short enough that the unused half of the last one does not matter."""
+
+
+class OutOfPages(Exception):
+    """Nothing idle is left to evict."""
+
+
+@dataclass(eq=False)
+class Cached:
+    """One sequence's share of the store."""
+
+    owner: int
+    """Whose weights made it: keys of other weights are of no use."""
+    tokens: Ints
+    """Those whose keys and values are stored, in order."""
+    pages: list[int] = field(default_factory=list)
+    reusable: int = 0
+    """How many of them another sequence may take over."""
+    active: bool = True
+    used: int = 0
+
+
+class PageStore:
+    def __init__(self, layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device, max_bytes: int) -> None:
+        page_bytes = layers * 2 * kv_heads * PAGE * head_dim * dtype.itemsize
+        self.count = max_bytes // page_bytes
+        if self.count < 2:
+            raise ValueError(f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are needed")
+        # Zeros, not empty: what is masked still passes through a product, and 0 times garbage must stay 0.
+        shape = (self.count, kv_heads, PAGE, head_dim)
+        self.keys: list[Tensor] = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
+        self.values: list[Tensor] = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
+        self._free = list(range(self.count))  # a heap: low pages first keeps them dense
+        self._sequences: list[Cached] = []
+        self._clock = 0
+        self.evictions = 0
+
+    @property
+    def tokens(self) -> int:
+        """How long a single sequence may be."""
+        return self.count * PAGE
+
+    @property
+    def free_pages(self) -> int:
+        """Free, or idle and so free for the asking."""
+        return len(self._free) + sum(len(item.pages) for item in self._sequences if not item.active)
+
+    def find(self, owner: int, prompt: Ints) -> tuple[Cached | None, int]:
+        """The sequence that shares the longest beginning with the prompt, and how long that is."""
+        best, length = None, 0
+        for item in self._sequences:
+            if item.owner != owner or item.reusable <= length:
+                continue
+            shared = common_prefix(item.tokens[: item.reusable], prompt)
+            if shared > length:
+                best, length = item, shared
+        return best, length
+
+    def start(self, owner: int, prompt: Ints, source: Cached | None, keep: int) -> Cached:
+        """A sequence that holds the first `keep` tokens of `source` and has room for the prompt. Raises OutOfPages, changing nothing."""
+        if source is not None and not source.active and keep == source.reusable:
+            item = source  # nobody else needs its end: take it over
+            item.active = True
+            before = item.tokens
+            item.tokens = prompt[:keep]
+            try:
+                self.grow(item, len(prompt))
+            except OutOfPages:
+                item.active, item.tokens = False, before
+                raise
+            return item
+        item = Cached(owner, prompt[:keep])
+        guarded = source is not None and not source.active
+        if guarded and source is not None:
+            source.active = True  # not to be evicted while it is being copied
+        try:
+            self.grow(item, len(prompt))
+            if source is not None and keep:
+                pages = -(-keep // PAGE)
+                self._copy(source.pages[:pages], item.pages[:pages])
+        finally:
+            if guarded and source is not None:
+                source.active = False
+                self._touch(source)
+        self._sequences.append(item)
+        return item
+
+    def grow(self, item: Cached, length: int) -> bool:
+        """Pages for `length` tokens, evicting idle sequences if needed; True if any were added. Raises OutOfPages, changing nothing."""
+        needed = -(-length // PAGE) - len(item.pages)
+        if needed <= 0:
+            if needed < 0:
+                self._release(item.pages[needed:])
+                del item.pages[needed:]
+            return needed < 0
+        while len(self._free) < needed:
+            idle = [other for other in self._sequences if not other.active]
+            if not idle:
+                raise OutOfPages
+            self.drop(min(idle, key=lambda other: other.used))
+            self.evictions += 1
+        item.pages.extend(heapq.heappop(self._free) for _ in range(needed))
+        return True
+
+    def retire(self, item: Cached) -> None:
+        """Done for now; kept until its pages are needed."""
+        pages = -(-len(item.tokens) // PAGE)
+        self._release(item.pages[pages:])
+        del item.pages[pages:]
+        item.active = False
+        self._touch(item)
+
+    def drop(self, item: Cached, scrub: bool = False) -> None:
+        """Free its pages. `scrub` clears them: a value that is not finite would outlive its owner."""
+        if scrub and item.pages:
+            pages = torch.tensor(item.pages, device=self.keys[0].device)
+            for store in (*self.keys, *self.values):
+                store[pages] = 0
+        self._release(item.pages)
+        item.pages = []
+        item.active = False
+        if item in self._sequences:
+            self._sequences.remove(item)
+
+    def forget(self, owner: int) -> None:
+        """Its weights are gone: what they made is of no use."""
+        for item in [item for item in self._sequences if item.owner == owner and not item.active]:
+            self.drop(item)
+
+    def _touch(self, item: Cached) -> None:
+        self._clock += 1
+        item.used = self._clock
+
+    def _release(self, pages: Sequence[int]) -> None:
+        for page in pages:
+            heapq.heappush(self._free, page)
+
+    def _copy(self, source: Sequence[int], target: Sequence[int]) -> None:
+        device = self.keys[0].device
+        from_, to = torch.tensor(source, device=device), torch.tensor(target, device=device)
+        for store in (*self.keys, *self.values):
+            store[to] = store[from_]
+
+
+def common_prefix(left: Ints, right: Ints) -> int:
+    size = min(len(left), len(right))
+    differ = np.flatnonzero(left[:size] != right[:size])
+    return int(differ[0]) if len(differ) else size

@@ -1,0 +1,312 @@
+"""Continuous batching: every concurrent `sample` call shares one decode batch; requests join and leave between steps."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from moot.engine.local.attention import Continuation, DecodePlan, prefill_attention
+from moot.engine.local.network import Adapter, Network
+from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, common_prefix
+from moot.engine.local.picking import Picker, StopCheck
+from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
+
+PREFILL_TOKENS = 2048
+"""New tokens a prefill pass takes at most. Bounds its memory, and how long the others wait."""
+WORTH_WAITING = PAGE
+"""A request waits for another's prefill if it then saves this many tokens."""
+
+
+@dataclass(eq=False)
+class Weights:
+    """What one sampler runs. Its identity tells whose cached keys are whose."""
+
+    key: int
+    adapter: Adapter
+
+
+@dataclass(eq=False)
+class Request:
+    """One sample to draw."""
+
+    weights: Weights
+    prompt: Ints
+    params: SamplingParams
+    stop: StopCheck
+    random: np.random.Generator
+    done: Callable[[Sample | BaseException], None]
+    cancelled: bool = False
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    cached: Cached | None = None
+
+    def known(self) -> Ints:
+        """Prompt and what was sampled so far: what must be in the cache, but for the last, before the next token."""
+        return np.concatenate([self.prompt, np.array(self.tokens, dtype=np.int32)]) if self.tokens else self.prompt
+
+    @property
+    def length(self) -> int:
+        return len(self.prompt) + len(self.tokens)
+
+
+class Scheduler:
+    def __init__(self, network: Network, store: PageStore, max_batch: int, deterministic: bool) -> None:
+        self.network, self.store, self.max_batch, self.deterministic = network, store, max_batch, deterministic
+        self.waiting: deque[Request] = deque()
+        self.batches: dict[int, Batch] = {}
+        self.stats = {"prefilled": 0, "reused": 0, "decoded": 0, "steps": 0, "preempted": 0}
+
+    def add(self, requests: list[Request]) -> None:
+        self.waiting.extend(requests)
+
+    def has_work(self) -> bool:
+        return bool(self.waiting or self.batches)
+
+    def step(self) -> None:
+        """Admit what fits, then one token for everyone."""
+        with torch.inference_mode():
+            self._leave_cancelled()
+            self._guard(self._admit, [])
+            for key, batch in list(self.batches.items()):
+                self._guard(lambda batch=batch: self._decode(batch), batch.rows)
+                if not batch.rows:
+                    del self.batches[key]
+
+    def abandon(self, reason: str) -> None:
+        for request in [*self.waiting, *(request for batch in self.batches.values() for request in batch.rows)]:
+            request.done(EngineError(reason))
+        self.waiting.clear()
+        self.batches.clear()
+
+    def _guard(self, action: Callable[[], None], concerned: list[Request]) -> None:
+        """Trouble in a step fails the requests in it, never the thread that serves the others."""
+        try:
+            action()
+        except Exception as error:
+            failure = EngineError(f"sampling failed: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            for request in list(concerned):
+                self._fail(request, failure)
+            concerned.clear()
+
+    def _fail(self, request: Request, error: BaseException) -> None:
+        if request.cached is not None:
+            self.store.drop(request.cached, scrub=True)
+            request.cached = None
+        request.done(error)
+
+    def _leave_cancelled(self) -> None:
+        if any(request.cancelled for request in self.waiting):
+            self.waiting = deque(request for request in self.waiting if not request.cancelled)
+        for batch in self.batches.values():
+            for request in [request for request in batch.rows if request.cancelled]:
+                self._retire(request)
+                batch.remove(request)
+        self.batches = {key: batch for key, batch in self.batches.items() if batch.rows}
+
+    # -- joining ----------------------------------------------------------------------------------------------------------------------
+
+    def _admit(self) -> None:
+        while self.waiting:
+            chosen = self._choose()
+            if not chosen:
+                return
+            self._guard(lambda: self._prefill(chosen), chosen)
+
+    def _choose(self) -> list[Request]:
+        """Requests for one prefill pass, in order of arrival, all of the same weights."""
+        chosen: list[Request] = []
+        put_off: list[Request] = []
+        budget = PREFILL_TOKENS
+        running = sum(len(batch.rows) for batch in self.batches.values())
+        while self.waiting and running + len(chosen) < self.max_batch and budget > 0:
+            request = self.waiting.popleft()
+            known = request.known()
+            source, shared = self._reusable(request, known)
+            if chosen and (request.weights is not chosen[0].weights or len(known) - shared > budget or self.deterministic):
+                put_off.append(request)
+                break
+            if any(common_prefix(other.prompt, known) - shared >= WORTH_WAITING for other in chosen):
+                put_off.append(request)  # the next pass can copy what this one computes
+                continue
+            try:
+                request.cached = self.store.start(request.weights.key, known, source, shared)
+            except OutOfPages:
+                put_off.append(request)
+                if not chosen and not running:
+                    raise RuntimeError(f"{len(known)} tokens do not fit a cache of {self.store.tokens}") from None
+                break
+            budget -= len(known) - shared
+            self.stats["reused"] += shared
+            chosen.append(request)
+        self.waiting.extendleft(reversed(put_off))
+        return chosen
+
+    def _reusable(self, request: Request, known: Ints) -> tuple[Cached | None, int]:
+        source, shared = self.store.find(request.weights.key, known)
+        shared = min(shared, len(known) - 1)  # the last token is run again, for its logits
+        if self.deterministic:
+            shared -= shared % PAGE
+        return (source, shared) if shared else (None, 0)
+
+    def _prefill(self, chosen: list[Request]) -> None:
+        last: Tensor
+        if len(chosen) == 1:
+            request = chosen[0]
+            known = request.known()
+            assert request.cached is not None
+            at = len(request.cached.tokens)
+            # One at a time, in whole pages where results must not depend on what was cached.
+            size = PAGE if self.deterministic else PREFILL_TOKENS
+            while True:
+                end = min(len(known), (at // size + 1) * size if self.deterministic else at + size)
+                last = self._run_prefill([(request, known[at:end])])
+                at = end
+                if at == len(known):
+                    break
+        else:
+            last = self._run_prefill([(request, request.known()[len(self._cached(request).tokens) :]) for request in chosen])
+        for request in chosen:
+            cached = self._cached(request)
+            # Bits differ between a prefilled and a decoded token, so only whole prefilled pages are reused where that matters.
+            cached.reusable = len(request.prompt) // PAGE * PAGE if self.deterministic else len(cached.tokens)
+        key = chosen[0].weights.key
+        batch = self.batches.setdefault(key, Batch(chosen[0].weights))
+        picker = Picker([request.params for request in chosen], self.network.vocab_size, self.network.device)
+        tokens, logprobs = picker.pick(self.network.logits(last), self._draw(chosen))
+        batch.add(list(chosen))
+        self._accept(batch, list(chosen), tokens, logprobs)
+
+    def _run_prefill(self, parts: list[tuple[Request, Ints]]) -> Tensor:
+        """Hidden states of each part's last token."""
+        device = self.network.device
+        continuations, positions, ends, total = [], [], [], 0
+        for request, new in parts:
+            cached = self._cached(request)
+            done = len(cached.tokens)
+            pages = torch.tensor(cached.pages[: -(-(done + len(new)) // PAGE)], device=device)
+            continuations.append(Continuation(pages, done, len(new)))
+            positions.append(np.arange(done, done + len(new)))
+            total += len(new)
+            ends.append(total - 1)
+            self.network.reserve(done + len(new))
+        tokens = torch.from_numpy(np.concatenate([new for _, new in parts])).to(device, torch.long)
+        attend = prefill_attention(self.store.keys, self.store.values, continuations)
+        hidden = self.network.hidden(tokens, torch.from_numpy(np.concatenate(positions)).to(device), attend, parts[0][0].weights.adapter)
+        for request, new in parts:
+            cached = self._cached(request)
+            cached.tokens = np.concatenate([cached.tokens, new])
+        self.stats["prefilled"] += total
+        return hidden[torch.tensor(ends, device=device)]
+
+    # -- one token for everyone -------------------------------------------------------------------------------------------------------
+
+    def _decode(self, batch: Batch) -> None:
+        self._make_room(batch)
+        if not batch.rows:
+            return
+        if batch.plan is None:
+            batch.arrange(self.network, self.deterministic)
+        assert batch.plan is not None and batch.picker is not None
+        self.network.reserve(max(request.length for request in batch.rows))
+        attend = batch.plan.attend(self.store.keys, self.store.values, batch.positions)
+        hidden = self.network.hidden(batch.inputs, batch.positions, attend, batch.weights.adapter)
+        for request in batch.rows:
+            cached = self._cached(request)
+            cached.tokens = request.known()
+            if not self.deterministic:
+                cached.reusable = len(cached.tokens)
+        tokens, logprobs = batch.picker.pick(self.network.logits(hidden), self._draw(batch.rows))
+        batch.inputs, batch.positions = tokens, batch.positions + 1
+        self.stats["decoded"] += len(batch.rows)
+        self.stats["steps"] += 1
+        self._accept(batch, list(batch.rows), tokens, logprobs)
+
+    def _make_room(self, batch: Batch) -> None:
+        """A page for each next token. Where there is none, the youngest request waits again, and is prefilled with what it has so far."""
+        for request in list(batch.rows):
+            while request in batch.rows:
+                try:
+                    if self.store.grow(self._cached(request), request.length):
+                        batch.plan = None
+                    break
+                except OutOfPages:
+                    everyone = [other for any_batch in self.batches.values() for other in any_batch.rows]
+                    youngest = everyone[-1] if everyone[-1] is not request or len(everyone) == 1 else everyone[-1]
+                    if len(everyone) == 1:
+                        raise
+                    self._retire(youngest)
+                    self.batches[youngest.weights.key].remove(youngest)
+                    self.waiting.appendleft(youngest)
+                    self.stats["preempted"] += 1
+
+    def _accept(self, batch: Batch, requests: list[Request], tokens: Tensor, logprobs: Tensor) -> None:
+        """Record one new token for each. This is where the device is waited for, once a step."""
+        both = torch.stack([tokens.double(), logprobs.double()]).cpu().numpy()
+        for request, token, logprob in zip(requests, both[0], both[1], strict=True):
+            if not np.isfinite(logprob):
+                batch.remove(request)
+                self._fail(request, EngineError("the model's logits are not finite; its weights have probably diverged"))
+                continue
+            request.tokens.append(int(token))
+            request.logprobs.append(float(logprob))
+            stopped = request.stop(request.tokens)
+            if stopped or len(request.tokens) == request.params.max_tokens:
+                self._retire(request)
+                batch.remove(request)
+                request.done(
+                    Sample(
+                        tokens=np.array(request.tokens, dtype=np.int32),
+                        logprobs=np.array(request.logprobs, dtype=np.float32),
+                        stop_reason="stop" if stopped else "length",
+                    )
+                )
+
+    def _draw(self, requests: list[Request]) -> Tensor:
+        draws = torch.tensor([request.random.random() for request in requests], dtype=torch.float64)
+        return draws.to(self.network.device, non_blocking=True)
+
+    def _retire(self, request: Request) -> None:
+        if request.cached is not None:
+            self.store.retire(request.cached)
+            request.cached = None
+
+    def _cached(self, request: Request) -> Cached:
+        assert request.cached is not None
+        return request.cached
+
+
+class Batch:
+    """The rows that decode together, and their state on the device, remade only when the rows or their pages change."""
+
+    def __init__(self, weights: Weights) -> None:
+        self.weights = weights
+        self.rows: list[Request] = []
+        self.plan: DecodePlan | None = None
+        self.picker: Picker | None = None
+        self.inputs: Any = None
+        self.positions: Any = None
+
+    def add(self, requests: list[Request]) -> None:
+        self.rows.extend(requests)
+        self.plan = None
+
+    def remove(self, request: Request) -> None:
+        if request in self.rows:
+            self.rows.remove(request)
+            self.plan = None
+
+    def arrange(self, network: Network, deterministic: bool) -> None:
+        device = network.device
+        pages = [request.cached.pages for request in self.rows if request.cached is not None]
+        max_gap = 2 if device.type == "cpu" else 256  # a product over foreign pages against the start of one more kernel
+        self.plan = DecodePlan(pages, PAGE, device, max_gap, gather=deterministic)
+        self.picker = Picker([request.params for request in self.rows], network.vocab_size, device)
+        self.inputs = torch.tensor([request.tokens[-1] for request in self.rows], device=device)
+        self.positions = torch.tensor([request.length - 1 for request in self.rows], device=device)

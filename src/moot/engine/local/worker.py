@@ -1,0 +1,101 @@
+"""The one thread that touches torch.
+
+Training verbs run in the order they were called. Between them, and whenever there are none, the sampler takes one step at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from typing import Any, Generic, Protocol, TypeVar
+
+from moot.engine.protocol import EngineError
+
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """A call that has its place in the queue. Await it from any event loop, or block on `result()`."""
+
+    def __init__(self, future: Future[T]) -> None:
+        self._future = future
+
+    def __await__(self) -> Generator[Any, None, T]:
+        # Shielded: a cancelled waiter must not take a training step out of the middle of the queue.
+        return asyncio.shield(asyncio.wrap_future(self._future)).__await__()
+
+    def result(self, timeout: float | None = None) -> T:
+        return self._future.result(timeout)
+
+    def done(self) -> bool:
+        return self._future.done()
+
+
+class Stepper(Protocol):
+    def has_work(self) -> bool: ...
+    def step(self) -> None: ...
+    def abandon(self, reason: str) -> None: ...
+
+
+class Worker:
+    def __init__(self, stepper: Stepper) -> None:
+        self._stepper = stepper
+        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
+        self._wake = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="moot-local", daemon=True)
+        self._thread.start()
+
+    def submit(self, job: Callable[[], T]) -> Pending[T]:
+        future: Future[T] = Future()
+        with self._wake:
+            if self._closing:
+                raise EngineError("the local engine is closed")
+            self._jobs.append((job, future))
+            self._wake.notify()
+        return Pending(future)
+
+    def notify(self, change: Callable[[], None]) -> None:
+        """Give the sampler something: `change` runs under the lock that its thread waits on."""
+        with self._wake:
+            if self._closing:
+                raise EngineError("the local engine is closed")
+            change()
+            self._wake.notify()
+
+    def close(self) -> None:
+        """What has not begun fails with EngineError. May be called twice."""
+        with self._wake:
+            self._closing = True
+            self._wake.notify()
+        if threading.current_thread() is not self._thread:
+            self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            with self._wake:
+                while not (self._jobs or self._closing or self._stepper.has_work()):
+                    self._wake.wait()
+                if self._closing:
+                    break
+                job = self._jobs.popleft() if self._jobs else None
+            if job is not None:
+                _settle(*job)
+            if self._stepper.has_work():
+                self._stepper.step()
+        for _, future in self._jobs:
+            future.set_exception(EngineError("the local engine was closed before this ran"))
+        self._jobs.clear()
+        self._stepper.abandon("the local engine was closed")
+
+
+def _settle(job: Callable[[], Any], future: Future[Any]) -> None:
+    try:
+        result = job()
+    except BaseException as error:  # the waiter must hear of everything, or it waits for ever
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -1,0 +1,152 @@
+"""The numbers of an iteration, under the names the field knows them by. Each is a plain mean unless its line says otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+
+from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, last_parsed, plurality
+from moot.debate.state import Debate
+from moot.engine.protocol import Datum, Floats
+from moot.rl.advantages import Advantages, AgentAdvantages
+from moot.rl.rollout import Rollout, token_counts
+
+Metrics = dict[str, float | None]
+"""None where a number's denominator is 0: nothing was measured, which is not the same as 0."""
+
+
+def mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return sum(found) / len(found) if found else None
+
+
+def totals(scores: Scores) -> list[float]:
+    """What each agent got in all: its return, or the sum of its steps' rewards."""
+    if isinstance(scores, AgentScores):
+        return list(scores.returns)
+    streams = [stream.values for stream in scores.streams.values()]
+    return [sum(sum(values[agent]) for values in streams) for agent in range(len(streams[0]))]
+
+
+def has_signal(scores: Scores) -> bool:
+    """Whether the votes say anything: some step takes part in centring, or the agents' returns differ."""
+    if isinstance(scores, AgentScores):
+        return len(set(scores.returns)) > 1
+    return any(value is not None for stream in scores.streams.values() for row in stream.centred for value in row)
+
+
+def carries_gradient(advantages: Advantages) -> bool:
+    if isinstance(advantages, AgentAdvantages):
+        return any(advantages.values)
+    return any(value for rows in advantages.streams.values() for row in rows for value in row)
+
+
+def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
+    """How much was played and how well the contract was kept. Debates that the engine lost are only counted."""
+    played = [each for each in rollouts if each.error is None]
+    debates = [each.debate for each in played]
+    turns = [turn for debate in debates for turn in debate.turns]
+    episodes = sum(debate.num_agents for debate in debates)
+    sampled, read = token_counts(played)
+    return {
+        "env/all/total_episodes": float(episodes),
+        "env/all/total_turns": float(len(turns)),
+        "env/all/turns_per_episode": len(turns) / episodes if episodes else None,
+        "env/all/ac_tokens_per_turn": sampled / len(turns) if turns else None,
+        # The whole prompt of a turn, as the model sees it, not only what was new in it.
+        "env/all/ob_tokens_per_turn": _prompt_tokens(played) / len(turns) if turns else None,
+        "tokens/sampled": float(sampled),
+        "tokens/read": float(read),
+        "debates/played": float(len(played)),
+        "debates/failed": float(len(rollouts) - len(played)),
+        "parse_error": mean(float(turn.failed) for turn in turns),
+        "round": mean(float(turn.round) for turn in turns),
+        "consensus_reached": mean(float(i in settled) for debate in debates for settled in [_settled(debate)] for i in range(len(debate.turns))),
+        "turns/cut": mean(float(turn.stop_reason == "length") for each in played for turn in each.sampled),
+    }
+
+
+def _prompt_tokens(rollouts: Sequence[Rollout]) -> int:
+    total = 0
+    for each in rollouts:
+        for own in each.debate.steps():
+            context = 0
+            for turn in (each.sampled[i] for i in own):
+                context = (context if turn.extends else 0) + len(turn.prompt)
+                total += context
+                context += len(turn.tokens)
+    return total
+
+
+def _settled(debate: Debate) -> set[int]:
+    """Turns by which the whole group had said YES: the last one, where the debate ended so."""
+    return {len(debate.turns) - 1} if debate.turns and debate.agreed else set()
+
+
+def reward_metrics(debates: Sequence[Debate], scores: Sequence[Scores], advantages: Sequence[Advantages]) -> Metrics:
+    found = [totals(each) for each in scores]
+    metrics: Metrics = {
+        "env/all/reward/total": mean(value for row in found for value in row),
+        "env/all/by_group/frac_mixed": mean(float(len(set(row)) > 1) for row in found),
+        "debates/with_signal": mean(float(has_signal(each)) for each in scores),
+        "debates/with_gradient": mean(float(carries_gradient(each)) for each in advantages),
+    }
+    by_agent = [(debate, each) for debate, each in zip(debates, scores, strict=True) if isinstance(each, AgentScores)]
+    by_step = [each for each in scores if isinstance(each, StepScores)]
+    if by_agent:
+        names = [debate.protocol.reward for debate, _ in by_agent]
+        metrics |= {
+            "pairwise_reward": mean(value for _, each in by_agent for value in each.rewards),
+            "pairwise_reward_is_win_rate": mean(float(name == "win_rate") for name in names),
+            "pairwise_reward_is_win_minus_loss": mean(float(name == "win_minus_loss") for name in names),
+            "pairwise_total_votes": mean(float(each.valid) for _, each in by_agent),
+            "pairwise_malformed": mean(float(each.malformed) for _, each in by_agent),
+            "pairwise_any_votes": mean(float(each.valid > 0) for _, each in by_agent),
+        }
+    if by_step:
+        metrics |= {
+            "v2/total_votes": float(sum(len(each.votes) for each in by_step)),
+            "v2/missing_comparisons": float(sum(each.missing_comparisons for each in by_step)),
+            "v2/comparison_lines_invalid": float(sum(each.lines_invalid for each in by_step)),
+        }
+        for stream, key in (("generator", "gen"), ("judge", "judge")):
+            rows = [row for each in by_step if stream in each.streams for row in each.streams[stream].values]
+            if rows:
+                metrics[f"reward/{key}/mean"] = mean(value for row in rows for value in row)
+    return metrics
+
+
+def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:
+    """How good the final answers are. Only debates whose right answer is known take part."""
+    known = [(debate, grade) for debate, grade in zip(debates, grades, strict=True) if debate.question.answer is not None]
+    rows = [[(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)] for d, g in known]
+    prefix = f"{phase}_{dataset}/"
+    return {
+        prefix + "format": mean(float(has) for row in rows for has, _ in row),
+        prefix + "correct": mean(float(right) for row in rows for _, right in row),
+        prefix + "pass@k": mean(float(any(right for _, right in row)) for row in rows),
+        prefix + "avg@k": mean(sum(right for _, right in row) / len(row) for row in rows),
+        prefix + "cons@k": mean(float(_plurality_correct(d, g)) for d, g in known),
+    }
+
+
+def _plurality_correct(debate: Debate, grades: Grades) -> bool:
+    last = last_parsed(debate)
+    winner = plurality([None if i is None else grades.same[i] for i in last])
+    return winner is not None and any(grades.correct[i] for i in last if i is not None and grades.same[i] == winner)
+
+
+def optim_metrics(datums: Sequence[Datum], trainer_logprobs: Sequence[Floats]) -> Metrics:
+    """How far the trainer's model is from the sampler's, over action tokens. Near 0 on-policy."""
+    acted = [datum.mask > 0 for datum in datums]
+    if not any(mask.any() for mask in acted):
+        return {"optim/kl_sample_train_v1": None, "optim/kl_sample_train_v2": None, "optim/entropy": None}
+    pick: Callable[[Sequence[Floats]], Floats] = lambda arrays: np.concatenate([a[m] for a, m in zip(arrays, acted, strict=True)])  # noqa: E731
+    sampler = pick([datum.logprobs for datum in datums]).astype(np.float64)
+    gap = sampler - pick(trainer_logprobs).astype(np.float64)
+    return {
+        "optim/kl_sample_train_v1": float(gap.mean()),
+        "optim/kl_sample_train_v2": float(0.5 * (gap**2).mean()),
+        "optim/entropy": float(-sampler.mean()),
+    }

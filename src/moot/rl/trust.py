@@ -1,0 +1,233 @@
+"""Can the vote be trusted? The panel asks the known answers, which training itself never sees unless truth is mixed in."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+
+from moot.debate.rewards import AgentScores, Ballots, Grades, Scores, ballots, clear_consensus, last_parsed
+from moot.debate.state import Debate
+from moot.debate.types import Parsed, Vote
+from moot.rl.metrics import Metrics, has_signal, mean
+
+
+@dataclass(frozen=True)
+class Judged:
+    """One finished debate with all that was found out about it."""
+
+    debate: Debate
+    scores: Scores
+    grades: Grades
+    cast: Ballots
+
+    @classmethod
+    def of(cls, debate: Debate, scores: Scores, grades: Grades) -> Judged:
+        return cls(debate, scores, grades, ballots(debate))
+
+    @property
+    def known(self) -> bool:
+        return self.debate.question.answer is not None
+
+    def decided(self) -> list[Vote]:
+        return [vote for vote in self.cast.votes if vote.verdict == ">"]
+
+    def pairs(self) -> dict[frozenset[int], list[Vote]]:
+        found: dict[frozenset[int], list[Vote]] = defaultdict(list)
+        for vote in self.cast.votes:
+            found[frozenset((vote.left, vote.right))].append(vote)
+        return found
+
+
+def panel(judged: Sequence[Judged]) -> Metrics:
+    known = [each for each in judged if each.known]
+    right, mixed = judge_accuracy(judged)
+    level = [(each, vote) for each in known for vote in each.decided() if _correct(each, vote.left) == _correct(each, vote.right)]
+    lengths = [(_length(each, vote.left), _length(each, vote.right)) for each, vote in level]
+    cycles = [cycle for each in judged for cycle in _triples(each)]
+    pairs = [votes for each in judged for votes in each.pairs().values()]
+    cast = sum(each.cast.cast for each in judged)
+    return {
+        "trust/judge_accuracy": right / mixed if mixed else None,
+        "trust/vote_truth_agreement": mean(gap for each in known if (gap := _agreement(each)) is not None),
+        "trust/winner_correct": mean(float(_winner_is_right(each)) for each in known),
+        "trust/mean_accuracy": mean(share for each in known for share in [_accuracy(each)]),
+        "trust/position_bias": _less_half([_agent(each, vote.left) < _agent(each, vote.right) for each, vote in level]),
+        "trust/length_bias": _less_half([left > right for left, right in lengths if left != right]),
+        "trust/vote_cycles": mean(float(cycle) for cycle in cycles),
+        "trust/answer_diversity": mean(diversity(each) for each in judged),
+        "trust/judges_per_pair": mean(float(len(votes)) for votes in pairs),
+        "trust/duplicate_votes": sum(each.cast.repeated for each in judged) / cast if cast else None,
+    }
+
+
+def judge_accuracy(judged: Sequence[Judged]) -> tuple[int, int]:
+    """Of `>` votes between a right and a wrong response: how many prefer the right one, and how many there are."""
+    right = mixed = 0
+    for each in judged:
+        if each.known:
+            for vote in each.decided():
+                if _correct(each, vote.left) != _correct(each, vote.right):
+                    mixed += 1
+                    right += _correct(each, vote.left)
+    return right, mixed
+
+
+def diversity(each: Judged) -> float:
+    """Distinct answers of the last round over agents; all missing ones together count as one."""
+    if not each.debate.turns:
+        return 1 / each.debate.num_agents
+    last = each.debate.turns[-1].round
+    held: list[int | None] = [None] * each.debate.num_agents
+    for i, turn in enumerate(each.debate.turns):
+        if turn.round == last:
+            held[turn.agent] = each.grades.same[i]
+    return len(set(held)) / each.debate.num_agents
+
+
+def _less_half(wins: list[bool]) -> float | None:
+    return sum(wins) / len(wins) - 0.5 if wins else None
+
+
+def _correct(each: Judged, turn: int) -> bool:
+    return each.grades.correct[turn]
+
+
+def _agent(each: Judged, turn: int) -> int:
+    return each.debate.turns[turn].agent
+
+
+def _length(each: Judged, turn: int) -> int:
+    parsed = each.debate.turns[turn].parsed
+    return len(parsed.fields["solution"]) if isinstance(parsed, Parsed) else 0
+
+
+def _vote_shares(each: Judged) -> dict[int, float]:
+    """The generator reward of each judged response, whatever reward the run trains on."""
+    won: dict[int, list[float]] = defaultdict(list)
+    for vote in each.decided():
+        won[vote.left].append(1.0)
+        won[vote.right].append(-1.0)
+    return {turn: sum(marks) / len(marks) for turn, marks in won.items()}
+
+
+def _agreement(each: Judged) -> float | None:
+    shares = _vote_shares(each)
+    right = mean(share for turn, share in shares.items() if _correct(each, turn))
+    wrong = mean(share for turn, share in shares.items() if not _correct(each, turn))
+    return None if right is None or wrong is None else right - wrong
+
+
+def winner(scores: Scores) -> int:
+    """The agent with the highest mean reward, ties to the lowest number."""
+    if isinstance(scores, AgentScores):
+        means = list(scores.rewards)
+    else:
+        stream = scores.streams.get("generator") or next(iter(scores.streams.values()))
+        means = [mean(row) if row else -math.inf for row in stream.values]  # type: ignore[misc]
+    return max(range(len(means)), key=lambda agent: means[agent])
+
+
+def _winner_is_right(each: Judged) -> bool:
+    turn = last_parsed(each.debate)[winner(each.scores)]
+    return turn is not None and each.grades.correct[turn]
+
+
+def _accuracy(each: Judged) -> float:
+    last = last_parsed(each.debate)
+    return sum(turn is not None and each.grades.correct[turn] for turn in last) / len(last)
+
+
+def _triples(each: Judged) -> Iterator[bool]:
+    """For each three responses with a clear consensus on all their pairs, whether it runs in a circle."""
+    better = {pair: found for pair, votes in each.pairs().items() if (found := clear_consensus(votes)) is not None}
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for a, b in map(tuple, better):
+        neighbours[a].add(b)
+        neighbours[b].add(a)
+    for a in sorted(neighbours):
+        for b, c in combinations(sorted(n for n in neighbours[a] if n > a), 2):
+            if c in neighbours[b]:
+                yield len({better[frozenset(pair)] for pair in ((a, b), (b, c), (a, c))}) == 3
+
+
+# Alarms
+
+WINDOW, ENOUGH = 5, 20
+
+
+def wilson(hits: int, trials: int, z: float = 1.96) -> tuple[float, float]:
+    """The 95% interval of a share, which stays inside 0 and 1 for few trials."""
+    if trials == 0:
+        return 0.0, 1.0
+    share, spread = hits / trials, z * z / trials
+    centre = (share + spread / 2) / (1 + spread)
+    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    return centre - half, centre + half
+
+
+@dataclass(frozen=True)
+class _Iteration:
+    debates: int
+    uniform: int
+    signals: int
+    known: int
+    right: int
+    mixed: int
+    contested: int
+    settled: int
+    could_vote: int
+    did_vote: int
+    turns: int
+    failed_turns: int
+
+
+@dataclass
+class Alarms:
+    """Watches the last five iterations; silent until they hold twenty debates."""
+
+    best_vote_rate: float = 0.0
+    _window: deque[_Iteration] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+    def update(self, judged: Sequence[Judged]) -> Metrics:
+        """1 for an alarm that rings, 0 for one that does not, None while too little was seen."""
+        self._window.append(_summary(judged))
+        window = list(self._window)
+        total = {name: sum(getattr(each, name) for each in window) for name in _Iteration.__dataclass_fields__}
+        if total["debates"] < ENOUGH:
+            return dict.fromkeys(("alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse"))
+        vote_rate = total["did_vote"] / total["could_vote"] if total["could_vote"] else 0.0
+        silent = sum(each.signals == 0 for each in window)
+        low, high = wilson(total["right"], total["mixed"])
+        if total["known"]:
+            noise = total["mixed"] > 0 and low <= 0.5 <= high
+        else:
+            noise = total["contested"] > 0 and total["settled"] < 0.6 * total["contested"]
+        collapse = vote_rate <= self.best_vote_rate / 2 and self.best_vote_rate > 0
+        self.best_vote_rate = max(self.best_vote_rate, vote_rate)
+        return {
+            "alarm/degenerate_consensus": float(total["uniform"] > 0.8 * total["debates"] or silent > len(window) / 2),
+            "alarm/random_noise": float(noise),
+            "alarm/format_collapse": float(collapse or total["failed_turns"] > 0.4 * total["turns"]),
+        }
+
+
+def _summary(judged: Sequence[Judged]) -> _Iteration:
+    right, mixed = judge_accuracy(judged)
+    contested = [votes for each in judged for votes in each.pairs().values() if len({vote.author for vote in votes}) >= 2]
+    return _Iteration(
+        debates=len(judged),
+        uniform=sum(round(diversity(each) * each.debate.num_agents) == 1 for each in judged),
+        signals=sum(has_signal(each.scores) for each in judged),
+        known=sum(each.known for each in judged),
+        right=right,
+        mixed=mixed,
+        contested=len(contested),
+        settled=sum(clear_consensus(votes) is not None for votes in contested),
+        could_vote=sum(each.cast.could_vote for each in judged),
+        did_vote=sum(each.cast.did_vote for each in judged),
+        turns=sum(len(each.debate.turns) for each in judged),
+        failed_turns=sum(turn.failed for each in judged for turn in each.debate.turns),
+    )
