@@ -16,7 +16,7 @@ from moot.debate.protocol import Protocol
 from moot.debate.rewards import REWARDS, AgentScores, Grades, Reward, Scores
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Turn
-from moot.rl.advantages import ESTIMATORS, AgentAdvantages, Advantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
 from moot.tasks.answers import grade
 
 KEYS = {"question", "num_agents", "turns"}
@@ -154,7 +154,7 @@ def score(
     rewards, estimators = rewards or REWARDS, estimators or ESTIMATORS
     results: dict[int, Scored | BadLine] = {}
     # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.
-    batches: dict[tuple[str, str], list[tuple[int, Debate, Scores, Grades | None]]] = defaultdict(list)
+    batches: dict[tuple[str, str], list[tuple[int, Debate, Scores, Grades]]] = defaultdict(list)
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue

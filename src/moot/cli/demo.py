@@ -63,9 +63,7 @@ class Demo:
         with _progress(console) as bar:
             task = bar.add_task("debating", total=len(debates))
             played = asyncio.run(
-                rollout(
-                    debates, engine, rendering, SamplingParams(max_tokens=4000), seed=self.seed, finished=lambda *_: bar.advance(task)
-                )
+                rollout(debates, engine, rendering, SamplingParams(max_tokens=4000), seed=self.seed, finished=lambda *_: bar.advance(task))
             )
         self._report(console, rules.reward, rules.advantage, played)
         return 0

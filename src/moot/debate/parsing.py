@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, islice
 
 from moot.debate.types import Line, Parsed, ParseFailure
 
@@ -62,7 +62,7 @@ def _parse_from(raw: str, start: int, contract: str, closed: bool) -> Parsed | P
     spans: dict[str, tuple[int, int]] = {}
     opened, content = 0, 0
     position = 0
-    for match in _tags(contract).finditer(text):
+    for match in islice(_tags(contract).finditer(text), len(expected)):
         slash, name = match[1], match[2].lower()
         if (slash, name) != expected[position]:
             want = "<{}{}>".format(*expected[position])
@@ -73,9 +73,7 @@ def _parse_from(raw: str, start: int, contract: str, closed: bool) -> Parsed | P
         else:
             opened, content = match.start(), match.end()
         position += 1
-        if position == len(expected):
-            break
-    else:
+    if position < len(expected):
         want = "<{}{}>".format(*expected[position])
         if position == 0:
             return ParseFailure(f"no {want} in the text")

@@ -119,12 +119,16 @@ def _last_of(turns: tuple[Turn, ...], agent: int) -> Turn | None:
     return next((turn for turn in reversed(turns) if turn.agent == agent), None)
 
 
+BLOCKS = ("[Agent ", "Round ")
+"""How, after a blank line, a response and the instructions begin. A renderer may tokenise each once for all its readers."""
+
+
 def _block(turn: Turn, viewer: int, protocol: Protocol) -> str:
     head = f"[Agent {turn.agent}{' (you)' if turn.agent == viewer else ''}, round {turn.round}]"
     if not isinstance(turn.parsed, Parsed):
         return f"{head}\ngave no valid response."
     shown_fields = (name for name in CONTRACTS[protocol.contract] if name in protocol.visible)
-    clipped = (f"{name}: {turn.parsed.fields[name][: protocol.max_chars_per_field]}" for name in shown_fields)
+    clipped = (f"{name}: {turn.parsed.fields[name][: protocol.max_chars_per_field].rstrip()}" for name in shown_fields)
     return "\n".join([head, *clipped])
 
 
@@ -134,12 +138,10 @@ def _instructions(agent: int, round: int, max_rounds: int, others: tuple[int, ..
         return f"{where} You have seen no other answer. Write your solution. Write N/A as evaluation and as comparison."
     if len(others) == 1:
         return (
-            f"{where} Give your own, improved solution. Evaluate Agent {others[0]}'s answer. "
-            "There is only one, so write N/A as comparison."
+            f"{where} Give your own, improved solution. Evaluate Agent {others[0]}'s answer. There is only one, so write N/A as comparison."
         )
     names = ", ".join(f"Agent {other}" for other in others)
     return (
         f"{where} Give your own, improved solution. Evaluate the answers of {names}, "
         f"then compare them with each other, in exactly these names: {names}. Leave yourself, Agent {agent}, out."
     )
-

@@ -186,7 +186,7 @@ def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
             aligned[vote.turn].append(1.0 if vote.verdict == ">" and vote.left == better else -1.0)
 
     steps = debate.steps()
-    penalty = {i: FORMAT_PENALTY for i in cast.abstained} if protocol.enable_format_penalty else {}
+    penalty = dict.fromkeys(cast.abstained, FORMAT_PENALTY) if protocol.enable_format_penalty else {}
     alignment = {i: sum(marks) / len(marks) for i, marks in aligned.items()}
 
     def table(cell: Callable[[int], Any]) -> tuple[tuple[Any, ...], ...]:

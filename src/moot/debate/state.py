@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from moot.debate import prompts
 from moot.debate.parsing import parse
-from moot.debate.protocol import Protocol, eligible
+from moot.debate.protocol import V2, Protocol, eligible
 from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, Turn
 
 
@@ -16,7 +16,7 @@ class Debate:
     question: Question
     num_agents: int = 3
     max_rounds: int = 3
-    protocol: Protocol = Protocol()
+    protocol: Protocol = V2
     turns: tuple[Turn, ...] = ()
 
     def __post_init__(self) -> None:

@@ -139,9 +139,7 @@ class Trainer(Protocol):
         """The loss and logprobs, no gradient."""
         ...
 
-    def forward_backward(
-        self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None
-    ) -> Awaitable[LossOutput]:
+    def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Awaitable[LossOutput]:
         """Adds to the gradient until the next `optim_step`."""
         ...
 

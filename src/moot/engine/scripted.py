@@ -44,7 +44,7 @@ class ByteTokenizer:
     eos_token = "<|im_end|>"
     eos_token_id = 257
     chat_template = "chatml"
-    all_special_tokens = list(SPECIAL)
+    all_special_tokens = SPECIAL
 
     def __init__(self) -> None:
         self._pattern = re.compile("(" + "|".join(map(re.escape, self.SPECIAL)) + ")")
@@ -212,7 +212,7 @@ class ScriptedEngine:
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         if len(prompt) + params.max_tokens > self.context_length:
-            raise ContextOverflow(f"{len(prompt)} prompt tokens and {params.max_tokens} new ones exceed the context of {self.context_length}")
+            raise ContextOverflow(f"{len(prompt)} prompt tokens and {params.max_tokens} new ones exceed the context, {self.context_length}")
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
         ids = np.asarray(prompt, dtype=np.int32)
@@ -257,9 +257,7 @@ class ScriptedEngine:
         total = -sum(float((d.logprobs * d.mask if loss == "cross_entropy" else d.advantages * d.mask).sum()) for d in datums)
         return _done(LossOutput([d.logprobs.copy() for d in datums], total))
 
-    def forward_backward(
-        self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None
-    ) -> Awaitable[LossOutput]:
+    def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Awaitable[LossOutput]:
         result = self.forward(datums, loss)
         self._pending += int(sum(d.mask.sum() for d in datums))
         return result

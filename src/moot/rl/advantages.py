@@ -153,8 +153,6 @@ def _finish(scores: Scores, name: str, centred: Sequence[float]) -> tuple[tuple[
     stream = scores.streams[name]
     remaining = iter(centred)
     return tuple(
-        tuple(
-            stream.weight * ((0.0 if value is None else next(remaining)) + added) for value, added in zip(values, penalties, strict=True)
-        )
+        tuple(stream.weight * ((0.0 if value is None else next(remaining)) + added) for value, added in zip(values, penalties, strict=True))
         for values, penalties in zip(stream.centred, stream.added, strict=True)
     )

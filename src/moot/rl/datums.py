@@ -19,7 +19,7 @@ STREAM_OF = {"solution": "generator", "evaluation": "generator", "comparison": "
 """Which stream pays for a section's tokens; the others' get nothing."""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class SampledTurn:
     """The tokens of one turn, beside its text in the debate."""
 

@@ -62,7 +62,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
         "debates/failed": float(len(rollouts) - len(played)),
         "parse_error": mean(float(turn.failed) for turn in turns),
         "round": mean(float(turn.round) for turn in turns),
-        "consensus_reached": mean(float(i in settled) for debate in debates for settled in [_settled(debate)] for i in range(len(debate.turns))),
+        "consensus_reached": mean(value for debate in debates for value in _settled(debate)),
         "turns/cut": mean(float(turn.stop_reason == "length") for each in played for turn in each.sampled),
     }
 
@@ -79,9 +79,9 @@ def _prompt_tokens(rollouts: Sequence[Rollout]) -> int:
     return total
 
 
-def _settled(debate: Debate) -> set[int]:
-    """Turns by which the whole group had said YES: the last one, where the debate ended so."""
-    return {len(debate.turns) - 1} if debate.turns and debate.agreed else set()
+def _settled(debate: Debate) -> list[float]:
+    """For each turn, whether the whole group had said YES by then: only the last turn can complete that."""
+    return [0.0] * (len(debate.turns) - 1) + [float(debate.agreed)] if debate.turns else []
 
 
 def reward_metrics(debates: Sequence[Debate], scores: Sequence[Scores], advantages: Sequence[Advantages]) -> Metrics:

@@ -17,9 +17,12 @@ from moot.rl.datums import SampledTurn
 from moot.rl.rendering import Rendering
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Rollout:
-    """A finished debate with its tokens, or the reason why there is none."""
+    """A finished debate with its tokens, or the reason why there is none.
+
+    No repr of all that: `asyncio.run` writes out its task's result when it puts the signal handler back.
+    """
 
     debate: Debate
     sampled: tuple[SampledTurn, ...] = ()
@@ -105,7 +108,7 @@ class TokenSpeaker:
         return whole, whole
 
     def _last_turn(self, observation: Observation) -> SampledTurn:
-        return self._turns[max((key for key in self._turns if key[1] == observation.agent))]
+        return self._turns[max(key for key in self._turns if key[1] == observation.agent)]
 
     def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
         return tuple(self._turns[turn.round, turn.agent] for turn in debate.turns)

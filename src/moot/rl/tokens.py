@@ -107,8 +107,8 @@ def _table(vocabulary: Mapping[str, int], added: Mapping[int, str], spelling: An
 def _agrees(tokenizer: Any, table: list[bytes], probe: str) -> bool:
     ids = tokenizer.encode(probe, add_special_tokens=False)
     ours = b"".join(table[i] for i in ids).decode("utf-8", errors="replace")
-    theirs = tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-    return ours == theirs or ours == " " + theirs  # SentencePiece hides one leading space, which the model did write
+    theirs = str(tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+    return ours in (theirs, " " + theirs)  # SentencePiece hides one leading space, which the model did write
 
 
 def _byte_alphabet() -> dict[str, int]:

@@ -81,7 +81,9 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> Loaded:
 
 
 def _has_tokenizer(path: str, local: bool) -> bool:
-    return not local or any(os.path.exists(os.path.join(path, file)) for file in ("tokenizer.json", "tokenizer_config.json", "tokenizer.model"))
+    return not local or any(
+        os.path.exists(os.path.join(path, file)) for file in ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+    )
 
 
 def check_config(config: Any, name: str) -> int:

@@ -100,20 +100,19 @@ class Network:
         )
 
     def _rope_table(self, length: int) -> tuple[Tensor, Tensor]:
-        with torch.no_grad():
+        # Not an inference tensor, even when the sampler is the first to need it: the trainer uses it too.
+        with torch.inference_mode(False), torch.no_grad():
             probe = torch.empty(1, device=self.device, dtype=torch.float32)
             cos, sin = self._rotary(probe, torch.arange(length, device=self.device)[None])
-        half = self.head_dim // 2
-        return cos[0, :, None, :half].to(self.dtype), sin[0, :, None, :half].to(self.dtype)
+            half = self.head_dim // 2
+            return cos[0, :, None, :half].to(self.dtype), sin[0, :, None, :half].to(self.dtype)
 
     def reserve(self, length: int) -> None:
         """Positions below `length` may be used from now on."""
         if length > len(self._cos):
             self._cos, self._sin = self._rope_table(max(length, 2 * len(self._cos)))
 
-    def hidden(
-        self, tokens: Tensor, positions: Tensor, attend: Attend, adapter: Adapter = (), recompute: bool = False
-    ) -> Tensor:
+    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend, adapter: Adapter = (), recompute: bool = False) -> Tensor:
         """Last hidden states `[T, H]`, normed. `recompute` trades time for memory: activations are made again for the backward pass."""
         x = F.embedding(tokens, self.embed)
         cos, sin = self._cos[positions], self._sin[positions]

@@ -58,29 +58,34 @@ class Request:
 class Scheduler:
     def __init__(self, network: Network, store: PageStore, max_batch: int, deterministic: bool) -> None:
         self.network, self.store, self.max_batch, self.deterministic = network, store, max_batch, deterministic
+        self.inbox: deque[Request] = deque()
+        """Filled by other threads; everything else here belongs to the worker's."""
         self.waiting: deque[Request] = deque()
         self.batches: dict[int, Batch] = {}
         self.stats = {"prefilled": 0, "reused": 0, "decoded": 0, "steps": 0, "preempted": 0}
 
     def add(self, requests: list[Request]) -> None:
-        self.waiting.extend(requests)
+        self.inbox.extend(requests)
 
     def has_work(self) -> bool:
-        return bool(self.waiting or self.batches)
+        return bool(self.inbox or self.waiting or self.batches)
 
     def step(self) -> None:
         """Admit what fits, then one token for everyone."""
+        while self.inbox:
+            self.waiting.append(self.inbox.popleft())
         with torch.inference_mode():
             self._leave_cancelled()
-            self._guard(self._admit, [])
+            self._admit()
             for key, batch in list(self.batches.items()):
                 self._guard(lambda batch=batch: self._decode(batch), batch.rows)
                 if not batch.rows:
                     del self.batches[key]
 
     def abandon(self, reason: str) -> None:
-        for request in [*self.waiting, *(request for batch in self.batches.values() for request in batch.rows)]:
+        for request in [*self.inbox, *self.waiting, *(request for batch in self.batches.values() for request in batch.rows)]:
             request.done(EngineError(reason))
+        self.inbox.clear()
         self.waiting.clear()
         self.batches.clear()
 
@@ -135,12 +140,17 @@ class Scheduler:
             if any(common_prefix(other.prompt, known) - shared >= WORTH_WAITING for other in chosen):
                 put_off.append(request)  # the next pass can copy what this one computes
                 continue
+            busy = running + len(chosen)
+            if busy and self.store.free_pages < -(-len(known) // PAGE) + busy:
+                put_off.append(request)  # those who run will need a page each before long
+                break
             try:
                 request.cached = self.store.start(request.weights.key, known, source, shared)
             except OutOfPages:
-                put_off.append(request)
-                if not chosen and not running:
-                    raise RuntimeError(f"{len(known)} tokens do not fit a cache of {self.store.tokens}") from None
+                if busy:
+                    put_off.append(request)
+                else:
+                    self._fail(request, EngineError(f"{len(known)} tokens do not fit a cache of {self.store.tokens}"))
                 break
             budget -= len(known) - shared
             self.stats["reused"] += shared
@@ -217,11 +227,6 @@ class Scheduler:
         self.network.reserve(max(request.length for request in batch.rows))
         attend = batch.plan.attend(self.store.keys, self.store.values, batch.positions)
         hidden = self.network.hidden(batch.inputs, batch.positions, attend, batch.weights.adapter)
-        for request in batch.rows:
-            cached = self._cached(request)
-            cached.tokens = request.known()
-            if not self.deterministic:
-                cached.reusable = len(cached.tokens)
         tokens, logprobs = batch.picker.pick(self.network.logits(hidden), self._draw(batch.rows))
         batch.inputs, batch.positions = tokens, batch.positions + 1
         self.stats["decoded"] += len(batch.rows)
@@ -238,9 +243,9 @@ class Scheduler:
                     break
                 except OutOfPages:
                     everyone = [other for any_batch in self.batches.values() for other in any_batch.rows]
-                    youngest = everyone[-1] if everyone[-1] is not request or len(everyone) == 1 else everyone[-1]
                     if len(everyone) == 1:
                         raise
+                    youngest = everyone[-1]
                     self._retire(youngest)
                     self.batches[youngest.weights.key].remove(youngest)
                     self.waiting.appendleft(youngest)
@@ -274,6 +279,9 @@ class Scheduler:
 
     def _retire(self, request: Request) -> None:
         if request.cached is not None:
+            if not self.deterministic:
+                request.cached.tokens = request.known()[:-1]  # the last one's keys were never computed
+                request.cached.reusable = len(request.cached.tokens)
             self.store.retire(request.cached)
             request.cached = None
 

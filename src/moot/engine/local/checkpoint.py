@@ -1,0 +1,134 @@
+"""State on disk: an adapter directory that peft and others can read, plus the optimizer and a manifest of checksums.
+
+    adapter_config.json, adapter_model.safetensors   peft's own format
+    optimizer.safetensors                            Adam's moments and steps; absent in a sampler's checkpoint
+    manifest.json                                    what was saved, and each file's SHA-256
+
+A directory is written beside its place and renamed into it, so a kill leaves the old one or the new one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from pathlib import Path
+from typing import Any
+
+import torch
+from peft import get_peft_model_state_dict, set_peft_model_state_dict
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from moot.engine.local.adapter import NAME
+from moot.engine.local.trainer import LoraTrainer
+from moot.engine.protocol import EngineError
+
+ADAPTER, OPTIMIZER, MANIFEST = "adapter_model.safetensors", "optimizer.safetensors", "manifest.json"
+VERSION = 1
+
+
+class DamagedCheckpoint(EngineError):
+    """A checkpoint whose files do not match its manifest. Load an older one."""
+
+
+def sha256(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def sync(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def put_in_place(made: Path, path: Path) -> None:
+    """Rename a finished directory to its place, replacing what is there."""
+    for item in [*made.iterdir(), made]:
+        sync(item)
+    old = path.with_name(f".{path.name}.old")
+    if path.exists():
+        shutil.rmtree(old, ignore_errors=True)
+        path.rename(old)
+    made.rename(path)
+    sync(path.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def save(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer: bool) -> None:
+    made = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made.mkdir()
+        trainer.wrapped.peft_config[NAME].save_pretrained(str(made))
+        save_file(_plain(get_peft_model_state_dict(trainer.wrapped)), made / ADAPTER, metadata={"format": "pt"})
+        if with_optimizer:
+            save_file(_plain(_optimizer_state(trainer)), made / OPTIMIZER)
+        files = {item.name: sha256(item) for item in sorted(made.iterdir())}
+        (made / MANIFEST).write_text(json.dumps({"version": VERSION, **about, "files": files}, indent=1))
+        put_in_place(made, path)
+    except OSError as error:
+        raise EngineError(f"could not save a checkpoint to {path}: {error}") from error
+    finally:
+        shutil.rmtree(made, ignore_errors=True)
+
+
+def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
+    """The adapter's and the optimizer's tensors, checked against the manifest and against what is running."""
+    if not path.exists():
+        old = path.with_name(f".{path.name}.old")
+        hint = f"; its predecessor is still at {old}" if old.exists() else ""
+        raise FileNotFoundError(f"no checkpoint at {path}{hint}")
+    try:
+        manifest = json.loads((path / MANIFEST).read_text())
+        version, files = manifest["version"], dict(manifest["files"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise DamagedCheckpoint(f"{path}: its manifest cannot be read ({error})") from error
+    if version != VERSION:
+        raise ValueError(f"{path}: checkpoint version {version}, this engine reads {VERSION}")
+    for name, expected in files.items():
+        if not (path / name).is_file():
+            raise DamagedCheckpoint(f"{path}: {name} is missing")
+        if sha256(path / name) != expected:
+            raise DamagedCheckpoint(f"{path}: {name} does not match its checksum")
+    if ADAPTER not in files:
+        raise DamagedCheckpoint(f"{path}: the manifest lists no {ADAPTER}")
+    for key, value in about.items():
+        if manifest.get(key) != value:
+            raise ValueError(f"{path}: saved with {key}={manifest.get(key)!r}, this engine runs {key}={value!r}")
+    try:
+        return load_file(path / ADAPTER), load_file(path / OPTIMIZER) if OPTIMIZER in files else None
+    except (SafetensorError, OSError) as error:
+        raise DamagedCheckpoint(f"{path}: {error}") from error
+
+
+def load(path: Path, trainer: LoraTrainer, about: dict[str, Any]) -> None:
+    """Without optimizer state in it (a sampler's checkpoint), Adam starts anew. The gradient is dropped."""
+    adapter, optimizer = read(path, about)
+    set_peft_model_state_dict(trainer.wrapped, adapter)
+    trainer.gradient, trainer.poisoned = {}, False
+    trainer.optimizer.state.clear()
+    for name, parameter in trainer.parameters.items():
+        if optimizer is None or f"{name}/exp_avg" not in optimizer:
+            continue
+        trainer.optimizer.state[parameter] = {
+            key: optimizer[f"{name}/{key}"].to("cpu" if key == "step" else parameter.device) for key in ("step", "exp_avg", "exp_avg_sq")
+        }
+
+
+def _optimizer_state(trainer: LoraTrainer) -> dict[str, Tensor]:
+    return {
+        f"{name}/{key}": torch.as_tensor(value)
+        for name, parameter in trainer.parameters.items()
+        for key, value in trainer.optimizer.state.get(parameter, {}).items()
+    }
+
+
+def _plain(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

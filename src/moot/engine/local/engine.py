@@ -1,0 +1,272 @@
+"""The verbs of the Tinker API, in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import weakref
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from moot.engine.local import checkpoint
+from moot.engine.local.adapter import add_lora, freeze
+from moot.engine.local.losses import LOSSES, find_loss
+from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
+from moot.engine.local.network import Network
+from moot.engine.local.pages import PageStore
+from moot.engine.local.picking import StopCheck
+from moot.engine.local.scheduler import Request, Scheduler, Weights
+from moot.engine.local.trainer import LoraTrainer, sequence_logprobs
+from moot.engine.local.worker import Pending, Worker
+from moot.engine.protocol import (
+    AdamParams,
+    Capabilities,
+    ContextOverflow,
+    Datum,
+    EngineError,
+    Floats,
+    Ints,
+    LossOutput,
+    Sample,
+    SamplingParams,
+    StepOutput,
+)
+
+GIB = 1 << 30
+
+
+class LocalEngine:
+    """A `Trainer`. Make one with `LocalEngine.create`, and `close` it when done."""
+
+    def __init__(
+        self, name: str, network: Network, wrapped: Any, tokenizer: Any, store: PageStore, trainer: LoraTrainer, context_length: int,
+        max_batch: int, deterministic: bool, seed: int, notes: tuple[str, ...],
+    ) -> None:  # fmt: skip
+        self.tokenizer = tokenizer
+        self._name, self._network, self._wrapped, self._store, self._trainer = name, network, wrapped, store, trainer
+        self._scheduler = Scheduler(network, store, max_batch, deterministic)
+        self._worker = Worker(self._scheduler)
+        self._seeds = np.random.SeedSequence(seed)
+        self._keys = itertools.count()
+        self._capabilities = Capabilities(
+            model=name,
+            context_length=context_length,
+            losses=tuple(LOSSES),
+            tempered_training=True,
+            stop_types=("strings", "ids") if tokenizer is not None else ("ids",),
+            deterministic=deterministic,
+            notes=notes,
+        )
+
+    @classmethod
+    def create(
+        cls,
+        model: str = "smollm2-135m",
+        *,
+        dtype: str = "auto",
+        device: str = "auto",
+        lora_rank: int = 16,
+        lora_alpha: float = 32,
+        lora_targets: str | list[str] = "all-linear",
+        max_cache_gib: float | None = None,
+        max_batch: int = 256,
+        token_budget: int | None = None,
+        deterministic: bool = False,
+        gradient_checkpointing: bool = False,
+        seed: int = 0,
+    ) -> LocalEngine:
+        """Load `model` (a hub id, a directory, or `smollm2-135m`).
+
+        `max_cache_gib` bounds the sampler's key-value cache (default: a quarter of the memory that is free), `token_budget` the tokens of a
+        training micro-batch. `deterministic` samples one request at a time in fp32: results then depend on seeds alone.
+        """
+        where = pick_device(device)
+        kind = pick_dtype(dtype, where, deterministic)
+        loaded = load_model(model, where, kind)
+        check_forward(loaded.model, Network(loaded.model))
+        wrapped = add_lora(loaded.model, lora_rank, lora_alpha, lora_targets, seed)
+        network = Network(wrapped.base_model.model)
+        bound = int(max_cache_gib * GIB) if max_cache_gib is not None else _free_memory(where) // 4
+        store = PageStore(len(network.layers), network.kv_heads, network.head_dim, kind, where, bound)
+        trainer = LoraTrainer(wrapped, network, token_budget or (4096 if where.type == "cpu" else 16384), gradient_checkpointing)
+        context = min(loaded.context_length, store.tokens)
+        notes = loaded.notes
+        if context < loaded.context_length:
+            notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context} tokens")
+        rows = 1 if deterministic else max_batch
+        return cls(model, network, wrapped, loaded.tokenizer, store, trainer, context, rows, deterministic, seed, notes)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
+    def statistics(self) -> dict[str, int]:
+        """Tokens prefilled, reused and decoded so far; steps, preemptions and evictions."""
+        return {**self._scheduler.stats, "evictions": self._store.evictions}
+
+    # -- training ---------------------------------------------------------------------------------------------------------------------
+
+    def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Pending[LossOutput]:
+        """Logprobs are 0 where the mask is 0: no logits are computed there."""
+        function, items = find_loss(loss, None), self._checked(datums)
+        return self._worker.submit(lambda: self._trainer.run(items, function, backward=False))
+
+    def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Pending[LossOutput]:
+        """Logprobs are 0 where the mask is 0: no logits are computed there."""
+        function, items = find_loss(loss, loss_config), self._checked(datums)
+        return self._worker.submit(lambda: self._trainer.run(items, function, backward=True))
+
+    def optim_step(self, params: AdamParams) -> Pending[StepOutput]:
+        return self._worker.submit(lambda: self._trainer.step(params))
+
+    def save_state(self, path: str) -> Pending[str]:
+        return self._worker.submit(lambda: self._save(path, with_optimizer=True))
+
+    def load_state(self, path: str) -> Pending[None]:
+        return self._worker.submit(lambda: checkpoint.load(Path(path), self._trainer, self._about()))
+
+    def snapshot(self, path: str | None = None) -> Pending[LocalSampler]:
+        def make() -> LocalSampler:
+            if path is not None:
+                self._save(path, with_optimizer=False)
+            return LocalSampler(self, Weights(next(self._keys), freeze(self._wrapped, self._network.dtype)))
+
+        return self._worker.submit(make)
+
+    async def close(self) -> None:
+        """What has not begun fails with EngineError."""
+        await asyncio.to_thread(self._worker.close)
+
+    def _save(self, path: str, with_optimizer: bool) -> str:
+        target = Path(path).absolute()
+        checkpoint.save(target, self._trainer, self._about(), with_optimizer)
+        return str(target)
+
+    def _about(self) -> dict[str, Any]:
+        config = self._wrapped.peft_config["default"]
+        targets = sorted(config.target_modules) if not isinstance(config.target_modules, str) else config.target_modules
+        return {"model": self._name, "lora_rank": config.r, "lora_alpha": config.lora_alpha, "lora_targets": targets}
+
+    def _checked(self, datums: Sequence[Datum]) -> list[Datum]:
+        if not datums:
+            raise ValueError("no datums given; there is nothing to compute")
+        context, vocabulary = self._capabilities.context_length, self._network.vocab_size
+        for number, datum in enumerate(datums):
+            if not 0 < len(datum) <= context:
+                raise ValueError(f"datum {number} has {len(datum)} tokens; between 1 and the context of {context} are allowed")
+            if not datum.temperature > 0:
+                raise ValueError(f"datum {number} has temperature {datum.temperature}; training needs one above 0")
+            for name in ("tokens", "targets"):
+                array = getattr(datum, name)
+                if array.min() < 0 or array.max() >= vocabulary:
+                    raise ValueError(f"datum {number}: {name} must lie in [0, {vocabulary}), got {array.min()} to {array.max()}")
+            if np.any(datum.advantages[datum.mask == 0]):
+                raise ValueError(f"datum {number} has advantages where its mask is 0; they would be ignored")
+        return list(datums)
+
+    # -- sampling, for LocalSampler ---------------------------------------------------------------------------------------------------
+
+    def _generators(self, seed: int | None, count: int) -> list[np.random.Generator]:
+        """One stream for each sample of a call. Without a seed, the engine's own sequence goes on."""
+        parent = self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(abs(seed), spawn_key=(int(seed < 0),))
+        return [np.random.Generator(np.random.Philox(child)) for child in parent.spawn(count)]
+
+
+class LocalSampler:
+    """A `Sampler`: the adapter as it was when this was made. Base weights are shared, so one costs little."""
+
+    def __init__(self, engine: LocalEngine, weights: Weights) -> None:
+        self._engine, self._weights = engine, weights
+        weakref.finalize(self, _forget, engine._worker, engine._store, weights.key)
+
+    async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        engine = self._engine
+        tokens = self._prompt(prompt)
+        context = engine.capabilities.context_length
+        _check_params(params, num_samples)
+        if len(tokens) + params.max_tokens > context:
+            raise ContextOverflow(f"prompt of {len(tokens)} tokens and max_tokens {params.max_tokens} exceed the context of {context}")
+        stop = StopCheck(params.stop, engine.tokenizer)
+        futures: list[Future[Sample]] = [Future() for _ in range(num_samples)]
+        requests = [
+            Request(self._weights, tokens, params, stop, random, _settler(future))
+            for random, future in zip(engine._generators(params.seed, num_samples), futures, strict=True)
+        ]
+        engine._worker.notify(lambda: engine._scheduler.add(requests))
+        try:
+            return list(await asyncio.gather(*(asyncio.wrap_future(future) for future in futures)))
+        finally:
+            for request in requests:
+                request.cancelled = True  # of no effect on those that are done
+
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints) -> Floats:
+        engine = self._engine
+        items = self._prompt(tokens)
+        if len(items) > engine.capabilities.context_length:
+            raise ContextOverflow(f"{len(items)} tokens exceed the context of {engine.capabilities.context_length}")
+
+        def work() -> Floats:
+            out = np.full(len(items), np.nan, dtype=np.float32)
+            if len(items) > 1:
+                on_device = torch.from_numpy(items).to(engine._network.device, torch.long)
+                out[1:] = sequence_logprobs(engine._network, self._weights.adapter, on_device).cpu().numpy()
+            return out
+
+        return await engine._worker.submit(work)
+
+    def _prompt(self, tokens: Sequence[int] | Ints) -> Ints:
+        array = np.array(tokens, dtype=np.int32)
+        size = self._engine._network.vocab_size
+        if array.ndim != 1 or not len(array):
+            raise ValueError(f"a prompt is a non-empty sequence of token ids, got shape {array.shape}")
+        if array.min() < 0 or array.max() >= size:
+            raise ValueError(f"token ids must lie in [0, {size}), got {array.min()} to {array.max()}")
+        return array
+
+
+def _settler(future: Future[Sample]) -> Callable[[Sample | BaseException], None]:
+    def done(result: Sample | BaseException) -> None:
+        if not future.set_running_or_notify_cancel():
+            return
+        if isinstance(result, BaseException):
+            future.set_exception(result)
+        else:
+            future.set_result(result)
+
+    return done
+
+
+def _forget(worker: Worker, store: PageStore, key: int) -> None:
+    try:
+        worker.submit(lambda: store.forget(key))
+    except EngineError:
+        pass  # closed: there is nothing left to free
+
+
+def _check_params(params: SamplingParams, num_samples: int) -> None:
+    if num_samples < 1:
+        raise ValueError(f"num_samples must be at least 1, got {num_samples}")
+    if params.max_tokens < 1:
+        raise ValueError(f"max_tokens must be at least 1, got {params.max_tokens}")
+    if not params.temperature >= 0:
+        raise ValueError(f"temperature must be 0 (greedy) or more, got {params.temperature}")
+    if not 0 < params.top_p <= 1:
+        raise ValueError(f"top_p must lie in (0, 1], got {params.top_p}")
+    if params.top_k < 1 and params.top_k != -1:
+        raise ValueError(f"top_k must be at least 1, or -1 for off, got {params.top_k}")
+
+
+def _free_memory(device: torch.device) -> int:
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    try:
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (ValueError, OSError):
+        return 8 * GIB

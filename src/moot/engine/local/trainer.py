@@ -1,0 +1,232 @@
+"""Gradients and Adam steps on packed sequences.
+
+No padding: sequences lie one after the other in micro-batches of a token budget, each attending to itself. Logits exist only for trained
+tokens, and only a chunk of them at a time.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from moot.engine.local.adapter import arrange, lora_parameters
+from moot.engine.local.attention import packed_attention
+from moot.engine.local.losses import Given
+from moot.engine.local.network import Adapter, Network
+from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput
+
+HEAD_CHUNK_BYTES = 32 << 20
+"""Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product."""
+
+LossFunction = Callable[[Tensor, Given], Tensor]
+
+
+@dataclass(frozen=True)
+class Packed:
+    """Datums one after the other, on the device."""
+
+    lengths: list[int]
+    tokens: Tensor
+    positions: Tensor
+    trained: Tensor
+    """Where the mask is not 0: `[M]` indices into the tokens."""
+    targets: Tensor
+    temperatures: Tensor
+    given: Given
+
+
+def pack(datums: Sequence[Datum], device: torch.device) -> Packed:
+    def join(arrays: Sequence[Any], dtype: torch.dtype) -> Tensor:
+        return torch.from_numpy(np.concatenate(arrays)).to(device, dtype)
+
+    mask = np.concatenate([datum.mask for datum in datums])
+    chosen = np.flatnonzero(mask)
+    trained = torch.from_numpy(chosen).to(device)
+
+    def pick(name: str) -> Tensor:
+        return join([np.concatenate([getattr(datum, name) for datum in datums])[chosen]], torch.float32)
+
+    return Packed(
+        lengths=[len(datum) for datum in datums],
+        tokens=join([datum.tokens for datum in datums], torch.long),
+        positions=join([np.arange(len(datum)) for datum in datums], torch.long),
+        trained=trained,
+        targets=join([np.concatenate([datum.targets for datum in datums])[chosen]], torch.long),
+        temperatures=join([np.concatenate([np.full(len(datum), datum.temperature) for datum in datums])[chosen]], torch.float32),
+        given=Given(pick("logprobs"), pick("advantages"), pick("mask")),
+    )
+
+
+class _TargetLogprobs(torch.autograd.Function):
+    """Logprobs of targets from hidden states, chunk by chunk.
+
+    The gradient of a token's logprob by its hidden state does not depend on the loss but for a factor. So it is made in the same pass,
+    `[M, H]`, and the backward pass only scales it: the logits are computed once and never kept.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor) -> Tensor:
+        logprobs, gradient = _chunked(hidden, network, targets, temperatures, need_gradient=True)
+        ctx.save_for_backward(gradient)
+        return logprobs
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
+        return (gradient * grads[0][:, None]).to(gradient.dtype), None, None, None
+
+
+def _chunked(
+    hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor, need_gradient: bool
+) -> tuple[Tensor, Tensor]:
+    logprobs = torch.empty(len(hidden), device=hidden.device, dtype=torch.float32)
+    gradient = torch.empty_like(hidden) if need_gradient else hidden
+    rows = max(1, HEAD_CHUNK_BYTES // (4 * network.vocab_size))
+    for low in range(0, len(hidden), rows):
+        part = slice(low, low + rows)
+        scale, target = temperatures[part, None], targets[part, None]
+        logits = network.logits(hidden[part]).div_(scale)
+        total = logits.logsumexp(-1, keepdim=True)
+        logprobs[part] = (logits.gather(1, target) - total).squeeze(1)
+        if need_gradient:
+            probabilities = logits.sub_(total).exp_()
+            expected = probabilities.to(hidden.dtype) @ network.head
+            gradient[part] = (network.head[targets[part]] - expected) / scale
+    return logprobs, gradient
+
+
+def target_logprobs(hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor) -> Tensor:
+    """float32 `[M]`: log of softmax(logits / temperature) at the targets."""
+    if torch.is_grad_enabled() and hidden.requires_grad:
+        result: Tensor = _TargetLogprobs.apply(hidden, network, targets, temperatures)
+        return result
+    return _chunked(hidden, network, targets, temperatures, need_gradient=False)[0]
+
+
+def sequence_logprobs(network: Network, adapter: Adapter, tokens: Tensor) -> Tensor:
+    """Of each token but the first, given those before it, at temperature 1."""
+    count = len(tokens) - 1
+    network.reserve(count)
+    with torch.no_grad():
+        positions = torch.arange(count, device=tokens.device)
+        hidden = network.hidden(tokens[:-1], positions, packed_attention([count]), adapter)
+        return target_logprobs(hidden, network, tokens[1:], torch.ones(count, device=tokens.device))
+
+
+class LoraTrainer:
+    """peft's parameters, their gradient and their optimizer. Everything here runs in the worker's thread."""
+
+    def __init__(self, wrapped: Any, network: Network, token_budget: int, recompute: bool) -> None:
+        self.wrapped, self.network = wrapped, network
+        self.token_budget, self.recompute = token_budget, recompute
+        self.parameters = lora_parameters(wrapped)
+        self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=0.0)
+        self.gradient: dict[str, Tensor] = {}
+        self.poisoned = False
+
+    def run(self, datums: Sequence[Datum], loss: LossFunction, backward: bool) -> LossOutput:
+        logprobs: list[Floats] = [np.zeros(0, np.float32)] * len(datums)
+        total, passes, halved = 0.0, 0, 0
+        todo = micro_batches([len(datum) for datum in datums], self.token_budget)
+        while todo:
+            batch = todo.pop(0)
+            try:
+                value, parts = self._pass([datums[i] for i in batch], loss, backward)
+            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+                if not _out_of_memory(error):
+                    raise
+                halved += 1
+                todo = self._smaller(datums, [batch, *todo], error)
+                continue
+            total, passes = total + value, passes + 1
+            for index, part in zip(batch, parts, strict=True):
+                logprobs[index] = part
+        if backward and not math.isfinite(total):
+            self.poisoned = True
+        tokens = sum(len(datum) for datum in datums)
+        trained = sum(int(np.count_nonzero(datum.mask)) for datum in datums)
+        metrics = {"tokens": tokens, "trained_tokens": trained, "micro_batches": passes, "padding": 0, "out_of_memory": halved}
+        return LossOutput(logprobs, total, {name: float(value) for name, value in metrics.items()})
+
+    def _pass(self, datums: list[Datum], loss: LossFunction, backward: bool) -> tuple[float, list[Floats]]:
+        packed = pack(datums, self.network.device)
+        self.network.reserve(max(packed.lengths))
+        with torch.set_grad_enabled(backward):
+            adapter = arrange(self.wrapped, self.network.dtype)
+            recompute = self.recompute and backward
+            attend = packed_attention(packed.lengths)
+            hidden = self.network.hidden(packed.tokens, packed.positions, attend, adapter, recompute)
+            logprobs = target_logprobs(hidden[packed.trained], self.network, packed.targets, packed.temperatures)
+            value = loss(logprobs, packed.given)
+            if backward and len(packed.trained):
+                # Not .backward(): a pass that runs out of memory half way must leave no half gradient behind.
+                self._add(torch.autograd.grad(value, list(self.parameters.values()), allow_unused=True))
+        everywhere = torch.zeros(len(packed.tokens), device=self.network.device)
+        everywhere[packed.trained] = logprobs.detach()
+        parts = everywhere.cpu().numpy()
+        return float(value.detach()), [np.array(part) for part in np.split(parts, np.cumsum(packed.lengths)[:-1])]
+
+    def _add(self, grads: Sequence[Tensor | None]) -> None:
+        for name, grad in zip(self.parameters, grads, strict=True):
+            if grad is None:
+                continue
+            if name in self.gradient:
+                self.gradient[name].add_(grad)
+            else:
+                self.gradient[name] = grad.float().clone()
+
+    def _smaller(self, datums: Sequence[Datum], todo: list[list[int]], error: BaseException) -> list[list[int]]:
+        """What is left to do, in smaller pieces."""
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
+        left = [index for batch in todo for index in batch]
+        if len(todo[0]) == 1:
+            if self.recompute:
+                longest = len(datums[todo[0][0]])
+                raise EngineError(f"out of memory with a single sequence of {longest} tokens, activations recomputed") from error
+            self.recompute = True
+        self.token_budget = max(1, min(self.token_budget, sum(len(datums[i]) for i in todo[0])) // 2)
+        return [[left[i] for i in batch] for batch in micro_batches([len(datums[i]) for i in left], self.token_budget)]
+
+    def step(self, params: AdamParams) -> StepOutput:
+        gradient, self.gradient = self.gradient, {}
+        poisoned, self.poisoned = self.poisoned, False
+        if not gradient:
+            return StepOutput({"grad_norm": 0.0, "skipped": float(poisoned)})
+        norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in gradient.values()])))
+        if poisoned or not math.isfinite(norm):
+            return StepOutput({"grad_norm": norm, "skipped": 1.0})
+        shrink = min(1.0, params.grad_clip_norm / norm) if params.grad_clip_norm > 0 and norm > 0 else 1.0
+        for name, parameter in self.parameters.items():
+            grad = gradient.get(name)
+            parameter.grad = None if grad is None else grad.mul_(shrink)
+        for group in self.optimizer.param_groups:
+            group.update(
+                lr=params.learning_rate, betas=(params.beta1, params.beta2), eps=params.eps, weight_decay=params.weight_decay
+            )
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        return StepOutput({"grad_norm": norm, "skipped": 0.0})
+
+
+def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
+    """Indices packed first-fit, longest first, so that few batches are needed; one that exceeds the budget goes alone."""
+    bins: list[tuple[int, list[int]]] = []
+    for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+        for at, (used, members) in enumerate(bins):
+            if used + lengths[index] <= budget:
+                bins[at] = (used + lengths[index], [*members, index])
+                break
+        else:
+            bins.append((lengths[index], [index]))
+    return [members for _, members in bins]
+
+
+def _out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

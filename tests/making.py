@@ -1,0 +1,120 @@
+"""Debates in shorthand, so that a test can show a whole one as a small table.
+
+A round is a list with one entry an agent, in the order of their numbers:
+
+    "1 > 2; 0 = 1"   a parsed turn whose comparison has these two lines
+    ""               a parsed turn whose comparison is N/A
+    FAILED           a turn that cannot be read
+
+Answers, where a test needs them, are a table of the same shape: the text of each solution. "7" stands for `\\boxed{7}`, None for
+a solution without an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from moot.debate.parsing import CONTRACTS, parse
+from moot.debate.protocol import V1, V2, Protocol
+from moot.debate.rewards import REWARDS, AgentScores, Scores, StepScores, mix_truth
+from moot.debate.state import Debate
+from moot.debate.types import Question, Turn
+from moot.rl.advantages import ESTIMATORS, AgentAdvantages, SeatMeans, StepAdvantages, advantages
+from moot.tasks.answers import grade
+
+FAILED = "this cannot be read"
+
+
+def lines(shorthand: str) -> str:
+    """`1 > 2; 0 = 1` as the lines of a comparison."""
+    return re.sub(r"\d+", lambda number: f"Agent {number[0]}", shorthand).replace("; ", "\n") or "N/A"
+
+
+def text(
+    comparison: str = "N/A", solution: str = "Some solution.", contract: str = "three_tag", consensus: str = "NO", evaluation: str = "Fine."
+) -> str:
+    """One response in the given contract."""
+    content = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus, "consensus_reason": "So."}
+    return "\n".join(f"<{name}>{content[name]}</{name}>" for name in CONTRACTS[contract])
+
+
+def solution(answer: str | None) -> str:
+    if answer is None:
+        return "I do not know."
+    return answer if "\\" in answer else f"\\boxed{{{answer}}}"
+
+
+def debate(
+    protocol: Protocol,
+    rounds: Sequence[Sequence[str]],
+    answers: Sequence[Sequence[str | None]] | None = None,
+    truth: str | None = None,
+    num_agents: int | None = None,
+) -> Debate:
+    """The finished debate in which this was said. With `abort` the table may stop in the middle of a round."""
+    turns = []
+    for r, row in enumerate(rounds):
+        for agent, said in enumerate(row):
+            told = solution(answers[r][agent]) if answers else "Some solution."
+            raw = said if said == FAILED else text(lines(said), told, protocol.contract)
+            turns.append(Turn(r + 1, agent, raw, parse(raw, protocol.contract)))
+    return Debate(Question("What is 3 + 4?", truth), num_agents or len(rounds[0]), len(rounds), protocol, tuple(turns))
+
+
+def reward(played: Debate, mix: float = 0.0, bonus: float = 0.0) -> Scores:
+    grades = grade(played)
+    return mix_truth(REWARDS[played.protocol.reward](played, grades), played, grades, mix, bonus)
+
+
+def by_agent(played: Debate, mix: float = 0.0, bonus: float = 0.0) -> tuple[AgentScores, tuple[float, ...]]:
+    """The scores of one debate and its advantages, for rewards by agent."""
+    scores = reward(played, mix, bonus)
+    (found,) = advantages([(played, scores)], ESTIMATORS[played.protocol.advantage], SeatMeans())
+    assert isinstance(scores, AgentScores)
+    assert isinstance(found, AgentAdvantages)
+    return scores, found.values
+
+
+def by_step(played: Debate, mix: float = 0.0, bonus: float = 0.0) -> tuple[StepScores, dict[str, Any]]:
+    """The scores of one debate and its advantages by stream, for rewards by step."""
+    scores = reward(played, mix, bonus)
+    (found,) = advantages([(played, scores)], ESTIMATORS[played.protocol.advantage], SeatMeans())
+    assert isinstance(scores, StepScores)
+    assert isinstance(found, StepAdvantages)
+    return scores, found.streams
+
+
+def values(scores: StepScores, stream: str) -> tuple[tuple[float, ...], ...]:
+    return scores.streams[stream].values
+
+
+def near(found: Any, expected: Any) -> None:
+    """Nested numbers, equal within 1e-12; the message shows both whole tables."""
+    assert _same(found, expected), f"\nfound    {found}\nexpected {expected}"
+
+
+def _same(found: Any, expected: Any) -> bool:
+    if isinstance(expected, list | tuple):
+        return len(found) == len(expected) and all(_same(f, e) for f, e in zip(found, expected, strict=True))
+    if expected is None or found is None:
+        return found is None and expected is None
+    return abs(found - expected) < 1e-12
+
+
+def v1(**choices: Any) -> Protocol:
+    return replace(V1, **choices)
+
+
+def v2(**choices: Any) -> Protocol:
+    return replace(V2, **choices)
+
+
+def spoken(rounds: Iterable[Iterable[tuple[int, str]]], protocol: Protocol, num_agents: int) -> Debate:
+    """As `debate`, from (agent, raw text) pairs, for tests that care about the text itself."""
+    turns = tuple(
+        Turn(number, agent, raw, parse(raw, protocol.contract)) for number, row in enumerate(rounds, 1) for agent, raw in row
+    )
+    return Debate(Question("What is 3 + 4?"), num_agents, max((turn.round for turn in turns), default=1), protocol, turns)
