@@ -34,12 +34,12 @@ Differences of substance. The script shows each of these happening, but does not
 from __future__ import annotations
 
 import argparse
-import hashlib
 import os
 import shutil
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -101,8 +101,8 @@ def make_venv(venv: Path, python: str, fresh: bool) -> Path:
     """The environment's interpreter. A stamp says what it was made of; without it, or with another one, everything is made anew."""
     installed = venv / ("Scripts/python.exe" if os.name == "nt" else "bin/python")
     stamp = venv / "made-of.txt"
-    project = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
-    made_of = "\n".join([str(ROOT), project, python, TORCH, *PINNED])
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    made_of = "\n".join([str(ROOT), python, TORCH, *PINNED, *project["dependencies"]])
     if not fresh and installed.exists() and stamp.exists() and stamp.read_text() == made_of:
         return installed
     if venv.exists() and any(venv.iterdir()) and not (venv / "pyvenv.cfg").exists():
@@ -260,7 +260,7 @@ def difference(ours: Datum, theirs: tinker.Datum, names: Sequence[str], slack: f
         wrong = np.flatnonzero(~(np.abs(a.astype(np.float64) - b.astype(np.float64)) <= allowed))
         if len(wrong):
             place = int(wrong[0])
-            return f"field {name}, place {place} of {len(a)}: moot has {a[place]!r}, the cookbook {b[place]!r}"
+            return f"field {name}, place {place} of {len(a)}: moot has {a[place].item()}, the cookbook {b[place].item()}"
     return None
 
 
@@ -569,7 +569,7 @@ def timing(cases: Sequence[Case]) -> tuple[float, float, int]:
 
 def inside() -> int:
     torch.set_num_threads(1)
-    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False)
+    console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False)
     names = ("tinker-cookbook", "tinker", "torch", "numpy", "moot")
     console.print(f"{', '.join(f'{name} {version(name)}' for name in names)}, Python {sys.version.split()[0]}, seed {SEED}")
 

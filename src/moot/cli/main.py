@@ -15,6 +15,7 @@ from moot.debate.types import ConfigError
 # A command's module is imported when it is asked for: `moot score` must not wait for what `moot train` needs.
 COMMANDS = {
     "demo": ("moot.cli.demo:Demo", "Play scripted debates, score them, and show how: no model, no downloads, seconds."),
+    "train": ("moot.cli.train:Train", "Train a model by debate on this machine: self-play, peer votes, policy gradient."),
     "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
 }
 
@@ -69,11 +70,13 @@ def _parse(name: str, arguments: list[str]) -> Any:
     import tyro
 
     module, attribute = COMMANDS[name][0].split(":")
-    kind = getattr(importlib.import_module(module), attribute)
+    loaded = importlib.import_module(module)
+    kind = getattr(loaded, attribute)
+    default = loaded.defaults(arguments) if hasattr(loaded, "defaults") else None
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(kind, prog=f"moot {name}", args=arguments, config=(tyro.conf.FlagCreatePairsOff,))
+            return tyro.cli(kind, prog=f"moot {name}", args=arguments, default=default, config=(tyro.conf.FlagCreatePairsOff,))
     except SystemExit as stop:
         if stop.code:
             _usage_error(complaint.getvalue(), name)

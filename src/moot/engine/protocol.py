@@ -125,8 +125,8 @@ class Sampler(Protocol):
         """Raises EngineError (ContextOverflow if prompt + max_tokens exceed the context)."""
         ...
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints) -> Floats:
-        """Of each token given those before it, at temperature 1; the first one's is NaN."""
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+        """Of each token given those before it; the first one's is NaN."""
         ...
 
 
@@ -153,6 +153,10 @@ class Trainer(Protocol):
 
     def snapshot(self, path: str | None = None) -> Awaitable[Sampler]:
         """A sampler with the weights of now; with a path, saved there as well."""
+        ...
+
+    def base(self) -> Awaitable[Sampler]:
+        """A sampler of the model as it was before any training."""
         ...
 
     async def close(self) -> None: ...

@@ -242,7 +242,7 @@ class ScriptedEngine:
         ends = [text.find(stop) + len(stop) for stop in params.stop if isinstance(stop, str) and stop in text]
         return text[: min(ends)] if ends else text
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
         """A script has no opinion on tokens it did not write: certainty throughout."""
         logprobs = np.zeros(len(tokens), dtype=np.float32)
         logprobs[:1] = np.nan
@@ -275,6 +275,9 @@ class ScriptedEngine:
         return _done(None)
 
     def snapshot(self, path: str | None = None) -> Awaitable[ScriptedEngine]:
+        return _done(self)
+
+    def base(self) -> Awaitable[ScriptedEngine]:
         return _done(self)
 
     async def close(self) -> None:

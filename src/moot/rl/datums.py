@@ -105,14 +105,18 @@ def merge(turns: Sequence[SampledTurn], advantages: Sequence[Floats]) -> Iterato
             new = turn.prompt if turn.extends else sequence.suffix_of(turn.prompt)
         if new is None:
             if turn.extends:
-                raise ValueError("a turn that extends the one before it must be sampled at the same temperature")
-            if sequence is not None:
-                yield sequence.finish()
+                raise ValueError("a turn can only extend one before it, sampled at the same temperature")
+            yield from _finished(sequence)
             sequence, new = _Sequence.empty(turn.temperature), turn.prompt
         assert sequence is not None
         sequence.observe(new)
         sequence.add(turn.tokens, turn.logprobs, values, 1.0)
-    if sequence is not None:
+    yield from _finished(sequence)
+
+
+def _finished(sequence: _Sequence | None) -> Iterator[Datum]:
+    """Nothing to predict in fewer than two tokens."""
+    if sequence is not None and sum(map(len, sequence.tokens)) > 1:
         yield sequence.finish()
 
 

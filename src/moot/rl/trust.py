@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from itertools import combinations
+from typing import Any
 
 from moot.debate.rewards import AgentScores, Ballots, Grades, Scores, ballots, clear_consensus, last_parsed
 from moot.debate.state import Debate
@@ -189,12 +190,20 @@ class Alarms:
     """Watches the last five iterations; silent until they hold twenty debates."""
 
     best_vote_rate: float = 0.0
-    _window: deque[_Iteration] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    window: deque[_Iteration] = field(default_factory=lambda: deque(maxlen=WINDOW))
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint."""
+        return {"best_vote_rate": self.best_vote_rate, "window": [asdict(each) for each in self.window]}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Alarms:
+        return cls(state["best_vote_rate"], deque((_Iteration(**each) for each in state["window"]), maxlen=WINDOW))
 
     def update(self, judged: Sequence[Judged]) -> Metrics:
         """1 for an alarm that rings, 0 for one that does not, None while too little was seen."""
-        self._window.append(_summary(judged))
-        window = list(self._window)
+        self.window.append(_summary(judged))
+        window = list(self.window)
         total = {name: sum(getattr(each, name) for each in window) for name in _Iteration.__dataclass_fields__}
         if total["debates"] < ENOUGH:
             return dict.fromkeys(("alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse"))

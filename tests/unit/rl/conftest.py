@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import settings
 from tokenizers_real import LEFT_OUT, SOURCES, obtain
 
 from moot.engine.scripted import ByteTokenizer
@@ -16,10 +15,6 @@ from moot.rl.rendering import Rendering
 NAMES = ("bytes", *SOURCES)
 MODEL = {"deepseek": "deepseek-ai/DeepSeek-V3", "qwen3": "Qwen/Qwen3-8B"}
 """Formats that the `renderers` package knows. The others bring a chat template, which it only wraps."""
-
-# Derandomized, so that a run says the same twice; the first example of a test may have to read a tokenizer, so no deadline.
-settings.register_profile("moot", max_examples=60, deadline=None, derandomize=True)
-settings.load_profile("moot")
 
 
 @pytest.fixture(scope="session", params=NAMES)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moot.engine.scripted import ByteTokenizer
@@ -26,6 +26,7 @@ IN_TOKENS = {
     "qwen3": ([9707, 11, 1879, 0, 220, 16, 17, 27484], [0, 5, 6, 12, 13, 14, 15, 16]),
 }
 
+few = settings(max_examples=60)
 words = st.text(max_size=40) | st.text(st.sampled_from("ab 🙂👩\u200d中好é\u0301\u0308<>/\n\t▁ ẞı∑"), max_size=40)
 
 
@@ -102,6 +103,7 @@ def test_broken_utf8_is_counted_as_it_is_shown(raw: bytes, text: str, starts: li
     assert (found, places.tolist()) == (text, starts)
 
 
+@few
 @given(words)
 @example("  two  spaces at the front")
 @example(" 🙚")  # the first token of many vocabularies is the space and half of the character
@@ -119,6 +121,7 @@ def test_text_is_decoded_as_the_tokenizer_does_and_every_token_starts_where_thos
         assert starts.tolist() == starts_by_prefixes(tokenizer, ids, text)
 
 
+@few
 @given(st.data())
 def test_any_tokens_in_any_order_have_places_that_make_up_the_text(
     name: str, tokenizer: Any, known: TokenText, size: int, data: st.DataObject
@@ -137,6 +140,7 @@ def test_any_tokens_in_any_order_have_places_that_make_up_the_text(
         assert text == tokenizer.decode(ids.tolist())
 
 
+@few
 @given(st.lists(st.integers(0, 255), max_size=12).map(bytes))
 def test_a_byte_belongs_to_the_last_character_of_the_text_up_to_it(raw: bytes) -> None:
     _, starts = TokenText(ByteTokenizer()).text_and_starts(np.frombuffer(raw, dtype=np.uint8).astype(np.int32))
@@ -180,6 +184,7 @@ def test_an_unknown_spelling_is_noticed(slow: TokenText) -> None:
     assert not slow.exact
 
 
+@few
 @given(words)
 @example("a 🙚 b")  # the space and half of the character in one token, the rest in others
 @example("plain words")
@@ -196,6 +201,7 @@ def test_the_slow_way_agrees_with_the_table_on_text(tokenizer: Any, known: Token
     assert slow_starts.tolist() == np.maximum(starts - hidden, 0).tolist()
 
 
+@few
 @given(st.data())
 def test_the_slow_way_has_an_answer_for_any_tokens(slow: TokenText, size: int, data: st.DataObject) -> None:
     ids = np.asarray(data.draw(st.lists(st.integers(0, size - 1), max_size=12)), dtype=np.int32)

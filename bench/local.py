@@ -1,0 +1,325 @@
+"""The local engine beside stock transformers and TRL, on debate-like sequences.
+
+    python bench/local.py sampling [--sequences 12 48] [--quick]
+    python bench/local.py training --trl-python /path/to/venv/bin/python [--quick]
+
+Lengths are synthetic, token ids random: a first prompt of 500 tokens, turns of 250 new tokens, 600 tokens of others' turns between them,
+3 rounds. `--ragged` spreads prompt, turn and suffix lengths by a third, as debates do; without it every sequence has the same length, which
+is the best case for a padded batch. Sampling never stops early, so both sides make the same tokens. `--turn` shortens the turns that are
+really run; each is then also projected to 250 tokens from the measured prefill and step times.
+
+Every contender runs in its own process, so that peak memory is its own. TRL is not a dependency of moot: give a Python that has it.
+Peak memory is the process's peak resident size, model included, above what it held when the model was loaded.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+PROMPT, TURN, SUFFIX, ROUNDS = 500, 250, 600, 3
+
+
+def lengths(count: int, mean: int, ragged: bool, random: np.random.Generator) -> list[int]:
+    return [int(mean * factor) for factor in random.uniform(2 / 3, 4 / 3, count)] if ragged else [mean] * count
+
+
+def memory_mib() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+# -- sampling -------------------------------------------------------------------------------------------------------------------------
+
+
+def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
+    from moot.engine.local import LocalEngine
+    from moot.engine.protocol import AdamParams, Datum, SamplingParams
+
+    async def main() -> dict[str, Any]:
+        engine = LocalEngine.create(args.model, dtype=args.dtype, device=args.device, max_cache_gib=args.cache_gib)
+        if args.adapter:  # one step, so that sampling pays for the adapter as it does in training
+            x, ones = np.arange(32, dtype=np.int32), np.ones(32, np.float32)
+            await engine.forward_backward([Datum(x, x, ones * 0, ones, ones)], "cross_entropy")
+            await engine.optim_step(AdamParams())
+        loaded = memory_mib()
+        sampler = await engine.snapshot()
+        random = np.random.default_rng(0)
+        prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
+        rounds = []
+        for number in range(ROUNDS):
+            turns = lengths(count, args.turn, args.ragged, random)
+            start, before = time.perf_counter(), engine.statistics
+            samples = await asyncio.gather(
+                *(sampler.sample(p, SamplingParams(max_tokens=n, seed=i)) for i, (p, n) in enumerate(zip(prompts, turns, strict=True)))
+            )
+            seconds, after = time.perf_counter() - start, engine.statistics
+            rounds.append({"seconds": seconds, "tokens": sum(turns), "prefilled": after["prefilled"] - before["prefilled"]})
+            if number == ROUNDS - 1:
+                fresh = await engine.snapshot()  # same weights, but nothing cached: what the round costs without reuse
+                start = time.perf_counter()
+                await asyncio.gather(*(fresh.sample(p, SamplingParams(max_tokens=1, seed=i)) for i, p in enumerate(prompts)))
+                cold = time.perf_counter() - start
+                suffixes = [random.integers(10, 40000, SUFFIX).tolist() for _ in prompts]
+                longer = [[*p, *s.tokens.tolist(), *x] for p, (s,), x in zip(prompts, samples, suffixes, strict=True)]
+                start = time.perf_counter()
+                await asyncio.gather(*(sampler.sample(p, SamplingParams(max_tokens=1, seed=i)) for i, p in enumerate(longer)))
+                warm = time.perf_counter() - start
+                new_tokens = sum(len(x) for x in suffixes)
+                total_cold = sum(len(p) for p in prompts)
+            for i, n in enumerate(lengths(count, SUFFIX, args.ragged, random)):
+                prompts[i] = [*prompts[i], *samples[i][0].tokens.tolist(), *random.integers(10, 40000, n).tolist()]
+        peak = memory_mib() - loaded
+        await engine.close()
+        return {
+            "rounds": rounds, "peak_mib": peak, "prefill_rate": total_cold / cold, "cold_prefill_s": cold, "warm_prefill_s": warm,
+            "warm_tokens": new_tokens,
+        }  # fmt: skip
+
+    return asyncio.run(main())
+
+
+def sampling_stock(args: argparse.Namespace, count: int) -> dict[str, Any]:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    from moot.engine.local.models import pick_device, pick_dtype
+    from moot.engine.local.smollm import NAME, find_smollm
+
+    device = pick_device(args.device)
+    path = find_smollm()[0] if args.model == NAME else args.model
+    model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=pick_dtype(args.dtype, device, False)).to(device)
+    loaded = memory_mib()
+    random = np.random.default_rng(0)
+    prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
+    rounds = []
+    for _ in range(ROUNDS):
+        turns = lengths(count, args.turn, args.ragged, random)
+        width = max(len(p) for p in prompts)
+        ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts], device=device)
+        mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
+        start = time.perf_counter()
+        with torch.inference_mode():
+            out = model.generate(
+                ids, attention_mask=mask, max_new_tokens=max(turns), min_new_tokens=max(turns), do_sample=True, temperature=1.0, top_k=0,
+                top_p=1.0, pad_token_id=0,
+            )[:, width:].tolist()  # fmt: skip
+        rounds.append({"seconds": time.perf_counter() - start, "tokens": sum(turns), "prefilled": int(mask.sum())})
+        for i, n in enumerate(lengths(count, SUFFIX, args.ragged, random)):
+            prompts[i] = [*prompts[i], *out[i][: turns[i]], *random.integers(10, 40000, n).tolist()]
+    return {"rounds": rounds, "peak_mib": memory_mib() - loaded}
+
+
+def report_sampling(args: argparse.Namespace) -> None:
+    for count in args.sequences:
+        ours = contender(args, "sampling_ours", sys.executable, count)
+        print(f"\n{count} sequences, {ROUNDS} rounds of {args.turn} new tokens{', ragged' if args.ragged else ''}")
+        stock = None if args.no_stock else contender(args, "sampling_stock", sys.executable, count)
+        for number in range(ROUNDS):
+            mine = ours["rounds"][number]
+            line = f"  round {number + 1}: moot {mine['seconds']:.1f} s, {mine['tokens'] / mine['seconds']:.1f} tokens/s, {mine['prefilled']} prefilled"
+            if stock:
+                other = stock["rounds"][number]
+                rate = other["tokens"] / other["seconds"]
+                line += f" | generate {other['seconds']:.1f} s, {rate:.1f} tokens/s | {other['seconds'] / mine['seconds']:.1f}x"
+            print(line)
+        total = sum(item["seconds"] for item in ours["rounds"])
+        made = sum(item["tokens"] for item in ours["rounds"])
+        computed = made + sum(item["prefilled"] for item in ours["rounds"])
+        line = f"  all rounds: moot {made / total:.1f} tokens/s, peak +{ours['peak_mib']:.0f} MiB"
+        if stock:
+            other_total = sum(item["seconds"] for item in stock["rounds"])
+            line += f" | generate {made / other_total:.1f} tokens/s, peak +{stock['peak_mib']:.0f} MiB | {other_total / total:.1f}x"
+        print(line)
+        per_token = ours["warm_prefill_s"] / ours["warm_tokens"]
+        print(
+            f"  prefill {ours['prefill_rate']:.0f} tokens/s; all computed tokens ran at {computed / total:.0f} tokens/s, "
+            f"{computed / total / ours['prefill_rate']:.0%} of that ceiling"
+        )
+        print(
+            f"  prefill of round 3: {ours['cold_prefill_s']:.1f} s without reuse; a round's {SUFFIX} new tokens after a longer past with reuse "
+            f"{ours['warm_prefill_s']:.1f} s ({per_token * 1e3:.2f} ms a token)"
+        )
+
+
+# -- training -------------------------------------------------------------------------------------------------------------------------
+
+
+def debate_tokens(args: argparse.Namespace, count: int) -> list[tuple[np.ndarray, np.ndarray, int]]:
+    """Tokens of whole debates, where they were sampled, and the length of the first prompt."""
+    random = np.random.default_rng(1)
+    out = []
+    for _ in range(count):
+        mask: list[int] = []
+        first = lengths(1, PROMPT, args.ragged, random)[0]
+        mask += [0] * first
+        for number in range(ROUNDS):
+            mask += [1] * lengths(1, TURN, args.ragged, random)[0]
+            if number < ROUNDS - 1:
+                mask += [0] * lengths(1, SUFFIX, args.ragged, random)[0]
+        out.append((random.integers(10, 40000, len(mask)).astype(np.int32), np.array(mask), first))
+    return out
+
+
+def training_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
+    from moot.engine.local import LocalEngine
+    from moot.engine.protocol import Datum
+
+    engine = LocalEngine.create(
+        args.model, dtype=args.dtype, device=args.device, token_budget=args.token_budget, gradient_checkpointing=args.recompute,
+        max_cache_gib=0.25,
+    )  # fmt: skip
+    loaded = memory_mib()
+    datums = []
+    for tokens, mask, _ in debate_tokens(args, count):
+        weight = mask[1:].astype(np.float32)
+        datums.append(Datum(tokens[:-1], tokens[1:], -10 * weight, weight, weight))
+    engine.forward_backward(datums[:1], "ppo").result()
+    start = time.perf_counter()
+    out = engine.forward_backward(datums, "ppo").result()
+    seconds = time.perf_counter() - start
+    asyncio.run(engine.close())
+    return {"seconds": seconds, "peak_mib": memory_mib() - loaded, "tokens": out.metrics["tokens"], "padding": out.metrics["padding"]}
+
+
+def training_trl(args: argparse.Namespace, count: int) -> dict[str, Any]:
+    """GRPOTrainer's own loss and backward, at each batch size it is given; the fastest counts."""
+    import tempfile
+
+    import torch
+    from datasets import Dataset
+    from peft import LoraConfig
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+    from trl import GRPOConfig, GRPOTrainer
+
+    from moot.engine.local.models import pick_device, pick_dtype
+    from moot.engine.local.smollm import NAME, find_smollm
+
+    device = pick_device(args.device)
+    dtype = pick_dtype(args.dtype, device, False)
+    path = find_smollm()[0] if args.model == NAME else args.model
+    config = GRPOConfig(
+        output_dir=tempfile.mkdtemp(), use_cpu=device.type == "cpu", bf16=args.trl_autocast, report_to=[], beta=0.0, loss_type="dr_grpo",
+        per_device_train_batch_size=2, num_generations=2, gradient_checkpointing=args.recompute, max_completion_length=4096,
+    )  # fmt: skip
+    trainer: Any = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(path, dtype=dtype),
+        processing_class=AutoTokenizer.from_pretrained(path),
+        args=config,
+        reward_funcs=lambda completions, **_: [0.0] * len(completions),
+        train_dataset=Dataset.from_dict({"prompt": ["x"] * 8}),
+        peft_config=LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"),
+    )
+    if args.trl_adapter_bf16:
+        for parameter in trainer.model.parameters():
+            parameter.data = parameter.data.to(dtype)
+    trainer.current_gradient_accumulation_steps = 1
+    model = trainer.model.train()
+    loaded = memory_mib()
+    data = sorted(debate_tokens(args, count), key=lambda item: len(item[0]))  # length-sorted, which spares it padding
+
+    def run(items: list[Any]) -> int:
+        first = max(item[2] for item in items)
+        rest = max(len(item[0]) - item[2] for item in items)
+
+        def left(rows: list[np.ndarray]) -> torch.Tensor:
+            return torch.tensor(np.stack([np.pad(row, (first - len(row), 0)) for row in rows]), device=device).long()
+
+        def right(rows: list[np.ndarray]) -> torch.Tensor:
+            return torch.tensor(np.stack([np.pad(row, (0, rest - len(row))) for row in rows]), device=device).long()
+
+        ones = [np.ones(len(item[0]), np.int64) for item in items]
+        inputs = {
+            "prompt_ids": left([item[0][: item[2]] for item in items]),
+            "prompt_mask": left([one[: item[2]] for one, item in zip(ones, items, strict=True)]),
+            "completion_ids": right([item[0][item[2] :] for item in items]),
+            "completion_mask": right([one[item[2] :] for one, item in zip(ones, items, strict=True)]),
+            "tool_mask": right([item[1][item[2] :] for item in items]),
+            "advantages": torch.ones(len(items), device=device),
+            "num_items_in_batch": torch.tensor(1.0, device=device),
+        }
+        trainer.compute_loss(model, inputs).backward()
+        return len(items) * (first + rest)
+
+    best: dict[str, Any] = {"seconds": float("inf")}
+    tokens = sum(len(item[0]) for item in data)
+    for size in args.trl_batch:
+        run(data[:size])
+        start = time.perf_counter()
+        padded = sum(run(data[at : at + size]) for at in range(0, count, size))
+        seconds = time.perf_counter() - start
+        if seconds < best["seconds"]:
+            best = {"seconds": seconds, "batch": size, "padding": 1 - tokens / padded, "tokens": tokens}
+    return {**best, "peak_mib": memory_mib() - loaded}
+
+
+def report_training(args: argparse.Namespace) -> None:
+    count = 4 if args.quick else 12
+    ours = contender(args, "training_ours", sys.executable, count)
+    print(f"\nforward and backward, {count} debates of {ours['tokens'] / count:.0f} tokens{', ragged' if args.ragged else ''}")
+    print(f"  moot {ours['seconds']:.1f} s, {ours['tokens'] / ours['seconds']:.0f} tokens/s, padding {ours['padding']:.0%}, peak +{ours['peak_mib']:.0f} MiB")
+    if args.trl_python:
+        trl = contender(args, "training_trl", args.trl_python, count)
+        print(
+            f"  TRL  {trl['seconds']:.1f} s, {trl['tokens'] / trl['seconds']:.0f} tokens/s, padding {trl['padding']:.0%}, peak +{trl['peak_mib']:.0f} MiB"
+            f" (batch {trl['batch']}) | {trl['seconds'] / ours['seconds']:.2f}x the time, {trl['peak_mib'] / ours['peak_mib']:.2f}x the memory"
+        )
+
+
+def contender(args: argparse.Namespace, name: str, python: str, count: int) -> dict[str, Any]:
+    environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads)} if args.threads else dict(os.environ)
+    command = [python, __file__, args.what, "--child", name, "--child-options", json.dumps({**vars(args), "count": count})]
+    result = subprocess.run(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    lines = [line for line in result.stdout.splitlines() if line.startswith("RESULT ")]
+    if not lines:
+        sys.exit(f"{name} failed:\n{result.stderr[-4000:]}")
+    answer: dict[str, Any] = json.loads(lines[0][7:])
+    return answer
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["sampling", "training", "all"])
+    parser.add_argument("--model", default="smollm2-135m")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--dtype", default="auto")
+    parser.add_argument("--sequences", type=int, nargs="+", default=[12, 48])
+    parser.add_argument("--turn", type=int, default=TURN, help="new tokens a turn that are really run")
+    parser.add_argument("--ragged", action="store_true")
+    parser.add_argument("--quick", action="store_true", help="12 sequences, short turns; 4 debates to train on")
+    parser.add_argument("--threads", type=int, default=0, help="0: torch's choice")
+    parser.add_argument("--cache-gib", type=float, default=6.0)
+    parser.add_argument("--adapter", type=int, default=1, help="0: sample from the base model")
+    parser.add_argument("--no-stock", action="store_true")
+    parser.add_argument("--token-budget", type=int, default=None)
+    parser.add_argument("--recompute", action="store_true", help="gradient checkpointing, for both")
+    parser.add_argument("--trl-python", default=None)
+    parser.add_argument("--trl-batch", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--trl-autocast", action="store_true", help="bf16=True in its configuration")
+    parser.add_argument("--trl-adapter-bf16", type=int, default=1, help="0: keep its adapter in float32")
+    parser.add_argument("--child", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--child-options", default="{}", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        options = json.loads(args.child_options)
+        print("RESULT " + json.dumps(globals()[args.child](argparse.Namespace(**options), options["count"])))
+        return
+    if args.quick:
+        args.sequences, args.turn = [12], min(args.turn, 24)
+    print(f"{args.model}, dtype {args.dtype}, {args.threads or 'default'} threads, load average {os.getloadavg()[0]:.1f}")
+    if args.what in ("sampling", "all"):
+        report_sampling(args)
+    if args.what in ("training", "all"):
+        report_training(args)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,171 @@
+"""`moot train`: from a configuration to a run on disk, with something to look at on the way."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import signal
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from moot import __version__
+from moot.debate.protocol import Protocol, judge_warning
+from moot.debate.rewards import REWARDS, Reward, users_reward
+from moot.debate.types import ConfigError
+from moot.rl.advantages import ESTIMATORS, Estimator
+from moot.rl.config import ABOUT, PRESETS, TrainConfig
+from moot.users import load
+
+Flat = tyro.conf.OmitArgPrefixes
+_DEFAULT = "demo"
+
+
+@dataclass(frozen=True)
+class Train:
+    """Train a model by debate: self-play, peer votes, policy gradient; on this machine, with nothing else running.
+
+    Start from a preset and change what you like. Running the same command again goes on where the run stopped; so does
+    --resume RUN. Everything is kept under the run's folder.
+    """
+
+    preset: str = _DEFAULT
+    """Where the other defaults come from: demo, math, easy, hard or v1."""
+    config: Flat[TrainConfig] = field(default_factory=lambda: PRESETS[_DEFAULT])
+    run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR")] = None
+    """The run's folder; runs/PRESET-TASK-seedSEED if not given."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
+    """Go on with this run, with the settings it was started with."""
+    dry_run: bool = False
+    """Print the plan, with tokens and memory, and stop."""
+    log: tuple[str, ...] = ()
+    """Besides JSON lines: tensorboard, wandb, trackio."""
+
+    def run(self) -> int:
+        from moot.cli.progress import Progress, summary
+        from moot.records import Run
+        from moot.rl.train import Loop, Stopped, train
+
+        console = Console(highlight=False)
+        config, run_path = self._settings()
+        if self.dry_run:
+            from moot.cli.plan import show_plan
+
+            show_plan(config, run_path, console)
+            return 0
+        if warning := judge_warning(config.protocol, config.debate.num_agents):
+            console.print(Text(f"Note: {warning}", style="yellow"))
+        reward, estimator = find_reward(config.protocol), find_estimator(config.protocol)
+        run = Run.open(run_path) if Run.exists(run_path) else Run.create(run_path, config.as_dict(), {"moot": __version__})
+        console.print(Text(f"Run: {run_path}"))
+
+        from moot.cli.engines import make_engine
+        from moot.cli.loggers import make_loggers
+
+        loggers = make_loggers(self.log, run_path, config.as_dict())
+        with console.status(f"loading {config.model.model}"):
+            engine, rendering = make_engine(config)
+        for note in engine.capabilities.notes:
+            console.print(Text(f"Note: {note}", style="yellow"))
+        if not engine.capabilities.tempered_training and config.protocol.personas:
+            console.print(Text("Note: this engine trains at temperature 1, so every seat samples at temperature 1.", style="yellow"))
+
+        from moot.tasks import load as load_task
+
+        task = load_task(config.debate.task, config.seed, config.eval_questions)
+        progress = Progress(console, loggers, config)
+        loop = Loop(config, engine, rendering, task, run, progress, reward, estimator)
+        try:
+            with progress:
+                asyncio.run(_train(train(loop), engine))
+        except Stopped as stop:
+            return _say_stop(console, run_path, str(stop), 1)
+        except asyncio.CancelledError:
+            return _say_stop(console, run_path, "interrupted", 130)
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            return _say_stop(console, run_path, f"the disk is full ({error.filename or run_path}); make room", 1)
+        finally:
+            for logger in loggers:
+                logger.close()
+        return summary(run, config, console)
+
+    def _settings(self) -> tuple[TrainConfig, Path]:
+        from moot.records import Run
+
+        if self.resume is not None:
+            run = Run.open(self.resume)
+            return TrainConfig.from_dict(run.config), self.resume
+        path = self.run_dir or Path("runs") / f"{self.preset}-{Path(self.config.debate.task).stem}-seed{self.config.seed}"
+        if Run.exists(path):
+            before = TrainConfig.from_dict(Run.open(path).config)
+            if changed := differences(before, self.config):
+                raise ConfigError(f"{path} was started with other settings ({changed}); name another --run, or go on with --resume {path}")
+        return self.config, path
+
+
+def differences(a: TrainConfig, b: TrainConfig) -> str:
+    """The first few settings that differ, as `name old -> new`."""
+    found: list[str] = []
+
+    def walk(left: Any, right: Any) -> None:
+        for f in fields(left):
+            old, new = getattr(left, f.name), getattr(right, f.name)
+            if hasattr(old, "__dataclass_fields__"):
+                walk(old, new)
+            elif old != new:
+                found.append(f"{f.name} {old} -> {new}")
+
+    walk(a, b)
+    return ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+
+
+async def _train(work: Any, engine: Any) -> None:
+    """A first Ctrl-C ends the iteration in flight and lets go of the engine; what was committed stays."""
+    task = asyncio.ensure_future(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        await task
+    finally:
+        await engine.close()
+
+
+def _say_stop(console: Console, path: Path, why: str, status: int) -> int:
+    console.print(Text(f"\nStopped: {why}.", style="bold"))
+    console.print(Text(f"Nothing that was finished is lost. Go on with: moot train --resume {path}"))
+    return status
+
+
+def find_reward(protocol: Protocol) -> Reward:
+    if protocol.reward in REWARDS:
+        return REWARDS[protocol.reward]
+    return users_reward(load(protocol.reward, "reward"), protocol.reward)
+
+
+def find_estimator(protocol: Protocol) -> Estimator:
+    if protocol.advantage in ESTIMATORS:
+        if protocol.advantage == "center_round" and protocol.reward in ("win_rate", "win_minus_loss", "truth", "majority"):
+            raise ConfigError(f"advantage center_round needs rewards by step, and {protocol.reward} is by agent; use center_group")
+        return ESTIMATORS[protocol.advantage]
+    return load(protocol.advantage, "advantage")
+
+
+def defaults(arguments: list[str]) -> Train:
+    """The preset is read first, so that the help shows its values and the other options change them."""
+    name = _DEFAULT
+    for i, argument in enumerate(arguments):
+        if argument == "--preset" and i + 1 < len(arguments):
+            name = arguments[i + 1]
+        elif argument.startswith("--preset="):
+            name = argument.split("=", 1)[1]
+    if name not in PRESETS:
+        known = "; ".join(f"{known} ({about})" for known, about in ABOUT.items())
+        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {known}")
+    return Train(preset=name, config=PRESETS[name])

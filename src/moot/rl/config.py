@@ -1,0 +1,186 @@
+"""What a training run is made of. The docstrings are the help; the presets are both sources' published settings."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal
+
+from moot.debate.protocol import PRESETS as PROTOCOLS
+from moot.debate.protocol import V2, Protocol
+from moot.debate.types import ConfigError
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    model: str = "smollm2-135m"
+    """A hub id, a directory with a checkpoint, or smollm2-135m."""
+    engine: Literal["local", "scripted"] = "local"
+    """What runs the model. scripted speaks from a script and learns nothing: for trying out a command."""
+    renderer: str = "auto"
+    """The chat format; auto looks it up by the model's id."""
+    thinking: bool = False
+    """Let the model think before it answers, where its format knows how."""
+    lora_rank: int = 16
+    """Rank of the trained adapter."""
+    lora_alpha: int = 32
+    """Its scale."""
+    lora_targets: str = "all-linear"
+    """Which matrices it adapts: all-linear, or names with commas."""
+    dtype: Literal["auto", "fp32", "bf16"] = "auto"
+    """Precision of the weights; auto is bf16 on a GPU and what is fastest on a CPU."""
+    device: str = "auto"
+    """cpu, cuda, or auto."""
+    deterministic: bool = False
+    """fp32 and nothing shared: the same seed gives the same run, also after a kill."""
+    gradient_checkpointing: bool = False
+    """Trade time for memory in training."""
+
+
+@dataclass(frozen=True)
+class DebateConfig:
+    task: str = "arithmetic"
+    """Where questions come from: arithmetic, or a JSON lines file with question and answer."""
+    num_agents: int = 3
+    """Copies of the model in a debate. Below 3 nobody can vote."""
+    max_rounds: int = 2
+    """Rounds of a debate."""
+    max_tokens: int = 512
+    """Longest turn."""
+    concurrency: int = 256
+    """Most debates in play at once."""
+    reward_mix: float = 0.0
+    """Share of ground truth in the reward; 0 is peers alone."""
+    correct_bonus: float = 0.0
+    """Added to the reward of a right answer."""
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    batch_size: int = 16
+    """Questions an iteration."""
+    num_train_datapoints: int = 1024
+    """Questions in all; the number of iterations follows."""
+    num_substeps: int = 1
+    """Optimizer steps an iteration, each on a part of the debates."""
+    learning_rate: float = 3e-5
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the learning rate falls to 0 over the run."""
+    loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
+    grad_clip: float = 1.0
+    """Largest norm of the gradient; 0 means no limit."""
+    weight_decay: float = 0.0
+    kl_coef: float = 0.0
+    """Penalty for leaving the base model."""
+    remove_constant_groups: bool = True
+    """Leave out debates in which no token has an advantage: they would only cost time."""
+    max_staleness: int = 0
+    """Sample this many batches ahead of training. The importance weights make up for the older weights."""
+
+
+@dataclass(frozen=True)
+class WarmConfig:
+    warm_questions: int = 0
+    """Labelled questions to learn the contract from before self-play; 0 leaves this phase out."""
+    warm_epochs: int = 1
+    warm_batch_size: int = 8
+    """Questions an optimizer step."""
+    warm_learning_rate: float = 1e-4
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    protocol: Protocol = V2
+    """The rules of the debates."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    debate: DebateConfig = field(default_factory=DebateConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    warm: WarmConfig = field(default_factory=WarmConfig)
+    seed: int = 0
+    eval_every: int = 50
+    """Iterations between evaluations on held-out questions, which also come first and last; 0 means none."""
+    eval_questions: int = 64
+    """Held-out questions an evaluation."""
+    save_every: int = 100
+    """Iterations between checkpoints that are kept; the newest two are always there."""
+
+    def __post_init__(self) -> None:
+        d, o, w = self.debate, self.optim, self.warm
+        if d.num_agents < 3:
+            raise ConfigError(f"num_agents must be at least 3 to train, got {d.num_agents}: with fewer nobody can vote")
+        for name, value, low in (
+            ("max_rounds", d.max_rounds, 1),
+            ("max_tokens", d.max_tokens, 1),
+            ("concurrency", d.concurrency, 1),
+            ("batch_size", o.batch_size, 1),
+            ("num_train_datapoints", o.num_train_datapoints, 0),
+            ("num_substeps", o.num_substeps, 1),
+            ("max_staleness", o.max_staleness, 0),
+            ("warm_questions", w.warm_questions, 0),
+            ("warm_epochs", w.warm_epochs, 1),
+            ("warm_batch_size", w.warm_batch_size, 1),
+            ("eval_every", self.eval_every, 0),
+            ("save_every", self.save_every, 0),
+            ("lora_rank", self.model.lora_rank, 1),
+        ):
+            if value < low:
+                raise ConfigError(f"{name} must be at least {low}, got {value}")
+        if not 0 <= d.reward_mix <= 1:
+            raise ConfigError(f"reward_mix must be between 0 and 1, got {d.reward_mix}; 0.3 mixes in a little truth")
+        if self.model.deterministic and o.max_staleness:
+            raise ConfigError(f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the clock")
+
+    @property
+    def iterations(self) -> int:
+        return -(-self.optim.num_train_datapoints // self.optim.batch_size)
+
+    @property
+    def warm_steps(self) -> int:
+        return -(-self.warm.warm_questions // self.warm.warm_batch_size) * self.warm.warm_epochs
+
+    def as_dict(self) -> dict[str, Any]:
+        return {**asdict(self), "protocol": self.protocol.as_dict()}
+
+    @classmethod
+    def from_dict(cls, given: dict[str, Any]) -> TrainConfig:
+        parts = {"model": ModelConfig, "debate": DebateConfig, "optim": OptimConfig, "warm": WarmConfig}
+        built: dict[str, Any] = {name: kind(**given[name]) for name, kind in parts.items()}
+        return cls(**{**given, **built, "protocol": V2.with_choices(given["protocol"])})
+
+
+_MATH = TrainConfig(
+    model=ModelConfig(model="Qwen/Qwen3-8B"),
+    debate=DebateConfig(max_rounds=3, max_tokens=8196),
+    optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024),
+)
+
+PRESETS: dict[str, TrainConfig] = {
+    # SmolLM2 on two cores: short turns, small batches, and a warm start without which it writes no valid turn at all.
+    "demo": TrainConfig(
+        debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=160),
+        optim=OptimConfig(batch_size=8, num_train_datapoints=32, learning_rate=2e-5),
+        warm=WarmConfig(warm_questions=48, warm_batch_size=8, warm_learning_rate=5e-4),
+        eval_every=4,
+        eval_questions=16,
+        save_every=4,
+    ),
+    "math": _MATH,
+    "easy": replace(
+        _MATH,
+        debate=replace(_MATH.debate, max_rounds=2),
+        optim=replace(_MATH.optim, batch_size=32, learning_rate=5e-5),
+    ),
+    "hard": replace(
+        _MATH,
+        protocol=replace(V2, lambda_gen=0.5, lambda_judge=1.5),
+        debate=replace(_MATH.debate, num_agents=5),
+        warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4),
+    ),
+    "v1": replace(_MATH, protocol=PROTOCOLS["v1"]),
+}
+ABOUT = {
+    "demo": "SmolLM2-135M on arithmetic, a few minutes on two cores",
+    "math": "the second source's defaults: Qwen3-8B, 3 agents, 3 rounds",
+    "easy": "its settings for easier questions (GSM8K, MATH): 2 rounds, larger batches",
+    "hard": "its settings for hard questions: warm start, 5 agents, weight on judging",
+    "v1": "the first source: sequential, five sections, win rate",
+}

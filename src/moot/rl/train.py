@@ -1,0 +1,347 @@
+"""The training loop, from top to bottom.
+
+    restore -> [warm start] -> for each iteration: self-play, score, train, refresh the sampler, checkpoint -> evaluate
+
+A step is one iteration of either phase. It is committed by its checkpoint, which carries all the loop knows; a run that was killed
+goes on from the newest checkpoint that is whole. Nothing random depends on when it happens: questions, turns and order come from
+the seed and the step.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import random
+import time
+from collections import deque
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from typing import Protocol as Interface
+
+import numpy as np
+
+from moot.debate.rewards import Grades, Reward, mix_truth
+from moot.debate.state import Debate
+from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput, Trainer
+from moot.records import Played, Run
+from moot.rl import warm
+from moot.rl.advantages import Estimator, SeatMeans, advantages
+from moot.rl.config import TrainConfig
+from moot.rl.datums import datums
+from moot.rl.metrics import Metrics, answer_metrics, carries_gradient, optim_metrics, reward_metrics, rollout_metrics
+from moot.rl.rendering import Rendering
+from moot.rl.rollout import Rollout, rollout
+from moot.rl.trust import Alarms, Judged, panel
+from moot.tasks.answers import grade
+from moot.tasks.task import Task
+
+
+class Stopped(Exception):
+    """The run cannot usefully go on. What was committed is safe; the message says why and what to do."""
+
+
+class Watcher(Interface):
+    """Who looks on: the progress bar, TensorBoard, a test."""
+
+    def began(self, step: int, total: int, phase: str) -> None: ...
+    def debate_finished(self, rollout: Rollout) -> None: ...
+    def row(self, row: dict[str, Any]) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+@dataclass
+class Loop:
+    """Everything one run needs, and the little that changes: `seats`, `alarms` and `skipped` go into each checkpoint."""
+
+    config: TrainConfig
+    engine: Trainer
+    rendering: Rendering
+    task: Task
+    run: Run
+    watcher: Watcher
+    reward: Reward
+    estimator: Estimator
+    seats: SeatMeans = field(default_factory=SeatMeans)
+    alarms: Alarms = field(default_factory=Alarms)
+    skipped: int = 0
+    """Optimizer steps in a row whose gradient was not finite."""
+
+    @property
+    def total(self) -> int:
+        return self.config.warm_steps + self.config.iterations
+
+
+async def train(loop: Loop) -> None:
+    step = await restore(loop)
+    sampler = await loop.engine.snapshot()
+    await evaluate_if_due(loop, step, sampler)
+
+    while step < loop.config.warm_steps:
+        step += 1
+        loop.watcher.began(step, loop.total, "warm")
+        await commit(loop, step, await warm_step(loop, step))
+        if step == loop.config.warm_steps:
+            sampler = await loop.engine.snapshot()
+            await evaluate_if_due(loop, step, sampler)
+
+    ahead: deque[_Batch] = deque()
+    try:
+        while step < loop.total:
+            step += 1
+            loop.watcher.began(step, loop.total, "self_play")
+            for next_step in range(step + len(ahead), min(step + loop.config.optim.max_staleness, loop.total) + 1):
+                ahead.append(_Batch(step - 1, asyncio.create_task(self_play(loop, next_step, sampler))))
+            batch = ahead.popleft()
+            row = await learn(loop, step, await batch.rollouts, staleness=step - 1 - batch.sampled_at)
+            sampler = await loop.engine.snapshot()
+            await commit(loop, step, row)
+            await evaluate_if_due(loop, step, sampler)
+    finally:
+        for batch in ahead:
+            batch.rollouts.cancel()
+
+
+@dataclass(frozen=True)
+class _Batch:
+    sampled_at: int
+    """The step whose weights it is sampled with."""
+    rollouts: asyncio.Task[list[Rollout]]
+
+
+# One iteration of self-play
+
+
+async def self_play(loop: Loop, step: int, sampler: Sampler) -> list[Rollout]:
+    config, first = loop.config, (step - loop.config.warm_steps - 1) * loop.config.optim.batch_size
+    # The warm start took the first questions; self-play goes on behind them.
+    first += config.warm.warm_questions
+    count = min(config.optim.batch_size, config.optim.num_train_datapoints - (first - config.warm.warm_questions))
+    debates = [new_debate(loop, number) for number in range(first, first + count)]
+    return await play_all(loop, debates, sampler, f"{config.seed}/{step}")
+
+
+def new_debate(loop: Loop, number: int) -> Debate:
+    d = loop.config.debate
+    return Debate(loop.task.train(number), d.num_agents, d.max_rounds, loop.config.protocol)
+
+
+async def play_all(loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed: str) -> list[Rollout]:
+    return await rollout(
+        debates,
+        sampler,
+        loop.rendering,
+        SamplingParams(max_tokens=loop.config.debate.max_tokens),
+        concurrency=loop.config.debate.concurrency,
+        tempered=loop.engine.capabilities.tempered_training,
+        seed=seed,
+        finished=lambda _, done: loop.watcher.debate_finished(done),
+    )
+
+
+async def learn(loop: Loop, step: int, rollouts: list[Rollout], staleness: int) -> dict[str, Any]:
+    """Votes to rewards to advantages to datums to the engine. Answers with the iteration's metrics."""
+    config, started = loop.config, time.perf_counter()
+    played = [each for each in rollouts if each.error is None]
+    if not played:
+        raise Stopped(f"every debate of step {step} failed in the engine ({rollouts[0].error}); mend that and start again to go on")
+    debates = [each.debate for each in played]
+    grades = [grade(debate, loop.task.equal, loop.task.extract) for debate in debates]
+    mix = config.debate
+    scores = [
+        mix_truth(loop.reward(debate, found), debate, found, mix.reward_mix, mix.correct_bonus)
+        for debate, found in zip(debates, grades, strict=True)
+    ]
+    values = advantages(zip(debates, scores, strict=True), loop.estimator, loop.seats)
+
+    lessons = [
+        datums(each.debate, each.sampled, value)
+        for each, value in zip(played, values, strict=True)
+        if carries_gradient(value) or not config.optim.remove_constant_groups
+    ]
+    random.Random(f"{config.seed}/{step}/order").shuffle(lessons)
+    penalty = await penalise_distance(loop, [datum for lesson in lessons for datum in lesson])
+    chunks = _chunks(penalty.datums, config.optim.num_substeps)
+    trained = await optimise(loop, chunks, config.optim.loss, learning_rate(config, step))
+
+    loop.run.write_debates(step, _records(rollouts, scores, grades, values))
+    judged = [Judged.of(*each) for each in zip(debates, scores, grades, strict=True)]
+    return {
+        "step": step,
+        "phase": "self_play",
+        **rollout_metrics(rollouts),
+        **reward_metrics(debates, scores, values),
+        **answer_metrics(debates, grades, loop.task.name),
+        **panel(judged),
+        **loop.alarms.update(judged),
+        **trained,
+        **penalty.metrics,
+        "optim/staleness": float(staleness),
+        "optim/lr": learning_rate(config, step),
+        "debates/dropped": float(len(played) - len(lessons)),
+        "time/train_s": time.perf_counter() - started,
+    }
+
+
+def _records(rollouts: list[Rollout], scores: Sequence[Any], grades: Sequence[Grades], values: Sequence[Any]) -> list[Played]:
+    found = iter(zip(scores, grades, values, strict=True))
+    return [Played(each) if each.error is not None else Played(each, *next(found)) for each in rollouts]
+
+
+def _chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
+    size = -(-len(all_datums) // count) if all_datums else 0
+    return [all_datums[i : i + size] for i in range(0, len(all_datums), size)] if size else []
+
+
+async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float) -> Metrics:
+    """Everything is enqueued before the first result is awaited, so the engine never waits for us."""
+    adam = AdamParams(rate, weight_decay=loop.config.optim.weight_decay, grad_clip_norm=loop.config.optim.grad_clip)
+    queued: list[tuple[Awaitable[LossOutput], Awaitable[StepOutput]]] = []
+    for chunk in chunks:
+        queued.append((loop.engine.forward_backward(chunk, loss), loop.engine.optim_step(adam)))
+    outputs = [(await losses, await steps) for losses, steps in queued]
+    for _, done in outputs:
+        loop.skipped = loop.skipped + 1 if done.metrics.get("skipped") else 0
+    if loop.skipped >= 3:
+        raise Stopped(
+            f"{loop.skipped} optimizer steps in a row had a gradient that is not finite; lower learning_rate (now {rate:g}) or use fp32"
+        )
+    norms = [done.metrics["grad_norm"] for _, done in outputs if "grad_norm" in done.metrics]
+    return {
+        **optim_metrics([d for chunk in chunks for d in chunk], [lp for losses, _ in outputs for lp in losses.logprobs]),
+        "optim/loss": sum(losses.loss for losses, _ in outputs) if outputs else None,
+        "optim/grad_norm": sum(norms) / len(norms) if norms else None,
+        "optim/steps_skipped": float(sum(bool(done.metrics.get("skipped")) for _, done in outputs)),
+        "optim/trained_tokens": float(sum(d.mask.sum() for chunk in chunks for d in chunk)),
+    }
+
+
+@dataclass(frozen=True)
+class _Penalised:
+    datums: list[Datum]
+    metrics: Metrics
+
+
+async def penalise_distance(loop: Loop, given: list[Datum]) -> _Penalised:
+    """Moves each token's advantage by how much likelier the policy makes it than the base model does, less the batch's mean."""
+    coefficient = loop.config.optim.kl_coef
+    if not coefficient or not given:
+        return _Penalised(given, {})
+    base = await loop.engine.base()
+    known = await asyncio.gather(*(base.compute_logprobs(np.append(d.tokens, d.targets[-1]), d.temperature) for d in given))
+    gaps = [(d.logprobs - logprobs[1:]) * d.mask for d, logprobs in zip(given, known, strict=True)]
+    mean = float(sum(gap.sum() for gap in gaps) / max(1.0, sum(d.mask.sum() for d in given)))
+    moved = [
+        replace(d, advantages=(d.advantages + coefficient * (mean - gap) * d.mask).astype(np.float32))
+        for d, gap in zip(given, gaps, strict=True)
+    ]
+    return _Penalised(moved, {"optim/kl_policy_base": mean})
+
+
+def learning_rate(config: TrainConfig, step: int) -> float:
+    done = (step - config.warm_steps - 1) / max(1, config.iterations)
+    match config.optim.lr_schedule:
+        case "constant":
+            return config.optim.learning_rate
+        case "linear":
+            return config.optim.learning_rate * (1 - done)
+        case "cosine":
+            return config.optim.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+
+
+# The supervised phase
+
+
+async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
+    config, started = loop.config, time.perf_counter()
+    w, d = config.warm, config.debate
+    per_epoch = config.warm_steps // w.warm_epochs
+    epoch, i = divmod(step - 1, per_epoch)
+    order = list(range(w.warm_questions))
+    random.Random(f"{config.seed}/warm/{epoch}").shuffle(order)
+    numbers = order[i * w.warm_batch_size : (i + 1) * w.warm_batch_size]
+    lessons = await warm.examples(loop.task, loop.rendering, config.protocol, d.num_agents, d.max_rounds, numbers, config.seed)
+    trained = await optimise(loop, [lessons], "cross_entropy", w.warm_learning_rate)
+    tokens = trained["optim/trained_tokens"] or 1.0
+    return {
+        "step": step,
+        "phase": "warm",
+        "warm/loss_per_token": (trained["optim/loss"] or 0.0) / tokens,
+        "warm/examples": float(len(lessons)),
+        "optim/grad_norm": trained["optim/grad_norm"],
+        "optim/steps_skipped": trained["optim/steps_skipped"],
+        "optim/trained_tokens": tokens,
+        "optim/lr": w.warm_learning_rate,
+        "time/train_s": time.perf_counter() - started,
+    }
+
+
+# Evaluation on held-out questions
+
+
+async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler) -> None:
+    """Before anything, after the warm start, every `eval_every` iterations, and at the end; not again for a step that has its row."""
+    config = loop.config
+    iteration = step - config.warm_steps
+    due = step == 0 or iteration == 0 or (iteration > 0 and iteration % config.eval_every == 0) if config.eval_every else False
+    due = due or (bool(config.eval_every) and step == loop.total)
+    if not due or any(row["step"] == step and row["phase"] == "eval" for row in loop.run.metrics()):
+        return
+    loop.watcher.began(step, loop.total, "eval")
+    d = config.debate
+    questions = loop.task.held_out[: config.eval_questions]
+    debates = [Debate(question, d.num_agents, d.max_rounds, config.protocol) for question in questions]
+    started = time.perf_counter()
+    # The same seed each time, so that two evaluations differ by the weights alone.
+    rollouts = await play_all(loop, debates, sampler, f"{config.seed}/eval")
+    played = [each for each in rollouts if each.error is None]
+    grades = [grade(each.debate, loop.task.equal, loop.task.extract) for each in played]
+    scores = [loop.reward(each.debate, found) for each, found in zip(played, grades, strict=True)]
+    judged = [Judged.of(each.debate, score, found) for each, score, found in zip(played, scores, grades, strict=True)]
+    could, did = sum(each.cast.could_vote for each in judged), sum(each.cast.did_vote for each in judged)
+    turns = [turn for each in played for turn in each.debate.turns]
+    row = {
+        "step": step,
+        "phase": "eval",
+        **rollout_metrics(rollouts),
+        **answer_metrics([each.debate for each in played], grades, loop.task.name, phase="test"),
+        **panel(judged),
+        "test/valid_turns": sum(not turn.failed for turn in turns) / len(turns) if turns else None,
+        "test/turns_with_vote": did / could if could else None,
+        "time/eval_s": time.perf_counter() - started,
+    }
+    loop.run.append_metrics(row)
+    loop.watcher.row(row)
+
+
+# Committing a step, and coming back
+
+
+async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
+    config = loop.config
+    place = loop.run.checkpoint_place(step)
+    await loop.engine.save_state(str(place))
+    keep = step in (config.warm_steps, loop.total) or (config.save_every > 0 and (step - config.warm_steps) % config.save_every == 0)
+    state = {"metrics": row, "seats": loop.seats.means, "alarms": loop.alarms.state(), "skipped": loop.skipped}
+    loop.run.commit_checkpoint(step, state, keep)
+    loop.run.append_metrics(row)
+    loop.watcher.row(row)
+
+
+async def restore(loop: Loop) -> int:
+    """Loads the newest checkpoint that is whole; answers with its step, 0 for a fresh start."""
+    for step, place, state in loop.run.load_checkpoints():
+        try:
+            if state is None:
+                raise EngineError("its state.json is damaged")
+            await loop.engine.load_state(str(place))
+        except EngineError as error:
+            loop.watcher.note(f"checkpoint {place} cannot be used ({error}); trying the one before it")
+            continue
+        loop.seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
+        loop.alarms = Alarms.from_state(state["alarms"])
+        loop.skipped = int(state["skipped"])
+        loop.run.rewind(step, state["metrics"])
+        return step
+    loop.run.rewind(0, None)
+    return 0

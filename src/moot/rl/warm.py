@@ -1,0 +1,130 @@
+"""The warm start: supervised examples in the shape of the contract, before self-play.
+
+A model that never writes a valid turn gets no votes, and learns nothing from them. So questions with known answers are debated by
+a script that knows the truth: some agents slip in round 1, and from then on everyone evaluates rightly, votes rightly and answers
+rightly. Only right turns are learned; wrong ones stand in the context with weight 0. This uses labels: report its gain apart.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from moot.debate.play import play
+from moot.debate.protocol import Protocol
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Observation, Parsed, Question, Said
+from moot.engine.protocol import Datum, Floats, Ints, Sample, SamplingParams
+from moot.rl.datums import merge
+from moot.rl.rendering import Rendering
+from moot.rl.rollout import TokenSpeaker
+from moot.tasks.answers import answer_in
+from moot.tasks.task import Task
+
+
+class _Teacher:
+    """Writes each turn from what the seat was shown. Keeps the text for the sampler below, which only turns it into tokens."""
+
+    def __init__(self, question: Question, task: Task, debate: Debate, chance: random.Random) -> None:
+        if task.solution is None or task.near_miss is None or question.answer is None:
+            raise ConfigError(f"the warm start needs worked solutions, and task {task.name} has none; set warm_questions to 0")
+        self._right, self._task, self._question = task.solution(question), task, question
+        self._chance, self._debate = chance, debate
+        # At least one seat is right and, where there are three, usually one is wrong: otherwise there is nothing to judge.
+        seats = list(range(debate.num_agents))
+        chance.shuffle(seats)
+        wrong = chance.choice([0, 1, 1, 2]) if debate.num_agents > 2 else 0
+        self._slips = {seat: chance.randrange(5) for seat in seats[: min(wrong, debate.num_agents - 1)]}
+
+    def watch(self, debate: Debate) -> None:
+        self._debate = debate
+
+    def write(self, observation: Observation) -> tuple[str, bool]:
+        """The turn's text, and whether it is right and so worth learning."""
+        slips = observation.round == 1 and observation.agent in self._slips
+        solution = self._slip(observation.agent) if slips else self._right
+        evaluation = comparison = "N/A"
+        if observation.eligible:
+            newest = {turn.agent: turn for turn in self._debate.turns if isinstance(turn.parsed, Parsed)}
+            held = {seat: self._answer(newest[seat].parsed) for seat in observation.eligible}
+            right = {seat: answer == self._question.answer for seat, answer in held.items()}
+            evaluation = " ".join(self._remark(seat, held[seat], right[seat]) for seat in observation.eligible)
+            if len(observation.eligible) > 1:
+                comparison = "\n".join(self._votes(right))
+        contract = self._debate.protocol.contract
+        text = f"<solution>{solution}</solution>\n<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"
+        if contract == "five_tag":
+            agreed = bool(observation.eligible) and not slips
+            text += f"\n<consensus>{'YES' if agreed else 'NO'}</consensus>\n<consensus_reason>"
+            text += f"{'The answers agree now.' if agreed else 'It is too early to tell.'}</consensus_reason>"
+        return text, not slips
+
+    def _slip(self, seat: int) -> str:
+        assert self._task.near_miss is not None
+        wrong = self._task.near_miss(self._question, self._slips[seat])
+        return self._right.replace(f"{self._question.answer}", wrong) if self._question.answer else wrong
+
+    def _answer(self, parsed: object) -> str | None:
+        return answer_in(parsed.fields["solution"], self._task.extract) if isinstance(parsed, Parsed) else None
+
+    def _remark(self, seat: int, answer: str | None, right: bool) -> str:
+        return f"Agent {seat} says {answer}, which is {'right' if right else f'wrong: it is {self._question.answer}'}."
+
+    def _votes(self, right: dict[int, bool]) -> Iterator[str]:
+        seats = sorted(right)
+        for i, a in enumerate(seats):
+            for b in seats[i + 1 :]:
+                if right[a] == right[b]:
+                    yield f"Agent {a} = Agent {b}"
+                else:
+                    yield f"Agent {a} > Agent {b}" if right[a] else f"Agent {b} > Agent {a}"
+
+
+class _Dictation:
+    """A sampler that says what the teacher wrote. Exactly one turn is asked for at a time."""
+
+    def __init__(self, rendering: Rendering) -> None:
+        self._rendering = rendering
+        self.text = ""
+
+    async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        ids = self._rendering.tokenizer.encode(self.text, add_special_tokens=False)
+        tokens = np.asarray([*ids, self._rendering.stop_ids[0]], dtype=np.int32)
+        return [Sample(tokens, np.zeros(len(tokens), dtype=np.float32), "stop")]
+
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+        return np.zeros(len(tokens), dtype=np.float32)
+
+
+async def examples(
+    task: Task, rendering: Rendering, protocol: Protocol, num_agents: int, max_rounds: int, numbers: Sequence[int], seed: int
+) -> list[Datum]:
+    """One debate a question, as datums whose mask marks the tokens to learn."""
+    found: list[Datum] = []
+    for number in numbers:
+        debate = Debate(task.train(number), num_agents, max_rounds, protocol)
+        found += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"))
+    return found
+
+
+async def _example(debate: Debate, task: Task, rendering: Rendering, chance: random.Random) -> list[Datum]:
+    teacher, dictation = _Teacher(debate.question, task, debate, chance), _Dictation(rendering)
+    params = SamplingParams(max_tokens=1 << 20, stop=rendering.stops(debate.protocol.contract))
+    speaker = TokenSpeaker(dictation, rendering, params, tempered=False)
+    worth: dict[tuple[int, int], bool] = {}
+
+    async def speak(observation: Observation) -> Said:
+        dictation.text, worth[observation.round, observation.agent] = teacher.write(observation)
+        return await speaker(observation)  # no other seat runs in between: nothing here waits for anything
+
+    played = await play(debate, speak, teacher.watch)
+    sampled = speaker.sampled(played)
+    found: list[Datum] = []
+    for turns in played.steps():
+        marks = [float(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]
+        weights = [np.full(len(sampled[i].tokens), mark, dtype=np.float32) for i, mark in zip(turns, marks, strict=True)]
+        found += [replace(datum, mask=datum.advantages) for datum in merge([sampled[i] for i in turns], weights)]
+    return [datum for datum in found if datum.mask.any()]

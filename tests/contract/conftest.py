@@ -1,0 +1,61 @@
+"""Engines under contract. To add one, write a factory and put it into ENGINES; tests skip what its capabilities exclude."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789<>"
+"""64 tokens, one character each, so that a stop string spans several tokens and a test can be read."""
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A random Llama with grouped queries and a tokenizer. Its weights are large enough for a peaked distribution."""
+    torch = pytest.importorskip("torch")
+    transformers = pytest.importorskip("transformers")
+    tokenizers = pytest.importorskip("tokenizers")
+    path = tmp_path_factory.mktemp("tiny")
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=len(ALPHABET), hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=8, max_position_embeddings=1024, initializer_range=0.3, bos_token_id=None, eos_token_id=None,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(config).save_pretrained(path)
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({char: index for index, char in enumerate(ALPHABET)}, unk_token="a"))
+    words.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
+    words.decoder = tokenizers.decoders.Fuse()
+    transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(path)
+    return path
+
+
+def make_local(tiny_model: Path, **options: Any) -> Any:
+    from moot.engine.local import LocalEngine
+
+    return LocalEngine.create(str(tiny_model), **{"dtype": "fp32", "device": "cpu", "lora_rank": 4, "max_cache_gib": 0.02, **options})
+
+
+ENGINES: dict[str, Callable[..., Any]] = {"local": make_local}
+
+
+@pytest.fixture(params=ENGINES)
+def make_engine(request: pytest.FixtureRequest, tiny_model: Path) -> Iterator[Callable[..., Any]]:
+    """A factory; every engine it made is closed after the test."""
+    made = []
+
+    def make(**options: Any) -> Any:
+        made.append(ENGINES[request.param](tiny_model, **options))
+        return made[-1]
+
+    yield make
+    for engine in made:
+        asyncio.run(engine.close())
+
+
+@pytest.fixture
+def engine(make_engine: Callable[..., Any]) -> Any:
+    return make_engine()

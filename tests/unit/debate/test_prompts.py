@@ -1,0 +1,290 @@
+"""What agents are told: the system text, what they see of each other, windows, and where a conversation goes on."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from making import FAILED, text, v1, v2
+
+from moot.debate.parsing import CONTRACTS
+from moot.debate.prompts import PERSONAS, system_text
+from moot.debate.protocol import Protocol
+from moot.debate.state import Debate
+from moot.debate.types import Message, Observation, Question, Said
+
+N = 3
+
+
+def mark(kind: str, round: int, agent: int) -> str:
+    """A word that stands for one section of one turn, so that a test can look for it."""
+    return f"{kind}-r{round}a{agent}-end"
+
+
+def response(protocol: Protocol, round: int, agent: int) -> str:
+    content = {name: mark(name, round, agent) for name in CONTRACTS[protocol.contract]} | {"consensus": "NO"}
+    return "\n".join(f"<{name}>{content[name]}</{name}>" for name in CONTRACTS[protocol.contract])
+
+
+def played(
+    protocol: Protocol, turns: int, max_rounds: int = 6, failed: frozenset[tuple[int, int]] = frozenset(), num_agents: int = N
+) -> Debate:
+    """The debate after this many turns, in which every section is a mark."""
+    state = Debate(Question("What is 3 + 4?", "7", instruction="Put the answer in a box."), num_agents, max_rounds, protocol)
+    while len(state.turns) < turns:
+        round = state.next_round
+        state = state.advance({a: Said(FAILED if (round, a) in failed else response(protocol, round, a)) for a in state.next_speakers})
+    return state
+
+
+def whole(observation: Observation) -> str:
+    return "\n".join(message.content for message in observation.conversation())
+
+
+def rounds_seen(state: Debate, agent: int, other: int) -> list[int]:
+    """Rounds of which the agent is shown the other's solution; for itself, in whatever form."""
+    said = whole(state.observe(agent))
+    return [round for round in range(1, 7) if mark("solution", round, other) in said]
+
+
+# The system text
+
+
+@pytest.mark.parametrize("protocol", [v1(), v2(), v2(layout="rebuilt"), v1(layout="growing", on_parse_failure="continue")])
+def test_the_system_text_of_a_seat_never_changes(protocol: Protocol) -> None:
+    texts = []
+    for turns in range(0, 3 * N + 1, N):
+        state = played(protocol, turns)
+        observation = state.observe(1)
+        first, *rest = observation.conversation()
+        assert first.role == "system"
+        assert all(message.role != "system" for message in rest)
+        texts.append(first.content)
+    assert len(set(texts)) == 1
+    assert texts[0] == system_text(protocol, 1, N)
+
+
+@pytest.mark.parametrize("protocol", [v1(), v2()])
+@pytest.mark.parametrize("agent", range(N))
+def test_the_contract_is_stated_and_self_comparison_forbidden(protocol: Protocol, agent: int) -> None:
+    said = system_text(protocol, agent, N)
+    names = CONTRACTS[protocol.contract]
+    places = [said.index(f"<{name}>") for name in names] + [said.index(f"</{name}>") for name in names]
+    assert sorted(places[: len(names)]) == places[: len(names)]
+    assert ("<consensus>" in said) == (protocol.contract == "five_tag")
+    assert f"You are Agent {agent}," in said
+    assert "`Agent A > Agent B`" in said
+    assert "`Agent A = Agent B`" in said
+    assert f"Never compare yourself: a line that names Agent {agent} is thrown away." in said
+    assert "evaluation first" in said, "reason before judging"
+
+
+def test_the_ground_truth_is_never_shown() -> None:
+    state = Debate(Question("What is 3 + 4?", "the-right-answer-7"), N, 2, v2())
+    assert "the-right-answer-7" not in whole(state.observe(0))
+
+
+# Personas
+
+
+def test_personas_and_their_temperatures_cycle_past_five() -> None:
+    state = Debate(Question("q"), 7, 1, v2())
+    temperatures = [state.observe(agent).temperature for agent in range(7)]
+    assert temperatures == [0.6, 1.0, 0.9, 1.0, 0.8, 0.6, 1.0]
+    names = ["Methodical Analyst", "Creative Problem-Solver", "Devil's Advocate", "Synthesizer", "First Principles Thinker"]
+    assert [persona.name for persona in PERSONAS] == names
+    for agent in range(7):
+        assert f"You are the {names[agent % 5]}." in system_text(v2(), agent, 7)
+        assert sum(name in system_text(v2(), agent, 7) for name in names) == 1
+
+
+def test_without_personas_everyone_is_alike_at_temperature_1() -> None:
+    state = Debate(Question("q"), 7, 1, v1())
+    assert {state.observe(agent).temperature for agent in range(7)} == {1.0}
+    assert not any(persona.name in system_text(v1(), 0, 7) for persona in PERSONAS)
+
+
+# What is seen of the others
+
+
+@pytest.mark.parametrize(
+    ("visible", "hidden"),
+    [
+        (("solution", "evaluation"), ("comparison", "consensus_reason")),
+        (("solution", "evaluation", "comparison", "consensus_reason"), ()),
+        (("comparison",), ("solution", "evaluation", "consensus_reason")),
+        ((), ("solution", "evaluation", "comparison", "consensus_reason")),
+    ],
+)
+@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+def test_only_visible_fields_of_others_are_shown(visible: tuple[str, ...], hidden: tuple[str, ...], layout: str) -> None:
+    state = played(v1(visible=visible, layout=layout), N)
+    said = whole(state.observe(0))
+    assert all(mark(name, 1, 2) in said for name in visible)
+    assert not any(mark(name, 1, 2) in said for name in hidden)
+
+
+def test_the_consensus_word_itself_is_hidden_by_v1_and_reviews_are_blind_in_v2() -> None:
+    assert "consensus: NO" not in whole(played(v1(), N).observe(0))
+    assert "comparison-r1a1" not in whole(played(v2(), N).observe(0))
+
+
+@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("limit", [0, 1, 10, 2000])
+def test_every_shown_field_of_another_is_clipped(layout: str, limit: int) -> None:
+    protocol = v2(layout=layout, max_chars_per_field=limit)
+    state = Debate(Question("q"), N, 2, protocol)
+    state = state.advance({agent: Said(text(solution="s" * 3000, evaluation="e" * 9)) for agent in range(N)})
+    blocks = state.observe(0).newest.content.split("\n\n")
+    (block,) = [block for block in blocks if block.startswith("[Agent 1, round 1]")]
+    assert block == f"[Agent 1, round 1]\nsolution: {'s' * limit}\nevaluation: {'e' * min(limit, 9)}"
+
+
+def test_own_turns_are_clipped_and_filtered_in_rebuilt_and_stand_as_they_are_in_growing() -> None:
+    raw = "Sure!\n" + text(comparison="Agent 1 > Agent 2", solution="s" * 3000)
+    for layout in ("rebuilt", "growing"):
+        state = Debate(Question("q"), N, 2, v2(layout=layout)).advance({agent: Said(raw) for agent in range(N)})
+        conversation = state.observe(0).conversation()
+        own = [message.content for message in conversation if message.role == "assistant"]
+        if layout == "growing":
+            assert own == [raw]
+        else:
+            assert own == []
+            assert [message.role for message in conversation] == ["system", "user"]
+            assert f"[Agent 0 (you), round 1]\nsolution: {'s' * 2000}\nevaluation: Fine." in conversation[1].content
+            assert "s" * 2001 not in conversation[1].content
+
+
+@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+def test_a_failed_turn_is_shown_as_no_valid_response(layout: str) -> None:
+    state = played(v2(layout=layout), N, failed=frozenset({(1, 1)}))
+    said = state.observe(0).newest.content
+    assert "[Agent 1, round 1]\ngave no valid response." in said
+    assert FAILED not in whole(state.observe(0))
+    assert state.observe(0).eligible == (2,)
+
+
+def test_whoever_failed_is_told_so_once() -> None:
+    state = played(v2(), 2 * N, failed=frozenset({(1, 1)}))
+    first, second = played(v2(), N, failed=frozenset({(1, 1)})), state
+    assert "could not be read" in first.observe(1).newest.content
+    assert "could not be read" not in first.observe(0).newest.content
+    assert "could not be read" not in second.observe(1).newest.content
+
+
+def test_the_question_and_how_to_answer_it_stand_in_the_conversation_once() -> None:
+    for protocol in (v1(), v2()):
+        for turns in (0, N, 2 * N):
+            said = whole(played(protocol, turns).observe(0))
+            assert said.count("Question:\nWhat is 3 + 4?") == 1
+            assert said.count("Put the answer in a box.") == 1
+
+
+def test_the_newest_message_tells_the_round() -> None:
+    assert "Round 2 of 6." in played(v2(), N).observe(0).newest.content
+    assert played(v2(), N).observe(0).round == 2
+
+
+def test_eligible_ids_are_named_exactly() -> None:
+    """Five agents, 2 and 4 failed: Agent 0 is to compare 1 and 3, and no other number is offered."""
+    state = played(v2(), 5, failed=frozenset({(1, 2), (1, 4)}), num_agents=5)
+    last = state.observe(0).newest.content.split("\n\n")[-1]
+    assert "compare them with each other, in exactly these names: Agent 1, Agent 3. Leave yourself, Agent 0, out." in last
+    assert state.observe(0).eligible == (1, 3)
+    assert not any(f"Agent {absent}" in last for absent in (2, 4))
+
+
+# Windows. Who sees which rounds of whom when about to speak in round 4, by layout and schedule.
+SEEN = {-1: [1, 2, 3], 0: [], 1: [3], 2: [2, 3], 5: [1, 2, 3]}
+
+
+@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("history", SEEN)
+def test_history_in_a_parallel_debate(history: int, layout: str) -> None:
+    state = played(v2(history_rounds=history, layout=layout), 3 * N)
+    for agent in range(N):
+        for other in range(N):
+            assert rounds_seen(state, agent, other) == SEEN[history]
+
+
+@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("history", SEEN)
+def test_history_in_a_sequential_debate(history: int, layout: str) -> None:
+    """Agent 1 speaks in round 4 after Agent 0: of Agent 0 it sees the current round too, unless history is 0."""
+    state = played(v1(history_rounds=history, layout=layout), 3 * N + 1)
+    assert state.next_speakers == (1,)
+    now = [] if history == 0 else [4]
+    assert [rounds_seen(state, 1, other) for other in range(N)] == [SEEN[history] + now, SEEN[history], SEEN[history]]
+
+
+@pytest.mark.parametrize("schedule", ["parallel", "sequential"])
+@pytest.mark.parametrize("history", [-1, 0, 1, 2])
+def test_nothing_is_told_twice_in_a_growing_conversation(schedule: str, history: int) -> None:
+    for turns in range(4 * N) if schedule == "sequential" else range(0, 4 * N, N):
+        state = played(v2(history_rounds=history, schedule=schedule), turns)
+        for agent in state.next_speakers:
+            said = whole(state.observe(agent))
+            assert all(said.count(mark("solution", turn.round, turn.agent)) <= 1 for turn in state.turns)
+
+
+def test_a_growing_message_brings_what_the_others_said_since() -> None:
+    """Sequential: before its second turn Agent 1 hears of Agent 2 in round 1 and Agent 0 in round 2, and of nothing it has heard before."""
+    state = played(v2(schedule="sequential"), N + 1)
+    said = state.observe(1).newest.content
+    assert [said.find(mark("solution", *turn)) >= 0 for turn in [(1, 0), (1, 1), (1, 2), (2, 0)]] == [False, False, True, True]
+
+
+# Where a conversation goes on
+
+EXTENDS = {-1: [False, True, True, True, True], 0: [False] * 5, 1: [False, True, False, False, False], 2: [False, True, True, False, False]}
+
+
+@pytest.mark.parametrize("schedule", ["parallel", "sequential"])
+@pytest.mark.parametrize("history", EXTENDS)
+def test_growing_goes_on_until_the_window_drops_a_round(history: int, schedule: str) -> None:
+    """Rounds 1 to 5 of Agent 2."""
+    before = [round * N for round in range(5)] if schedule == "parallel" else [round * N + 2 for round in range(5)]
+    found = [played(v2(history_rounds=history, schedule=schedule), turns).observe(2).extends for turns in before]
+    assert found == EXTENDS[history]
+
+
+@pytest.mark.parametrize("schedule", ["parallel", "sequential"])
+@pytest.mark.parametrize("history", EXTENDS)
+def test_rebuilt_never_goes_on(history: int, schedule: str) -> None:
+    for turns in range(0, 4 * N, N):
+        observation = played(v2(history_rounds=history, schedule=schedule, layout="rebuilt"), turns).observe(0)
+        assert not observation.extends
+        assert observation.own_turns == ()
+        assert [message.role for message in observation.conversation()] == ["system", "user"]
+
+
+@settings(max_examples=150)
+@given(
+    st.sampled_from(["parallel", "sequential"]),
+    st.sampled_from(["growing", "rebuilt"]),
+    st.sampled_from([-1, 0, 1, 2, 3]),
+    st.sets(st.tuples(st.integers(1, 4), st.integers(0, N - 1)), max_size=5),
+)
+def test_a_conversation_that_goes_on_is_the_last_one_the_turn_and_the_newest_message(
+    schedule: str, layout: str, history: int, failed: set[tuple[int, int]]
+) -> None:
+    protocol = v2(schedule=schedule, layout=layout, history_rounds=history)
+    state = Debate(Question("q"), N, 4, protocol)
+    last: dict[int, tuple[Message, ...]] = {}
+    while not state.done:
+        said = {}
+        for agent in state.next_speakers:
+            observation = state.observe(agent)
+            conversation = observation.conversation()
+            assert conversation[-1] == observation.newest
+            assert conversation[-1].role == "user"
+            own = [message.content for message in conversation if message.role == "assistant"]
+            assert own == [state.turns[i].text for i in observation.own_turns]
+            assert all(state.turns[i].agent == agent for i in observation.own_turns)
+            if observation.extends:
+                mine = next(turn for turn in reversed(state.turns) if turn.agent == agent)
+                assert conversation == (*last[agent], Message("assistant", mine.text), observation.newest)
+            last[agent] = conversation
+            round = state.next_round
+            said[agent] = Said(FAILED if (round, agent) in failed else response(protocol, round, agent))
+        state = state.advance(said)
