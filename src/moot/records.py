@@ -125,7 +125,7 @@ class Run:
         arrays = token_arrays(played)
         target = self.path / "debates" / f"{step:06d}.npz"
         with _beside(target) as temporary, temporary.open("wb") as file:
-            np.savez_compressed(file, **arrays)  # type: ignore[arg-type]
+            np.savez_compressed(file, **arrays)
         self._add_to_index(step, lines, played)
 
     def debates(self, step: int) -> Iterator[dict[str, Any]]:

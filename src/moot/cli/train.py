@@ -21,7 +21,6 @@ from moot.rl.advantages import ESTIMATORS, Estimator
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
 from moot.users import load
 
-Flat = tyro.conf.OmitArgPrefixes
 _DEFAULT = "demo"
 
 
@@ -35,7 +34,7 @@ class Train:
 
     preset: str = _DEFAULT
     """Where the other defaults come from: demo, math, easy, hard or v1."""
-    config: Flat[TrainConfig] = field(default_factory=lambda: PRESETS[_DEFAULT])
+    config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS[_DEFAULT])
     run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR")] = None
     """The run's folder; runs/PRESET-TASK-seedSEED if not given."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None

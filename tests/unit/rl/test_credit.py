@@ -20,13 +20,13 @@ from moot.debate.parsing import CONTRACTS, parse
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import REWARDS
 from moot.debate.state import Debate
-from moot.debate.types import Parsed, Question, Turn
-from moot.engine.protocol import Datum, SamplingParams
+from moot.debate.types import Message, Parsed, Question, Turn
+from moot.engine.protocol import AdamParams, Datum, SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.advantages import ESTIMATORS, AgentAdvantages, StepAdvantages, advantages
 from moot.rl.datums import SampledTurn, credit, datums
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import rollout
+from moot.rl.rollout import Rollout, rollout
 
 few = settings(max_examples=50)
 
@@ -396,21 +396,33 @@ def test_turns_cut_at_their_limit_are_failed_and_the_sequence_still_grows(render
 @pytest.mark.parametrize("layout", ["growing", "rebuilt"])
 def test_every_style_of_speaking_can_be_trained_on(rendering: Rendering, style: str, layout: str) -> None:
     engine = ScriptedEngine(style=style, tokenizer=rendering.tokenizer)  # type: ignore[arg-type]
-    debate = played(rendering, style, layout=layout)
-    asyncio.run(_step(engine, debate.datums))
-    assert engine.steps == 1
-    assert engine.trained_tokens == sum(len(turn.tokens) for turn in debate.sampled)
+    protocol = v2(layout=layout)
+
+    async def one_step() -> tuple[list[Rollout], list[Datum]]:
+        done = await rollout([Debate(QUESTION, AGENTS, 2, protocol)] * 6, engine, rendering, SamplingParams(1000))
+        scored = [(each.debate, REWARDS[protocol.reward](each.debate, None)) for each in done]
+        found = advantages(scored, ESTIMATORS[protocol.advantage])
+        batch = [datum for each, values in zip(done, found, strict=True) for datum in datums(each.debate, each.sampled, values)]
+        await engine.forward_backward(batch, "importance_sampling")
+        await engine.optim_step(AdamParams())
+        return done, batch
+
+    done, batch = asyncio.run(one_step())
+    assert [each.error for each in done] == [None] * 6
+    assert len(batch) == 6 * AGENTS * (1 if layout == "growing" else 2)
+    assert (engine.steps, engine.trained_tokens) == (1, sum(len(turn.tokens) for each in done for turn in each.sampled))
 
 
-async def _step(engine: ScriptedEngine, batch: list[Datum]) -> None:
-    from moot.engine.protocol import AdamParams
+def test_a_special_token_in_the_script_ends_the_turn_as_it_ends_a_models(name: str, rendering: Rendering) -> None:
+    """One of ten attacks of a hostile agent spells ChatML's <|im_end|> after its opening tag."""
+    prompt = rendering.prompt([Message("system", "You are Agent 0, one of 3 agents."), Message("user", "Round 1 of 3.")])
+    params = SamplingParams(1000, stop=rendering.stops("three_tag"))
 
-    await engine.forward_backward(batch, "importance_sampling")
-    await engine.optim_step(AdamParams())
+    async def turns() -> list[np.ndarray]:
+        engines = [ScriptedEngine("hostile", seed, rendering.tokenizer) for seed in range(40)]
+        return [(await engine.sample(prompt, params))[0].tokens for engine in engines]
 
-
-def test_nobody_samples_past_the_end_of_a_turn(rendering: Rendering) -> None:
-    """The script of a hostile agent spells special tokens. The first stop ends its turn, as it ends a model's."""
-    for style in STYLES:
-        for turn in played(rendering, style).sampled:
-            assert not set(turn.tokens[:-1].tolist()) & set(rendering.stop_ids)
+    found = asyncio.run(turns())
+    assert [turn.tolist() for turn in found if set(turn[:-1].tolist()) & set(rendering.stop_ids)] == []
+    cut_short = [turn for turn in found if rendering.said(turn)[0] == "<solution>"]
+    assert bool(cut_short) == (name in ("bytes", "smollm2", "qwen3"))

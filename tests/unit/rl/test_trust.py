@@ -1,0 +1,310 @@
+"""Can the vote be trusted? The panel worked by hand, and every alarm made to ring and to keep quiet."""
+
+from __future__ import annotations
+
+import pytest
+from making import FAILED, debate, near, reward, v1, v2
+
+from moot.debate.state import Debate
+from moot.rl.trust import Alarms, Judged, panel, wilson
+from moot.tasks.answers import grade
+
+
+def judged(played: Debate) -> Judged:
+    return Judged.of(played, reward(played), grade(played))
+
+
+# One debate of four agents, worked by hand. Truth 7. Round 1: 0 and 2 are right, 1 and 3 wrong.
+# Votes of round 2 (about round 1):
+#   Agent 0: 1 > 2 (wrong over right)   1 > 3 (both wrong, lower number wins)
+#   Agent 1: 0 > 3 (right over wrong)   0 > 2 (both right, lower wins)   and 0 > 3 once more
+#   Agent 2: 0 > 1 (right over wrong)   3 > 1 (both wrong, higher wins)
+#   Agent 3: 0 > 2 (both right, lower wins)   0 = 1
+SOLUTIONS = [
+    ["\\boxed{7}", "Well, \\boxed{8}", "So \\boxed{7}", "Hmm!! \\boxed{9}"],  # 9, 15, 12 and 15 characters
+    ["7", "7", "8", None],
+]
+FOUR = debate(v2(), [[""] * 4, ["1 > 2; 1 > 3", "0 > 3; 0 > 2; 0 > 3", "0 > 1; 3 > 1", "0 > 2; 0 = 1"]], SOLUTIONS, truth="7")
+
+
+def test_the_panel_by_hand() -> None:
+    assert [len(solution) for solution in SOLUTIONS[0] if solution] == [9, 15, 12, 15]
+    assert panel([judged(FOUR)]) == {
+        # Right against wrong: 1 > 2 no, 0 > 3 yes, 0 > 1 yes.
+        "trust/judge_accuracy": pytest.approx(2 / 3),
+        # 0: 4 for, 0 against = 1; 1: 2 for, 2 against = 0; 2: 0 for, 3 against = -1; 3: 1 for, 2 against = -1/3.
+        # Right ones (0, 2): mean 0. Wrong ones (1, 3): mean -1/6.
+        "trust/vote_truth_agreement": pytest.approx(1 / 6),
+        # Agent 0 has the highest mean, and its last answer is 7; 2 of 4 last answers are right.
+        "trust/winner_correct": 1.0,
+        "trust/mean_accuracy": 0.5,
+        # Pairs alike: 1 > 3 lower, 0 > 2 lower, 3 > 1 higher, 0 > 2 lower: 3/4 - 1/2.
+        "trust/position_bias": pytest.approx(0.25),
+        # (1, 3) are equally long; 0 (9) beats 2 (12) twice: 0/2 - 1/2.
+        "trust/length_bias": pytest.approx(-0.5),
+        # Clear on 0-1, 0-2, 0-3 and 1-2; 1-3 is tied, 2-3 unjudged. Only 0, 1, 2 are clear on all three: 0 > 1 > 2, 0 > 2: no cycle.
+        "trust/vote_cycles": 0.0,
+        # Last round: 7, 7, 8, none.
+        "trust/answer_diversity": 0.75,
+        # 8 votes on the 5 pairs 1-2, 1-3, 0-3, 0-2, 0-1.
+        "trust/judges_per_pair": pytest.approx(8 / 5),
+        # 9 votes before ballots, one of them Agent 1's 0 > 3 again.
+        "trust/duplicate_votes": pytest.approx(1 / 9),
+    }
+
+
+def test_nothing_measured_is_none_and_not_zero() -> None:
+    """Right answers are known, but nobody voted."""
+    silent = judged(debate(v2(), [["", "", ""]], answers=[["7", "8", "7"]], truth="7"))
+    found = panel([silent])
+    assert {name for name, value in found.items() if value is not None} == {
+        "trust/winner_correct",
+        "trust/mean_accuracy",
+        "trust/answer_diversity",
+    }
+    near([found["trust/winner_correct"], found["trust/mean_accuracy"], found["trust/answer_diversity"]], [1, 2 / 3, 2 / 3])
+    assert set(panel([]).values()) == {None}
+
+
+def test_without_answers_what_needs_them_is_none() -> None:
+    found = panel([judged(debate(v2(), [["", "", ""], ["1 > 2", "0 > 2", "0 > 1"]], answers=[["7", "8", "9"]] * 2))])
+    needs = ("judge_accuracy", "vote_truth_agreement", "winner_correct", "mean_accuracy", "position_bias", "length_bias")
+    assert [found[f"trust/{name}"] for name in needs] == [None] * len(needs)
+    assert (found["trust/vote_cycles"], found["trust/judges_per_pair"], found["trust/duplicate_votes"]) == (0.0, 1.0, 0.0)
+
+
+def test_a_cycle() -> None:
+    """Agent 0 says 1 > 2, Agent 1 says 2 > 0, Agent 2 says 0 > 1: one triple, one cycle."""
+    assert panel([judged(debate(v2(), [["", "", ""], ["1 > 2", "2 > 0", "0 > 1"]]))])["trust/vote_cycles"] == 1.0
+
+
+def test_half_of_the_triples_are_cycles() -> None:
+    one = judged(debate(v2(), [["", "", ""], ["1 > 2", "2 > 0", "0 > 1"]]))
+    two = judged(debate(v2(), [["", "", ""], ["1 > 2", "0 > 2", "0 > 1"]]))
+    ties = judged(debate(v2(), [["", "", ""], ["1 = 2", "2 = 0", "0 = 1"]]))
+    assert panel([one, two, ties])["trust/vote_cycles"] == 0.5
+
+
+def test_triples_are_of_responses_not_of_agents() -> None:
+    """0 > 1 and 1 > 2 about round 1, 2 > 0 about round 2: three responses of round 1 never have three clear pairs."""
+    played = debate(v2(), [["", "", ""], ["1 > 2", "", "0 > 1"], ["", "2 > 0", ""]])
+    assert panel([judged(played)])["trust/vote_cycles"] is None
+
+
+def test_position_and_length_bias_are_signed() -> None:
+    """Two wrong answers; the higher number and longer solution wins its only vote: -1/2 and +1/2."""
+    played = debate(v2(), [["", "", ""], ["2 > 1", "", ""]], answers=[["7", "8", "Longer: \\boxed{9}"], ["7", "7", "7"]], truth="7")
+    found = panel([judged(played)])
+    assert (found["trust/position_bias"], found["trust/length_bias"]) == (-0.5, 0.5)
+    assert found["trust/judge_accuracy"] is None
+
+
+def test_vote_truth_agreement_is_a_mean_over_debates_that_have_both() -> None:
+    """Debate 1: right +1, wrong -1: 2. Debate 2: the contrary: -2. Debate 3 has only right ones, debate 4 no votes. Mean 0 of two."""
+    rounds = [["", "", ""], ["1 > 2", "", ""]]
+    right = judged(debate(v2(), rounds, answers=[["7", "7", "8"]] * 2, truth="7"))
+    wrong = judged(debate(v2(), rounds, answers=[["7", "8", "7"]] * 2, truth="7"))
+    same = judged(debate(v2(), rounds, answers=[["7", "7", "7"]] * 2, truth="7"))
+    silent = judged(debate(v2(), [["", "", ""]], answers=[["7", "8", "7"]], truth="7"))
+    assert panel([right])["trust/vote_truth_agreement"] == 2.0
+    assert panel([right, wrong, same, silent])["trust/vote_truth_agreement"] == 0.0
+    assert panel([right, right, wrong])["trust/vote_truth_agreement"] == pytest.approx(2 / 3)
+    assert panel([same])["trust/vote_truth_agreement"] is None
+
+
+def test_the_panel_is_the_same_whatever_the_run_trains_on() -> None:
+    """v1 under win_rate: the same votes, read as votes about responses."""
+    played = debate(v1(), [["", "", "0 > 1"]], answers=[["7", "8", "8"]], truth="7")
+    found = panel([judged(played)])
+    assert (found["trust/judge_accuracy"], found["trust/vote_truth_agreement"]) == (1.0, 2.0)
+    assert (found["trust/winner_correct"], found["trust/mean_accuracy"]) == (1.0, pytest.approx(1 / 3))
+
+
+def test_a_tie_for_the_win_goes_to_the_lowest_number() -> None:
+    for answers, right in ((["7", "8", "8"], 1.0), (["8", "7", "7"], 0.0)):
+        played = debate(v2(), [["", "", ""]], answers=[answers], truth="7")
+        assert panel([judged(played)])["trust/winner_correct"] == right
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [(["7", "7.0", "7"], 1 / 3), (["7", "8", "9"], 1), ([None, None, None], 1 / 3), ([None, None, "7"], 2 / 3), (["7", "7", None], 2 / 3)],
+)
+def test_answer_diversity(answers: list[str | None], expected: float) -> None:
+    played = debate(v2(), [["", "", ""], ["", "", ""]], answers=[["1", "2", "3"], answers], truth="7")
+    assert panel([judged(played)])["trust/answer_diversity"] == pytest.approx(expected)
+
+
+def test_a_failed_last_turn_is_a_missing_answer_for_diversity() -> None:
+    played = debate(v2(), [["", "", ""], ["", FAILED, FAILED]], answers=[["1", "2", "3"], ["7", "7", "7"]], truth="7")
+    assert panel([judged(played)])["trust/answer_diversity"] == pytest.approx(2 / 3)
+
+
+def test_duplicates_are_counted_before_ballots_and_judges_after() -> None:
+    """Agent 0 says 1 > 2 four times: with ballots one judge, 3 of 4 repeated; without them four votes on the pair."""
+    rounds = [["", "", ""], ["1 > 2; 1 > 2; 2 > 1; 1 = 2", "", ""]]
+    for ballots, per_pair in ((True, 1.0), (False, 4.0)):
+        found = panel([judged(debate(v2(one_ballot_per_pair=ballots), rounds))])
+        assert (found["trust/duplicate_votes"], found["trust/judges_per_pair"]) == (0.75, per_pair)
+
+
+# The interval
+
+
+def test_wilsons_interval() -> None:
+    """50 of 100: centre 1/2, half width 1.96 * sqrt(0.25/100 + 1.96^2/40000) / (1 + 1.96^2/100) = 0.0962."""
+    low, high = wilson(50, 100)
+    assert (low, high) == (pytest.approx(0.40383, abs=1e-4), pytest.approx(0.59617, abs=1e-4))
+    assert wilson(0, 0) == (0.0, 1.0)
+    assert wilson(0, 10)[0] == pytest.approx(0, abs=1e-12)
+    assert wilson(10, 10)[1] == pytest.approx(1, abs=1e-12)
+
+
+# Alarms: None below 20 debates in the last 5 iterations, then 0 or 1.
+
+CONSENSUS, NOISE, COLLAPSE = "alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse"
+VOTES = ["1 > 2", "0 > 2", "0 > 1"]
+
+
+def one(votes: list[str] = VOTES, answers: tuple[str | None, ...] = ("7", "8", "9"), truth: str | None = "7", n: int = 3) -> Judged:
+    """Round 1, then votes about it; the same answers in both rounds."""
+    return judged(debate(v2(), [[""] * n, votes], answers=[list(answers), list(answers)], truth=truth))
+
+
+FINE = one()
+"""Two right-against-wrong votes (0 > 2 and 0 > 1), both for the right one; three answers; everyone votes."""
+
+
+def test_alarms_keep_quiet_until_twenty_debates() -> None:
+    alarms = Alarms()
+    assert alarms.update([FINE] * 19) == {CONSENSUS: None, NOISE: None, COLLAPSE: None}
+    assert alarms.update([FINE]) == {CONSENSUS: 0.0, NOISE: 0.0, COLLAPSE: 0.0}
+
+
+def test_the_window_is_five_iterations() -> None:
+    """Four debates an iteration: 20 from the fifth on. Fifteen in one go count for five iterations, and are forgotten at the sixth."""
+    alarms = Alarms()
+    assert [alarms.update([FINE] * 4)[CONSENSUS] for _ in range(7)] == [None] * 4 + [0.0] * 3
+    alarms = Alarms()
+    found = [alarms.update([FINE] * count)[CONSENSUS] for count in (15, 1, 1, 1, 1, 1)]
+    assert found == [None] * 6, "19 at most, then 5"
+    alarms = Alarms()
+    assert [alarms.update([FINE] * count)[CONSENSUS] for count in (16, 1, 1, 1, 1, 1)] == [None, None, None, None, 0.0, None]
+
+
+SAME = one(answers=("8", "8", "8"))
+
+
+@pytest.mark.parametrize(("uniform", "rings"), [(16, 0.0), (17, 1.0)])
+def test_degenerate_consensus_rings_above_four_fifths(uniform: int, rings: float) -> None:
+    """Of 20 debates, over 80% is 17."""
+    assert Alarms().update([SAME] * uniform + [FINE] * (20 - uniform))[CONSENSUS] == rings
+
+
+def test_two_answers_are_not_the_minimum() -> None:
+    assert Alarms().update([one(answers=("8", "8", "7"))] * 20)[CONSENSUS] == 0.0
+
+
+MUTE = one(votes=["", "", ""])
+
+
+@pytest.mark.parametrize(("silent", "rings"), [(2, 0.0), (3, 1.0)])
+def test_degenerate_consensus_rings_when_most_iterations_have_no_debate_with_a_signal(silent: int, rings: float) -> None:
+    """Of five iterations, over half is three. One debate with a signal is enough to spare an iteration."""
+    alarms = Alarms()
+    for _ in range(5 - silent):
+        alarms.update([MUTE] * 3 + [FINE])
+    for _ in range(silent):
+        found = alarms.update([MUTE] * 4)
+    assert found[CONSENSUS] == rings
+
+
+def test_an_old_silence_is_forgotten() -> None:
+    alarms = Alarms()
+    assert alarms.update([SAME] * 20)[CONSENSUS] == 1.0
+    for _ in range(5):
+        found = alarms.update([FINE] * 20)
+    assert found[CONSENSUS] == 0.0
+
+
+def test_open_questions_without_answers_are_not_taken_for_agreement() -> None:
+    """Essays hold no final answer to compare; votes that say something are no degenerate consensus."""
+    essay = one(answers=(None, None, None), truth=None)
+    assert Alarms().update([essay] * 20)[CONSENSUS] == 0.0
+
+
+# Noise: right-against-wrong votes. FINE has 2 right of 2; turned round it has 0 of 2.
+WRONG = one(votes=["1 > 2", "2 > 0", "1 > 0"])
+
+
+@pytest.mark.parametrize(
+    ("right", "rings"),
+    [
+        # 20 of 40: in the middle. 26 of 40: Wilson's interval is 0.495 to 0.779. 28 of 40: 0.546 to 0.819.
+        (10, 1.0),
+        (13, 1.0),
+        (14, 0.0),
+        (20, 0.0),
+        # Judges that are surely wrong are not noise.
+        (0, 0.0),
+    ],
+)
+def test_random_noise_rings_while_one_half_is_in_the_interval(right: int, rings: float) -> None:
+    assert Alarms().update([FINE] * right + [WRONG] * (20 - right))[NOISE] == rings
+
+
+def test_no_vote_between_right_and_wrong_is_no_noise() -> None:
+    """All wrong: judge accuracy has nothing to say."""
+    assert Alarms().update([one(answers=("8", "9", "10"))] * 20)[NOISE] == 0.0
+
+
+# Without answers: pairs with two or more judges. Four agents; the pair 0-1 is judged by 2 and 3, the pair 2-3 by 0 and 1.
+def pair(clear: bool) -> Judged:
+    return one(votes=["2 > 3", "2 > 3", "0 > 1", "0 > 1"] if clear else ["2 > 3", "3 > 2", "0 > 1", "1 > 0"], answers=("1",) * 4, truth=None, n=4)
+
+
+@pytest.mark.parametrize(("clear", "rings"), [(11, 1.0), (12, 0.0), (20, 0.0), (0, 1.0)])
+def test_without_answers_random_noise_rings_when_few_pairs_are_clear(clear: int, rings: float) -> None:
+    """Of 40 contested pairs, under 60% is fewer than 24."""
+    assert Alarms().update([pair(True)] * clear + [pair(False)] * (20 - clear))[NOISE] == rings
+
+
+def test_pairs_with_one_judge_do_not_count_as_clear_or_unclear() -> None:
+    """Three agents have one judge a pair: nothing contested, nothing to ring about."""
+    assert Alarms().update([one(truth=None)] * 20)[NOISE] == 0.0
+
+
+# Collapse
+HALF = one(votes=["1 > 2; 1 > 2", "", ""])  # one of the three that could vote
+
+
+def test_format_collapse_rings_when_votes_fall_to_half_of_their_best() -> None:
+    """Full windows of 20. From 60 of 60 turns to 30 of 60 is a fall by half; to 32 of 60 is not."""
+    for kept, rings in ((6, 0.0), (5, 1.0)):
+        alarms = Alarms()
+        assert alarms.update([FINE] * 20)[COLLAPSE] == 0.0
+        for _ in range(5):
+            # kept * 3 + (20 - kept) of 60: 32 for 6, 30 for 5.
+            found = alarms.update([FINE] * kept + [HALF] * (20 - kept))
+        assert found[COLLAPSE] == rings
+
+
+def test_format_collapse_is_measured_by_the_best_ever_not_by_the_window() -> None:
+    alarms = Alarms()
+    alarms.update([FINE] * 20)
+    found = [alarms.update([HALF] * 20)[COLLAPSE] for _ in range(12)]
+    # Shares of the window: (60+20)/120, (60+40)/180, 120/240 = 1/2 from the third on.
+    assert found == [0.0, 0.0] + [1.0] * 10
+
+
+def test_few_votes_from_the_start_are_no_fall() -> None:
+    alarms = Alarms()
+    assert [alarms.update([HALF] * 20)[COLLAPSE] for _ in range(6)] == [0.0] * 6
+
+
+@pytest.mark.parametrize(("failed", "rings"), [(8, 0.0), (9, 1.0)])
+def test_format_collapse_rings_above_two_fifths_of_failed_turns(failed: int, rings: float) -> None:
+    """One round of three agents: 20 debates, of which `failed` fail throughout. 24 of 60 is 40%, 27 of 60 is more."""
+    dead = judged(debate(v2(), [[FAILED] * 3], truth="7"))
+    alive = judged(debate(v2(), [[""] * 3], answers=[["7", "8", "9"]], truth="7"))
+    assert Alarms().update([dead] * failed + [alive] * (20 - failed))[COLLAPSE] == rings

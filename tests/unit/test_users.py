@@ -1,0 +1,121 @@
+"""A user's own Python: found, or refused with the part that is wrong; and what its reward may return."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from making import FAILED, debate, near, v2
+
+from moot.debate.rewards import AgentScores, StepScores, users_reward
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError
+from moot.rl.advantages import ESTIMATORS, AgentAdvantages, StepAdvantages, advantages
+from moot.users import load
+
+
+def test_a_function_is_found_in_a_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text("def twice(x):\n    return 2 * x\n")
+    assert load(f"{tmp_path}/mine.py:twice", "reward")(21) == 42
+
+
+def test_a_colon_in_a_folders_name_does_not_matter(tmp_path: Path) -> None:
+    folder = tmp_path / "a:b"
+    folder.mkdir()
+    (folder / "mine.py").write_text("def one():\n    return 1\n")
+    assert load(f"{folder}/mine.py:one", "reward")() == 1
+
+
+def test_dataclasses_and_imports_of_its_own_work(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from __future__ import annotations\nfrom dataclasses import dataclass\n\n"
+        "@dataclass\nclass Weights:\n    a: int = 3\n\ndef f():\n    return Weights().a\n"
+    )
+    assert load(f"{tmp_path}/mine.py:f", "reward")() == 3
+
+
+@pytest.mark.parametrize(
+    ("reference", "says"),
+    [
+        ("nothing", "path.py:function, got 'nothing'"),
+        (":f", "got ':f'"),
+        ("{folder}/mine.py:", "path.py:function"),
+        ("{folder}/absent.py:f", "there is no file"),
+        ("{folder}:f", "there is no file"),
+        ("{folder}/mine.py:absent", "has no function 'absent'"),
+        ("{folder}/mine.py:number", "has no function 'number'"),
+        ("{folder}/mine.txt:f", "is not a Python file"),
+        ("{folder}/broken.py:f", "fails when it is loaded: SyntaxError"),
+        ("{folder}/angry.py:f", "fails when it is loaded: ZeroDivisionError"),
+    ],
+)
+def test_a_wrong_reference_says_which_part_is_wrong(tmp_path: Path, reference: str, says: str) -> None:
+    (tmp_path / "mine.py").write_text("number = 3\n")
+    (tmp_path / "mine.txt").write_text("def f(): pass\n")
+    (tmp_path / "broken.py").write_text("def f(:\n")
+    (tmp_path / "angry.py").write_text("1 / 0\n")
+    with pytest.raises(ConfigError) as error:
+        load(reference.format(folder=tmp_path), "reward")
+    assert says in str(error.value)
+    assert "reward" in str(error.value)
+
+
+# What a reward may return
+
+PLAYED = debate(v2(), [["", FAILED, ""], ["", "", ""]])
+
+
+def test_a_number_an_agent() -> None:
+    """3, 1, 2 with Agent 1's failure: returns 3, 0, 2, mean 5/3."""
+    scores = users_reward(lambda played: [3, True, 2.0], "mine.py:f")(PLAYED, None)
+    assert isinstance(scores, AgentScores)
+    near((scores.rewards, scores.returns), ([3, 1, 2], [3, 0, 2]))
+    (found,) = advantages([(PLAYED, scores)], ESTIMATORS["center_group"])
+    assert isinstance(found, AgentAdvantages)
+    near(found.values, [4 / 3, -5 / 3, 1 / 3])
+
+
+def test_a_number_a_step() -> None:
+    """Six steps, 1 to 6, mean 3.5; no penalty is added to what a user decides."""
+    scores = users_reward(lambda played: ((1, 2), [3, 4], [5, 6]), "mine.py:f")(PLAYED, None)
+    assert isinstance(scores, StepScores)
+    (found,) = advantages([(PLAYED, scores)], ESTIMATORS["center_group"])
+    assert isinstance(found, StepAdvantages)
+    near(found.streams["step"], [[-2.5, -1.5], [-0.5, 0.5], [1.5, 2.5]])
+
+
+def test_it_is_given_the_debate() -> None:
+    seen: list[Debate] = []
+
+    def reward(played: Debate) -> list[float]:
+        seen.append(played)
+        return [float(len(steps)) for steps in played.steps()]
+
+    users_reward(reward, "mine.py:f")(PLAYED, None)
+    assert seen == [PLAYED]
+
+
+@pytest.mark.parametrize(
+    "returned",
+    [
+        [1.0, 2.0],
+        [1.0, 2.0, 3.0, 4.0],
+        [[1.0], [2.0, 3.0], [4.0, 5.0]],
+        None,
+        3.0,
+        [1.0, [2.0, 3.0], [4.0, 5.0]],
+        ["a", "b", "c"],
+        ["ab", "cd", "ef"],
+        [None, None, None],
+        [float("nan"), 0.0, 0.0],
+        [[0.0, 0.0], [float("inf"), 0.0], [0.0, 0.0]],
+    ],
+    ids=str,
+)
+def test_anything_else_is_refused_with_the_functions_name(returned: Any) -> None:
+    """Too few, too many, a step missing, nothing, one number, both shapes at once, words, and numbers that would spoil every weight."""
+    reward: Callable[..., Any] = users_reward(lambda played: returned, "mine.py:f")
+    with pytest.raises(ConfigError, match=r"mine\.py:f must return"):
+        reward(PLAYED, None)
