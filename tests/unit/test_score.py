@@ -76,7 +76,7 @@ BAD: list[tuple[Any, str]] = [
     ({**GOOD, "protocol": {"reward": "best"}}, "reward must be one of win_rate"),
     ({**GOOD, "protocol": {"advantage": "best"}}, "advantage must be one of center_group"),
     ({**GOOD, "protocol": {"reward": "truth"}}, "reward truth needs a question with a known answer"),
-    ({**GOOD, "protocol": {"reward": "/tmp/evil.py:f"}}, "may not name a Python file"),
+    ({**GOOD, "protocol": {"reward": "folder/evil.py:f"}}, "may not name a Python file"),
     ({**GOOD, "protocol": {"advantage": "evil.py:f"}}, "may not name a Python file"),
 ]
 

@@ -1,0 +1,226 @@
+"""The loop on the scripted engine: everything but learning."""
+
+import asyncio
+import contextlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from moot.debate.protocol import V2
+from moot.debate.rewards import REWARDS
+from moot.engine.protocol import EngineError, StepOutput
+from moot.engine.scripted import ScriptedEngine
+from moot.records import Run
+from moot.rl.advantages import ESTIMATORS
+from moot.rl.config import PRESETS, DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.rl.rendering import Rendering
+from moot.rl.train import Loop, Stopped, learning_rate, train
+from moot.tasks import load
+
+CONFIG = TrainConfig(
+    model=ModelConfig(engine="scripted", deterministic=True),
+    debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=2000),
+    optim=OptimConfig(batch_size=3, num_train_datapoints=12, num_substeps=2),
+    warm=WarmConfig(warm_questions=4, warm_batch_size=2),
+    eval_every=2,
+    eval_questions=3,
+    save_every=2,
+)
+
+
+class Silent:
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.rows: list[dict[str, Any]] = []
+
+    def began(self, step: int, total: int, phase: str) -> None: ...
+    def debate_finished(self, rollout: object) -> None: ...
+
+    def row(self, row: dict[str, Any]) -> None:
+        self.rows.append(row)
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+
+def make_loop(path: Path, config: TrainConfig = CONFIG, engine: ScriptedEngine | None = None) -> Loop:
+    engine = engine or ScriptedEngine(seed=config.seed)
+    run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {})
+    task = load("arithmetic", config.seed, config.eval_questions)
+    reward, estimator = REWARDS[config.protocol.reward], ESTIMATORS[config.protocol.advantage]
+    return Loop(config, engine, Rendering(engine.tokenizer), task, run, Silent(), reward, estimator)
+
+
+def untimed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in rows]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Loop:
+    loop = make_loop(tmp_path_factory.mktemp("whole") / "run")
+    asyncio.run(train(loop))
+    return loop
+
+
+def test_a_run_is_two_warm_steps_four_iterations_and_evaluations_first_last_and_between(finished: Loop) -> None:
+    rows = finished.run.metrics()
+    assert [(row["step"], row["phase"]) for row in rows] == [
+        (0, "eval"), (1, "warm"), (2, "warm"), (2, "eval"), (3, "self_play"), (4, "self_play"), (4, "eval"), (5, "self_play"), (6, "self_play"),
+        (6, "eval"),
+    ]  # fmt: skip
+    assert finished.engine.steps == 2 + 4 * 2  # two warm, then two substeps an iteration
+
+
+def test_every_key_that_the_sources_name_is_in_the_row_of_an_iteration(finished: Loop) -> None:
+    row = next(row for row in finished.run.metrics() if row["phase"] == "self_play")
+    for key in """env/all/ac_tokens_per_turn env/all/ob_tokens_per_turn env/all/turns_per_episode env/all/total_episodes
+        env/all/total_turns env/all/reward/total env/all/by_group/frac_mixed optim/kl_sample_train_v1 optim/kl_sample_train_v2
+        optim/entropy consensus_reached round parse_error train_arithmetic/format train_arithmetic/correct train_arithmetic/pass@k
+        train_arithmetic/avg@k train_arithmetic/cons@k v2/total_votes v2/missing_comparisons v2/comparison_lines_invalid
+        reward/gen/mean reward/judge/mean trust/judge_accuracy trust/vote_truth_agreement trust/winner_correct trust/position_bias
+        trust/length_bias trust/vote_cycles trust/answer_diversity trust/judges_per_pair trust/duplicate_votes
+        alarm/degenerate_consensus alarm/random_noise alarm/format_collapse optim/staleness debates/failed debates/dropped""".split():
+        assert key in row, key
+    assert row["env/all/total_episodes"] == 3 * 4
+    assert row["env/all/total_turns"] == 3 * 4 * 2
+    assert row["optim/kl_sample_train_v2"] == 0  # the script agrees with itself
+
+
+def test_the_same_seed_gives_the_same_metrics_and_another_seed_does_not(finished: Loop, tmp_path: Path) -> None:
+    again = make_loop(tmp_path / "again")
+    asyncio.run(train(again))
+    assert untimed(again.run.metrics()) == untimed(finished.run.metrics())
+    other = make_loop(tmp_path / "other", replace(CONFIG, seed=1))
+    asyncio.run(train(other))
+    assert untimed(other.run.metrics()) != untimed(finished.run.metrics())
+
+
+@pytest.mark.parametrize("calls", [0, 3, 30, 75, 110, 140])
+def test_a_run_cut_off_at_any_call_goes_on_to_the_same_metrics(finished: Loop, tmp_path: Path, calls: int) -> None:
+    class Dies(ScriptedEngine):
+        left = calls
+
+        async def sample(self, *args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise RuntimeError("cut off")
+            return await super().sample(*args, **kwargs)
+
+    loop = make_loop(tmp_path / "run", engine=Dies(seed=0))
+    with contextlib.suppress(RuntimeError):
+        asyncio.run(train(loop))
+    resumed = make_loop(tmp_path / "run")
+    asyncio.run(train(resumed))
+    assert untimed(resumed.run.metrics()) == untimed(finished.run.metrics())
+
+
+def test_a_damaged_newest_checkpoint_is_noticed_and_the_one_before_it_used(finished: Loop, tmp_path: Path) -> None:
+    loop = make_loop(tmp_path / "run")
+    asyncio.run(train(loop))
+    (loop.run.path / "checkpoints" / "000006" / "state.json").write_text("{}")
+    resumed = make_loop(tmp_path / "run")
+    asyncio.run(train(resumed))
+    assert "000006 cannot be used" in resumed.watcher.notes[0]
+    assert untimed(resumed.run.metrics()) == untimed(finished.run.metrics())
+
+
+def test_every_debate_is_on_disk_with_its_tokens(finished: Loop) -> None:
+    records = list(finished.run.debates(3))
+    assert [record["number"] for record in records] == [0, 1, 2]
+    arrays = np.load(finished.run.path / "debates" / "000003.npz")
+    assert len(arrays["debate"]) == sum(len(record["turns"]) for record in records)
+    assert arrays["offsets"][-1] == len(arrays["tokens"]) == len(arrays["logprobs"]) == len(arrays["advantages"])
+    first = records[0]["turns"][0]
+    tokens = arrays["tokens"][arrays["offsets"][0] : arrays["offsets"][1]]
+    assert finished.rendering.said(tokens)[0] == first["text"]
+
+
+def test_the_index_is_rebuilt_from_the_files(finished: Loop) -> None:
+    with contextlib.closing(finished.run.index()) as index:
+        before = index.execute("select * from debates order by step, number").fetchall()
+    (finished.run.path / "index.sqlite").write_bytes(b"not a database")
+    with contextlib.closing(finished.run.index()) as index:
+        assert index.execute("select * from debates order by step, number").fetchall() == before
+    step, number, offset, length = before[0][:4]
+    with (finished.run.path / "debates" / f"{step:06d}.jsonl").open("rb") as file:
+        file.seek(offset)
+        assert json.loads(file.read(length))["number"] == number
+
+
+def test_sampling_ahead_trains_on_batches_one_step_old_and_says_so(tmp_path: Path) -> None:
+    config = replace(CONFIG, model=ModelConfig(engine="scripted"), optim=replace(CONFIG.optim, max_staleness=1))
+    loop = make_loop(tmp_path / "run", config)
+    asyncio.run(train(loop))
+    stale = [row["optim/staleness"] for row in loop.run.metrics() if row["phase"] == "self_play"]
+    assert stale == [0, 1, 1, 1]
+
+
+def test_three_skipped_steps_in_a_row_stop_the_run(tmp_path: Path) -> None:
+    class Nan(ScriptedEngine):
+        def optim_step(self, params: object) -> Any:
+            async def skipped() -> StepOutput:
+                return StepOutput({"skipped": 1.0})
+
+            return skipped()
+
+    loop = make_loop(tmp_path / "run", engine=Nan(seed=0))
+    with pytest.raises(Stopped, match="three optimizer steps in a row"):
+        asyncio.run(train(loop))
+
+
+def test_debates_that_the_engine_lost_are_counted_and_left_out(tmp_path: Path) -> None:
+    class Flaky(ScriptedEngine):
+        calls = 0
+
+        async def sample(self, *args: Any, **kwargs: Any) -> Any:
+            self.calls += 1
+            if self.calls % 37 == 0:
+                raise EngineError("the server went away")
+            return await super().sample(*args, **kwargs)
+
+    loop = make_loop(tmp_path / "run", engine=Flaky(seed=0))
+    asyncio.run(train(loop))
+    lost = [row["debates/failed"] for row in loop.run.metrics() if row["phase"] == "self_play"]
+    assert sum(lost) > 0
+    errors = [record["error"] for step in loop.run.steps() for record in loop.run.debates(step) if "error" in record]
+    assert len(errors) == sum(lost) and set(errors) == {"EngineError: the server went away"}
+
+
+def test_the_run_stops_cleanly_when_every_debate_fails(tmp_path: Path) -> None:
+    class Dead(ScriptedEngine):
+        async def sample(self, *args: Any, **kwargs: Any) -> Any:
+            raise EngineError("no route")
+
+    loop = make_loop(tmp_path / "run", replace(CONFIG, eval_every=0), engine=Dead(seed=0))
+    with pytest.raises(Stopped, match=r"every debate of step 3 failed in the engine \(EngineError: no route\)"):
+        asyncio.run(train(loop))
+
+
+def test_learning_rate_schedules_start_full_and_fall_to_nearly_nothing() -> None:
+    def rates(schedule: str) -> list[float]:
+        config = replace(CONFIG, optim=replace(CONFIG.optim, learning_rate=1.0, lr_schedule=schedule))  # type: ignore[arg-type]
+        return [round(learning_rate(config, step), 6) for step in (3, 4, 5, 6)]
+
+    assert rates("constant") == [1, 1, 1, 1]
+    assert rates("linear") == [1, 0.75, 0.5, 0.25]
+    assert rates("cosine") == [1, 0.853553, 0.5, 0.146447]
+
+
+def test_the_presets_are_the_published_tables() -> None:
+    math, easy, hard, v1 = (PRESETS[name] for name in ("math", "easy", "hard", "v1"))
+    assert (math.model.model, math.debate.max_tokens, math.debate.num_agents, math.debate.max_rounds) == ("Qwen/Qwen3-8B", 8196, 3, 3)
+    assert (math.optim.batch_size, math.optim.learning_rate, math.optim.num_train_datapoints) == (16, 3e-5, 1024)
+    assert (math.protocol, math.eval_every, math.save_every, math.optim.lr_schedule) == (V2, 50, 100, "constant")
+    assert (easy.debate.num_agents, easy.debate.max_rounds, easy.optim.learning_rate, easy.optim.batch_size) == (3, 2, 5e-5, 32)
+    assert (hard.warm.warm_learning_rate, hard.warm.warm_epochs, hard.debate.num_agents, hard.debate.max_rounds) == (1e-4, 3, 5, 3)
+    assert (hard.optim.learning_rate, hard.protocol.lambda_gen, hard.protocol.lambda_judge) == (3e-5, 0.5, 1.5)
+    assert (v1.protocol.schedule, v1.protocol.contract, v1.protocol.reward) == ("sequential", "five_tag", "win_rate")
+
+
+def test_a_configuration_survives_its_json() -> None:
+    for config in (*PRESETS.values(), CONFIG):
+        assert TrainConfig.from_dict(json.loads(json.dumps(config.as_dict()))) == config
