@@ -118,9 +118,7 @@ def v2(**choices: Any) -> Protocol:
 
 def spoken(rounds: Iterable[Iterable[tuple[int, str]]], protocol: Protocol, num_agents: int) -> Debate:
     """As `debate`, from (agent, raw text) pairs, for tests that care about the text itself."""
-    turns = tuple(
-        Turn(number, agent, raw, parse(raw, protocol.contract)) for number, row in enumerate(rounds, 1) for agent, raw in row
-    )
+    turns = tuple(Turn(number, agent, raw, parse(raw, protocol.contract)) for number, row in enumerate(rounds, 1) for agent, raw in row)
     return Debate(Question("What is 3 + 4?"), num_agents, max((turn.round for turn in turns), default=1), protocol, turns)
 
 

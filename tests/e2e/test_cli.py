@@ -142,7 +142,7 @@ def test_ties_are_votes() -> None:
 def test_those_who_are_level_are_not_credited_with_each_others_votes() -> None:
     """0 and 1 have one vote won and one lost, 2 and 3 none at all; all four rewards are 0."""
     done = moot("score", "-", given=line([[""] * 4, ["", "", "0 > 1", "1 > 0"]]))
-    assert "1 votes won, 1 lost each" not in done.stdout
+    assert "1 votes won, 1 lost each" not in " ".join(done.stdout.split())
 
 
 # JSON
@@ -174,7 +174,9 @@ def test_json_by_agent(reward: str) -> None:
 
 def test_the_protocol_option_is_the_base_of_every_line() -> None:
     given = line() + "\n" + line(protocol={"literal": False}) + "\n"
-    literal, plain = (json.loads(each) for each in moot("score", "-", "--json", "--protocol", "v2_literal", given=given).stdout.splitlines())
+    literal, plain = (
+        json.loads(each) for each in moot("score", "-", "--json", "--protocol", "v2_literal", given=given).stdout.splitlines()
+    )
     assert literal["generator"][0] == [1.0, -1.0]
     assert plain["generator"][0] == [1.0, 0.0]
     default = json.loads(moot("score", "-", "--json", given=line()).stdout)
@@ -412,7 +414,7 @@ def test_escape_codes_on_the_command_line_do_not_either() -> None:
 
 
 def test_hostile_debates_are_shown_safely(tmp_path: Path) -> None:
-    """Over twenty seeds the script has said every hostile thing it knows, escape codes among them."""
+    """In twenty debates of six the script says every hostile thing it knows, escape codes among them."""
     done = moot("demo", "--style", "hostile", "--debates", 20, "--agents", 6, cwd=tmp_path)
     assert done.returncode == 0
     assert "\\u001b" in (tmp_path / "runs" / "demo.jsonl").read_text()

@@ -162,3 +162,8 @@ def test_there_is_nothing_to_warn_about_with_five_agents_or_another_reward_or_le
     assert judge_warning(V2, 5) is None
     assert judge_warning(V1, 3) is None
     assert judge_warning(v2(judge_consensus="leave_one_out"), 4) is None
+
+
+@pytest.mark.parametrize("num_agents", [1, 2])
+def test_one_or_two_agents_are_not_told_of_judges_they_do_not_have(num_agents: int) -> None:
+    assert "possible judges" not in (judge_warning(V2, num_agents) or "")

@@ -14,7 +14,7 @@ from transcripts import transcript_files, transcripts
 from moot.debate.protocol import preset
 from moot.score import BadLine, Scored, score
 
-TRANSCRIPTS, FILES = 900, 150
+TRANSCRIPTS, FILES = 900, 100
 TOLERANCE = 1e-9
 
 
@@ -51,7 +51,7 @@ def test_transcripts_one_by_one(part: int) -> None:
 
 
 def test_whole_files() -> None:
-    """150 files with blank and bad lines, running means and batches that go over lines, and rewards from the command line."""
+    """100 files with blank and bad lines, running means and batches that go over lines, and rewards from the command line."""
     for number, (name, reward, lines) in enumerate(transcript_files(FILES, seed=7)):
         results = list(score(lines, preset(name), reward))
         good = [through_json(result) for result in results if isinstance(result, Scored)]

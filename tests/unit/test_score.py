@@ -178,7 +178,9 @@ def test_a_missing_last_tag_is_accepted_because_nobody_can_know() -> None:
     assert found.failures == []
 
 
-@pytest.mark.parametrize(("answer", "rewards"), [("7", (1.0, 0.0, 1.0)), (7, (1.0, 0.0, 1.0)), (8.0, (0.0, 1.0, 0.0)), ("", (0.0, 0.0, 0.0))])
+@pytest.mark.parametrize(
+    ("answer", "rewards"), [("7", (1.0, 0.0, 1.0)), (7, (1.0, 0.0, 1.0)), (8.0, (0.0, 1.0, 0.0)), ("", (0.0, 0.0, 0.0))]
+)
 def test_answers_may_be_strings_or_numbers(answer: Any, rewards: tuple[float, ...]) -> None:
     turns = [{"round": 1, "agent": agent, "text": text(solution=f"\\boxed{{{said}}}")} for agent, said in enumerate("787")]
     (found,) = score([json.dumps({**GOOD, "turns": turns, "answer": answer})], V2, "truth")

@@ -164,7 +164,9 @@ def test_the_well_formed_style_always_parses(protocol: Protocol, rounds: int) ->
 
 def test_the_hostile_style_fails_often_and_not_always() -> None:
     failed = [
-        isinstance(parse(words(sample(ScriptedEngine(style="hostile", seed=engine), prompt(rounds=1), seed=seed)), "three_tag"), ParseFailure)
+        isinstance(
+            parse(words(sample(ScriptedEngine(style="hostile", seed=engine), prompt(rounds=1), seed=seed)), "three_tag"), ParseFailure
+        )
         for engine in range(10)
         for seed in range(10)
     ]

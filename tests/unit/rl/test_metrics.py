@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from making import FAILED, by_agent, by_step, debate, near, spoken, text, v1, v2
 
-from moot.debate.rewards import Stream, StepScores
+from moot.debate.rewards import StepScores, Stream
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import Datum
@@ -213,9 +213,7 @@ def test_answers_without_truth_are_none() -> None:
 def datum(logprobs: list[float], mask: list[float]) -> Datum:
     count = len(mask)
     zeros = np.zeros(count, dtype=np.int32)
-    return Datum(
-        zeros, zeros, np.array(logprobs, dtype=np.float32), np.zeros(count, dtype=np.float32), np.array(mask, dtype=np.float32)
-    )
+    return Datum(zeros, zeros, np.array(logprobs, dtype=np.float32), np.zeros(count, dtype=np.float32), np.array(mask, dtype=np.float32))
 
 
 def test_sampler_and_trainer() -> None:

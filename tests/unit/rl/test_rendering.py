@@ -305,7 +305,7 @@ CAN_GROW = {
     "trims what it is given, as Llama 3 does": HEAD + "{{ message['content'] | trim }}" + FOOT,
     "answers with an empty thinking block that it leaves out later, as Qwen3 does": HEAD
     + "{{ message['content'] }}<|im_end|>\n{% endfor %}"
-    + "{% if add_generation_prompt %}<|im_start|>assistant\n{% if not enable_thinking %}<think>\n\n</think>\n\n{% endif %}{% endif %}",
+    + "{% if add_generation_prompt %}<|im_start|>assistant\n{% if enable_thinking is false %}<think>\n\n</think>\n\n{% endif %}{% endif %}",
 }
 
 
@@ -316,6 +316,7 @@ def test_a_template_that_keeps_earlier_turns_is_extended(chatml: Any, what: str)
     prompt = rendering.prompt([SYSTEM, FIRST])
     suffix = rendering.suffix(prompt, ints(encode(chatml, SAID), rendering.stop_ids[0]), NEXT)
     start = rendering.decode(prompt)[rendering.decode(prompt).rindex("<|im_start|>") :]
+    assert start == "<|im_start|>assistant\n" + ("<think>\n\n</think>\n\n" if "thinking" in what else "")
     assert rendering.decode(suffix) == "\n<|im_start|>user\nAnd three?<|im_end|>\n" + start
 
 

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from tokenizers_real import obtain
 
 from moot.engine.scripted import ByteTokenizer
 from moot.rl.tokens import TokenText
@@ -73,6 +74,14 @@ def test_the_table_is_exact_for_every_single_token(name: str, tokenizer: Any, kn
         theirs = tokenizer.backend_tokenizer.decode_batch([[i] for i in ids], skip_special_tokens=False)
     ours = [known.text([i]) for i in ids]
     assert [(i, a, b) for i, a, b in zip(ids, ours, theirs, strict=True) if a not in (b, " " + b)] == []
+
+
+@pytest.mark.parametrize("which", ["smollm2", "mistral"])
+def test_a_token_added_to_the_vocabulary_is_spelled_as_it_reads(which: str) -> None:
+    """Not in the alphabet of the others, where `«` stands for a byte and `▁` for a space."""
+    tokenizer = obtain(which)
+    tokenizer.add_tokens(["«moot»", "▁ours"])
+    assert TokenText(tokenizer).text(tokenizer.encode("a «moot» ▁ours b", add_special_tokens=False)).removeprefix(" ") == "a «moot» ▁ours b"
 
 
 def test_nothing_is_nowhere(known: TokenText) -> None:

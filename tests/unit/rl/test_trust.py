@@ -260,7 +260,9 @@ def test_no_vote_between_right_and_wrong_is_no_noise() -> None:
 
 # Without answers: pairs with two or more judges. Four agents; the pair 0-1 is judged by 2 and 3, the pair 2-3 by 0 and 1.
 def pair(clear: bool) -> Judged:
-    return one(votes=["2 > 3", "2 > 3", "0 > 1", "0 > 1"] if clear else ["2 > 3", "3 > 2", "0 > 1", "1 > 0"], answers=("1",) * 4, truth=None, n=4)
+    return one(
+        votes=["2 > 3", "2 > 3", "0 > 1", "0 > 1"] if clear else ["2 > 3", "3 > 2", "0 > 1", "1 > 0"], answers=("1",) * 4, truth=None, n=4
+    )
 
 
 @pytest.mark.parametrize(("clear", "rings"), [(11, 1.0), (12, 0.0), (20, 0.0), (0, 1.0)])

@@ -32,7 +32,7 @@ def packed_attention(lengths: Sequence[int]) -> Attend:
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if len(lengths) == 1:
             return causal(q, k, v)
-        parts = zip(q.split(list(lengths)), k.split(list(lengths)), v.split(list(lengths)), strict=True)
+        parts = zip(*(torch.split(x, list(lengths)) for x in (q, k, v)), strict=True)
         return torch.cat([causal(*part) for part in parts])
 
     return attend
@@ -60,7 +60,8 @@ def prefill_attention(keys: Sequence[Tensor], values: Sequence[Tensor], parts: S
         keys[layer][page_ids, :, offsets] = k
         values[layer][page_ids, :, offsets] = v
         outs = []
-        for part, mask, q_part, k_part, v_part in zip(parts, masks, q.split(news), k.split(news), v.split(news), strict=True):
+        rows = zip(*(torch.split(x, news) for x in (q, k, v)), strict=True)
+        for part, mask, (q_part, k_part, v_part) in zip(parts, masks, rows, strict=True):
             if mask is not None:
                 k_part, v_part = (_gather(store[layer], part) for store in (keys, values))
             outs.append(causal(q_part, k_part, v_part, mask))
@@ -82,8 +83,9 @@ def _lower_right(part: Continuation, device: torch.device) -> Tensor:
 class DecodePlan:
     """Which pages belong to which row of the batch. Made anew only when that changes; the steps in between only move `positions`.
 
-    Attention runs page by page, over views of the store, and the parts are joined by their log-sum-exp. Nothing is copied or padded beyond
-    the last page of a sequence. Neighbouring pages are run as one; a small gap of foreign pages is cheaper to compute and drop than to skip.
+    Attention runs page by page, over views of the store, and the parts are joined by their log-sum-exp. Nothing is copied, nor padded
+    beyond the last page of a sequence. Neighbouring pages are run as one; a small gap of foreign pages is cheaper to compute and drop
+    than to skip.
     """
 
     def __init__(self, page_lists: Sequence[Sequence[int]], page: int, device: torch.device, max_gap: int, gather: bool) -> None:

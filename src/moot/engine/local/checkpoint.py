@@ -36,7 +36,7 @@ class DamagedCheckpoint(EngineError):
 
 
 def sha256(path: Path) -> str:
-    with open(path, "rb") as file:
+    with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 

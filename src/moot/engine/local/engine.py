@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import os
 import weakref
@@ -244,10 +245,8 @@ def _settler(future: Future[Sample]) -> Callable[[Sample | BaseException], None]
 
 
 def _forget(worker: Worker, store: PageStore, key: int) -> None:
-    try:
+    with contextlib.suppress(EngineError):  # closed: there is nothing left to free
         worker.submit(lambda: store.forget(key))
-    except EngineError:
-        pass  # closed: there is nothing left to free
 
 
 def _check_params(params: SamplingParams, num_samples: int) -> None:

@@ -5,7 +5,6 @@ What it cannot run it refuses by name. What it accepts it still checks once agai
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -81,9 +80,8 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> Loaded:
 
 
 def _has_tokenizer(path: str, local: bool) -> bool:
-    return not local or any(
-        os.path.exists(os.path.join(path, file)) for file in ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
-    )
+    names = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+    return not local or any((Path(path) / name).exists() for name in names)
 
 
 def check_config(config: Any, name: str) -> int:

@@ -64,7 +64,7 @@ def _fuse(modules: Sequence[Any]) -> Linear:
     if len(plain) == 1:
         return Linear(plain[0].weight.detach(), None if plain[0].bias is None else plain[0].bias.detach())
     weight = torch.cat([module.weight.detach() for module in plain])
-    for module, part in zip(plain, weight.split([module.weight.shape[0] for module in plain]), strict=True):
+    for module, part in zip(plain, torch.split(weight, [module.weight.shape[0] for module in plain]), strict=True):
         module.weight.data = part
     biases = [module.bias for module in plain]
     return Linear(weight, torch.cat([bias.detach() for bias in biases]) if biases[0] is not None else None)
@@ -128,15 +128,15 @@ class Network:
         layer, rows = self.layers[index], len(x)
         normed = F.rms_norm(x, layer.norm_1.shape, layer.norm_1, self.eps)
         qkv = layer.linear["qkv"](normed, updates.get("qkv")).view(rows, -1, self.head_dim)
-        qk, v = qkv.split([self.heads + self.kv_heads, self.kv_heads], dim=1)
+        qk, v = torch.split(qkv, [self.heads + self.kv_heads, self.kv_heads], dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
-            q, k = qk.split([self.heads, self.kv_heads], dim=1)
+            q, k = torch.split(qk, [self.heads, self.kv_heads], dim=1)
             q = F.rms_norm(q, layer.q_norm.shape, layer.q_norm, self.eps)
             k = F.rms_norm(k, layer.k_norm.shape, layer.k_norm, self.eps)
             qk = torch.cat([q, k], dim=1)
         left, right = qk.chunk(2, dim=-1)
         qk = torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
-        q, k = qk.split([self.heads, self.kv_heads], dim=1)
+        q, k = torch.split(qk, [self.heads, self.kv_heads], dim=1)
         x = x + layer.linear["o"](attend(index, q, k, v), updates.get("o"))
         normed = F.rms_norm(x, layer.norm_2.shape, layer.norm_2, self.eps)
         gate, up = layer.linear["gate_up"](normed, updates.get("gate_up")).chunk(2, dim=-1)

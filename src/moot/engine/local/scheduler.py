@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, common_
 from moot.engine.local.picking import Picker, StopCheck
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
 
+T = TypeVar("T")
 PREFILL_TOKENS = 2048
 """New tokens a prefill pass takes at most. Bounds its memory, and how long the others wait."""
 WORTH_WAITING = PAGE
@@ -78,7 +79,7 @@ class Scheduler:
             self._leave_cancelled()
             self._admit()
             for key, batch in list(self.batches.items()):
-                self._guard(lambda batch=batch: self._decode(batch), batch.rows)
+                self._guard(self._decode, batch, batch.rows)
                 if not batch.rows:
                     del self.batches[key]
 
@@ -89,10 +90,10 @@ class Scheduler:
         self.waiting.clear()
         self.batches.clear()
 
-    def _guard(self, action: Callable[[], None], concerned: list[Request]) -> None:
+    def _guard(self, action: Callable[[T], None], given: T, concerned: list[Request]) -> None:
         """Trouble in a step fails the requests in it, never the thread that serves the others."""
         try:
-            action()
+            action(given)
         except Exception as error:
             failure = EngineError(f"sampling failed: {type(error).__name__}: {error}")
             failure.__cause__ = error
@@ -122,7 +123,7 @@ class Scheduler:
             chosen = self._choose()
             if not chosen:
                 return
-            self._guard(lambda: self._prefill(chosen), chosen)
+            self._guard(self._prefill, chosen, chosen)
 
     def _choose(self) -> list[Request]:
         """Requests for one prefill pass, in order of arrival, all of the same weights."""

@@ -82,9 +82,7 @@ class _TargetLogprobs(torch.autograd.Function):
         return (gradient * grads[0][:, None]).to(gradient.dtype), None, None, None
 
 
-def _chunked(
-    hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor, need_gradient: bool
-) -> tuple[Tensor, Tensor]:
+def _chunked(hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor, need_gradient: bool) -> tuple[Tensor, Tensor]:
     logprobs = torch.empty(len(hidden), device=hidden.device, dtype=torch.float32)
     gradient = torch.empty_like(hidden) if need_gradient else hidden
     rows = max(1, HEAD_CHUNK_BYTES // (4 * network.vocab_size))
@@ -104,7 +102,7 @@ def _chunked(
 def target_logprobs(hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor) -> Tensor:
     """float32 `[M]`: log of softmax(logits / temperature) at the targets."""
     if torch.is_grad_enabled() and hidden.requires_grad:
-        result: Tensor = _TargetLogprobs.apply(hidden, network, targets, temperatures)
+        result: Tensor = _TargetLogprobs.apply(hidden, network, targets, temperatures)  # type: ignore[no-untyped-call]
         return result
     return _chunked(hidden, network, targets, temperatures, need_gradient=False)[0]
 
@@ -207,9 +205,7 @@ class LoraTrainer:
             grad = gradient.get(name)
             parameter.grad = None if grad is None else grad.mul_(shrink)
         for group in self.optimizer.param_groups:
-            group.update(
-                lr=params.learning_rate, betas=(params.beta1, params.beta2), eps=params.eps, weight_decay=params.weight_decay
-            )
+            group.update(lr=params.learning_rate, betas=(params.beta1, params.beta2), eps=params.eps, weight_decay=params.weight_decay)
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return StepOutput({"grad_norm": norm, "skipped": 0.0})

@@ -16,8 +16,9 @@ import torch
 import transformers
 
 SHAPE = {
-    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
-    "head_dim": 8, "max_position_embeddings": 1024, "initializer_range": 0.3, "bos_token_id": None, "eos_token_id": None,
+    "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
+    "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 1024, "initializer_range": 0.3,
+    "bos_token_id": None, "eos_token_id": None,
 }  # fmt: skip
 
 

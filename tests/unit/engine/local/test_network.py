@@ -43,12 +43,16 @@ def random_datums(sizes: list[int], temperature: float = 0.8) -> list[Datum]:
         mask = (random.random(size) < 0.4).astype(np.float32)
         mask[-1] = 1
         advantages = (random.normal(size=size) * mask).astype(np.float32)
-        out.append(Datum(tokens[:-1], tokens[1:], (-4 + random.normal(size=size) * 0.5).astype(np.float32) * mask, advantages, mask, temperature))
+        out.append(
+            Datum(tokens[:-1], tokens[1:], (-4 + random.normal(size=size) * 0.5).astype(np.float32) * mask, advantages, mask, temperature)
+        )
     return out
 
 
 @pytest.mark.parametrize(("family", "changes"), FAMILIES)
-def test_logits_are_those_of_transformers_with_the_adapter_on(make_engine: Callable[..., Any], family: str, changes: dict[str, Any]) -> None:
+def test_logits_are_those_of_transformers_with_the_adapter_on(
+    make_engine: Callable[..., Any], family: str, changes: dict[str, Any]
+) -> None:
     engine = make_engine(family, changes)
     stir(engine)
     tokens = torch.randint(0, 64, (90,), generator=torch.Generator().manual_seed(0))
@@ -90,7 +94,7 @@ def test_gradients_are_those_of_autograd_through_transformers_and_peft(
         np.testing.assert_allclose(out.logprobs[number], logprobs.detach().numpy() * (datum.mask != 0), atol=1e-4)
         given = Given(*(torch.from_numpy(array) for array in (datum.logprobs, datum.advantages, datum.mask)))
         total = total + LOSSES[loss][0](logprobs, given)
-    assert out.loss == pytest.approx(float(total), rel=1e-4)
+    assert out.loss == pytest.approx(float(total.detach()), rel=1e-4)
     expected = torch.autograd.grad(total, list(parameters.values()))
     for name, theirs in zip(parameters, expected, strict=True):
         torch.testing.assert_close(engine._trainer.gradient[name], theirs, atol=2e-3, rtol=2e-3)

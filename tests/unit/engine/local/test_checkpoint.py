@@ -1,0 +1,91 @@
+"""Checkpoints: whole or refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from peft import LoraConfig
+from safetensors.torch import load_file
+
+from moot.engine.local import DamagedCheckpoint, checkpoint
+from moot.engine.protocol import AdamParams, Datum, EngineError
+
+
+def step(engine: Any) -> None:
+    x, ones = np.arange(20, dtype=np.int32), np.ones(20, np.float32)
+    engine.forward_backward([Datum(x, x, ones * 0, ones, ones)], "cross_entropy").result()
+    engine.optim_step(AdamParams(learning_rate=0.01)).result()
+
+
+@pytest.fixture
+def saved(make_engine: Callable[..., Any], tmp_path: Path) -> tuple[Any, Path]:
+    engine = make_engine()
+    step(engine)
+    return engine, Path(engine.save_state(str(tmp_path / "a" / "state")).result())
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "optimizer.safetensors", "adapter_config.json"])
+def test_one_changed_byte_is_noticed(saved: tuple[Any, Path], name: str) -> None:
+    engine, path = saved
+    data = bytearray((path / name).read_bytes())
+    data[len(data) // 2] ^= 1
+    (path / name).write_bytes(data)
+    with pytest.raises(DamagedCheckpoint, match=name):
+        engine.load_state(str(path)).result()
+
+
+@pytest.mark.parametrize("name", ["adapter_model.safetensors", "optimizer.safetensors", "manifest.json"])
+def test_a_missing_or_cut_file_is_noticed(saved: tuple[Any, Path], name: str) -> None:
+    engine, path = saved
+    data = (path / name).read_bytes()
+    (path / name).write_bytes(data[: len(data) // 2])
+    with pytest.raises(DamagedCheckpoint):
+        engine.load_state(str(path)).result()
+    (path / name).unlink()
+    with pytest.raises(DamagedCheckpoint, match=name):
+        engine.load_state(str(path)).result()
+
+
+def test_a_checkpoint_of_another_shape_is_refused_by_what_differs(saved: tuple[Any, Path], make_engine: Callable[..., Any]) -> None:
+    with pytest.raises(ValueError, match="lora_rank"):
+        make_engine(lora_rank=2).load_state(str(saved[1])).result()
+
+
+def test_a_kill_while_saving_leaves_the_old_state(saved: tuple[Any, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, path = saved
+    before = {item.name: item.read_bytes() for item in path.iterdir()}
+    step(engine)
+
+    def killed(*_: Any) -> None:
+        raise OSError("disk full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "put_in_place", killed)
+        with pytest.raises(EngineError, match="disk full"):
+            engine.save_state(str(path)).result()
+    assert {item.name: item.read_bytes() for item in path.iterdir()} == before
+    assert [item.name for item in path.parent.iterdir()] == ["state"]
+    engine.save_state(str(path)).result()
+    engine.load_state(str(path)).result()
+    assert [item.name for item in path.parent.iterdir()] == ["state"]
+
+
+def test_nothing_there_is_the_callers_mistake(make_engine: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="no checkpoint"):
+        make_engine().load_state(str(tmp_path / "nowhere")).result()
+
+
+def test_a_snapshot_with_a_path_is_an_adapter_that_peft_can_read(make_engine: Callable[..., Any], tmp_path: Path) -> None:
+    engine = make_engine()
+    step(engine)
+    engine.snapshot(str(tmp_path / "adapter")).result()
+    assert LoraConfig.from_pretrained(str(tmp_path / "adapter")).r == 4
+    names = load_file(tmp_path / "adapter" / "adapter_model.safetensors")
+    assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in names
+    assert "optimizer.safetensors" not in json.loads((tmp_path / "adapter" / "manifest.json").read_text())["files"]
+    engine.load_state(str(tmp_path / "adapter")).result()
