@@ -289,12 +289,17 @@ def test_growing_gives_one_datum_an_agent_with_all_it_sampled(rendering: Renderi
         assert datum.tokens[1:].tolist() == datum.targets[:-1].tolist()
 
 
-def test_a_turn_is_its_first_tokens_chance_of_one_in_eight_and_then_certain(rendering: Rendering) -> None:
+def test_a_turns_logprobs_are_still_its_chance_in_the_datum(rendering: Rendering) -> None:
+    """The script picks one of eight answers, so a turn's tokens together have a chance of 1/8, or of 2/8 if two are alike."""
     debate = played(rendering)
-    (datum,) = debate.of(0)
-    chances = datum.logprobs[datum.mask == 1].tolist()
-    assert sorted(set(chances)) == pytest.approx([-math.log(8), 0.0])
-    assert sum(chance < 0 for chance in chances) == ROUNDS
+    for agent in range(AGENTS):
+        (datum,) = debate.of(agent)
+        sampled = np.append(0, datum.mask)
+        borders = np.flatnonzero(np.diff(sampled) == 1)
+        assert len(borders) == ROUNDS
+        chances = [8 * math.exp(part.sum()) for part in np.split(datum.logprobs, borders)[1:]]
+        assert chances == pytest.approx([round(chance) for chance in chances], abs=1e-4)
+        assert all(1 <= round(chance) < 8 for chance in chances)
 
 
 def test_judged_debates_pay_both_sides_and_the_tokens_say_so(rendering: Rendering) -> None:
