@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 
 import pytest
 from making import FAILED, debate, near, reward, text, v1, v2
@@ -88,11 +89,11 @@ def test_normalize_batch() -> None:
 
 
 def test_normalize_batch_of_equal_values_is_zero_and_not_rounding_over_1e_8() -> None:
-    """Ten debates without a vote, all answers right, a tenth of truth mixed in: 30 times 0.1, whose floating-point mean is not 0.1."""
-    batch = [debate(v1(), [["", "", ""]], answers=[["7", "7", "7"]], truth="7")] * 10
+    """Four debates without a vote, all answers right, a tenth of truth mixed in: 12 times 0.1, whose floating-point mean is not 0.1."""
+    batch = [debate(v1(), [["", "", ""]], answers=[["7", "7", "7"]], truth="7")] * 4
     scores = [(each, reward(each, mix=0.1)) for each in batch]
-    assert sum([0.1] * 30) / 30 != 0.1
-    assert [each.values for each in advantages(scores, ESTIMATORS["normalize_batch"])] == [(0.0, 0.0, 0.0)] * 10  # type: ignore[union-attr]
+    assert math.fsum([0.1] * 12) / 12 != 0.1
+    assert [each.values for each in advantages(scores, ESTIMATORS["normalize_batch"])] == [(0.0, 0.0, 0.0)] * 4  # type: ignore[union-attr]
 
 
 def test_normalize_batch_by_step_with_a_failure() -> None:

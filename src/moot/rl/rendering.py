@@ -53,8 +53,11 @@ class Rendering:
         if self._bridge and self._bridge.close_id is not None:
             ids.append(self._bridge.close_id)
         self.stop_ids = tuple(dict.fromkeys(ids))
-        if self._bridge is None:
-            self._verify_package_bridge()
+        try:
+            self._opening = self.prompt([Message("system", "Be brief."), Message("user", "Two and two?")]).tolist()
+        except Exception as error:
+            raise ConfigError(f"the chat format of {self.model} ({self.name}) takes no system message before the user's: {error}") from None
+        self._turn = None if self._bridge else self._plain_turn()
 
     def stops(self, contract: str) -> Stop:
         return stop_conditions(self.stop_ids, contract)
@@ -70,14 +73,28 @@ class Rendering:
 
     def suffix(self, prompt: Ints, sampled: Ints, message: Message) -> Ints:
         """What follows a sampled turn: its end where it was cut, the new message, and the start of the next turn."""
+        ended = len(sampled) > 0 and int(sampled[-1]) in self.stop_ids
         if self._bridge:
-            return self._bridge.suffix(self._plain(message)["content"], ended=len(sampled) > 0 and int(sampled[-1]) in self.stop_ids)
-        before, said = prompt.tolist(), sampled.tolist()
-        bridged = self._renderer.bridge_to_next_turn(before, said, [self._plain(message)])
-        whole = None if bridged is None else bridged.token_ids
-        if whole is None or whole[len(before) : len(before) + len(said)] != said:
+            return self._bridge.suffix(self._plain(message)["content"], ended)
+        if self._turn is None or (ids := self._bridged(self._turn, int(sampled[-1]) if ended else None, message)) is None:
             raise ConfigError(_cannot_extend(self.model, self.name))
-        return np.asarray(whole[len(before) + len(said) :], dtype=np.int32)
+        return np.asarray(ids, dtype=np.int32)
+
+    def _bridged(self, turn: list[int], end: int | None, message: Message) -> list[int] | None:
+        """What the package writes after a plain turn that ended so. Not after the sampled one: the package gives up on some turns
+        (one that ends inside a thinking block), and what a model says must not end the run."""
+        said = turn if end is None else [*turn, end]
+        bridged = self._renderer.bridge_to_next_turn(self._opening, said, [self._plain(message)])
+        before = [*self._opening, *said]
+        return None if bridged is None or bridged.token_ids[: len(before)] != before else bridged.token_ids[len(before) :]
+
+    def _plain_turn(self) -> list[int] | None:
+        """A turn that the package can go on from; one that closes the thinking block, where the prompt opens it."""
+        for text in ("4", "</think>4"):
+            turn = self.tokenizer.encode(text, add_special_tokens=False)
+            if all(self._bridged(turn, end, Message("user", "And three?")) is not None for end in (self.stop_ids[0], None)):
+                return list(turn)
+        return None
 
     def _plain(self, message: Message) -> dict[str, str]:
         """What one agent writes must not end another's turn, so the spelling of special tokens is broken with a space."""
@@ -96,12 +113,6 @@ class Rendering:
 
     def decode(self, ids: Ints) -> str:
         return self._text.text_and_starts(ids)[0]
-
-    def _verify_package_bridge(self) -> None:
-        """Asks for one suffix now, rather than in the middle of a night."""
-        first = self.prompt([Message("system", "Be brief."), Message("user", "Two and two?")])
-        said = np.asarray([*self.tokenizer.encode("4", add_special_tokens=False), self.stop_ids[0]], dtype=np.int32)
-        self.suffix(first, said, Message("user", "And three?"))
 
 
 def section_slices(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, slice]:
@@ -136,7 +147,10 @@ def _create(tokenizer: Any, model: str, renderer: str, thinking: bool) -> Any:
     changes: dict[str, Any] = {"thinking_retention": "all"}
     if "enable_thinking" in type(config).model_fields:
         changes["enable_thinking"] = thinking
-    return create_renderer(tokenizer, type(config).model_validate({**config.model_dump(), **changes}))
+    try:
+        return create_renderer(tokenizer, type(config).model_validate({**config.model_dump(), **changes}))
+    except Exception as error:
+        raise ConfigError(f"renderer {name!r} does not fit the tokenizer of {model}: {error}") from None
 
 
 def _special_pattern(tokenizer: Any) -> re.Pattern[str] | None:
@@ -164,7 +178,8 @@ class _Pieces:
     def __init__(self, tokenizer: Any, close: str) -> None:
         self._encode = _encoder(tokenizer)
         blocks = "|".join(map(re.escape, BLOCKS))
-        self._borders = re.compile(rf"({re.escape(close) or '(?!)'})|\n\n(?={blocks})")
+        # White space before the line may be joined to it, so there is no border then.
+        self._borders = re.compile(rf"({re.escape(close) or '(?!)'})|(?<!\s)\n\n(?={blocks})")
         self._piece = lru_cache(maxsize=4096)(self.whole)
         self._cut_before = next((before for before in (True, False) if self._fits(before)), None)
 
@@ -201,7 +216,7 @@ class _TemplateBridge:
 
     MARK, NEXT = "moot-marks-this-turn", "moot-marks-the-next-message"
     PROBES = ("Next.", "\nstarts with a line\n\nends with one\n", " 数学 🙂 <b> 12 ")
-    OPENING = ({"role": "system", "content": "System."}, {"role": "user", "content": "First."})
+    OPENING = ({"role": "system", "content": "moot-marks-the-system-text"}, {"role": "user", "content": "moot-marks-the-question"})
 
     def __init__(self, renderer: Any, tokenizer: Any, model: str) -> None:
         self._tokenizer = tokenizer
@@ -228,10 +243,12 @@ class _TemplateBridge:
             raise ConfigError(self._problem)
         # Most templates put the content between two fixed texts, and then need not be run.
         text = self._after(content) if self._wrap is None else self._wrap[0] + content + self._wrap[1]
-        return self._pieces.encode(text[len(self._close) :] if ended else text)
+        # With the end of the turn before it, as it stands in its place: SentencePiece puts a space before a text of its own.
+        ids = self._pieces.encode(text)
+        return ids[1:] if ended and self._close else ids
 
-    def _text(self, messages: Sequence[Mapping[str, str]]) -> str:
-        return str(self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, tokenize=False, **self._extra))
+    def _text(self, messages: Sequence[Mapping[str, str]], start: bool = True) -> str:
+        return str(self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=start, tokenize=False, **self._extra))
 
     def _after(self, content: str, earlier: int = 0) -> str:
         """What the template writes after an assistant turn when this message follows."""
@@ -254,11 +271,18 @@ class _TemplateBridge:
         head, mark, tail = self._after(self.NEXT).partition(self.NEXT)
         if mark and all(self._after(content) == head + content + tail for content in self.PROBES):
             self._wrap = (head, tail)
+        turn = ({"role": "assistant", "content": self.MARK}, {"role": "user", "content": "Then."})
+        for turns in range(3):
+            before = self._text([*self.OPENING, *turn * turns], start=False)
+            if not self._text([*self.OPENING, *turn * (turns + 1)]).startswith(before):
+                raise ConfigError("it changes what was said before")
         for content in self.PROBES:
             after = self._after(content)
+            if any(message["content"] in after for message in self.OPENING):
+                raise ConfigError("it repeats the system text or the question")
             if after != self._after(content, earlier=1) or after != self._after(content, earlier=2):
                 raise ConfigError("what it writes after a turn depends on the turns before")
             text = self._text([*self.OPENING, {"role": "assistant", "content": self.MARK}, {"role": "user", "content": content}])
             cut = text.index(self.MARK) + len(self.MARK) + len(self._close)
-            if not np.array_equal(np.concatenate([whole(text[:cut]), whole(text[cut:])]), whole(text)):
+            if not np.array_equal(np.concatenate([whole(text[:cut]), self.suffix(content, ended=True)]), whole(text)):
                 raise ConfigError("its text does not tokenise turn by turn")

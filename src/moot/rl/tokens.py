@@ -28,8 +28,9 @@ class TokenText:
     def __init__(self, tokenizer: Any) -> None:
         self._tokenizer = tokenizer
         table = _verified_table(tokenizer)
-        self._bytes = table
-        self._lengths = None if table is None else np.array([len(piece) for piece in table], dtype=np.int32)
+        # One more, empty: models round their vocabulary up, and what they sample past the tokenizer's is no text.
+        self._bytes = None if table is None else [*table, b""]
+        self._lengths = None if self._bytes is None else np.array([len(piece) for piece in self._bytes], dtype=np.int32)
 
     @property
     def exact(self) -> bool:
@@ -40,6 +41,7 @@ class TokenText:
         """The text, and for each token the index of the character it starts in."""
         if self._bytes is None or self._lengths is None:
             return self._slowly(ids.tolist())
+        ids = np.minimum(ids, len(self._bytes) - 1)
         raw = b"".join([self._bytes[i] for i in ids.tolist()])
         ends = np.cumsum(self._lengths[ids], dtype=np.int32)
         starts = ends - self._lengths[ids]
@@ -53,15 +55,15 @@ class TokenText:
 
     def _slowly(self, ids: list[int]) -> tuple[str, NDArray[np.int32]]:
         """Decodes a few tokens at a time, holding back while the last character is incomplete."""
-        text, starts = "", np.zeros(len(ids), dtype=np.int32)
-        begin = 0
+        text, held, starts = "", "", np.zeros(len(ids), dtype=np.int32)
+        # What was decoded last goes before what is decoded now: alone, a piece may lose a space at its front.
+        previous, begin = 0, 0
         for i in range(len(ids)):
-            starts[i] = len(text)
-            piece = self._decode(ids[max(0, begin - 4) : i + 1])
-            before = self._decode(ids[max(0, begin - 4) : begin])
-            if not piece.endswith("�") or i == len(ids) - 1 or i - begin > 8:
-                text += piece[len(before) :]
-                begin = i + 1
+            starts[i] = len(text) + len(held.rstrip("�"))
+            held = self._decode(ids[previous : i + 1])[len(self._decode(ids[previous:begin])) :]
+            if not held.endswith("�") or i == len(ids) - 1 or i - begin > 8:
+                text, held = text + held, ""
+                previous, begin = begin, i + 1
         return text, starts
 
     def _decode(self, ids: Sequence[int]) -> str:

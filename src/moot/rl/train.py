@@ -203,7 +203,7 @@ async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float
     for _, done in outputs:
         loop.skipped = loop.skipped + 1 if done.metrics.get("skipped") else 0
         if loop.skipped == 3:
-            raise Stopped(f"three optimizer steps in a row had a gradient that is not finite; lower learning_rate (now {rate:g}) or use fp32")
+            raise Stopped(f"three optimizer steps in a row had no finite gradient; lower learning_rate (now {rate:g}) or use fp32")
     norms = [done.metrics["grad_norm"] for _, done in outputs if "grad_norm" in done.metrics]
     return {
         **optim_metrics([d for chunk in chunks for d in chunk], [lp for losses, _ in outputs for lp in losses.logprobs]),
