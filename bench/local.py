@@ -5,8 +5,8 @@
 
 Lengths are synthetic, token ids random: a first prompt of 500 tokens, turns of 250 new tokens, 600 tokens of others' turns between them,
 3 rounds. `--ragged` spreads prompt, turn and suffix lengths by a third, as debates do; without it every sequence has the same length, which
-is the best case for a padded batch. Sampling never stops early, so both sides make the same tokens. `--turn` shortens the turns that are
-really run; each is then also projected to 250 tokens from the measured prefill and step times.
+is the best case for a padded batch. Sampling never stops early. A round is reported as its prefill, its time a step, and the whole of it for
+turns of 250 tokens: prefill + 250 steps. `--turn` is how many steps are really run to measure that.
 
 Every contender runs in its own process, so that peak memory is its own. TRL is not a dependency of moot: give a Python that has it.
 Peak memory is the process's peak resident size, model included, above what it held when the model was loaded.
@@ -55,16 +55,24 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
         random = np.random.default_rng(0)
         prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
         rounds = []
-        for number in range(ROUNDS):
+        for number in range(args.rounds):
             turns = lengths(count, args.turn, args.ragged, random)
-            start, cpu, before = time.perf_counter(), time.process_time(), engine.statistics
+            before = engine.statistics
+            start, cpu = time.perf_counter(), time.process_time()
+            await asyncio.gather(*(sampler.sample(p, SamplingParams(max_tokens=1, seed=i)) for i, p in enumerate(prompts)))
+            first, first_cpu = time.perf_counter() - start, time.process_time() - cpu
+            start, cpu = time.perf_counter(), time.process_time()
             samples = await asyncio.gather(
                 *(sampler.sample(p, SamplingParams(max_tokens=n, seed=i)) for i, (p, n) in enumerate(zip(prompts, turns, strict=True)))
             )
             seconds, after = time.perf_counter() - start, engine.statistics
             prefilled = after["prefilled"] - before["prefilled"]
-            rounds.append({"seconds": seconds, "cpu": time.process_time() - cpu, "tokens": sum(turns), "prefilled": prefilled})
-            if number == ROUNDS - 1:
+            steps = max(turns)
+            rounds.append(
+                {"prefill": first, "prefill_cpu": first_cpu, "step": seconds / steps, "step_cpu": (time.process_time() - cpu) / steps,
+                 "prefilled": prefilled - count}
+            )  # fmt: skip
+            if number == args.rounds - 1:
                 fresh = await engine.snapshot()  # same weights, but nothing cached: what the round costs without reuse
                 start = time.perf_counter()
                 await asyncio.gather(*(fresh.sample(p, SamplingParams(max_tokens=1, seed=i)) for i, p in enumerate(prompts)))
@@ -90,7 +98,7 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
 
 def sampling_stock(args: argparse.Namespace, count: int) -> dict[str, Any]:
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, LogitsProcessorList
 
     from moot.engine.local.models import pick_device, pick_dtype
     from moot.engine.local.smollm import NAME, find_smollm
@@ -102,56 +110,68 @@ def sampling_stock(args: argparse.Namespace, count: int) -> dict[str, Any]:
     random = np.random.default_rng(0)
     prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
     rounds = []
-    for _ in range(ROUNDS):
+    for _ in range(args.rounds):
         turns = lengths(count, args.turn, args.ragged, random)
         width = max(len(p) for p in prompts)
         ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts], device=device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
         start, cpu = time.perf_counter(), time.process_time()
+        first: list[float] = []
+
+        def note(_: Any, scores: Any, start: float = start, cpu: float = cpu, first: list[float] = first) -> Any:
+            if not first:  # called once a step: the first time when the prompt is done
+                first[:] = [time.perf_counter() - start, time.process_time() - cpu]
+            return scores
+
         with torch.inference_mode():
             out = model.generate(
                 ids, attention_mask=mask, max_new_tokens=max(turns), min_new_tokens=max(turns), do_sample=True, temperature=1.0, top_k=0,
-                top_p=1.0, pad_token_id=0,
+                top_p=1.0, pad_token_id=0, logits_processor=LogitsProcessorList([note]),
             )[:, width:].tolist()  # fmt: skip
-        seconds = time.perf_counter() - start
-        rounds.append({"seconds": seconds, "cpu": time.process_time() - cpu, "tokens": sum(turns), "prefilled": int(mask.sum())})
+        seconds, cpu, steps = time.perf_counter() - start, time.process_time() - cpu, max(turns) - 1
+        rounds.append(
+            {"prefill": first[0], "prefill_cpu": first[1], "step": (seconds - first[0]) / steps, "step_cpu": (cpu - first[1]) / steps,
+             "prefilled": int(mask.sum())}
+        )  # fmt: skip
         for i, n in enumerate(lengths(count, SUFFIX, args.ragged, random)):
             prompts[i] = [*prompts[i], *out[i][: turns[i]], *random.integers(10, 40000, n).tolist()]
     return {"rounds": rounds, "peak_mib": memory_mib() - loaded}
 
 
+def whole(rounds: list[dict[str, float]], kind: str = "") -> float:
+    """Seconds of all rounds with turns of 250 tokens."""
+    return sum(item["prefill" + kind] + TURN * item["step" + kind] for item in rounds)
+
+
 def report_sampling(args: argparse.Namespace) -> None:
     for count in args.sequences:
         ours = contender(args, "sampling_ours", sys.executable, count)
-        print(f"\n{count} sequences, {ROUNDS} rounds of {args.turn} new tokens{', ragged' if args.ragged else ''}")
+        print(f"\n{count} sequences{', ragged' if args.ragged else ''}; {args.turn} steps a round measured")
         stock = None if args.no_stock else contender(args, "sampling_stock", sys.executable, count)
-        for number in range(ROUNDS):
-            mine = ours["rounds"][number]
-            rate = mine["tokens"] / mine["seconds"]
-            line = f"  round {number + 1}: moot {mine['seconds']:.1f} s, {rate:.1f} tokens/s, {mine['prefilled']} prefilled"
-            if stock:
-                other = stock["rounds"][number]
-                rate = other["tokens"] / other["seconds"]
-                line += f" | generate {other['seconds']:.1f} s, {rate:.1f} tokens/s | {other['seconds'] / mine['seconds']:.1f}x"
-            print(line)
-        total = sum(item["seconds"] for item in ours["rounds"])
-        made = sum(item["tokens"] for item in ours["rounds"])
-        computed = made + sum(item["prefilled"] for item in ours["rounds"])
-        line = f"  all rounds: moot {made / total:.1f} tokens/s, peak +{ours['peak_mib']:.0f} MiB"
+        for number in range(args.rounds):
+            for name, side in (("moot    ", ours), ("generate", stock)):
+                if side:
+                    item = side["rounds"][number]
+                    seconds = whole([item])
+                    print(
+                        f"  round {number + 1} {name}: {item['prefilled']} tokens prefilled in {item['prefill']:.1f} s, "
+                        f"{item['step'] * 1e3:.0f} ms a step ({item['step_cpu'] * 1e3:.0f} ms of processor), "
+                        f"{count * TURN / seconds:.1f} tokens/s over the round"
+                    )
+        print(f"  peak memory: moot +{ours['peak_mib']:.0f} MiB" + (f", generate +{stock['peak_mib']:.0f} MiB" if stock else ""))
         if stock:
-            other_total = sum(item["seconds"] for item in stock["rounds"])
-            line += f" | generate {made / other_total:.1f} tokens/s, peak +{stock['peak_mib']:.0f} MiB | {other_total / total:.1f}x"
-            other_cpu, cpu = (sum(item["cpu"] for item in side["rounds"]) for side in (stock, ours))
-            line += f" ({other_cpu / cpu:.1f}x in processor time, which a busy machine does not blur)"
-        print(line)
-        per_token = ours["warm_prefill_s"] / ours["warm_tokens"]
+            print(
+                f"  generate / moot: {whole(stock['rounds']) / whole(ours['rounds']):.1f}x over all rounds "
+                f"({whole(stock['rounds'], '_cpu') / whole(ours['rounds'], '_cpu'):.1f}x in processor time, which a busy machine blurs less)"
+            )
+        computed = sum(item["prefilled"] + count * TURN for item in ours["rounds"]) / whole(ours["rounds"])
         print(
-            f"  prefill {ours['prefill_rate']:.0f} tokens/s; all computed tokens ran at {computed / total:.0f} tokens/s, "
-            f"{computed / total / ours['prefill_rate']:.0%} of that ceiling"
+            f"  ceiling: prefill runs at {ours['prefill_rate']:.0f} tokens/s, the rounds at {computed:.0f} prefilled and sampled tokens/s, "
+            f"{computed / ours['prefill_rate']:.0%} of it"
         )
         print(
-            f"  prefill of round 3: {ours['cold_prefill_s']:.1f} s without reuse; with reuse, the next round's {SUFFIX} new tokens "
-            f"take {ours['warm_prefill_s']:.1f} s ({per_token * 1e3:.2f} ms a token)"
+            f"  prefill of the last round: {ours['cold_prefill_s']:.1f} s without reuse; with reuse, the next round's {SUFFIX} new tokens "
+            f"take {ours['warm_prefill_s']:.1f} s"
         )
 
 
@@ -308,6 +328,7 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--sequences", type=int, nargs="+", default=[12, 48])
+    parser.add_argument("--rounds", type=int, default=ROUNDS)
     parser.add_argument("--turn", type=int, default=TURN, help="new tokens a turn that are really run")
     parser.add_argument("--ragged", action="store_true")
     parser.add_argument("--quick", action="store_true", help="12 sequences, short turns; 4 debates to train on")

@@ -75,7 +75,9 @@ def test_ctrl_c_ends_cleanly_says_how_to_go_on_and_loses_nothing(tmp_path: Path)
     assert process.returncode == 130, output
     assert "Traceback" not in output and "moot train --resume" in output
     before = metrics(tmp_path / "run")
-    resumed = subprocess.run(command("train", "--resume", tmp_path / "run"), env=surroundings(), capture_output=True, text=True, timeout=900)
+    resumed = subprocess.run(
+        command("train", "--resume", tmp_path / "run"), env=surroundings(), capture_output=True, text=True, timeout=900
+    )
     assert resumed.returncode in (0, 1), resumed.stdout + resumed.stderr
     assert metrics(tmp_path / "run")[: len(before)] == before
     assert metrics(tmp_path / "run")[-1]["step"] == 16

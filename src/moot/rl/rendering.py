@@ -71,7 +71,7 @@ class Rendering:
             return self._bridge.prompt(plain)
         return np.asarray(self._renderer.render_ids(plain, add_generation_prompt=True), dtype=np.int32)
 
-    def suffix(self, prompt: Ints, sampled: Ints, message: Message) -> Ints:
+    def suffix(self, sampled: Ints, message: Message) -> Ints:
         """What follows a sampled turn: its end where it was cut, the new message, and the start of the next turn."""
         ended = len(sampled) > 0 and int(sampled[-1]) in self.stop_ids
         if self._bridge:

@@ -88,9 +88,7 @@ class TokenSpeaker:
         """The whole prompt, and the part of it that is new."""
         if observation.extends:
             conversation = self._conversations[observation.agent]
-            before = conversation.joined()
-            last = self._last_turn(observation)
-            new = self._rendering.suffix(before[: len(before) - len(last.tokens)], last.tokens, observation.newest)
+            new = self._rendering.suffix(self._last_turn(observation).tokens, observation.newest)
             conversation.pieces.append(new)
             return conversation.joined(), new
         conversation = self._conversations[observation.agent] = _Conversation()
@@ -102,8 +100,7 @@ class TokenSpeaker:
         own = iter(rounds[len(rounds) - len(observation.own_turns) :])
         for i in range(first, len(messages), 2):
             tokens = self._turns[next(own), observation.agent].tokens
-            before = conversation.joined()
-            conversation.pieces += [tokens, self._rendering.suffix(before, tokens, messages[i + 1])]
+            conversation.pieces += [tokens, self._rendering.suffix(tokens, messages[i + 1])]
         whole = conversation.joined()
         return whole, whole
 

@@ -94,17 +94,17 @@ def test_known_models_get_the_packages_own_format_and_the_others_their_template(
 
 def test_after_a_turn_that_ended_comes_the_new_message_and_the_start_of_the_next(name: str, tokenizer: Any, rendering: Rendering) -> None:
     sampled = ints(encode(tokenizer, SAID), rendering.stop_ids[0])
-    assert rendering.decode(rendering.suffix(rendering.prompt([SYSTEM, FIRST]), sampled, NEXT)) == AFTER[name]
+    assert rendering.decode(rendering.suffix(sampled, NEXT)) == AFTER[name]
 
 
 def test_a_turn_that_was_cut_is_ended_first(name: str, tokenizer: Any, rendering: Rendering) -> None:
-    suffix = rendering.suffix(rendering.prompt([SYSTEM, FIRST]), encode(tokenizer, SAID), NEXT)
+    suffix = rendering.suffix(encode(tokenizer, SAID), NEXT)
     assert int(suffix[0]) == rendering.stop_ids[0]
     assert rendering.decode(suffix) == CLOSE[name] + AFTER[name]
 
 
 def test_nothing_sampled_at_all_is_a_turn_that_was_cut(name: str, rendering: Rendering) -> None:
-    suffix = rendering.suffix(rendering.prompt([SYSTEM, FIRST]), ints([]), NEXT)
+    suffix = rendering.suffix(ints([]), NEXT)
     assert rendering.decode(suffix) == CLOSE[name] + AFTER[name]
 
 
@@ -127,7 +127,7 @@ def test_prompt_and_turn_and_suffix_are_the_whole_conversation(
     theirs = rendered_elsewhere(name, tokenizer, messages)
     prompt, turn = rendering.prompt(messages[:2]), encode(tokenizer, SAID)
     sampled = ints(turn, rendering.stop_ids[0]) if ended else turn
-    assert ints(prompt, sampled, rendering.suffix(prompt, sampled, messages[3])).tolist() == theirs
+    assert ints(prompt, sampled, rendering.suffix(sampled, messages[3])).tolist() == theirs
     assert rendering.prompt(messages).tolist() == theirs
 
 
@@ -136,27 +136,26 @@ def test_three_turns_grow_into_the_same_tokens_as_one_rendering(tokenizer: Any, 
     for round, ended in enumerate((True, False, True)):
         said, message = f"My answer number {round}.", Message("user", f"Question {round}\n\n数学 🙂?")
         sampled = ints(encode(tokenizer, said), rendering.stop_ids[0] if ended else [])
-        grown = ints(grown, sampled, rendering.suffix(grown, sampled, message))
+        grown = ints(grown, sampled, rendering.suffix(sampled, message))
         messages += [Message("assistant", said), message]
     assert grown.tolist() == rendering.prompt(messages).tolist()
 
 
 def test_the_suffix_does_not_depend_on_how_the_turn_was_tokenised(tokenizer: Any, rendering: Rendering) -> None:
     """A model may spell a word letter by letter. What it sampled stays, and the suffix is the same."""
-    prompt, end = rendering.prompt([SYSTEM, FIRST]), rendering.stop_ids[0]
+    end = rendering.stop_ids[0]
     usual = ints(encode(tokenizer, "the answer"), end)
     spelled = ints(*[encode(tokenizer, letter) for letter in "the answer"], end)
     assert len(spelled) >= 11
-    assert rendering.suffix(prompt, spelled, NEXT).tolist() == rendering.suffix(prompt, usual, NEXT).tolist()
+    assert rendering.suffix(spelled, NEXT).tolist() == rendering.suffix(usual, NEXT).tolist()
 
 
 @pytest.mark.parametrize("said", ["<think>", "<think>hm", "</think>", "</think></think>", "<tool_call>", "", "<think>a</think>b<think>"])
 @pytest.mark.parametrize("ended", [True, False])
 def test_nothing_a_model_says_stops_the_debate(name: str, tokenizer: Any, rendering: Rendering, said: str, ended: bool) -> None:
     """A turn that opens a thinking block and ends without closing it is the model's failure, not the run's."""
-    prompt = rendering.prompt([SYSTEM, FIRST])
     sampled = ints(encode(tokenizer, said) if said else [], rendering.stop_ids[0] if ended else [])
-    suffix = rendering.decode(rendering.suffix(prompt, sampled, NEXT))
+    suffix = rendering.decode(rendering.suffix(sampled, NEXT))
     assert suffix.endswith(AFTER[name])
     # A cut turn is ended, and an open thinking block may be closed before that.
     assert suffix.removesuffix(AFTER[name]) in ([""] if ended else [CLOSE[name], "</think>" + CLOSE[name]])
@@ -175,7 +174,7 @@ def test_a_special_token_spelled_by_one_agent_is_none_in_anothers_prompt(tokeniz
 
     assert structure(rendering.prompt([SYSTEM, spelled])) == structure(prompt)
     for sampled in (encode(tokenizer, SAID), ints(encode(tokenizer, SAID), rendering.stop_ids[0])):
-        assert structure(rendering.suffix(prompt, sampled, spelled)) == structure(rendering.suffix(prompt, sampled, NEXT))
+        assert structure(rendering.suffix(sampled, spelled)) == structure(rendering.suffix(sampled, NEXT))
 
 
 @few
@@ -241,7 +240,7 @@ def test_with_thinking_off_qwen3s_empty_block_stands_before_every_turn(real: Cal
     assert grown[-4:].tolist() == block
     for _ in range(3):
         sampled = ints(encode(tokenizer, SAID), 151645)
-        grown = ints(grown, sampled, rendering.suffix(grown, sampled, NEXT))
+        grown = ints(grown, sampled, rendering.suffix(sampled, NEXT))
         assert grown[-4:].tolist() == block
     assert grown.tolist().count(151667) == grown.tolist().count(151668) == 4
 
@@ -252,7 +251,7 @@ def test_with_thinking_on_qwen3_opens_its_block_itself_and_it_stays(real: Callab
     prompt = rendering.prompt([SYSTEM, FIRST])
     assert prompt[-3:].tolist() == [151644, 77091, 198]  # <|im_start|>, assistant, a line feed
     sampled = ints(encode(tokenizer, "<think>Two pairs.</think>Four."), 151645)
-    assert rendering.decode(rendering.suffix(prompt, sampled, NEXT)) == AFTER["smollm2"]
+    assert rendering.decode(rendering.suffix(sampled, NEXT)) == AFTER["smollm2"]
 
 
 # Templates that the package only wraps
@@ -289,7 +288,7 @@ def test_a_template_that_cannot_be_extended_is_refused_when_a_suffix_is_asked_fo
     chatml.chat_template = CANNOT_GROW[what]
     rendering = Rendering(chatml, "somebody/else")
     with pytest.raises(ConfigError, match=r"somebody/else.*cannot be extended turn by turn.*use layout rebuilt"):
-        rendering.suffix(rendering.prompt([SYSTEM, FIRST]), ints(encode(chatml, SAID), rendering.stop_ids[0]), NEXT)
+        rendering.suffix(ints(encode(chatml, SAID), rendering.stop_ids[0]), NEXT)
 
 
 @pytest.mark.parametrize("what", CANNOT_GROW)
@@ -314,7 +313,7 @@ def test_a_template_that_keeps_earlier_turns_is_extended(chatml: Any, what: str)
     chatml.chat_template = CAN_GROW[what]
     rendering = Rendering(chatml, "somebody/else")
     prompt = rendering.prompt([SYSTEM, FIRST])
-    suffix = rendering.suffix(prompt, ints(encode(chatml, SAID), rendering.stop_ids[0]), NEXT)
+    suffix = rendering.suffix(ints(encode(chatml, SAID), rendering.stop_ids[0]), NEXT)
     start = rendering.decode(prompt)[rendering.decode(prompt).rindex("<|im_start|>") :]
     assert start == "<|im_start|>assistant\n" + ("<think>\n\n</think>\n\n" if "thinking" in what else "")
     assert rendering.decode(suffix) == "\n<|im_start|>user\nAnd three?<|im_end|>\n" + start
@@ -333,7 +332,7 @@ def test_a_line_feed_after_the_end_of_a_turn_is_no_obstacle_for_sentencepiece(re
     said = "4"
     # In its place, after the line feed of the header, the turn has no space before it.
     sampled = encode(tokenizer, "\n" + said)[-1:]
-    grown = ints(prompt, sampled, 2, rendering.suffix(prompt, ints(sampled, 2), NEXT))
+    grown = ints(prompt, sampled, 2, rendering.suffix(ints(sampled, 2), NEXT))
     assert grown.tolist() == rendering.prompt([SYSTEM, FIRST, Message("assistant", said), NEXT]).tolist()
 
 
@@ -355,7 +354,7 @@ def test_without_any_stop_token_a_turn_ends_at_the_last_closing_tag_and_still_gr
     prompt = rendering.prompt([SYSTEM, FIRST])
     assert rendering.decode(prompt) == "system: Be brief.\n\nuser: Two and two?\n\nassistant: "
     sampled = encode(rendering.tokenizer, "4</comparison>")
-    assert rendering.decode(rendering.suffix(prompt, sampled, NEXT)) == "\n\nuser: And three?\n\nassistant: "
+    assert rendering.decode(rendering.suffix(sampled, NEXT)) == "\n\nuser: And three?\n\nassistant: "
 
 
 # What cannot be

@@ -32,6 +32,17 @@ CONFIG = TrainConfig(
 )
 
 
+KEYS = """
+env/all/ac_tokens_per_turn env/all/ob_tokens_per_turn env/all/turns_per_episode env/all/total_episodes env/all/total_turns
+env/all/reward/total env/all/by_group/frac_mixed optim/kl_sample_train_v1 optim/kl_sample_train_v2 optim/entropy
+consensus_reached round parse_error train_arithmetic/format train_arithmetic/correct train_arithmetic/pass@k
+train_arithmetic/avg@k train_arithmetic/cons@k v2/total_votes v2/missing_comparisons v2/comparison_lines_invalid
+reward/gen/mean reward/judge/mean trust/judge_accuracy trust/vote_truth_agreement trust/winner_correct trust/position_bias
+trust/length_bias trust/vote_cycles trust/answer_diversity trust/judges_per_pair trust/duplicate_votes
+alarm/degenerate_consensus alarm/random_noise alarm/format_collapse optim/staleness debates/failed debates/dropped
+""".split()  # noqa: SIM905 - names without quotes are easier to check against the specification
+
+
 class Silent:
     def __init__(self) -> None:
         self.notes: list[str] = []
@@ -69,21 +80,15 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Loop:
 def test_a_run_is_two_warm_steps_four_iterations_and_evaluations_first_last_and_between(finished: Loop) -> None:
     rows = finished.run.metrics()
     assert [(row["step"], row["phase"]) for row in rows] == [
-        (0, "eval"), (1, "warm"), (2, "warm"), (2, "eval"), (3, "self_play"), (4, "self_play"), (4, "eval"), (5, "self_play"), (6, "self_play"),
-        (6, "eval"),
+        (0, "eval"), (1, "warm"), (2, "warm"), (2, "eval"),
+        (3, "self_play"), (4, "self_play"), (4, "eval"), (5, "self_play"), (6, "self_play"), (6, "eval"),
     ]  # fmt: skip
     assert finished.engine.steps == 2 + 4 * 2  # two warm, then two substeps an iteration
 
 
 def test_every_key_that_the_sources_name_is_in_the_row_of_an_iteration(finished: Loop) -> None:
     row = next(row for row in finished.run.metrics() if row["phase"] == "self_play")
-    for key in """env/all/ac_tokens_per_turn env/all/ob_tokens_per_turn env/all/turns_per_episode env/all/total_episodes
-        env/all/total_turns env/all/reward/total env/all/by_group/frac_mixed optim/kl_sample_train_v1 optim/kl_sample_train_v2
-        optim/entropy consensus_reached round parse_error train_arithmetic/format train_arithmetic/correct train_arithmetic/pass@k
-        train_arithmetic/avg@k train_arithmetic/cons@k v2/total_votes v2/missing_comparisons v2/comparison_lines_invalid
-        reward/gen/mean reward/judge/mean trust/judge_accuracy trust/vote_truth_agreement trust/winner_correct trust/position_bias
-        trust/length_bias trust/vote_cycles trust/answer_diversity trust/judges_per_pair trust/duplicate_votes
-        alarm/degenerate_consensus alarm/random_noise alarm/format_collapse optim/staleness debates/failed debates/dropped""".split():
+    for key in KEYS:
         assert key in row, key
     assert row["env/all/total_episodes"] == 3 * 4
     assert row["env/all/total_turns"] == 3 * 4 * 2

@@ -99,6 +99,13 @@ def test_position_and_length_bias_are_signed() -> None:
     assert found["trust/judge_accuracy"] is None
 
 
+def test_equally_long_solutions_are_left_out_of_length_bias() -> None:
+    """All wrong. The longer one wins its vote; 0 > 1 is between two of 9 characters: 1/1 - 1/2, not 1/2 - 1/2."""
+    played = debate(v2(), [["", "", ""], ["2 > 1", "", "0 > 1"]], answers=[["8", "9", "Longer: \\boxed{8}"], ["8", "8", "8"]], truth="7")
+    found = panel([judged(played)])
+    assert (found["trust/position_bias"], found["trust/length_bias"]) == (0.0, 0.5)
+
+
 def test_vote_truth_agreement_is_a_mean_over_debates_that_have_both() -> None:
     """Debate 1: right +1, wrong -1: 2. Debate 2: the contrary: -2. Debate 3 has only right ones, debate 4 no votes. Mean 0 of two."""
     rounds = [["", "", ""], ["1 > 2", "", ""]]

@@ -4,7 +4,8 @@ It runs on the weights transformers loaded, and on the adapter peft made. Tokens
 `[T]` ids and their positions. Attention is handed in, because it is all that differs between training, prefill and decoding.
 
 The adapter is added beside each matrix, never merged into it: in bfloat16 a merged update smaller than half a unit in the last place of
-its weight would be rounded away, and the sampler would not move while the trainer does.
+its weight would be rounded away, and the sampler would not move while the trainer does. For the same reason the residual stream and the
+logits are float32 whatever the weights are.
 """
 
 from __future__ import annotations
@@ -81,8 +82,11 @@ class Network:
         self.eps: float = config.rms_norm_eps
         self.embed: Tensor = body.embed_tokens.weight.detach()
         self.head: Tensor = model.lm_head.weight.detach()
-        self.norm: Tensor = body.norm.weight.detach()
+        self.norm: Tensor = body.norm.weight.detach().float()
         self.device, self.dtype = self.embed.device, self.embed.dtype
+        # bfloat16 logits would be rounded by several hundredths, which is most of what sampler and trainer could disagree by. A GPU multiplies
+        # bfloat16 into float32; a CPU needs the matrix in float32.
+        self._wide_head = self.head.float() if self.dtype != torch.float32 and self.device.type != "cuda" else None
         self.layers = [self._layer(layer) for layer in body.layers]
         self._rotary: Any = body.rotary_emb
         self._cos, self._sin = self._rope_table(256)
@@ -92,8 +96,8 @@ class Network:
         owner = {"qkv": attention, "o": attention, "gate_up": mlp, "down": mlp}
         q_norm, k_norm = getattr(attention, "q_norm", None), getattr(attention, "k_norm", None)
         return Layer(
-            norm_1=layer.input_layernorm.weight.detach(),
-            norm_2=layer.post_attention_layernorm.weight.detach(),
+            norm_1=layer.input_layernorm.weight.detach().float(),
+            norm_2=layer.post_attention_layernorm.weight.detach().float(),
             q_norm=None if q_norm is None else q_norm.weight.detach(),
             k_norm=None if k_norm is None else k_norm.weight.detach(),
             linear={group: _fuse([getattr(owner[group], name) for name in names]) for group, names in GROUPS.items()},
@@ -114,7 +118,7 @@ class Network:
 
     def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend, adapter: Adapter = (), recompute: bool = False) -> Tensor:
         """Last hidden states `[T, H]`, normed. `recompute` trades time for memory: activations are made again for the backward pass."""
-        x = F.embedding(tokens, self.embed)
+        x = F.embedding(tokens, self.embed).float()
         cos, sin = self._cos[positions], self._sin[positions]
         for index in range(len(self.layers)):
             updates: Mapping[str, LowRank] = adapter[index] if adapter else {}
@@ -122,11 +126,14 @@ class Network:
                 x = checkpoint(self._block, x, index, updates, cos, sin, attend, use_reentrant=False)
             else:
                 x = self._block(x, index, updates, cos, sin, attend)
-        return F.rms_norm(x, self.norm.shape, self.norm, self.eps)
+        return self._norm(x, self.norm)
+
+    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
+        return F.rms_norm(x, weight.shape, weight, self.eps).to(self.dtype)
 
     def _block(self, x: Tensor, index: int, updates: Mapping[str, LowRank], cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         layer, rows = self.layers[index], len(x)
-        normed = F.rms_norm(x, layer.norm_1.shape, layer.norm_1, self.eps)
+        normed = self._norm(x, layer.norm_1)
         qkv = layer.linear["qkv"](normed, updates.get("qkv")).view(rows, -1, self.head_dim)
         qk, v = torch.split(qkv, [self.heads + self.kv_heads, self.kv_heads], dim=1)
         if layer.q_norm is not None and layer.k_norm is not None:
@@ -138,15 +145,14 @@ class Network:
         qk = torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
         q, k = torch.split(qk, [self.heads, self.kv_heads], dim=1)
         x = x + layer.linear["o"](attend(index, q, k, v), updates.get("o"))
-        normed = F.rms_norm(x, layer.norm_2.shape, layer.norm_2, self.eps)
+        normed = self._norm(x, layer.norm_2)
         gate, up = layer.linear["gate_up"](normed, updates.get("gate_up")).chunk(2, dim=-1)
         return x + layer.linear["down"](F.silu(gate) * up, updates.get("down"))
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 `[T, V]`: ask for few rows at a time."""
-        if hidden.is_cuda and hidden.dtype != torch.float32:
-            try:
-                return torch.mm(hidden, self.head.t(), out_dtype=torch.float32)  # keeps what bfloat16 would round away
-            except (RuntimeError, TypeError):
-                pass
-        return F.linear(hidden, self.head).float()
+        if self._wide_head is not None:
+            return F.linear(hidden.float(), self._wide_head)
+        if hidden.dtype == torch.float32:
+            return F.linear(hidden, self.head)
+        return torch.mm(hidden, self.head.t(), out_dtype=torch.float32)
