@@ -5,8 +5,8 @@
 
 Lengths are synthetic, token ids random: a first prompt of 500 tokens, turns of 250 new tokens, 600 tokens of others' turns between them,
 3 rounds. `--ragged` spreads prompt, turn and suffix lengths by a third, as debates do; without it every sequence has the same length, which
-is the best case for a padded batch. Sampling never stops early. A round is reported as its prefill, its time a step, and the whole of it for
-turns of 250 tokens: prefill + 250 steps. `--turn` is how many steps are really run to measure that.
+is the best case for a padded batch. Sampling never stops early. A round is reported as its prefill, its time a step, and the whole of it
+for turns of 250 tokens: prefill + 250 steps. `--turn` is how many steps are really run to measure that.
 
 Every contender runs in its own process, so that peak memory is its own. TRL is not a dependency of moot: give a Python that has it.
 Peak memory is the process's peak resident size, model included, above what it held when the model was loaded.
@@ -162,7 +162,7 @@ def report_sampling(args: argparse.Namespace) -> None:
         if stock:
             print(
                 f"  generate / moot: {whole(stock['rounds']) / whole(ours['rounds']):.1f}x over all rounds "
-                f"({whole(stock['rounds'], '_cpu') / whole(ours['rounds'], '_cpu'):.1f}x in processor time, which a busy machine blurs less)"
+                f"({whole(stock['rounds'], '_cpu') / whole(ours['rounds'], '_cpu'):.1f}x in processor time, less blurred by a busy machine)"
             )
         computed = sum(item["prefilled"] + count * TURN for item in ours["rounds"]) / whole(ours["rounds"])
         print(

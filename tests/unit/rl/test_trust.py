@@ -279,8 +279,8 @@ def test_without_answers_random_noise_rings_when_few_pairs_are_clear(clear: int,
 
 
 def test_pairs_with_one_judge_do_not_count_as_clear_or_unclear() -> None:
-    """Three agents have one judge a pair: nothing contested, nothing to ring about."""
-    assert Alarms().update([one(truth=None)] * 20)[NOISE] == 0.0
+    """Three agents have one judge a pair, here an undecided one: nothing contested, nothing to ring about."""
+    assert Alarms().update([one(votes=["1 = 2", "0 = 2", "0 = 1"], truth=None)] * 20)[NOISE] == 0.0
 
 
 # Collapse

@@ -185,7 +185,7 @@ class LocalSampler:
 
     def __init__(self, engine: LocalEngine, weights: Weights) -> None:
         self._engine, self._weights = engine, weights
-        weakref.finalize(self, _forget, engine._worker, engine._store, weights.key)
+        weakref.finalize(self, _forget, engine._worker, engine._store, weights.key).atexit = False
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         engine = self._engine
@@ -234,7 +234,7 @@ class LocalSampler:
 
 def _settler(future: Future[Sample]) -> Callable[[Sample | BaseException], None]:
     def done(result: Sample | BaseException) -> None:
-        if not future.set_running_or_notify_cancel():
+        if future.done() or not future.set_running_or_notify_cancel():
             return
         if isinstance(result, BaseException):
             future.set_exception(result)

@@ -71,6 +71,14 @@ def _fuse(modules: Sequence[Any]) -> Linear:
     return Linear(weight, torch.cat([bias.detach() for bias in biases]) if biases[0] is not None else None)
 
 
+def _widens(device: torch.device) -> bool:
+    probe = torch.ones(16, 16, dtype=torch.bfloat16, device=device)
+    try:
+        return torch.mm(probe, probe, out_dtype=torch.float32).dtype == torch.float32
+    except (RuntimeError, NotImplementedError, TypeError):
+        return False
+
+
 class Network:
     def __init__(self, model: Any) -> None:
         """`model`: a transformers causal LM, with or without peft's layers inside."""
@@ -84,9 +92,9 @@ class Network:
         self.head: Tensor = model.lm_head.weight.detach()
         self.norm: Tensor = body.norm.weight.detach().float()
         self.device, self.dtype = self.embed.device, self.embed.dtype
-        # bfloat16 logits would be rounded by several hundredths, which is most of what sampler and trainer could disagree by. A GPU multiplies
-        # bfloat16 into float32; a CPU needs the matrix in float32.
-        self._wide_head = self.head.float() if self.dtype != torch.float32 and self.device.type != "cuda" else None
+        # bfloat16 logits would be rounded by several hundredths, and sampler and trainer would disagree by that. Some devices multiply
+        # bfloat16 into float32; the others need the matrix in float32.
+        self._wide_head = None if self.dtype == torch.float32 or _widens(self.device) else self.head.float()
         self.layers = [self._layer(layer) for layer in body.layers]
         self._rotary: Any = body.rotary_emb
         self._cos, self._sin = self._rope_table(256)

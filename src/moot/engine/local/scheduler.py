@@ -98,8 +98,9 @@ class Scheduler:
             failure = EngineError(f"sampling failed: {type(error).__name__}: {error}")
             failure.__cause__ = error
             for request in list(concerned):
+                for batch in self.batches.values():
+                    batch.remove(request)
                 self._fail(request, failure)
-            concerned.clear()
 
     def _fail(self, request: Request, error: BaseException) -> None:
         if request.cached is not None:

@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 
-torch = pytest.importorskip("torch")
-
 from moot.debate.play import play
 from moot.debate.protocol import V2
 from moot.debate.rewards import generator_judge
@@ -57,10 +55,11 @@ class TwoAnswers:
 
 
 class Planted:
-    """Lets the model answer, and writes the votes itself: red before blue."""
+    """Lets the model answer, and writes the votes itself: the favourite before the other."""
 
-    def __init__(self, speaker: TokenSpeaker) -> None:
-        self.speaker, self.debate = speaker, None
+    def __init__(self, speaker: TokenSpeaker, favourite: str) -> None:
+        self.speaker, self.favourite = speaker, favourite
+        self.debate: Debate | None = None
 
     def watch(self, debate: Debate) -> None:
         self.debate = debate
@@ -70,44 +69,46 @@ class Planted:
         if len(seen.eligible) < 2 or self.debate is None:
             return said
         answers = {t.agent: t.parsed.fields["solution"] for t in self.debate.turns if isinstance(t.parsed, Parsed)}
-        reds = [agent for agent in seen.eligible if answers[agent] == "red"]
-        blues = [agent for agent in seen.eligible if answers[agent] == "blue"]
-        votes = "\n".join(f"Agent {a} > Agent {b}" for a in reds for b in blues) or "N/A"
+        better = [agent for agent in seen.eligible if answers[agent] == self.favourite]
+        worse = [agent for agent in seen.eligible if answers[agent] != self.favourite]
+        votes = "\n".join(f"Agent {a} > Agent {b}" for a in better for b in worse) or "N/A"
         return Said(said.text.replace("<comparison>N/A", f"<comparison>{votes}", 1), said.closed)
 
 
-async def one_debate(sampler: Sampler, rendering: Rendering, seed: str) -> tuple[Debate, Any]:
+async def one_debate(sampler: Sampler, rendering: Rendering, favourite: str, seed: str) -> tuple[Debate, Any]:
     protocol = V2.with_choices({"lambda_judge": 0.0, "personas": False})
     params = SamplingParams(max_tokens=2, stop=rendering.stops("three_tag"))
-    planted = Planted(TokenSpeaker(sampler, rendering, params, seed=seed))
+    planted = Planted(TokenSpeaker(sampler, rendering, params, seed=seed), favourite)
     played = await play(Debate(Question("Red or blue?"), AGENTS, ROUNDS, protocol), planted, planted.watch)
     return played, planted.speaker.sampled(played)
 
 
-def shares(debates: list[Debate]) -> tuple[float, float]:
-    """How many turns can be read, and how many of those say red."""
+def shares(debates: list[Debate], favourite: str) -> tuple[float, float]:
+    """How many turns can be read, and how many of those give the favourite answer."""
     turns = [t for debate in debates for t in debate.turns]
     said = [t.parsed.fields["solution"] for t in turns if isinstance(t.parsed, Parsed)]
-    return len(said) / len(turns), said.count("red") / max(1, len(said))
+    return len(said) / len(turns), said.count(favourite) / max(1, len(said))
 
 
-def test_votes_alone_raise_the_preferred_answer(tmp_path: Path) -> None:
+@pytest.mark.parametrize("favourite", ["red", "blue"])
+def test_votes_alone_raise_the_preferred_answer(tmp_path: Path, favourite: str) -> None:
+    torch = pytest.importorskip("torch")
     from transformers import LlamaConfig, LlamaForCausalLM
 
     from moot.engine.local import LocalEngine
 
     torch.manual_seed(0)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    config = LlamaConfig(vocab_size=12, max_position_embeddings=8192, bos_token_id=None, eos_token_id=1, **shape)
+    config = LlamaConfig(vocab_size=12, max_position_embeddings=8192, initializer_range=0.15, bos_token_id=None, eos_token_id=1, **shape)
     LlamaForCausalLM(config).save_pretrained(tmp_path)
 
     async def learn() -> list[tuple[float, float]]:
         engine = LocalEngine.create(str(tmp_path), dtype="fp32", device="cpu", lora_rank=8, max_cache_gib=0.1, seed=0)
         rendering, history = Rendering(TwoAnswers()), []
-        for iteration in range(14):
+        for iteration in range(12):
             sampler = await engine.snapshot()
-            played = await asyncio.gather(*(one_debate(sampler, rendering, f"{iteration}/{i}") for i in range(6)))
-            history.append(shares([debate for debate, _ in played]))
+            played = await asyncio.gather(*(one_debate(sampler, rendering, favourite, f"{iteration}/{i}") for i in range(6)))
+            history.append(shares([debate for debate, _ in played], favourite))
             scored = [(debate, generator_judge(debate, None)) for debate, _ in played]
             values = advantages(scored, center_group)
             lessons = [d for (debate, sampled), value in zip(played, values, strict=True) for d in datums(debate, sampled, value)]
@@ -117,6 +118,6 @@ def test_votes_alone_raise_the_preferred_answer(tmp_path: Path) -> None:
         return history
 
     history = asyncio.run(learn())
-    readable, red = history[0]
-    assert readable < 0.5 and 0.2 < red < 0.8, history  # untrained: one of twelve tokens at random
+    readable, favoured = history[0]
+    assert readable < 0.6 and 0.1 < favoured < 0.9, history  # untrained: tokens nearly at random
     assert history[-1][0] > 0.9 and history[-1][1] > 0.9, history

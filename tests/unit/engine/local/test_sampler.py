@@ -166,6 +166,27 @@ def test_trouble_in_a_step_fails_its_requests_and_not_the_engine(make_engine: Ca
     asyncio.run(main())
 
 
+def test_trouble_after_a_request_joined_does_not_reach_those_who_run(make_engine: Callable[..., Any]) -> None:
+    """Its stop condition breaks on the first token, in the pass that admits it."""
+    engine = make_engine()
+
+    async def main() -> None:
+        sampler = await engine.snapshot()
+        runs = asyncio.create_task(check(sampler, [1, 2, 3], 300))
+        await asyncio.sleep(0.05)
+
+        class Broken:
+            def decode(self, *_: Any, **__: Any) -> str:
+                raise LookupError("no such token")
+
+        engine.tokenizer = Broken()
+        with pytest.raises(EngineError, match="no such token"):
+            await sampler.sample([4, 5], SamplingParams(max_tokens=5, stop=("x",)))
+        assert len(await runs) == 303
+
+    asyncio.run(main())
+
+
 def test_logits_that_are_not_finite_are_an_engine_error(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine()
 
