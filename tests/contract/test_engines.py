@@ -412,3 +412,15 @@ def test_a_closed_engine_says_so(make_engine: Callable[..., Any]) -> None:
             await engine.optim_step(AdamParams())
 
     run(main())
+
+
+def test_the_base_sampler_knows_nothing_of_training_and_logprobs_can_be_tempered(engine: Any) -> None:
+    async def work() -> None:
+        start = await (await engine.snapshot()).compute_logprobs(PROMPT)
+        await trained(engine)
+        base = await engine.base()
+        np.testing.assert_allclose(await base.compute_logprobs(PROMPT), start, atol=1e-5)
+        sharp = await base.compute_logprobs(PROMPT, 0.5)
+        assert np.nanmax(np.abs(sharp - start)) > 1e-2
+
+    asyncio.run(work())

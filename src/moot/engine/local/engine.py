@@ -141,6 +141,10 @@ class LocalEngine:
 
         return self._worker.submit(make)
 
+    def base(self) -> Pending[LocalSampler]:
+        """The model without its adapter."""
+        return self._worker.submit(lambda: LocalSampler(self, Weights(next(self._keys), ())))
+
     async def close(self) -> None:
         """What has not begun fails with EngineError."""
         await asyncio.to_thread(self._worker.close)
@@ -207,7 +211,7 @@ class LocalSampler:
             for request in requests:
                 request.cancelled = True  # of no effect on those that are done
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
         engine = self._engine
         items = self._prompt(tokens)
         if len(items) > engine.capabilities.context_length:
@@ -217,7 +221,7 @@ class LocalSampler:
             out = np.full(len(items), np.nan, dtype=np.float32)
             if len(items) > 1:
                 on_device = torch.from_numpy(items).to(engine._network.device, torch.long)
-                out[1:] = sequence_logprobs(engine._network, self._weights.adapter, on_device).cpu().numpy()
+                out[1:] = sequence_logprobs(engine._network, self._weights.adapter, on_device, temperature).cpu().numpy()
             return out
 
         return await engine._worker.submit(work)

@@ -107,14 +107,14 @@ def target_logprobs(hidden: Tensor, network: Network, targets: Tensor, temperatu
     return _chunked(hidden, network, targets, temperatures, need_gradient=False)[0]
 
 
-def sequence_logprobs(network: Network, adapter: Adapter, tokens: Tensor) -> Tensor:
-    """Of each token but the first, given those before it, at temperature 1."""
+def sequence_logprobs(network: Network, adapter: Adapter, tokens: Tensor, temperature: float = 1.0) -> Tensor:
+    """Of each token but the first, given those before it."""
     count = len(tokens) - 1
     network.reserve(count)
     with torch.no_grad():
         positions = torch.arange(count, device=tokens.device)
         hidden = network.hidden(tokens[:-1], positions, packed_attention([count]), adapter)
-        return target_logprobs(hidden, network, tokens[1:], torch.ones(count, device=tokens.device))
+        return target_logprobs(hidden, network, tokens[1:], torch.full((count,), temperature, device=tokens.device))
 
 
 class LoraTrainer:
