@@ -40,6 +40,21 @@ def memory_mib() -> float:
 # -- sampling -------------------------------------------------------------------------------------------------------------------------
 
 
+def time_decoding(engine: Any) -> list[float]:
+    """Wall and processor seconds spent in decode steps, filled in as they run; the rest of a round is prefill."""
+    spent = [0.0, 0.0]
+    decode = engine._scheduler._decode
+
+    def timed(batch: Any) -> None:
+        start, cpu = time.perf_counter(), time.process_time()
+        decode(batch)
+        spent[0] += time.perf_counter() - start
+        spent[1] += time.process_time() - cpu
+
+    engine._scheduler._decode = timed
+    return spent
+
+
 def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
     from moot.engine.local import LocalEngine
     from moot.engine.protocol import AdamParams, Datum, SamplingParams
@@ -50,6 +65,7 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
             x, ones = np.arange(32, dtype=np.int32), np.ones(32, np.float32)
             await engine.forward_backward([Datum(x, x, ones * 0, ones, ones)], "cross_entropy")
             await engine.optim_step(AdamParams())
+        spent = time_decoding(engine)
         loaded = memory_mib()
         sampler = await engine.snapshot()
         random = np.random.default_rng(0)
@@ -57,20 +73,17 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
         rounds = []
         for number in range(args.rounds):
             turns = lengths(count, args.turn, args.ragged, random)
-            before = engine.statistics
-            start, cpu = time.perf_counter(), time.process_time()
-            await asyncio.gather(*(sampler.sample(p, SamplingParams(max_tokens=1, seed=i)) for i, p in enumerate(prompts)))
-            first, first_cpu = time.perf_counter() - start, time.process_time() - cpu
+            before, spent[:] = engine.statistics, [0.0, 0.0]
             start, cpu = time.perf_counter(), time.process_time()
             samples = await asyncio.gather(
                 *(sampler.sample(p, SamplingParams(max_tokens=n, seed=i)) for i, (p, n) in enumerate(zip(prompts, turns, strict=True)))
             )
             seconds, after = time.perf_counter() - start, engine.statistics
             prefilled = after["prefilled"] - before["prefilled"]
-            steps = max(turns)
+            cpu, steps = time.process_time() - cpu, after["steps"] - before["steps"]
             rounds.append(
-                {"prefill": first, "prefill_cpu": first_cpu, "step": seconds / steps, "step_cpu": (time.process_time() - cpu) / steps,
-                 "prefilled": prefilled - count}
+                {"prefill": seconds - spent[0], "prefill_cpu": cpu - spent[1], "step": spent[0] / steps, "step_cpu": spent[1] / steps,
+                 "prefilled": prefilled}
             )  # fmt: skip
             if number == args.rounds - 1:
                 fresh = await engine.snapshot()  # same weights, but nothing cached: what the round costs without reuse

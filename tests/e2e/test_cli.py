@@ -348,11 +348,12 @@ def test_a_reader_that_goes_away_is_not_an_error_message(options: list[str], cou
     assert done.stderr == b""
 
 
-def test_help_into_a_closed_pipe() -> None:
+@pytest.mark.parametrize("arguments", [["--help"], ["score", "--help"]])
+def test_help_into_a_closed_pipe(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
-        done = subprocess.run(command("--help"), stdout=write, stderr=subprocess.PIPE, env=surroundings(), timeout=120)
+        done = subprocess.run(command(*arguments), stdout=write, stderr=subprocess.PIPE, env=surroundings(), timeout=120)
     finally:
         os.close(write)
     assert done.stderr == b""

@@ -95,7 +95,7 @@ class LocalEngine:
         network = Network(wrapped.base_model.model)
         bound = int(max_cache_gib * GIB) if max_cache_gib is not None else _free_memory(where) // 4
         store = PageStore(len(network.layers), network.kv_heads, network.head_dim, kind, where, bound)
-        trainer = LoraTrainer(wrapped, network, token_budget or (4096 if where.type == "cpu" else 16384), gradient_checkpointing)
+        trainer = LoraTrainer(wrapped, network, token_budget or (1536 if where.type == "cpu" else 16384), gradient_checkpointing)
         context = min(loaded.context_length, store.tokens)
         notes = loaded.notes
         if context < loaded.context_length:
