@@ -18,10 +18,10 @@ import argparse
 import asyncio
 import json
 import os
-import resource
 import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -33,8 +33,19 @@ def lengths(count: int, mean: int, ragged: bool, random: np.random.Generator) ->
     return [int(mean * factor) for factor in random.uniform(2 / 3, 4 / 3, count)] if ragged else [mean] * count
 
 
-def memory_mib() -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def memory_now() -> float:
+    """Resident MiB, from which the peak is counted anew."""
+    Path("/proc/self/clear_refs").write_text("5")
+    return _status("VmRSS")
+
+
+def memory_peak() -> float:
+    return _status("VmHWM")
+
+
+def _status(key: str) -> float:
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key + ":")]
+    return int(line.split()[1]) / 1024
 
 
 # -- sampling -------------------------------------------------------------------------------------------------------------------------
@@ -66,7 +77,7 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
             await engine.forward_backward([Datum(x, x, ones * 0, ones, ones)], "cross_entropy")
             await engine.optim_step(AdamParams())
         spent = time_decoding(engine)
-        loaded = memory_mib()
+        loaded = memory_now()
         sampler = await engine.snapshot()
         random = np.random.default_rng(0)
         prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
@@ -99,7 +110,7 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
                 total_cold = sum(len(p) for p in prompts)
             for i, n in enumerate(lengths(count, SUFFIX, args.ragged, random)):
                 prompts[i] = [*prompts[i], *samples[i][0].tokens.tolist(), *random.integers(10, 40000, n).tolist()]
-        peak = memory_mib() - loaded
+        peak = memory_peak() - loaded
         await engine.close()
         return {
             "rounds": rounds, "peak_mib": peak, "prefill_rate": total_cold / cold, "cold_prefill_s": cold, "warm_prefill_s": warm,
@@ -119,7 +130,7 @@ def sampling_stock(args: argparse.Namespace, count: int) -> dict[str, Any]:
     device = pick_device(args.device)
     path = find_smollm()[0] if args.model == NAME else args.model
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=pick_dtype(args.dtype, device, False)).to(device)
-    loaded = memory_mib()
+    loaded = memory_now()
     random = np.random.default_rng(0)
     prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
     rounds = []
@@ -148,7 +159,7 @@ def sampling_stock(args: argparse.Namespace, count: int) -> dict[str, Any]:
         )  # fmt: skip
         for i, n in enumerate(lengths(count, SUFFIX, args.ragged, random)):
             prompts[i] = [*prompts[i], *out[i][: turns[i]], *random.integers(10, 40000, n).tolist()]
-    return {"rounds": rounds, "peak_mib": memory_mib() - loaded}
+    return {"rounds": rounds, "peak_mib": memory_peak() - loaded}
 
 
 def whole(rounds: list[dict[str, float]], kind: str = "") -> float:
@@ -215,7 +226,7 @@ def training_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
         args.model, dtype=args.dtype, device=args.device, token_budget=args.token_budget, gradient_checkpointing=args.recompute,
         max_cache_gib=0.25,
     )  # fmt: skip
-    loaded = memory_mib()
+    loaded = memory_now()
     datums = []
     for tokens, mask, _ in debate_tokens(args, count):
         weight = mask[1:].astype(np.float32)
@@ -228,7 +239,7 @@ def training_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "cpu": cpu,
-        "peak_mib": memory_mib() - loaded,
+        "peak_mib": memory_peak() - loaded,
         "tokens": out.metrics["tokens"],
         "padding": out.metrics["padding"],
     }
@@ -267,7 +278,7 @@ def training_trl(args: argparse.Namespace, count: int) -> dict[str, Any]:
             parameter.data = parameter.data.to(dtype)
     trainer.current_gradient_accumulation_steps = 1
     model = trainer.model.train()
-    loaded = memory_mib()
+    loaded = memory_now()
     data = sorted(debate_tokens(args, count), key=lambda item: len(item[0]))  # length-sorted, which spares it padding
 
     def run(items: list[Any]) -> int:
@@ -302,7 +313,7 @@ def training_trl(args: argparse.Namespace, count: int) -> dict[str, Any]:
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         if seconds < best["seconds"]:
             best = {"seconds": seconds, "cpu": cpu, "batch": size, "padding": 1 - tokens / padded, "tokens": tokens}
-    return {**best, "peak_mib": memory_mib() - loaded}
+    return {**best, "peak_mib": memory_peak() - loaded}
 
 
 def report_training(args: argparse.Namespace) -> None:

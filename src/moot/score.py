@@ -6,6 +6,7 @@ A bad line is a value, not an exception: the others are still scored.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -19,6 +20,8 @@ from moot.debate.types import ConfigError, ParseFailure, Question, Turn
 from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
 from moot.tasks.answers import grade
 
+MOST_AGENTS = 100_000
+"""Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
 KEYS = {"question", "num_agents", "turns"}
 OPTIONAL_KEYS = {"protocol", "answer"}
 
@@ -80,6 +83,8 @@ def read_debate(text: str, base: Protocol) -> Debate:
         raise ConfigError(f"unknown key {', '.join(sorted(unknown))}; known are {', '.join(sorted(KEYS | OPTIONAL_KEYS))}")
     question = _typed(given["question"], str, "question")
     num_agents = _at_least(given["num_agents"], 1, "num_agents")
+    if num_agents > MOST_AGENTS:
+        raise ConfigError(f"num_agents must be at most {MOST_AGENTS}, got {num_agents}")
     choices = _typed(given.get("protocol", {}), dict, "protocol")
     if ":" in str(choices.get("reward", "")) or ":" in str(choices.get("advantage", "")):
         raise ConfigError("a transcript may not name a Python file to run; pass it with --reward")
@@ -87,7 +92,7 @@ def read_debate(text: str, base: Protocol) -> Debate:
     turns = _turns(_typed(given["turns"], list, "turns"), num_agents, protocol)
     answer = given.get("answer")
     if answer is not None or "answer" in given:
-        if isinstance(answer, bool) or not isinstance(answer, str | int | float):
+        if isinstance(answer, bool) or not isinstance(answer, str | int | float) or answer in (math.inf, -math.inf):
             raise ConfigError(f"answer must be a string or a number, got {_kind(answer)}")
         answer = str(answer)
     return Debate(Question(question, answer), num_agents, max((t.round for t in turns), default=1), protocol, turns)

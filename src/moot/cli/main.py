@@ -33,8 +33,14 @@ moot COMMAND --help tells a command's options. moot --version tells the version.
 def main(arguments: list[str] | None = None) -> int:
     """Exit status: 0 done, 1 something in the input was bad, 2 wrong usage, 130 interrupted."""
     arguments = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # a terminal that cannot spell a character shows its number
     try:
-        return _run(arguments)
+        try:
+            return _run(arguments)
+        finally:
+            sys.stdout.flush()  # here, where a reader that went away is caught, and not at exit
     except ConfigError as error:
         return _complain(str(error), 2)
     except FileNotFoundError as error:

@@ -51,7 +51,7 @@ class Score:
         for result in score(_lines(self.file), preset(self.protocol), self.reward, rewards):
             if isinstance(result, BadLine):
                 bad += 1
-                print(f"line {result.line}: {plain(result.reason)}", file=sys.stderr)
+                print(f"line {result.line}: {' '.join(plain(result.reason).split())}", file=sys.stderr)
             elif self.json:
                 print(json.dumps(result.as_json()))
             else:
@@ -130,7 +130,15 @@ def _verdict(scored: Scored, won: dict[tuple[int, int], int], lost: dict[tuple[i
     rewards = next(iter(_summary(scored).values()))
     best = [a for a in agents if rewards[a] == max(rewards)]
     if not won:
-        return "No votes were cast: nobody won."
+        return "No votes were cast: nobody won." if not _any_votes(scored) else "All votes were ties: nobody won."
     names = " and ".join(f"Agent {a}" for a in best)
-    votes = ", ".join(f"{gained[a]} votes won, {given[a]} lost" for a in best[:1])
-    return f"{names} won ({votes})." if len(best) == 1 else f"{names} are level ({votes} each)."
+    votes = {f"{gained[a]} votes won, {given[a]} lost" for a in best}
+    if len(best) == 1:
+        return f"{names} won ({votes.pop()})."
+    return f"{names} are level ({votes.pop()} each)." if len(votes) == 1 else f"{names} are level."
+
+
+def _any_votes(scored: Scored) -> bool:
+    if isinstance(scored.scores, AgentScores):
+        return bool(comparisons(scored.debate)[0])
+    return bool(ballots(scored.debate).votes)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from moot.debate.parsing import CONTRACTS
-from moot.debate.protocol import Protocol, eligible, first_round_shown, shown
+from moot.debate.protocol import Protocol, first_round_shown, shown
 from moot.debate.types import Message, Parsed, Turn
 
 if TYPE_CHECKING:
@@ -97,6 +97,8 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
     protocol, turns = debate.protocol, debate.turns[:spoken]
     window = first_round_shown(protocol, now)
     known = [i for i in shown(protocol, turns, round) if turns[i].round >= window]
+    # For the newest message these are the eligible agents; an older one must not ask for what the window has dropped.
+    others = tuple(sorted({turns[i].agent for i in known if not turns[i].failed} - {agent}))
     first = True
     if protocol.layout == "growing":
         last = max((i for i in known if turns[i].agent == agent), default=None)
@@ -111,7 +113,7 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
     if (mine := _last_of(turns, agent)) is not None and mine.failed and protocol.history_rounds != 0:
         parts.append("Your last response could not be read. Write every section, with its opening and closing tag, in the given order.")
     parts += [_block(turns[i], agent, protocol) for i in known]
-    parts.append(_instructions(agent, round, debate.max_rounds, eligible(protocol, turns, agent, round)))
+    parts.append(_instructions(agent, round, debate.max_rounds, others))
     return Message("user", "\n\n".join(parts))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args, get_origin, get_type_hints
@@ -62,7 +63,7 @@ class Protocol:
         if self.max_chars_per_field < 0:
             raise ConfigError(f"max_chars_per_field must be 0 or more, got {self.max_chars_per_field}; the usual value is 2000")
         for name in ("lambda_gen", "lambda_judge"):
-            if not 0 <= getattr(self, name) < float("inf"):
+            if not 0 <= getattr(self, name) <= sys.float_info.max:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}; the usual weight is 1")
 
     def with_choices(self, choices: Mapping[str, Any]) -> Protocol:
@@ -159,7 +160,7 @@ def eligible(protocol: Protocol, turns: Sequence[Turn], agent: int, round: int) 
 
 def judge_warning(protocol: Protocol, num_agents: int) -> str | None:
     """Said once when a run starts: with few agents, a consensus of all judges is mostly the judge's own voice."""
-    if protocol.reward != "generator_judge" or protocol.judge_consensus != "all" or num_agents > 4:
+    if protocol.reward != "generator_judge" or protocol.judge_consensus != "all" or not 3 <= num_agents <= 4:
         return None
     judges = "one possible judge, who always agrees with itself" if num_agents == 3 else "two possible judges, who agree or tie"
     return (

@@ -6,8 +6,9 @@ Votes that name their own author are already gone.
 
 from __future__ import annotations
 
+import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -324,19 +325,24 @@ REWARDS: dict[str, Reward] = {
 }
 
 
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
+
+
 def users_reward(function: Callable[[Debate], Any], name: str) -> Reward:
     """A user's own: from a debate to a number an agent, or to a list of numbers (one a step) an agent."""
 
     def reward(debate: Debate, grades: Grades | None) -> Scores:
-        given = list(function(debate))
+        returned = function(debate)
+        given = list(returned) if isinstance(returned, Iterable) else []
         if len(given) != debate.num_agents:
-            raise ConfigError(f"{name} must return one entry for each of {debate.num_agents} agents, got {len(given)}")
-        if all(isinstance(value, int | float) for value in given):
+            raise ConfigError(f"{name} must return one entry for each of {debate.num_agents} agents, got {returned!r:.80}")
+        if all(_is_number(value) for value in given):
             return _agent_scores(debate, [float(value) for value in given])
-        steps = debate.steps()
-        if [len(row) for row in given] != [len(row) for row in steps]:
-            raise ConfigError(f"{name} must return a number an agent, or a number for each of an agent's steps")
-        values = tuple(tuple(float(value) for value in row) for row in given)
+        rows = [list(row) if isinstance(row, Iterable) else [] for row in given]
+        if [len(row) for row in rows] != [len(row) for row in debate.steps()] or not all(_is_number(v) for row in rows for v in row):
+            raise ConfigError(f"{name} must return a finite number an agent, or one for each of an agent's steps, got {returned!r:.80}")
+        values = tuple(tuple(float(value) for value in row) for row in rows)
         nothing = tuple(tuple(0.0 for _ in row) for row in values)
         return StepScores({"step": Stream(values, values, nothing)})
 

@@ -1,8 +1,8 @@
 """A deterministic engine that speaks from a script, for demos and tests: no model, no torch, no downloads.
 
 It reads its prompt as a model would (who am I, which round, whom may I judge) and answers in one of eight ways that the prompt and
-the engine's seed fix; the request's seed picks one. So the chance of an answer is 1/8, its first token carries that logprob, and
-the rest follow with certainty. Training verbs are counted and checked, and change nothing.
+the engine's seed fix; the request's seed picks one. So the chance of an answer is 1/8 (more where two are alike), and a token's logprob
+says how many of the answers alike so far go on with it. Training verbs are counted and checked, and change nothing.
 """
 
 from __future__ import annotations
@@ -218,11 +218,24 @@ class ScriptedEngine:
         ids = np.asarray(prompt, dtype=np.int32)
         scene = read_scene(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
         key = hashlib.sha256(f"{self.seed}/{self.style}".encode() + ids.tobytes()).hexdigest()
-        return [self._speak(scene, key, params, number) for number in range(num_samples)]
+        answers = [self._answer(scene, f"{key}/{variant}", params) for variant in range(VARIANTS if params.temperature > 0 else 1)]
+        return [self._pick(answers, random.Random(f"{key}/{params.seed}/{number}")) for number in range(num_samples)]
 
-    def _speak(self, scene: Scene, key: str, params: SamplingParams, number: int) -> Sample:
-        variant = random.Random(f"{key}/{params.seed}/{number}").randrange(VARIANTS) if params.temperature > 0 else 0
-        chance = random.Random(f"{key}/{variant}")
+    def _pick(self, answers: list[tuple[list[int], Literal["stop", "length"]]], chance: random.Random) -> Sample:
+        """One of the answers, each as likely. A token's chance: of those alike so far, the share that goes on with it."""
+        ids, reason = answers[chance.randrange(len(answers))]
+        logprobs = np.zeros(len(ids), dtype=np.float32)
+        alike = [other for other, _ in answers]
+        for i, token in enumerate(ids):
+            if len(alike) == 1:
+                break
+            going_on = [other for other in alike if i < len(other) and other[i] == token]
+            logprobs[i] = np.log(len(going_on) / len(alike))
+            alike = going_on
+        return Sample(np.asarray(ids, dtype=np.int32), logprobs, reason)
+
+    def _answer(self, scene: Scene, key: str, params: SamplingParams) -> tuple[list[int], Literal["stop", "length"]]:
+        chance = random.Random(key)
         text = chance.choice(STYLES[self.style])(scene, chance)
         cut = self._cut(text, params)
         ids = self.tokenizer.encode(cut, add_special_tokens=False)
@@ -230,12 +243,7 @@ class ScriptedEngine:
             ids = [*ids, int(self.tokenizer.eos_token_id)]
         ended = next((i for i, token in enumerate(ids) if token in params.stop), len(ids))
         ids = ids[: ended + 1]
-        reason: Literal["stop", "length"] = "stop" if len(ids) <= params.max_tokens else "length"
-        tokens = np.asarray(ids[: params.max_tokens], dtype=np.int32)
-        logprobs = np.zeros(len(tokens), dtype=np.float32)
-        if len(logprobs) and params.temperature > 0:
-            logprobs[0] = -np.log(VARIANTS)
-        return Sample(tokens, logprobs, reason)
+        return ids[: params.max_tokens], "stop" if len(ids) <= params.max_tokens else "length"
 
     def _cut(self, text: str, params: SamplingParams) -> str:
         """Up to and with the first stop string."""

@@ -29,6 +29,11 @@ def totals(scores: Scores) -> list[float]:
     return [sum(sum(values[agent]) for values in streams) for agent in range(len(streams[0]))]
 
 
+def _differ(row: Sequence[float]) -> bool:
+    """Sums of thirds that should be equal differ in the last digit."""
+    return max(row) - min(row) > 1e-9
+
+
 def has_signal(scores: Scores) -> bool:
     """Whether the votes say anything: some step takes part in centring, or the agents' returns differ."""
     if isinstance(scores, AgentScores):
@@ -88,7 +93,7 @@ def reward_metrics(debates: Sequence[Debate], scores: Sequence[Scores], advantag
     found = [totals(each) for each in scores]
     metrics: Metrics = {
         "env/all/reward/total": mean(value for row in found for value in row),
-        "env/all/by_group/frac_mixed": mean(float(len(set(row)) > 1) for row in found),
+        "env/all/by_group/frac_mixed": mean(float(_differ(row)) for row in found),
         "debates/with_signal": mean(float(has_signal(each)) for each in scores),
         "debates/with_gradient": mean(float(carries_gradient(each)) for each in advantages),
     }

@@ -228,7 +228,8 @@ def _summary(judged: Sequence[Judged]) -> _Iteration:
     contested = [votes for each in judged for votes in each.pairs().values() if len({vote.author for vote in votes}) >= 2]
     return _Iteration(
         debates=len(judged),
-        uniform=sum(round(diversity(each) * each.debate.num_agents) == 1 for each in judged),
+        # Where nobody knows the answer there may be none to compare: an essay is not an agreement.
+        uniform=sum(each.known and round(diversity(each) * each.debate.num_agents) == 1 for each in judged),
         signals=sum(has_signal(each.scores) for each in judged),
         known=sum(each.known for each in judged),
         right=right,

@@ -20,16 +20,16 @@ _NUMBER = re.compile(r"[-+]?[0-9][0-9,]*(?:\.[0-9]+)?")
 
 
 def boxed(text: str) -> str | None:
-    """The content of the last complete `\\boxed{...}`, braces inside it balanced. One pass, so that hostile text stays cheap."""
+    """The content of the last complete `\\boxed{...}`, the inner one where they are nested, braces inside it balanced. One pass, so that hostile text stays cheap."""
     opened: list[int | None] = []
-    found = None
+    found, innermost = None, -1
     for match in _BRACES.finditer(text):
         if match[0] == "\\boxed{":
             opened.append(match.end())
         elif match[0] == "{":
             opened.append(None)
-        elif match[0] == "}" and opened and (start := opened.pop()) is not None:
-            found = text[start : match.start()].strip()
+        elif match[0] == "}" and opened and (start := opened.pop()) is not None and start > innermost:
+            found, innermost = text[start : match.start()].strip(), start
     return found
 
 

@@ -89,7 +89,7 @@ class DecodePlan:
     """
 
     def __init__(self, page_lists: Sequence[Sequence[int]], page: int, device: torch.device, max_gap: int, gather: bool) -> None:
-        owner = {pid: (row, number) for row, pids in enumerate(page_lists) for number, pid in enumerate(pids)}
+        owner = {pid: row for row, pids in enumerate(page_lists) for pid in pids}
         ids = list(owner) if gather else sorted(owner)
         self.gather = torch.tensor(ids, device=device) if gather else None
         self.runs: list[tuple[int, int]] = []
@@ -102,17 +102,14 @@ class DecodePlan:
                     self.runs.append((pid, pid + 1))
             covered = [pid for low, high in self.runs for pid in range(low, high)]
         slot = {pid: index for index, pid in enumerate(covered)}
-        foreign = (0, -1)
-        self.rows = torch.tensor([owner.get(pid, foreign)[0] for pid in covered], device=device)
-        starts = torch.tensor([owner.get(pid, foreign)[1] * page for pid in covered], device=device)
-        # A foreign page starts beyond any position, so its mask is empty and its weight 0.
-        self.starts = torch.where(starts < 0, torch.full_like(starts, 1 << 40), starts)
+        self.rows = torch.tensor([owner.get(pid, 0) for pid in covered], device=device)  # what foreign pages give is never read
         most = max(len(pids) for pids in page_lists)
         table = [[slot[pid] for pid in pids] + [-1] * (most - len(pids)) for pids in page_lists]
         index = torch.tensor(table, device=device)
         self.absent = (index < 0)[:, :, None, None]
         self.index = index.clamp_min(0)
         self.last_page = torch.tensor([pids[-1] for pids in page_lists], device=device)
+        self.last_slot = torch.tensor([slot[pids[-1]] for pids in page_lists], device=device)
         self.offsets = torch.arange(page, device=device)
         self.page = page
 
@@ -120,7 +117,7 @@ class DecodePlan:
         """`positions`: of each row's new token, which falls into the row's last page."""
         batch = len(positions)
         within = positions % self.page
-        hidden_part = (self.starts[:, None] + self.offsets > positions[self.rows, None])[:, None, None]  # [pages, 1, 1, page]
+        unused = (self.offsets > within[:, None])[:, None, None]  # [B, 1, 1, page]: the other pages of a row are full
 
         def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
             store_k, store_v = keys[layer], values[layer]
@@ -130,7 +127,8 @@ class DecodePlan:
             groups = q.shape[1] // kv_heads
             q = q.reshape(batch, kv_heads, groups, dim) * dim**-0.5
             by_page = q[self.rows]
-            scores = self._each_run(by_page, store_k, transpose=True).float().masked_fill_(hidden_part, -1e30)
+            scores = self._each_run(by_page, store_k, transpose=True).float()
+            scores[self.last_slot] = scores[self.last_slot].masked_fill_(unused, -torch.inf)
             peak = scores.amax(-1, keepdim=True)
             weights = torch.exp_(scores.sub_(peak))
             total = weights.sum(-1)
