@@ -18,10 +18,35 @@ pytest.importorskip("torch")
 pytestmark = pytest.mark.slow
 
 KILLS = 20
-OPTIONS = (
-    "--deterministic --device cpu --num-agents 3 --max-rounds 2 --max-tokens 24 --batch-size 2 --num-train-datapoints 24 --warm-questions 4 "
-    "--warm-batch-size 1 --lora-rank 2 --eval-every 4 --eval-questions 2 --save-every 5 --advantage center_seat"
-).split()
+OPTIONS = [
+    "--deterministic",
+    "--device",
+    "cpu",
+    "--num-agents",
+    "3",
+    "--max-rounds",
+    "2",
+    "--max-tokens",
+    "24",
+    "--batch-size",
+    "2",
+    "--num-train-datapoints",
+    "24",
+    "--warm-questions",
+    "4",
+    "--warm-batch-size",
+    "1",
+    "--lora-rank",
+    "2",
+    "--eval-every",
+    "4",
+    "--eval-questions",
+    "2",
+    "--save-every",
+    "5",
+    "--advantage",
+    "center_seat",
+]
 
 
 def start(model: Path, run: Path) -> subprocess.Popen[str]:

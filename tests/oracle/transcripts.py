@@ -319,7 +319,24 @@ def ruined(rng, made, names, style):
         section = rng.choice(made)
         section[1] = f"a <{inner}>nested</{inner}> b"
     elif how == 6:
-        return rng.choice(["", " ", "\n", "I do not know.", "<", "<<<<", "</", "<solution", "```", "\x00", "<think>", "</think>", "<" * 3000, "</think>" * 300])
+        return rng.choice(
+            [
+                "",
+                " ",
+                "\n",
+                "I do not know.",
+                "<",
+                "<<<<",
+                "</",
+                "<solution",
+                "```",
+                "\x00",
+                "<think>",
+                "</think>",
+                "<" * 3000,
+                "</think>" * 300,
+            ]
+        )
     elif how == 7:
         return "I will use <solution> first. " + written(rng, made, style)
     elif how == 8:

@@ -20,7 +20,10 @@ _NUMBER = re.compile(r"[-+]?[0-9][0-9,]*(?:\.[0-9]+)?")
 
 
 def boxed(text: str) -> str | None:
-    """The content of the last complete `\\boxed{...}`, the inner one where they are nested, braces inside it balanced. One pass, so that hostile text stays cheap."""
+    """The content of the last complete `\\boxed{...}`, the inner one where they are nested; braces inside it balance.
+
+    One pass, so that hostile text stays cheap.
+    """
     opened: list[int | None] = []
     found, innermost = None, -1
     for match in _BRACES.finditer(text):
