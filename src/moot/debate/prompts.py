@@ -38,10 +38,10 @@ def temperature(protocol: Protocol, agent: int) -> float:
 
 
 _SECTIONS = {
-    "solution": "your own complete answer to the question",
-    "evaluation": "what is right and what is wrong in the other agents' answers, with reasons",
-    "comparison": "which of the other agents' answers is better, one pair a line",
-    "consensus": "YES if you think everyone now agrees on the answer, otherwise NO",
+    "solution": "your own complete answer",
+    "evaluation": "what is right and wrong in the others' answers, and why",
+    "comparison": "which of the others' answers is better, one pair a line",
+    "consensus": "YES if everyone now agrees on the answer, otherwise NO",
     "consensus_reason": "one sentence saying why",
 }
 
@@ -53,10 +53,9 @@ def system_text(protocol: Protocol, agent: int, num_agents: int) -> str:
     sections = "\n".join(f"<{name}>{_SECTIONS[name]}</{name}>" for name in CONTRACTS[protocol.contract])
     return (
         f"{who}\n\n"
-        f"Every response has exactly these sections, each once, in this order, and nothing after the last one:\n{sections}\n\n"
-        "Think before you judge: write the evaluation first, then decide the comparison.\n"
+        f"Answer in exactly these sections, each once, in this order, and write nothing after the last one:\n{sections}\n\n"
         "A line of the comparison is `Agent A > Agent B` (A is better) or `Agent A = Agent B` (equally good), "
-        "with the agents' numbers. Write no chains and no other signs.\n"
+        "with the agents' numbers, no chains and no other signs. Evaluate first, then compare.\n"
         f"Never compare yourself: a line that names Agent {agent} is thrown away.\n"
         "Each message tells you whom you can compare. Where there is nobody, write N/A."
     )

@@ -156,12 +156,12 @@ _MATH = TrainConfig(
 PRESETS: dict[str, TrainConfig] = {
     # SmolLM2 on two cores: short turns, small batches, and a warm start without which it writes no valid turn at all.
     "demo": TrainConfig(
-        debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=160),
-        optim=OptimConfig(batch_size=8, num_train_datapoints=32, learning_rate=2e-5),
-        warm=WarmConfig(warm_questions=48, warm_batch_size=8, warm_learning_rate=5e-4),
-        eval_every=4,
-        eval_questions=16,
-        save_every=4,
+        debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=128),
+        optim=OptimConfig(batch_size=6, num_train_datapoints=18, learning_rate=2e-5),
+        warm=WarmConfig(warm_questions=16, warm_batch_size=2, warm_learning_rate=1e-3),
+        eval_every=3,
+        eval_questions=8,
+        save_every=3,
     ),
     "math": _MATH,
     "easy": replace(

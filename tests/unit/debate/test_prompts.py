@@ -76,7 +76,7 @@ def test_the_contract_is_stated_and_self_comparison_forbidden(protocol: Protocol
     assert "`Agent A > Agent B`" in said
     assert "`Agent A = Agent B`" in said
     assert f"Never compare yourself: a line that names Agent {agent} is thrown away." in said
-    assert "evaluation first" in said, "reason before judging"
+    assert "Evaluate first, then compare." in said, "reason before judging"
 
 
 def test_the_ground_truth_is_never_shown() -> None:
