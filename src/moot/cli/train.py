@@ -19,6 +19,7 @@ from moot.debate.rewards import REWARDS, Reward, users_reward
 from moot.debate.types import ConfigError
 from moot.rl.advantages import ESTIMATORS, Estimator
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
+from moot.tasks import load as load_task
 from moot.users import load
 
 _DEFAULT = "demo"
@@ -58,7 +59,9 @@ class Train:
             return 0
         if warning := judge_warning(config.protocol, config.debate.num_agents):
             console.print(Text(f"Note: {warning}", style="yellow"))
+        # Whatever can be wrong with the settings is found before a folder is made.
         reward, estimator = find_reward(config.protocol), find_estimator(config.protocol)
+        task = load_task(config.debate.task, config.seed, config.eval_questions)
         run = Run.open(run_path) if Run.exists(run_path) else Run.create(run_path, config.as_dict(), {"moot": __version__})
         console.print(Text(f"Run: {run_path}"))
 
@@ -73,9 +76,6 @@ class Train:
         if not engine.capabilities.tempered_training and config.protocol.personas:
             console.print(Text("Note: this engine trains at temperature 1, so every seat samples at temperature 1.", style="yellow"))
 
-        from moot.tasks import load as load_task
-
-        task = load_task(config.debate.task, config.seed, config.eval_questions)
         progress = Progress(console, loggers, config)
         loop = Loop(config, engine, rendering, task, run, progress, reward, estimator)
         try:

@@ -1,0 +1,101 @@
+"""`moot train` as a user types it, on the scripted engine; the real model's turn comes in the slow tier."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+from making import command, surroundings
+
+SMALL = [
+    "--engine",
+    "scripted",
+    "--batch-size",
+    "2",
+    "--num-train-datapoints",
+    "4",
+    "--warm-questions",
+    "2",
+    "--eval-questions",
+    "2",
+    "--max-tokens",
+    "2000",
+]
+
+
+def train(where: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command("train", *arguments), cwd=where, env=surroundings(), capture_output=True, text=True, timeout=120)
+
+
+def test_a_run_says_what_improved_and_where_to_look(tmp_path: Path) -> None:
+    done = train(tmp_path, *SMALL)
+    assert done.returncode == 0, done.stdout + done.stderr
+    words = " ".join(done.stdout.split())
+    assert "4 of 4 debates carried a gradient, in 2 iterations." in words
+    assert "valid turns" in words and "right answers, held out" in words
+    assert "Metrics: runs/demo-arithmetic-seed0/metrics.jsonl" in words
+    assert [path.name for path in (tmp_path / "runs/demo-arithmetic-seed0/debates").glob("*.npz")]
+
+
+def test_the_same_command_again_goes_on_and_other_settings_are_refused_by_name(tmp_path: Path) -> None:
+    first = train(tmp_path, *SMALL)
+    rows = (tmp_path / "runs/demo-arithmetic-seed0/metrics.jsonl").read_text()
+    again = train(tmp_path, *SMALL)
+    assert again.returncode == 0, first.stdout + again.stdout + again.stderr
+    assert (tmp_path / "runs/demo-arithmetic-seed0/metrics.jsonl").read_text() == rows
+    other = train(tmp_path, *SMALL, "--learning-rate", "0.5")
+    assert other.returncode == 2
+    assert "was started with other settings (learning_rate 2e-05 -> 0.5)" in other.stderr
+
+
+def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
+    done = train(tmp_path, "--preset", "hard", "--engine", "scripted", "--dry-run")
+    words = " ".join(done.stdout.split())
+    assert "5 agents, 3 rounds" in words and "64 iterations of 16 questions" in words and "512 labelled questions" in words
+    assert "Nothing was started" in words
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["--preset", "nope"], "preset must be one of demo, math, easy, hard, v1, got 'nope'"),
+        (["--num-agents", "2"], "num_agents must be at least 3 to train, got 2: with fewer nobody can vote"),
+        (["--reward-mix", "2"], "reward_mix must be between 0 and 1, got 2.0"),
+        (["--task", "nope"], "task must be arithmetic or a .jsonl file with question and answer, got 'nope'"),
+        (["--task", "nope.jsonl"], "task 'nope.jsonl': there is no such file"),
+        (["--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
+        (["--log", "papyrus"], "log must name tensorboard, wandb, trackio, got 'papyrus'"),
+        (["--advantage", "center_round", "--reward", "win_rate"], "advantage center_round needs rewards by step"),
+        (["--reward", "nope.py:f"], "reward 'nope.py:f': there is no file nope.py"),
+        (["--deterministic", "--max-staleness", "1"], "max_staleness must be 0 in a deterministic run, got 1"),
+        (["--flavour", "mint"], "--flavour"),
+    ],
+)
+def test_a_wrong_value_gets_one_line_that_names_it(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    done = train(tmp_path, *SMALL, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert complaint in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:
+    pytest.importorskip("torch")
+    done = train(tmp_path, "--model", str(tmp_path / "no-such-model"))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert "no-such-model" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_curves_go_to_tensorboard_when_asked(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    assert train(tmp_path, *SMALL, "--log", "tensorboard").returncode == 0
+    run = tmp_path / "runs/demo-arithmetic-seed0"
+    events = EventAccumulator(str(run / "tensorboard"))
+    events.Reload()
+    rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    expected = [row["env/all/reward/total"] for row in rows if row["phase"] == "self_play"]
+    assert [event.value for event in events.Scalars("env/all/reward/total")] == pytest.approx(expected)
