@@ -9,7 +9,7 @@ is the best case for a padded batch. Sampling never stops early. A round is repo
 for turns of 250 tokens: prefill + 250 steps. `--turn` is how many steps are really run to measure that.
 
 Every contender runs in its own process, so that peak memory is its own. TRL is not a dependency of moot: give a Python that has it.
-Peak memory is the process's peak resident size, model included, above what it held when the model was loaded.
+Peak memory is the process's peak resident size once the model is loaded, model included.
 """
 
 from __future__ import annotations
@@ -33,18 +33,14 @@ def lengths(count: int, mean: int, ragged: bool, random: np.random.Generator) ->
     return [int(mean * factor) for factor in random.uniform(2 / 3, 4 / 3, count)] if ragged else [mean] * count
 
 
-def memory_now() -> float:
-    """Resident MiB, from which the peak is counted anew."""
+def reset_peak() -> None:
+    """Loading a model takes more than running it."""
     Path("/proc/self/clear_refs").write_text("5")
-    return _status("VmRSS")
 
 
 def memory_peak() -> float:
-    return _status("VmHWM")
-
-
-def _status(key: str) -> float:
-    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith(key + ":")]
+    """Resident MiB."""
+    (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")]
     return int(line.split()[1]) / 1024
 
 
@@ -77,7 +73,7 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
             await engine.forward_backward([Datum(x, x, ones * 0, ones, ones)], "cross_entropy")
             await engine.optim_step(AdamParams())
         spent = time_decoding(engine)
-        loaded = memory_now()
+        reset_peak()
         sampler = await engine.snapshot()
         random = np.random.default_rng(0)
         prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
@@ -110,7 +106,7 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
                 total_cold = sum(len(p) for p in prompts)
             for i, n in enumerate(lengths(count, SUFFIX, args.ragged, random)):
                 prompts[i] = [*prompts[i], *samples[i][0].tokens.tolist(), *random.integers(10, 40000, n).tolist()]
-        peak = memory_peak() - loaded
+        peak = memory_peak()
         await engine.close()
         return {
             "rounds": rounds, "peak_mib": peak, "prefill_rate": total_cold / cold, "cold_prefill_s": cold, "warm_prefill_s": warm,
@@ -130,7 +126,7 @@ def sampling_stock(args: argparse.Namespace, count: int) -> dict[str, Any]:
     device = pick_device(args.device)
     path = find_smollm()[0] if args.model == NAME else args.model
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=pick_dtype(args.dtype, device, False)).to(device)
-    loaded = memory_now()
+    reset_peak()
     random = np.random.default_rng(0)
     prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
     rounds = []
@@ -159,7 +155,7 @@ def sampling_stock(args: argparse.Namespace, count: int) -> dict[str, Any]:
         )  # fmt: skip
         for i, n in enumerate(lengths(count, SUFFIX, args.ragged, random)):
             prompts[i] = [*prompts[i], *out[i][: turns[i]], *random.integers(10, 40000, n).tolist()]
-    return {"rounds": rounds, "peak_mib": memory_peak() - loaded}
+    return {"rounds": rounds, "peak_mib": memory_peak()}
 
 
 def whole(rounds: list[dict[str, float]], kind: str = "") -> float:
@@ -182,7 +178,7 @@ def report_sampling(args: argparse.Namespace) -> None:
                         f"{item['step'] * 1e3:.0f} ms a step ({item['step_cpu'] * 1e3:.0f} ms of processor), "
                         f"{count * TURN / seconds:.1f} tokens/s over the round"
                     )
-        print(f"  peak memory: moot +{ours['peak_mib']:.0f} MiB" + (f", generate +{stock['peak_mib']:.0f} MiB" if stock else ""))
+        print(f"  peak memory: moot {ours['peak_mib']:.0f} MiB" + (f", generate {stock['peak_mib']:.0f} MiB" if stock else ""))
         if stock:
             print(
                 f"  generate / moot: {whole(stock['rounds']) / whole(ours['rounds']):.1f}x over all rounds "
@@ -226,7 +222,7 @@ def training_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
         args.model, dtype=args.dtype, device=args.device, token_budget=args.token_budget, gradient_checkpointing=args.recompute,
         max_cache_gib=0.25,
     )  # fmt: skip
-    loaded = memory_now()
+    reset_peak()
     datums = []
     for tokens, mask, _ in debate_tokens(args, count):
         weight = mask[1:].astype(np.float32)
@@ -239,7 +235,7 @@ def training_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
     return {
         "seconds": seconds,
         "cpu": cpu,
-        "peak_mib": memory_peak() - loaded,
+        "peak_mib": memory_peak(),
         "tokens": out.metrics["tokens"],
         "padding": out.metrics["padding"],
     }
@@ -278,7 +274,7 @@ def training_trl(args: argparse.Namespace, count: int) -> dict[str, Any]:
             parameter.data = parameter.data.to(dtype)
     trainer.current_gradient_accumulation_steps = 1
     model = trainer.model.train()
-    loaded = memory_now()
+    reset_peak()
     data = sorted(debate_tokens(args, count), key=lambda item: len(item[0]))  # length-sorted, which spares it padding
 
     def run(items: list[Any]) -> int:
@@ -313,7 +309,7 @@ def training_trl(args: argparse.Namespace, count: int) -> dict[str, Any]:
         seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         if seconds < best["seconds"]:
             best = {"seconds": seconds, "cpu": cpu, "batch": size, "padding": 1 - tokens / padded, "tokens": tokens}
-    return {**best, "peak_mib": memory_peak() - loaded}
+    return {**best, "peak_mib": memory_peak()}
 
 
 def report_training(args: argparse.Namespace) -> None:
@@ -331,7 +327,7 @@ def report_training(args: argparse.Namespace) -> None:
 
 def speed(result: dict[str, Any]) -> str:
     rate = result["tokens"] / result["seconds"]
-    return f"{result['seconds']:.1f} s, {rate:.0f} tokens/s, padding {result['padding']:.0%}, peak +{result['peak_mib']:.0f} MiB"
+    return f"{result['seconds']:.1f} s, {rate:.0f} tokens/s, padding {result['padding']:.0%}, peak {result['peak_mib']:.0f} MiB"
 
 
 def contender(args: argparse.Namespace, name: str, python: str, count: int) -> dict[str, Any]:

@@ -31,9 +31,8 @@ class Debate:
             return False
         if self.aborted:
             return True
-        last = self.turns[-1].round
-        this_round = [turn for turn in self.turns if turn.round == last]
-        return len(this_round) == self.num_agents and (last >= self.max_rounds or self.agreed)
+        last = self._last_round()
+        return len(last) == self.num_agents and (last[-1].round >= self.max_rounds or self.agreed)
 
     @property
     def aborted(self) -> bool:
@@ -42,8 +41,11 @@ class Debate:
     @property
     def agreed(self) -> bool:
         """Whether everybody said YES to consensus in the last round. Needs the five_tag contract."""
-        last = [turn for turn in self.turns if turn.round == self.turns[-1].round]
+        last = self._last_round()
         return len(last) == self.num_agents and all(_said_yes(turn) for turn in last)
+
+    def _last_round(self) -> list[Turn]:
+        return [turn for turn in self.turns[-self.num_agents :] if turn.round == self.turns[-1].round]
 
     @property
     def next_speakers(self) -> tuple[int, ...]:

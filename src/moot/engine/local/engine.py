@@ -46,13 +46,14 @@ class LocalEngine:
     """A `Trainer`. Make one with `LocalEngine.create`, and `close` it when done."""
 
     def __init__(
-        self, name: str, network: Network, wrapped: Any, tokenizer: Any, store: PageStore, trainer: LoraTrainer, context_length: int,
-        max_batch: int, deterministic: bool, seed: int, notes: tuple[str, ...],
+        self, worker: Worker, name: str, network: Network, wrapped: Any, tokenizer: Any, store: PageStore, trainer: LoraTrainer,
+        context_length: int, max_batch: int, deterministic: bool, seed: int, notes: tuple[str, ...],
     ) -> None:  # fmt: skip
         self.tokenizer = tokenizer
         self._name, self._network, self._wrapped, self._store, self._trainer = name, network, wrapped, store, trainer
         self._scheduler = Scheduler(network, store, max_batch, deterministic)
-        self._worker = Worker(self._scheduler)
+        self._worker = worker
+        worker.serve(self._scheduler)
         self._seeds = np.random.SeedSequence(seed)
         self._keys = itertools.count()
         self._capabilities = Capabilities(
@@ -89,19 +90,29 @@ class LocalEngine:
         """
         where = pick_device(device)
         kind = pick_dtype(dtype, where, deterministic)
-        loaded = load_model(model, where, kind)
-        check_forward(loaded.model, Network(loaded.model))
-        wrapped = add_lora(loaded.model, lora_rank, lora_alpha, lora_targets, seed)
-        network = Network(wrapped.base_model.model)
-        bound = int(max_cache_gib * GIB) if max_cache_gib is not None else _free_memory(where) // 4
-        store = PageStore(len(network.layers), network.kv_heads, network.head_dim, kind, where, bound)
-        trainer = LoraTrainer(wrapped, network, token_budget or (1536 if where.type == "cpu" else 16384), gradient_checkpointing)
-        context = min(loaded.context_length, store.tokens)
-        notes = loaded.notes
-        if context < loaded.context_length:
-            notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context} tokens")
-        rows = 1 if deterministic else max_batch
-        return cls(model, network, wrapped, loaded.tokenizer, store, trainer, context, rows, deterministic, seed, notes)
+        worker = Worker()
+
+        def build() -> LocalEngine:
+            loaded = load_model(model, where, kind)
+            check_forward(loaded.model, Network(loaded.model))
+            wrapped = add_lora(loaded.model, lora_rank, lora_alpha, lora_targets, seed)
+            weights = sum(parameter.nbytes for parameter in loaded.model.parameters())
+            network = Network(wrapped.base_model.model, pack=weights < _free_memory(where) // 4)
+            bound = int(max_cache_gib * GIB) if max_cache_gib is not None else _free_memory(where) // 4
+            store = PageStore(len(network.layers), network.kv_heads, network.head_dim, kind, where, bound)
+            trainer = LoraTrainer(wrapped, network, token_budget or (1536 if where.type == "cpu" else 16384), gradient_checkpointing)
+            context = min(loaded.context_length, store.tokens)
+            notes = loaded.notes
+            if context < loaded.context_length:
+                notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context} tokens")
+            rows = 1 if deterministic else max_batch
+            return cls(worker, model, network, wrapped, loaded.tokenizer, store, trainer, context, rows, deterministic, seed, notes)
+
+        try:
+            return worker.submit(build).result()
+        except BaseException:
+            worker.close()
+            raise
 
     @property
     def capabilities(self) -> Capabilities:

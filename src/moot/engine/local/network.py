@@ -11,7 +11,7 @@ logits are float32 whatever the weights are.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -42,9 +42,14 @@ Adapter = Sequence[Mapping[str, LowRank]]
 class Linear:
     weight: Tensor
     bias: Tensor | None
+    packed: Tensor | None = None
+    """The weight once more, in the order the CPU's bfloat16 product wants it; without it every call reorders the matrix anew."""
 
     def __call__(self, x: Tensor, update: LowRank | None) -> Tensor:
-        y = F.linear(x, self.weight, self.bias)
+        if self.packed is not None and not torch.is_grad_enabled():
+            y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
+        else:
+            y = F.linear(x, self.weight, self.bias)
         if update is not None:
             y = y.addmm_(F.linear(x, update.a), update.b.t())
         return y
@@ -57,6 +62,17 @@ class Layer:
     q_norm: Tensor | None
     k_norm: Tensor | None
     linear: Mapping[str, Linear]
+
+
+def _pack(linear: Linear) -> Linear:
+    if linear.weight.device.type != "cpu" or linear.weight.dtype != torch.bfloat16:
+        return linear
+    try:
+        packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight, 16)  # 16: rows, roughly; other numbers work
+        torch.ops.mkldnn._linear_pointwise(linear.weight.new_zeros(1, linear.weight.shape[1]), packed, linear.bias, "none", [], "")
+    except (AttributeError, RuntimeError, NotImplementedError, TypeError):  # not part of torch's promises
+        return linear
+    return replace(linear, packed=packed)
 
 
 def _fuse(modules: Sequence[Any]) -> Linear:
@@ -80,8 +96,11 @@ def _widens(device: torch.device) -> bool:
 
 
 class Network:
-    def __init__(self, model: Any) -> None:
-        """`model`: a transformers causal LM, with or without peft's layers inside."""
+    def __init__(self, model: Any, pack: bool = False) -> None:
+        """`model`: a transformers causal LM, with or without peft's layers inside.
+
+        `pack` keeps the matrices a second time where that makes sampling faster (bfloat16 on a CPU).
+        """
         config, body = model.config, model.model
         self.heads: int = config.num_attention_heads
         self.kv_heads: int = config.num_key_value_heads
@@ -96,6 +115,9 @@ class Network:
         # bfloat16 into float32; the others need the matrix in float32.
         self._wide_head = None if self.dtype == torch.float32 or _widens(self.device) else self.head.float()
         self.layers = [self._layer(layer) for layer in body.layers]
+        if pack:
+            packed = [{name: _pack(linear) for name, linear in layer.linear.items()} for layer in self.layers]
+            self.layers = [replace(layer, linear=linear) for layer, linear in zip(self.layers, packed, strict=True)]
         self._rotary: Any = body.rotary_emb
         self._cos, self._sin = self._rope_table(256)
 

@@ -45,10 +45,9 @@ class PageStore:
         self.count = max_bytes // page_bytes
         if self.count < 2:
             raise ValueError(f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are needed")
-        # Zeros, not empty: what is masked still passes through a product, and 0 times garbage must stay 0.
         shape = (self.count, kv_heads, PAGE, head_dim)
-        self.keys: list[Tensor] = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
-        self.values: list[Tensor] = [torch.zeros(shape, dtype=dtype, device=device) for _ in range(layers)]
+        self.keys: list[Tensor] = [_zeros(shape, dtype, device) for _ in range(layers)]
+        self.values: list[Tensor] = [_zeros(shape, dtype, device) for _ in range(layers)]
         self._free = list(range(self.count))  # a heap: low pages first keeps them dense
         self._sequences: list[Cached] = []
         self._clock = 0
@@ -159,6 +158,14 @@ class PageStore:
         from_, to = torch.tensor(source, device=device), torch.tensor(target, device=device)
         for store in (*self.keys, *self.values):
             store[to] = store[from_]
+
+
+def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Zeros, not empty: what is masked still passes through a product, and 0 times garbage must stay 0."""
+    if device.type != "cpu":
+        return torch.zeros(shape, dtype=dtype, device=device)
+    # numpy asks the system for zeroed memory, which is not taken before it is written; torch would write it all.
+    return torch.from_numpy(np.zeros(int(np.prod(shape)) * dtype.itemsize, dtype=np.uint8)).view(dtype).view(shape)
 
 
 def common_prefix(left: Ints, right: Ints) -> int:

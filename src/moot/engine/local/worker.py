@@ -1,6 +1,9 @@
 """The one thread that touches torch.
 
 Training verbs run in the order they were called. Between them, and whenever there are none, the sampler takes one step at a time.
+
+Even loading a model happens here: each thread that computes brings a pool of its own, and with two pools on the same cores OpenMP puts idle
+threads to sleep at once, which costs a small model a third of its speed.
 """
 
 from __future__ import annotations
@@ -41,13 +44,18 @@ class Stepper(Protocol):
 
 
 class Worker:
-    def __init__(self, stepper: Stepper) -> None:
-        self._stepper = stepper
+    def __init__(self) -> None:
+        self._stepper: Stepper | None = None
         self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wake = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="moot-local", daemon=True)
         self._thread.start()
+
+    def serve(self, stepper: Stepper) -> None:
+        """From now on, step this between jobs."""
+        with self._wake:
+            self._stepper = stepper
 
     def submit(self, job: Callable[[], T]) -> Pending[T]:
         future: Future[T] = Future()
@@ -77,19 +85,23 @@ class Worker:
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not (self._jobs or self._closing or self._stepper.has_work()):
+                while not (self._jobs or self._closing or self._stepping()):
                     self._wake.wait()
                 if self._closing:
                     break
                 job = self._jobs.popleft() if self._jobs else None
             if job is not None:
                 _settle(*job)
-            if self._stepper.has_work():
+            if self._stepper is not None and self._stepper.has_work():
                 self._stepper.step()
         for _, future in self._jobs:
             future.set_exception(EngineError("the local engine was closed before this ran"))
         self._jobs.clear()
-        self._stepper.abandon("the local engine was closed")
+        if self._stepper is not None:
+            self._stepper.abandon("the local engine was closed")
+
+    def _stepping(self) -> bool:
+        return self._stepper is not None and self._stepper.has_work()
 
 
 def _settle(job: Callable[[], Any], future: Future[Any]) -> None:
