@@ -21,8 +21,8 @@ Differences of substance. The script shows each of these happening, but does not
 
 - Temperature. moot starts a new datum where an agent's temperature changes, since a datum has one. The cookbook goes on in the same
   one. An agent's temperature never changes within a debate, so this does not happen in play.
-- Too short to train on. Of a sequence of one token the cookbook makes an error, and of none it makes no datum. moot makes a datum of
-  length 0 in both cases. A chat format never writes so short a prompt.
+- Too short to train on. Of a sequence of one token the cookbook makes an error, and of none it makes no datum. moot makes no datum in
+  both cases. A chat format never writes so short a prompt.
 - Centring. `compute_advantages` works in float32, moot in float64, so advantages differ in the last bits. For equal rewards moot's
   are exactly 0; the cookbook's may keep a rest (6e-8 for seven rewards of 0.7).
 - Credit. The cookbook has one advantage a trajectory. moot's rewards by step give each turn, or each section of it, its own; there

@@ -79,6 +79,7 @@ def test_a_wrong_value_gets_one_line_that_names_it(tmp_path: Path, arguments: li
     assert done.returncode == 2, done.stdout + done.stderr
     assert complaint in done.stderr and "Traceback" not in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "runs").exists()
 
 
 def test_a_model_that_is_not_there_is_named(tmp_path: Path) -> None:

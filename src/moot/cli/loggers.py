@@ -57,11 +57,15 @@ LOGGERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
 }
 
 
-def make_loggers(names: Sequence[str], path: Path, config: Mapping[str, Any]) -> list[Logger]:
-    made = []
+def check_names(names: Sequence[str]) -> None:
     for name in names:
         if name not in LOGGERS:
             raise ConfigError(f"log must name {', '.join(LOGGERS)}, got {name!r}")
+
+
+def make_loggers(names: Sequence[str], path: Path, config: Mapping[str, Any]) -> list[Logger]:
+    made = []
+    for name in names:
         try:
             made.append(LOGGERS[name](path, config))
         except ModuleNotFoundError as error:

@@ -14,6 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from moot import __version__
+from moot.cli.loggers import check_names, make_loggers
 from moot.debate.protocol import Protocol, judge_warning
 from moot.debate.rewards import REWARDS, Reward, users_reward
 from moot.debate.types import ConfigError
@@ -62,15 +63,15 @@ class Train:
         # Whatever can be wrong with the settings is found before a folder is made.
         reward, estimator = find_reward(config.protocol), find_estimator(config.protocol)
         task = load_task(config.debate.task, config.seed, config.eval_questions)
-        run = Run.open(run_path) if Run.exists(run_path) else Run.create(run_path, config.as_dict(), {"moot": __version__})
-        console.print(Text(f"Run: {run_path}"))
+        check_names(self.log)
 
         from moot.cli.engines import make_engine
-        from moot.cli.loggers import make_loggers
 
-        loggers = make_loggers(self.log, run_path, config.as_dict())
         with console.status(f"loading {config.model.model}"):
             engine, rendering = make_engine(config)
+        run = Run.open(run_path) if Run.exists(run_path) else Run.create(run_path, config.as_dict(), {"moot": __version__})
+        console.print(Text(f"Run: {run_path}"))
+        loggers = make_loggers(self.log, run_path, config.as_dict())
         for note in engine.capabilities.notes:
             console.print(Text(f"Note: {note}", style="yellow"))
         if not engine.capabilities.tempered_training and config.protocol.personas:
