@@ -86,17 +86,17 @@ def record(tokenizer: Any, agents: int, tokens: int, count: int = 2000) -> list[
 
 
 def run(rendering: Rendering, replay: Replay, count: int, agents: int, rounds: int) -> tuple[float, int, int]:
-    """Seconds, sampled tokens, all tokens of the datums."""
+    """Processor seconds (others on the machine do not count), sampled tokens, all tokens of the datums."""
     rules = PRESETS["v2"]
     debates = [Debate(Question(f"Question {i}: what follows?", "7"), agents, rounds, rules) for i in range(count)]
     gc.collect()
-    start = time.perf_counter()
+    start = time.process_time()
     # Another seed each time, or the next run would find its texts remembered.
     played = asyncio.run(rollout(debates, replay, rendering, SamplingParams(1000), concurrency=count, seed=next(_SEEDS)))  # type: ignore[arg-type]
     scored = [(each.debate, REWARDS[rules.reward](each.debate, None)) for each in played]
     taught = advantages(scored, ESTIMATORS[rules.advantage])
     made = [d for each, values in zip(played, taught, strict=True) for d in datums(each.debate, each.sampled, values)]
-    seconds = time.perf_counter() - start
+    seconds = time.process_time() - start
     failed = sum(turn.failed for each in played for turn in each.debate.turns)
     assert not failed and len(made) == count * agents, (failed, len(made))
     return seconds, sum(len(t.tokens) for each in played for t in each.sampled), sum(map(len, made))
