@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from moot.debate.parsing import CONTRACTS
-from moot.debate.protocol import Protocol, first_round_shown, shown
+from moot.debate.protocol import Protocol, eligible, first_round_shown, shown
 from moot.debate.types import Message, Parsed, Turn
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
     window = first_round_shown(protocol, now)
     known = [i for i in shown(protocol, turns, round) if turns[i].round >= window]
     # For the newest message these are the eligible agents; an older one must not ask for what the window has dropped.
-    others = tuple(sorted({turns[i].agent for i in known if not turns[i].failed} - {agent}))
+    others = eligible(protocol, turns, agent, round, debate.num_agents, window)
     first = True
     if protocol.layout == "growing":
         last = max((i for i in known if turns[i].agent == agent), default=None)

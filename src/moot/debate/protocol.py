@@ -153,9 +153,22 @@ def candidates(protocol: Protocol, turns: Sequence[Turn]) -> Iterator[dict[int, 
             current[turn.agent] = i
 
 
-def eligible(protocol: Protocol, turns: Sequence[Turn], agent: int, round: int) -> tuple[int, ...]:
-    """The agents that `agent`, about to speak in `round`, may judge."""
-    return tuple(sorted({turns[i].agent for i in shown(protocol, turns, round) if not turns[i].failed} - {agent}))
+def eligible(
+    protocol: Protocol, turns: Sequence[Turn], agent: int, round: int, num_agents: int | None = None, oldest: int = 1
+) -> tuple[int, ...]:
+    """The agents that `agent`, about to speak in `round`, may judge; only by what they said since round `oldest`, if that is given.
+
+    Looks from the newest turn back and stops once all the others are found, which is usually one round.
+    """
+    oldest = max(oldest, first_round_shown(protocol, round))
+    newest = round if protocol.schedule == "sequential" else round - 1
+    found: set[int] = set()
+    for turn in reversed(turns):
+        if turn.round < oldest or (num_agents is not None and len(found) == num_agents - 1):
+            break
+        if turn.round <= newest and turn.agent != agent and not turn.failed:
+            found.add(turn.agent)
+    return tuple(sorted(found))
 
 
 def judge_warning(protocol: Protocol, num_agents: int) -> str | None:

@@ -64,7 +64,7 @@ class Debate:
         return Observation(
             agent=agent,
             round=round,
-            eligible=eligible(self.protocol, self.turns, agent, round),
+            eligible=eligible(self.protocol, self.turns, agent, round, self.num_agents),
             temperature=prompts.temperature(self.protocol, agent),
             newest=prompts.newest(self, agent, round),
             extends=prompts.extends(self, agent, round),
