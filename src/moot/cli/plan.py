@@ -27,11 +27,14 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     sampled = seats * d.max_rounds * turn
     if config.protocol.layout == "growing":
         read = seats * (opening + (d.max_rounds - 1) * (others + 60))
-        trained = sampled + read
     else:
         read = seats * sum(opening + (r - 1) * (others + turn) for r in range(1, d.max_rounds + 1))
-        trained = sampled + read
-    return {"sampled": sampled, "read": read, "trained on": trained, "longest": opening + d.max_rounds * turn + (d.max_rounds - 1) * others}
+    return {
+        "sampled": sampled,
+        "read": read,
+        "trained on": sampled + read,
+        "longest": opening + d.max_rounds * turn + (d.max_rounds - 1) * others,
+    }
 
 
 def memory_gib(config: TrainConfig) -> dict[str, float] | None:

@@ -83,7 +83,7 @@ def show(scored: Scored, console: Console) -> None:
         cells = ["failed" if a in failed else f"{won.get((round, a), 0)}–{lost.get((round, a), 0)}" for a in range(debate.num_agents)]
         table.add_row(f"round {round}, votes won–lost", *cells)
     for name, values in _summary(scored).items():
-        table.add_row(name, *(f"{value:+.3f}" for value in values), style="dim" if name.endswith("advantage") else None)
+        table.add_row(name, *(f"{value:+.3f}" for value in values), style="dim" if "advantage" in name else None)
     console.print(table)
     console.print(Text(_verdict(scored, won, lost)))
     for round, agent, reason in scored.failures:
@@ -115,8 +115,8 @@ def _summary(scored: Scored) -> dict[str, list[float]]:
     rows: dict[str, list[float]] = {}
     for name, stream in scored.scores.streams.items():
         rows[f"{name} reward, mean of steps"] = [_mean(values) for values in stream.values]
-        rows[f"{name} advantage, mean of steps, advantage"] = [_mean(values) for values in scored.advantages.streams[name]]
-    return {name.removesuffix(", advantage"): values for name, values in rows.items()}
+        rows[f"{name} advantage, mean of steps"] = [_mean(values) for values in scored.advantages.streams[name]]
+    return rows
 
 
 def _mean(values: tuple[float, ...]) -> float:

@@ -280,9 +280,10 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
 async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler) -> None:
     """Before anything, after the warm start, every `eval_every` iterations, and at the end; not again for a step that has its row."""
     config = loop.config
+    if not config.eval_every:
+        return
     iteration = step - config.warm_steps
-    due = step == 0 or iteration == 0 or (iteration > 0 and iteration % config.eval_every == 0) if config.eval_every else False
-    due = due or (bool(config.eval_every) and step == loop.total)
+    due = step in (0, config.warm_steps, loop.total) or (iteration > 0 and iteration % config.eval_every == 0)
     if not due or any(row["step"] == step and row["phase"] == "eval" for row in loop.run.metrics()):
         return
     loop.watcher.began(step, loop.total, "eval")
