@@ -33,6 +33,8 @@ class SampledTurn:
     """The character of the turn's text that each token starts in."""
     temperature: float = 1.0
     stop_reason: Literal["stop", "length"] = "stop"
+    learns: bool = True
+    """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never trained on."""
 
 
 def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
@@ -121,9 +123,11 @@ def _finished(sequence: _Sequence | None) -> Iterator[Datum]:
 
 
 def datums(debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages) -> list[Datum]:
-    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns."""
+    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns. Seats that do not learn give none."""
     found: list[Datum] = []
     for turns in debate.steps():
+        if not all(sampled[i].learns for i in turns):
+            continue
         values = [credit(debate.turns[i], sampled[i], step, advantages) for step, i in enumerate(turns)]
         found += merge([sampled[i] for i in turns], values)
     return found

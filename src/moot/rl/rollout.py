@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from moot.debate.play import play
+from moot.debate.play import Speak, play
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 from moot.engine.protocol import EngineError, Ints, Sampler, SamplingParams
@@ -29,6 +29,22 @@ class Rollout:
     """In the order of the debate's turns."""
     error: str | None = None
     """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
+
+
+@dataclass(frozen=True, eq=False)
+class Player:
+    """Who may sit in a seat: the policy, a past self, another model with a chat format of its own."""
+
+    sampler: Sampler
+    rendering: Rendering
+    learns: bool = True
+    """Whether its turns are trained on."""
+    tempered: bool = True
+    """Whether it samples at its persona's temperature. The policy does so only where the engine also trains tempered."""
+
+
+Seats = Callable[[int, int], Player | Speak | None]
+"""(number of the debate, seat) -> who sits there instead of the policy; None for the policy itself. A `Speak` answers in text alone."""
 
 
 def turn_seed(*parts: object) -> int:
@@ -53,10 +69,17 @@ class TokenSpeaker:
     """Speaks for every seat of one debate through a sampler, and keeps what was sampled."""
 
     def __init__(
-        self, sampler: Sampler, rendering: Rendering, params: SamplingParams, *, tempered: bool = True, seed: object = None
+        self,
+        sampler: Sampler,
+        rendering: Rendering,
+        params: SamplingParams,
+        *,
+        tempered: bool = True,
+        seed: object = None,
+        learns: bool = True,
     ) -> None:
         self._sampler, self._rendering, self._params = sampler, rendering, params
-        self._tempered, self._seed = tempered, seed
+        self._tempered, self._seed, self._learns = tempered, seed, learns
         self._conversations: dict[int, _Conversation] = {}
         self._turns: dict[tuple[int, int], SampledTurn] = {}
 
@@ -79,6 +102,7 @@ class TokenSpeaker:
             starts=starts,
             temperature=params.temperature,
             stop_reason=sample.stop_reason,
+            learns=self._learns,
         )
         # With stop ids the closing tag is the model's own to write; only a stop string can have taken it away.
         stopped_on_tag = sample.stop_reason == "stop" and all(isinstance(stop, str) for stop in params.stop)
@@ -107,8 +131,32 @@ class TokenSpeaker:
     def _last_turn(self, observation: Observation) -> SampledTurn:
         return self._turns[max(key for key in self._turns if key[1] == observation.agent)]
 
+    def turn(self, round: int, agent: int) -> SampledTurn:
+        return self._turns[round, agent]
+
     def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
         return tuple(self._turns[turn.round, turn.agent] for turn in debate.turns)
+
+
+_NO_TOKENS = np.zeros(0, dtype=np.int32)
+_TEXT_ONLY = SampledTurn(_NO_TOKENS, False, _NO_TOKENS, np.zeros(0, dtype=np.float32), _NO_TOKENS, learns=False)
+
+
+class Table:
+    """Speaks for a debate whose seats are held by different players; each keeps the tokens of its own."""
+
+    def __init__(self, policy: TokenSpeaker, others: Mapping[int, TokenSpeaker | Speak]) -> None:
+        self._policy, self._others = policy, others
+
+    async def __call__(self, observation: Observation) -> Said:
+        return await self._others.get(observation.agent, self._policy)(observation)
+
+    def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
+        return tuple(self._sampled(turn.round, turn.agent) for turn in debate.turns)
+
+    def _sampled(self, round: int, agent: int) -> SampledTurn:
+        speaker = self._others.get(agent, self._policy)
+        return speaker.turn(round, agent) if isinstance(speaker, TokenSpeaker) else _TEXT_ONLY
 
 
 async def rollout(
@@ -120,17 +168,34 @@ async def rollout(
     concurrency: int = 256,
     tempered: bool = True,
     seed: object = 0,
+    seats: Seats | None = None,
     finished: Callable[[int, Rollout], None] | None = None,
 ) -> list[Rollout]:
-    """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in its record."""
+    """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in its record.
+
+    The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else.
+    """
     gate = asyncio.Semaphore(concurrency)
+    policy = Player(sampler, rendering, tempered=tempered)
+
+    def speaker_for(player: Player, debate: Debate, number: int) -> TokenSpeaker:
+        stops = player.rendering.stops(debate.protocol.contract)
+        own_seed = None if seed is None else f"{seed}/{number}"
+        return TokenSpeaker(
+            player.sampler, player.rendering, replace(params, stop=stops), tempered=player.tempered, seed=own_seed, learns=player.learns
+        )
+
+    def table(debate: Debate, number: int) -> TokenSpeaker | Table:
+        others: dict[int, TokenSpeaker | Speak] = {}
+        for seat in range(debate.num_agents):
+            if seats is not None and (guest := seats(number, seat)) is not None:
+                others[seat] = speaker_for(guest, debate, number) if isinstance(guest, Player) else guest
+        mine = speaker_for(policy, debate, number)
+        return Table(mine, others) if others else mine
 
     async def one(number: int, debate: Debate) -> Rollout:
         async with gate:
-            stops = rendering.stops(debate.protocol.contract)
-            speaker = TokenSpeaker(
-                sampler, rendering, replace(params, stop=stops), tempered=tempered, seed=None if seed is None else f"{seed}/{number}"
-            )
+            speaker = table(debate, number)
             try:
                 played = await play(debate, speaker)
                 result = Rollout(played, speaker.sampled(played))

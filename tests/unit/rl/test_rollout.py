@@ -13,13 +13,16 @@ import numpy as np
 import pytest
 from making import v1, v2
 
+from moot.debate.play import Speak
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
-from moot.debate.types import Question
+from moot.debate.types import Observation, Question, Said
 from moot.engine.protocol import ContextOverflow, EngineError, Ints, Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine
+from moot.rl.advantages import AgentAdvantages
+from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Rollout, TokenSpeaker, rollout, token_counts, turn_seed
+from moot.rl.rollout import Player, Rollout, TokenSpeaker, rollout, token_counts, turn_seed
 
 ENGINE = ScriptedEngine(style="mixed", seed=5)
 RENDERING = Rendering(ENGINE.tokenizer)
@@ -249,3 +252,27 @@ def test_a_missing_last_tag_is_forgiven_only_where_a_stop_string_took_it() -> No
     assert not answer(cut, "stop", ids), "the end-of-turn token is not the closing tag"
     assert not answer(cut, "length", ids)
     assert all(answer(cut + "</comparison>", reason, stop) for reason in ("stop", "length") for stop in (strings, ids))
+
+
+# Seats held by somebody else
+
+
+def test_a_guest_takes_its_seat_and_only_the_policy_is_trained_on() -> None:
+    guest = ScriptedEngine(style="well_formed", seed=9)
+
+    async def text_only(observation: Observation) -> Said:
+        return Said("<solution>\\boxed{1}</solution><evaluation>N/A</evaluation><comparison>N/A</comparison>")
+
+    def seats(number: int, seat: int) -> Player | Speak | None:
+        return {1: Player(guest, RENDERING, learns=False), 2: text_only}.get(seat)
+
+    (alone,) = run(debates(1), ENGINE)
+    (mixed,) = run(debates(1), ENGINE, seats=seats)
+    said = {(turn.round, turn.agent): turn.text for turn in mixed.debate.turns}
+    assert said[1, 0] == alone.debate.turns[0].text
+    assert said[1, 2] == said[2, 2] and "\\boxed{1}" in said[1, 2]
+    assert [turn.learns for turn in mixed.sampled] == [True, False, False] * 2
+    assert [len(turn.tokens) > 0 for turn in mixed.sampled] == [True, True, False] * 2
+    flat = AgentAdvantages((1.0, -1.0, 2.0))
+    assert [datum.advantages.max() for datum in datums(mixed.debate, mixed.sampled, flat)] == [1.0]
+    assert len(datums(alone.debate, alone.sampled, flat)) == 3
