@@ -39,7 +39,13 @@ def make_local(tiny_model: Path, **options: Any) -> Any:
     return LocalEngine.create(str(tiny_model), **{"dtype": "fp32", "device": "cpu", "lora_rank": 4, "max_cache_gib": 0.02, **options})
 
 
-ENGINES: dict[str, Callable[..., Any]] = {"local": make_local}
+def make_scripted(tiny_model: Path, **_: Any) -> Any:
+    from moot.engine.scripted import ScriptedEngine
+
+    return ScriptedEngine(seed=3)
+
+
+ENGINES: dict[str, Callable[..., Any]] = {"local": make_local, "scripted": make_scripted}
 
 
 @pytest.fixture(params=ENGINES)
@@ -49,6 +55,8 @@ def make_engine(request: pytest.FixtureRequest, tiny_model: Path) -> Iterator[Ca
 
     def make(**options: Any) -> Any:
         made.append(ENGINES[request.param](tiny_model, **options))
+        if request.node.get_closest_marker("weights") and not made[-1].capabilities.learns:
+            pytest.skip("a script has no weights to ask or to move")
         return made[-1]
 
     yield make

@@ -67,13 +67,14 @@ def test_one_logprob_a_token_and_none_above_zero(engine: Any) -> None:
 def test_a_seed_gives_the_same_sample_and_another_seed_another(engine: Any) -> None:
     async def main() -> None:
         sampler = await engine.snapshot()
-        first, again, other = [await one(sampler, params=greedy_free(seed=seed)) for seed in (1, 1, 2)]
-        assert first.tokens.tolist() == again.tokens.tolist()
-        assert first.tokens.tolist() != other.tokens.tolist()
+        first, again, *others = [(await one(sampler, params=greedy_free(60, seed=seed))).tokens.tolist() for seed in (1, 1, 2, 3, 4)]
+        assert first == again
+        assert any(other != first for other in others)  # a script has eight answers, and two seeds may meet
 
     run(main())
 
 
+@pytest.mark.weights
 def test_samples_of_one_call_differ_and_are_the_same_again(engine: Any) -> None:
     async def main() -> None:
         sampler = await engine.snapshot()
@@ -84,6 +85,7 @@ def test_samples_of_one_call_differ_and_are_the_same_again(engine: Any) -> None:
     run(main())
 
 
+@pytest.mark.weights
 def test_temperature_zero_takes_the_likeliest_token_with_certainty(engine: Any) -> None:
     async def main() -> None:
         sampler = await engine.snapshot()
@@ -166,6 +168,7 @@ def test_exp_logprob_is_the_frequency_with_which_a_token_comes(engine: Any, opti
     run(main())
 
 
+@pytest.mark.weights
 def test_compute_logprobs_agrees_with_the_sampler_and_starts_with_nan(engine: Any) -> None:
     async def main() -> None:
         sampler = await trained(engine)
@@ -178,6 +181,7 @@ def test_compute_logprobs_agrees_with_the_sampler_and_starts_with_nan(engine: An
     run(main())
 
 
+@pytest.mark.weights
 def test_a_turn_that_extends_the_last_has_the_logprobs_of_a_fresh_start(engine: Any) -> None:
     """Three rounds of one growing conversation, long enough for several cache pages."""
 
@@ -194,6 +198,7 @@ def test_a_turn_that_extends_the_last_has_the_logprobs_of_a_fresh_start(engine: 
     run(main())
 
 
+@pytest.mark.weights
 def test_many_at_once_get_what_each_would_get_alone(engine: Any) -> None:
     """Same distributions to rounding; requests of different lengths join and leave one batch."""
 
@@ -243,6 +248,7 @@ def test_deterministic_results_depend_on_seeds_alone(make_engine: Callable[..., 
 # -- training -------------------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.weights
 def test_a_snapshot_keeps_its_weights_while_training_goes_on(engine: Any) -> None:
     async def main() -> None:
         before = await engine.snapshot()
@@ -274,6 +280,7 @@ def test_on_policy_the_trainer_agrees_with_the_sampler(engine: Any, temperature:
     run(main())
 
 
+@pytest.mark.weights
 def test_losses_have_their_hand_computed_values(engine: Any) -> None:
     async def main() -> None:
         sample = await one(await trained(engine))
@@ -311,6 +318,7 @@ def test_an_unknown_loss_or_setting_is_refused_by_name(engine: Any) -> None:
     run(main())
 
 
+@pytest.mark.weights
 def test_gradients_add_up_until_the_step(make_engine: Callable[..., Any]) -> None:
     """Two calls of one datum and one call of two give the same step, and a step uses its gradient up."""
 
@@ -335,6 +343,7 @@ def test_gradients_add_up_until_the_step(make_engine: Callable[..., Any]) -> Non
     run(main())
 
 
+@pytest.mark.weights
 def test_tempered_training_moves_the_tempered_distribution(engine: Any) -> None:
     if not engine.capabilities.tempered_training:
         pytest.skip("trains at temperature 1 only")
@@ -350,6 +359,7 @@ def test_tempered_training_moves_the_tempered_distribution(engine: Any) -> None:
     run(main())
 
 
+@pytest.mark.weights
 def test_training_on_good_samples_makes_them_likelier(engine: Any) -> None:
     async def main() -> None:
         sample = await one(await engine.snapshot())
@@ -362,6 +372,7 @@ def test_training_on_good_samples_makes_them_likelier(engine: Any) -> None:
     run(main())
 
 
+@pytest.mark.weights
 def test_verbs_take_their_place_when_called_not_when_awaited(engine: Any) -> None:
     async def main() -> None:
         sample = await one(await engine.snapshot())
@@ -414,6 +425,7 @@ def test_a_closed_engine_says_so(make_engine: Callable[..., Any]) -> None:
     run(main())
 
 
+@pytest.mark.weights
 def test_the_base_sampler_knows_nothing_of_training_and_logprobs_can_be_tempered(engine: Any) -> None:
     async def work() -> None:
         start = await (await engine.snapshot()).compute_logprobs(PROMPT)

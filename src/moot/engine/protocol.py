@@ -114,6 +114,8 @@ class Capabilities:
     stop_types: tuple[Literal["strings", "ids"], ...] = ("strings", "ids")
     reduction: Literal["sum", "mean"] = "sum"
     deterministic: bool = False
+    learns: bool = True
+    """False for a script: it has no weights, and nothing to say about tokens it did not write."""
     notes: tuple[str, ...] = ()
 
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import random
 import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -23,6 +25,7 @@ from moot.engine.protocol import (
     Capabilities,
     ContextOverflow,
     Datum,
+    EngineError,
     Floats,
     Ints,
     LossOutput,
@@ -197,6 +200,7 @@ class ScriptedEngine:
     steps: int = 0
     trained_tokens: int = 0
     _pending: int = 0
+    _closed: bool = False
 
     @property
     def capabilities(self) -> Capabilities:
@@ -205,12 +209,14 @@ class ScriptedEngine:
             context_length=self.context_length,
             tempered_training=True,
             deterministic=True,
+            learns=False,
             notes=("speaks from a script: nothing is learned",),
         )
 
     # Sampling
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        self._check_open()
         if len(prompt) + params.max_tokens > self.context_length:
             raise ContextOverflow(f"{len(prompt)} prompt tokens and {params.max_tokens} new ones exceed the context, {self.context_length}")
         if self.latency_s:
@@ -259,6 +265,7 @@ class ScriptedEngine:
     # Training
 
     def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Awaitable[LossOutput]:
+        self._check_open()
         if loss not in LOSSES:
             raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
         # On policy by definition: the trainer agrees with whatever the sampler said, so every ratio is 1.
@@ -266,20 +273,31 @@ class ScriptedEngine:
         return _done(LossOutput([d.logprobs.copy() for d in datums], total))
 
     def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Awaitable[LossOutput]:
+        if unknown := set(loss_config or ()) - {"clip_low_threshold", "clip_high_threshold"}:
+            raise ValueError(f"loss {loss} has no setting {', '.join(sorted(unknown))!r}; it takes clip_low_threshold, clip_high_threshold")
         result = self.forward(datums, loss)
         self._pending += int(sum(d.mask.sum() for d in datums))
         return result
 
     def optim_step(self, params: AdamParams) -> Awaitable[StepOutput]:
+        self._check_open()
         self.steps += 1
         self.trained_tokens += self._pending
         self._pending = 0
         return _done(StepOutput({"grad_norm": 0.0}))
 
     def save_state(self, path: str) -> Awaitable[str]:
+        """What it counted is all the state it has."""
+        Path(path).mkdir(parents=True, exist_ok=True)
+        (Path(path) / "scripted.json").write_text(json.dumps({"steps": self.steps, "trained_tokens": self.trained_tokens}))
         return _done(path)
 
     def load_state(self, path: str) -> Awaitable[None]:
+        try:
+            found = json.loads((Path(path) / "scripted.json").read_text())
+            self.steps, self.trained_tokens = found["steps"], found["trained_tokens"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise EngineError(f"{path} holds no state of a scripted engine ({error})") from None
         return _done(None)
 
     def snapshot(self, path: str | None = None) -> Awaitable[ScriptedEngine]:
@@ -289,7 +307,11 @@ class ScriptedEngine:
         return _done(self)
 
     async def close(self) -> None:
-        """Nothing is held."""
+        self._closed = True
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise EngineError("this engine is closed; make another")
 
 
 async def _done(value: T) -> T:
