@@ -60,7 +60,7 @@ class Run:
         run = cls(path)
         (path / "debates").mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
-        _write_atomically(path / "run.json", json.dumps({"format": FORMAT, "config": config, "made_by": made_by}, indent=1).encode())
+        write_atomically(path / "run.json", json.dumps({"format": FORMAT, "config": config, "made_by": made_by}, indent=1).encode())
         return run
 
     @classmethod
@@ -111,7 +111,7 @@ class Run:
         kept = [row for row in self.metrics() if row["step"] <= step]
         if last is not None and last not in kept and not any(row["step"] == step and row["phase"] == last["phase"] for row in kept):
             kept.append(dict(last))
-        _write_atomically(self.path / "metrics.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in kept))
+        write_atomically(self.path / "metrics.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in kept))
         for file in (self.path / "debates").iterdir():
             if file.name.split(".")[0].isdigit() and int(file.name.split(".")[0]) > step:
                 file.unlink()
@@ -121,7 +121,7 @@ class Run:
 
     def write_debates(self, step: int, played: Sequence[Played]) -> None:
         lines = [json.dumps({"number": i, **debate_record(each)}).encode() + b"\n" for i, each in enumerate(played)]
-        _write_atomically(self.path / "debates" / f"{step:06d}.jsonl", b"".join(lines))
+        write_atomically(self.path / "debates" / f"{step:06d}.jsonl", b"".join(lines))
         arrays = token_arrays(played)
         target = self.path / "debates" / f"{step:06d}.npz"
         with _beside(target) as temporary, temporary.open("wb") as file:
@@ -188,7 +188,7 @@ class Run:
         temporary = self.path / "checkpoints" / f"{step:06d}.tmp"
         body = json.dumps({**state, "step": step, "keep": keep})
         seal = hashlib.sha256(body.encode()).hexdigest()
-        _write_atomically(temporary / "state.json", json.dumps({"sha256": seal, "body": body}).encode())
+        write_atomically(temporary / "state.json", json.dumps({"sha256": seal, "body": body}).encode())
         final = temporary.with_suffix("")
         shutil.rmtree(final, ignore_errors=True)
         temporary.rename(final)
@@ -338,7 +338,7 @@ def _beside(target: Path) -> Iterator[Path]:
         temporary.unlink(missing_ok=True)
 
 
-def _write_atomically(target: Path, content: bytes) -> None:
+def write_atomically(target: Path, content: bytes) -> None:
     with _beside(target) as temporary:
         temporary.write_bytes(content)
 

@@ -63,6 +63,7 @@ class Train:
         # Whatever can be wrong with the settings is found before a folder is made.
         reward, estimator = find_reward(config.protocol), find_estimator(config.protocol)
         task = load_task(config.debate.task, config.seed, config.eval_questions)
+        stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
         check_names(self.log)
 
         from moot.cli.engines import make_engine
@@ -78,7 +79,7 @@ class Train:
             console.print(Text("Note: this engine trains at temperature 1, so every seat samples at temperature 1.", style="yellow"))
 
         progress = Progress(console, loggers, config)
-        loop = Loop(config, engine, rendering, task, run, progress, reward, estimator)
+        loop = Loop(config, engine, rendering, task, run, progress, reward, estimator, stages=stages)
         try:
             with progress:
                 asyncio.run(_train(train(loop), engine))

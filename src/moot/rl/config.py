@@ -85,6 +85,58 @@ class WarmConfig:
     warm_batch_size: int = 8
     """Questions an optimizer step."""
     warm_learning_rate: float = 1e-4
+    warm_wrong: Literal["near_miss", "sampled"] = "near_miss"
+    """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
+    shows judges the mistakes they will really meet."""
+
+
+Schedule = Literal["constant", "linear", "cosine"]
+
+
+@dataclass(frozen=True)
+class RecipeConfig:
+    """Remedies for when plain self-play does not learn. Each is off unless named."""
+
+    truth_schedule: Schedule = "constant"
+    """How reward_mix and correct_bonus fall to 0 over the run. Use linear to lean on answers early and on peers alone late."""
+    curriculum: tuple[str, ...] = ()
+    """Tasks to train on, easiest first, instead of task; evaluation stays with task. For when direct accuracy is under 10%. Promotion
+    needs known answers."""
+    promote_at: float = 0.7
+    """Go to the next task of the curriculum once the mean accuracy of the last three iterations reaches this."""
+    judge: str = ""
+    """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or MODEL@URL of an
+    OpenAI-compatible server. For when judge accuracy is near one half."""
+    judge_share: float = 1.0
+    """Share of debates it is asked about."""
+    judge_schedule: Schedule = "constant"
+    """How that share falls to 0 over the run: linear phases a stronger judge out."""
+    judge_counts: bool = True
+    """Whether its votes count. Held out, it only measures how far the peers have drifted from it (trust/outside_agreement)."""
+    stop_when_settled: bool = False
+    """End a debate after a round in which all agents give one answer. Saves tokens; makes cons@k and rewards rest on fewer rounds."""
+    extra_rounds: int = 0
+    """Up to this many more rounds while the answers still differ."""
+    hard_agents: int = 0
+    """Debate a question again in the next iteration, with this many agents, if its agents ended in disagreement; 0 is off."""
+    past_selves: float = 0.0
+    """Share of debates in which one seat is held by a frozen checkpoint of this run. Against a vote that drifts into a private code."""
+    distill_every: int = 0
+    """Every so many iterations, one supervised step on the turns of each debate's winner; 0 is off. For when the format is shaky."""
+    max_sampled_tokens: int = 0
+    """End self-play once this many tokens were sampled, so that runs can be compared at equal cost; 0 is no limit."""
+    stop_on_alarm: bool = False
+    """Stop the run when an alarm rings, with what to do about it."""
+
+    def __post_init__(self) -> None:
+        for name in ("judge_share", "past_selves", "promote_at"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
+        for name in ("extra_rounds", "hard_agents", "distill_every", "max_sampled_tokens"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}; 0 is off")
+        if self.hard_agents in (1, 2):
+            raise ConfigError(f"hard_agents must be 0 or at least 3, got {self.hard_agents}: with fewer nobody can vote")
 
 
 @dataclass(frozen=True)
@@ -95,6 +147,7 @@ class TrainConfig:
     debate: DebateConfig = field(default_factory=DebateConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     warm: WarmConfig = field(default_factory=WarmConfig)
+    recipe: RecipeConfig = field(default_factory=RecipeConfig)
     seed: int = 0
     eval_every: int = 50
     """Iterations between evaluations on held-out questions, which also come first and last; 0 means none."""
@@ -142,8 +195,11 @@ class TrainConfig:
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> TrainConfig:
-        parts = {"model": ModelConfig, "debate": DebateConfig, "optim": OptimConfig, "warm": WarmConfig}
-        built: dict[str, Any] = {name: kind(**given[name]) for name, kind in parts.items()}
+        parts = {"model": ModelConfig, "debate": DebateConfig, "optim": OptimConfig, "warm": WarmConfig, "recipe": RecipeConfig}
+        # Settings that came later than a run keep their defaults in it.
+        built: dict[str, Any] = {name: kind(**given.get(name, {})) for name, kind in parts.items()}
+        if isinstance(built["recipe"].curriculum, list):
+            built["recipe"] = replace(built["recipe"], curriculum=tuple(built["recipe"].curriculum))
         return cls(**{**given, **built, "protocol": V2.with_choices(given["protocol"])})
 
 

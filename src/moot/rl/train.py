@@ -10,28 +10,31 @@ the seed and the step.
 from __future__ import annotations
 
 import asyncio
-import math
+import json
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
 
-from moot.debate.rewards import Grades, Reward, mix_truth
+from moot.debate.play import Speak
+from moot.debate.rewards import Grades, Reward, Scores, mix_truth
 from moot.debate.state import Debate
 from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput, Trainer
-from moot.records import Played, Run
+from moot.records import Played, Run, write_atomically
 from moot.rl import warm
 from moot.rl.advantages import Estimator, SeatMeans, advantages
 from moot.rl.config import TrainConfig
 from moot.rl.datums import datums
 from moot.rl.metrics import Metrics, answer_metrics, carries_gradient, optim_metrics, reward_metrics, rollout_metrics
+from moot.rl.recipe import Asked, Curriculum, scheduled, seats_of_past_selves, still_open, winners_turns
+from moot.rl.remedies import ALARMS
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Rollout, rollout
+from moot.rl.rollout import Player, Rollout, Seats, rollout
 from moot.rl.trust import Alarms, Judged, panel
 from moot.tasks.answers import grade
 from moot.tasks.task import Task
@@ -66,10 +69,35 @@ class Loop:
     alarms: Alarms = field(default_factory=Alarms)
     skipped: int = 0
     """Optimizer steps in a row whose gradient was not finite."""
+    sampled: int = 0
+    """Tokens sampled in self-play so far."""
+    curriculum: Curriculum = field(init=False)
+    stages: Sequence[Task] = ()
+    """The curriculum's tasks; none means `task` alone."""
+    judge: Player | Speak | None = None
+    """Votes from outside, and is never trained."""
+    again: list[Asked] = field(default_factory=list)
+    """Questions to be debated once more, by more agents."""
+    past: list[Player] = field(default_factory=list)
+    """Kept checkpoints that may hold a seat."""
+
+    def __post_init__(self) -> None:
+        self.curriculum = Curriculum(self.stages or [self.task], self.config.recipe.promote_at)
 
     @property
     def total(self) -> int:
         return self.config.warm_steps + self.config.iterations
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget of tokens is used up."""
+        return 0 < self.config.recipe.max_sampled_tokens <= self.sampled
+
+    def done(self, step: int) -> float:
+        """The share of self-play that is over before `step`, by tokens where they are what ends it."""
+        if limit := self.config.recipe.max_sampled_tokens:
+            return min(1.0, self.sampled / limit)
+        return (step - self.config.warm_steps - 1) / max(1, self.config.iterations)
 
 
 async def train(loop: Loop) -> None:
@@ -87,46 +115,61 @@ async def train(loop: Loop) -> None:
 
     ahead: deque[_Batch] = deque()
     try:
-        while step < loop.total:
+        while step < loop.total and not loop.spent:
             step += 1
             loop.watcher.began(step, loop.total, "self_play")
             for next_step in range(step + len(ahead), min(step + loop.config.optim.max_staleness, loop.total) + 1):
-                ahead.append(_Batch(step - 1, asyncio.create_task(self_play(loop, next_step, sampler))))
+                asked = questions(loop, next_step)
+                ahead.append(_Batch(step - 1, asked, asyncio.create_task(self_play(loop, next_step, asked, sampler))))
             batch = ahead.popleft()
-            row = await learn(loop, step, await batch.rollouts, staleness=step - 1 - batch.sampled_at)
+            row = await learn(loop, step, batch.asked, await batch.rollouts, staleness=step - 1 - batch.sampled_at)
             sampler = await loop.engine.snapshot()
             await commit(loop, step, row)
+            if loop.config.recipe.past_selves and is_kept(loop, step):
+                loop.past.append(Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training))
             await evaluate_if_due(loop, step, sampler)
+            stop_if_alarmed(loop, row)
     finally:
         for batch in ahead:
             batch.rollouts.cancel()
+    await evaluate_if_due(loop, step, sampler, last=True)
 
 
 @dataclass(frozen=True)
 class _Batch:
     sampled_at: int
     """The step whose weights it is sampled with."""
+    asked: list[Asked]
     rollouts: asyncio.Task[list[Rollout]]
 
 
 # One iteration of self-play
 
 
-async def self_play(loop: Loop, step: int, sampler: Sampler) -> list[Rollout]:
-    config, first = loop.config, (step - loop.config.warm_steps - 1) * loop.config.optim.batch_size
+def questions(loop: Loop, step: int) -> list[Asked]:
+    """The next ones of the task, and those that ended in disagreement before."""
+    config = loop.config
+    first = (step - config.warm_steps - 1) * config.optim.batch_size
+    count = min(config.optim.batch_size, config.optim.num_train_datapoints - first)
     # The warm start took the first questions; self-play goes on behind them.
     first += config.warm.warm_questions
-    count = min(config.optim.batch_size, config.optim.num_train_datapoints - (first - config.warm.warm_questions))
-    debates = [new_debate(loop, number) for number in range(first, first + count)]
-    return await play_all(loop, debates, sampler, f"{config.seed}/{step}")
+    again, loop.again = loop.again, []
+    return [*again, *(Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
 
 
-def new_debate(loop: Loop, number: int) -> Debate:
-    d = loop.config.debate
-    return Debate(loop.task.train(number), d.num_agents, d.max_rounds, loop.config.protocol)
+async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Sampler) -> list[Rollout]:
+    recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}"
+    debates = [new_debate(loop, each) for each in asked]
+    seats = seats_of_past_selves(loop.past, recipe.past_selves, seed, loop.config.debate.num_agents)
+    return await play_all(loop, debates, sampler, seed, seats)
 
 
-async def play_all(loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed: str) -> list[Rollout]:
+def new_debate(loop: Loop, asked: Asked) -> Debate:
+    task = loop.curriculum.tasks[asked.level]
+    return Debate(task.train(asked.number), asked.num_agents, loop.config.debate.max_rounds, loop.config.protocol)
+
+
+async def play_all(loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed: str, seats: Seats | None = None) -> list[Rollout]:
     return await rollout(
         debates,
         sampler,
@@ -135,23 +178,25 @@ async def play_all(loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed
         concurrency=loop.config.debate.concurrency,
         tempered=loop.engine.capabilities.tempered_training,
         seed=seed,
+        seats=seats,
         finished=lambda _, done: loop.watcher.debate_finished(done),
     )
 
 
-async def learn(loop: Loop, step: int, rollouts: list[Rollout], staleness: int) -> dict[str, Any]:
+async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Rollout], staleness: int) -> dict[str, Any]:
     """Votes to rewards to advantages to datums to the engine. Answers with the iteration's metrics."""
-    config, started = loop.config, time.perf_counter()
+    config, recipe, started = loop.config, loop.config.recipe, time.perf_counter()
     played = [each for each in rollouts if each.error is None]
+    asked = [each for each, done in zip(batch, rollouts, strict=True) if done.error is None]
     if not played:
         raise Stopped(f"every debate of step {step} failed in the engine ({rollouts[0].error}); mend that and start again to go on")
     debates = [each.debate for each in played]
-    grades = [grade(debate, loop.task.equal, loop.task.extract) for debate in debates]
-    mix = config.debate
-    scores = [
-        mix_truth(loop.reward(debate, found), debate, found, mix.reward_mix, mix.correct_bonus)
-        for debate, found in zip(debates, grades, strict=True)
-    ]
+    tasks = [loop.curriculum.tasks[each.level] for each in asked]
+    grades = [grade(debate, task.equal, task.extract) for debate, task in zip(debates, tasks, strict=True)]
+    mix, bonus = (
+        scheduled(value, recipe.truth_schedule, loop.done(step)) for value in (config.debate.reward_mix, config.debate.correct_bonus)
+    )
+    scores = [mix_truth(loop.reward(debate, found), debate, found, mix, bonus) for debate, found in zip(debates, grades, strict=True)]
     values = advantages(zip(debates, scores, strict=True), loop.estimator, loop.seats)
 
     lessons = [
@@ -162,22 +207,35 @@ async def learn(loop: Loop, step: int, rollouts: list[Rollout], staleness: int) 
     random.Random(f"{config.seed}/{step}/order").shuffle(lessons)
     penalty = await penalise_distance(loop, [datum for lesson in lessons for datum in lesson])
     chunks = _chunks(penalty.datums, config.optim.num_substeps)
-    trained = await optimise(loop, chunks, config.optim.loss, learning_rate(config, step))
+    rate = scheduled(config.optim.learning_rate, config.optim.lr_schedule, loop.done(step))
+    trained = await optimise(loop, chunks, config.optim.loss, rate)
+    copied = await distill(loop, step, played, scores, rate)
 
     loop.run.write_debates(step, _records(rollouts, scores, grades, values))
     judged = [Judged.of(*each) for each in zip(debates, scores, grades, strict=True)]
+    answers = answer_metrics(debates, grades, tasks[-1].name)
+    counts = rollout_metrics(rollouts)
+    loop.sampled += int(counts["tokens/sampled"] or 0)
+    if recipe.hard_agents:
+        loop.again += still_open(asked, debates, grades, recipe.hard_agents)
+    if loop.curriculum.update(asked[-1].level, answers[f"train_{tasks[-1].name}/correct"]):
+        loop.watcher.note(f"the curriculum goes on to {loop.curriculum.task.name}")
     return {
         "step": step,
         "phase": "self_play",
-        **rollout_metrics(rollouts),
+        **counts,
         **reward_metrics(debates, scores, values),
-        **answer_metrics(debates, grades, loop.task.name),
+        **answers,
         **panel(judged),
         **loop.alarms.update(judged),
         **trained,
         **penalty.metrics,
+        **copied,
+        **({"recipe/reward_mix": mix, "recipe/correct_bonus": bonus} if config.debate.reward_mix or config.debate.correct_bonus else {}),
+        **({"recipe/curriculum_level": float(asked[-1].level)} if recipe.curriculum else {}),
+        **({"recipe/debated_again": float(sum(each.num_agents == recipe.hard_agents for each in asked))} if recipe.hard_agents else {}),
         "optim/staleness": float(staleness),
-        "optim/lr": learning_rate(config, step),
+        "optim/lr": rate,
         "debates/dropped": float(len(played) - len(lessons)),
         "time/train_s": time.perf_counter() - started,
     }
@@ -236,15 +294,25 @@ async def penalise_distance(loop: Loop, given: list[Datum]) -> _Penalised:
     return _Penalised(moved, {"optim/kl_policy_base": mean})
 
 
-def learning_rate(config: TrainConfig, step: int) -> float:
-    done = (step - config.warm_steps - 1) / max(1, config.iterations)
-    match config.optim.lr_schedule:
-        case "constant":
-            return config.optim.learning_rate
-        case "linear":
-            return config.optim.learning_rate * (1 - done)
-        case "cosine":
-            return config.optim.learning_rate * 0.5 * (1 + math.cos(math.pi * done))
+async def distill(loop: Loop, step: int, played: Sequence[Rollout], scores: Sequence[Scores], rate: float) -> Metrics:
+    """Now and then, one supervised step on what the winners said."""
+    every = loop.config.recipe.distill_every
+    if not every or (step - loop.config.warm_steps) % every:
+        return {}
+    lessons = winners_turns(played, scores)
+    trained = await optimise(loop, [lessons] if lessons else [], "cross_entropy", rate)
+    tokens = trained["optim/trained_tokens"] or 0.0
+    return {
+        "distill/examples": float(len(lessons)),
+        "distill/trained_tokens": tokens,
+        "distill/loss_per_token": (trained["optim/loss"] or 0.0) / tokens if tokens else None,
+    }
+
+
+def stop_if_alarmed(loop: Loop, row: Mapping[str, Any]) -> None:
+    ringing = [name for name, value in row.items() if name.startswith("alarm/") and value]
+    if ringing and loop.config.recipe.stop_on_alarm:
+        raise Stopped(" ".join(f"{name} rings: {ALARMS[name].means} {ALARMS[name].remedy}" for name in ringing))
 
 
 # The supervised phase
@@ -258,7 +326,9 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     order = list(range(w.warm_questions))
     random.Random(f"{config.seed}/warm/{epoch}").shuffle(order)
     numbers = order[i * w.warm_batch_size : (i + 1) * w.warm_batch_size]
-    lessons = await warm.examples(loop.task, loop.rendering, config.protocol, d.num_agents, d.max_rounds, numbers, config.seed)
+    task = loop.curriculum.tasks[0]
+    wrong = await wrong_answers(loop, task)
+    lessons = await warm.examples(task, loop.rendering, config.protocol, d.num_agents, d.max_rounds, numbers, config.seed, wrong)
     trained = await optimise(loop, [lessons], "cross_entropy", w.warm_learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {
@@ -274,16 +344,31 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     }
 
 
+async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
+    """Wrong solutions that the untrained model wrote to the warm start's questions: sampled once, and kept with the run."""
+    w = loop.config.warm
+    if w.warm_wrong == "near_miss":
+        return {}
+    kept = loop.run.path / "warm_wrong.json"
+    if not kept.exists():
+        loop.watcher.note(f"asking the untrained model {w.warm_questions} questions, for its own mistakes")
+        base = await loop.engine.base()
+        params = SamplingParams(max_tokens=loop.config.debate.max_tokens)
+        found = await warm.sample_wrong(task, base, loop.rendering, params, range(w.warm_questions), loop.config.seed)
+        write_atomically(kept, json.dumps(found).encode())
+    return {int(number): texts for number, texts in json.loads(kept.read_text()).items()}
+
+
 # Evaluation on held-out questions
 
 
-async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler) -> None:
+async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = False) -> None:
     """Before anything, after the warm start, every `eval_every` iterations, and at the end; not again for a step that has its row."""
     config = loop.config
     if not config.eval_every:
         return
     iteration = step - config.warm_steps
-    due = step in (0, config.warm_steps, loop.total) or (iteration > 0 and iteration % config.eval_every == 0)
+    due = last or step in (0, config.warm_steps, loop.total) or (iteration > 0 and iteration % config.eval_every == 0)
     if not due or any(row["step"] == step and row["phase"] == "eval" for row in loop.run.metrics()):
         return
     loop.watcher.began(step, loop.total, "eval")
@@ -317,14 +402,25 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler) -> None:
 
 
 async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
-    config = loop.config
     place = loop.run.checkpoint_place(step)
     await loop.engine.save_state(str(place))
-    keep = step in (config.warm_steps, loop.total) or (config.save_every > 0 and (step - config.warm_steps) % config.save_every == 0)
-    state = {"metrics": row, "seats": loop.seats.means, "alarms": loop.alarms.state(), "skipped": loop.skipped}
-    loop.run.commit_checkpoint(step, state, keep)
+    state = {
+        "metrics": row,
+        "seats": loop.seats.means,
+        "alarms": loop.alarms.state(),
+        "skipped": loop.skipped,
+        "sampled": loop.sampled,
+        "curriculum": loop.curriculum.state(),
+        "again": [asdict(each) for each in loop.again],
+    }
+    loop.run.commit_checkpoint(step, state, is_kept(loop, step))
     loop.run.append_metrics(row)
     loop.watcher.row(row)
+
+
+def is_kept(loop: Loop, step: int) -> bool:
+    config = loop.config
+    return step in (config.warm_steps, loop.total) or (config.save_every > 0 and (step - config.warm_steps) % config.save_every == 0)
 
 
 async def restore(loop: Loop) -> int:
@@ -339,8 +435,24 @@ async def restore(loop: Loop) -> int:
             continue
         loop.seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
         loop.alarms = Alarms.from_state(state["alarms"])
-        loop.skipped = int(state["skipped"])
+        loop.skipped, loop.sampled = int(state["skipped"]), int(state.get("sampled", 0))
+        if "curriculum" in state:
+            loop.curriculum.restore(state["curriculum"])
+        loop.again = [Asked(**each) for each in state.get("again", ())]
         loop.run.rewind(step, state["metrics"])
+        await wake_past_selves(loop, step, str(place))
         return step
     loop.run.rewind(0, None)
     return 0
+
+
+async def wake_past_selves(loop: Loop, step: int, newest: str) -> None:
+    """The kept checkpoints up to `step` take their seats again, oldest first."""
+    if not loop.config.recipe.past_selves:
+        return
+    for number, place, state in sorted(loop.run.load_checkpoints(), key=lambda each: each[0]):
+        if state is not None and loop.config.warm_steps < number <= step and is_kept(loop, number):
+            await loop.engine.load_state(str(place))
+            sampler = await loop.engine.snapshot()
+            loop.past.append(Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training))
+    await loop.engine.load_state(newest)

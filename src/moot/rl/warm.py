@@ -7,8 +7,10 @@ rightly. Only right turns are learned; wrong ones stand in the context with weig
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -16,11 +18,11 @@ import numpy as np
 from moot.debate.play import play
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Observation, Parsed, Question, Said
-from moot.engine.protocol import Datum, Floats, Ints, Sample, SamplingParams
+from moot.debate.types import ConfigError, Message, Observation, Parsed, Question, Said
+from moot.engine.protocol import Datum, Floats, Ints, Sample, Sampler, SamplingParams
 from moot.rl.datums import merge
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import TokenSpeaker
+from moot.rl.rollout import TokenSpeaker, turn_seed
 from moot.tasks.answers import answer_in
 from moot.tasks.task import Task
 
@@ -28,16 +30,16 @@ from moot.tasks.task import Task
 class _Teacher:
     """Writes each turn from what the seat was shown. Keeps the text for the sampler below, which only turns it into tokens."""
 
-    def __init__(self, question: Question, task: Task, debate: Debate, chance: random.Random) -> None:
+    def __init__(self, question: Question, task: Task, debate: Debate, chance: random.Random, wrong: Sequence[str] = ()) -> None:
         if task.solution is None or task.near_miss is None or question.answer is None:
             raise ConfigError(f"the warm start needs worked solutions, and task {task.name} has none; set warm_questions to 0")
         self._right, self._task, self._question = task.solution(question), task, question
-        self._chance, self._debate = chance, debate
+        self._chance, self._debate, self._wrong = chance, debate, wrong
         # At least one seat is right and, where there are three, usually one is wrong: otherwise there is nothing to judge.
         seats = list(range(debate.num_agents))
         chance.shuffle(seats)
-        wrong = chance.choice([0, 1, 1, 2]) if debate.num_agents > 2 else 0
-        self._slips = {seat: chance.randrange(5) for seat in seats[: min(wrong, debate.num_agents - 1)]}
+        slips = chance.choice([0, 1, 1, 2]) if debate.num_agents > 2 else 0
+        self._slips = {seat: chance.randrange(5) for seat in seats[: min(slips, debate.num_agents - 1)]}
 
     def watch(self, debate: Debate) -> None:
         self._debate = debate
@@ -63,6 +65,8 @@ class _Teacher:
         return text, not slips
 
     def _slip(self, seat: int) -> str:
+        if self._wrong:
+            return self._wrong[self._slips[seat] % len(self._wrong)]
         assert self._task.near_miss is not None
         wrong = self._task.near_miss(self._question, self._slips[seat])
         return self._right.replace(f"{self._question.answer}", wrong) if self._question.answer else wrong
@@ -100,18 +104,52 @@ class _Dictation:
 
 
 async def examples(
-    task: Task, rendering: Rendering, protocol: Protocol, num_agents: int, max_rounds: int, numbers: Sequence[int], seed: int
+    task: Task,
+    rendering: Rendering,
+    protocol: Protocol,
+    num_agents: int,
+    max_rounds: int,
+    numbers: Sequence[int],
+    seed: int,
+    wrong: Mapping[int, Sequence[str]] | None = None,
 ) -> list[Datum]:
-    """One debate a question, as datums whose mask marks the tokens to learn."""
+    """One debate a question, as datums whose mask marks the tokens to learn. `wrong` holds real mistakes, by question number."""
     found: list[Datum] = []
     for number in numbers:
         debate = Debate(task.train(number), num_agents, max_rounds, protocol)
-        found += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"))
+        found += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"), (wrong or {}).get(number, ()))
     return found
 
 
-async def _example(debate: Debate, task: Task, rendering: Rendering, chance: random.Random) -> list[Datum]:
-    teacher, dictation = _Teacher(debate.question, task, debate, chance), _Dictation(rendering)
+LONGEST = 600
+"""Longer mistakes are left out, so that contexts stay small."""
+_TAG = re.compile(r"</?(?:solution|evaluation|comparison|consensus|consensus_reason|think)>", re.I)
+
+
+async def sample_wrong(
+    task: Task, base: Sampler, rendering: Rendering, params: SamplingParams, numbers: Iterable[int], seed: int, tries: int = 4
+) -> dict[int, list[str]]:
+    """What the model itself gets wrong: solutions to a plain question, each with an answer, and none of them right."""
+
+    async def one(number: int) -> list[str]:
+        question = task.train(number)
+        prompt = rendering.prompt([Message("user", "\n\n".join(filter(None, (question.text, question.instruction))))])
+        samples = await base.sample(prompt, replace(params, stop=rendering.stop_ids, seed=turn_seed(seed, "wrong", number)), tries)
+        texts = [rendering.said(sample.tokens)[0].strip() for sample in samples if sample.stop_reason == "stop"]
+        kept = []
+        for text in dict.fromkeys(texts):
+            answer = answer_in(text, task.extract)
+            if answer is None or task.equal(answer, question.answer or "") or _TAG.search(text) or len(text) > LONGEST:
+                continue
+            kept.append(text)
+        return kept
+
+    chosen = list(numbers)
+    return dict(zip(chosen, await asyncio.gather(*(one(number) for number in chosen)), strict=True))
+
+
+async def _example(debate: Debate, task: Task, rendering: Rendering, chance: random.Random, wrong: Sequence[str] = ()) -> list[Datum]:
+    teacher, dictation = _Teacher(debate.question, task, debate, chance, wrong), _Dictation(rendering)
     params = SamplingParams(max_tokens=1 << 20, stop=rendering.stops(debate.protocol.contract))
     speaker = TokenSpeaker(dictation, rendering, params, tempered=False)
     worth: dict[tuple[int, int], bool] = {}

@@ -18,7 +18,7 @@ from moot.records import Run
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import PRESETS, DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.rl.rendering import Rendering
-from moot.rl.train import Loop, Stopped, learning_rate, train
+from moot.rl.train import Loop, Stopped, train
 from moot.tasks import load
 
 CONFIG = TrainConfig(
@@ -205,10 +205,12 @@ def test_the_run_stops_cleanly_when_every_debate_fails(tmp_path: Path) -> None:
         asyncio.run(train(loop))
 
 
-def test_learning_rate_schedules_start_full_and_fall_to_nearly_nothing() -> None:
+def test_learning_rate_schedules_start_full_and_fall_to_nearly_nothing(tmp_path: Path) -> None:
     def rates(schedule: str) -> list[float]:
-        config = replace(CONFIG, optim=replace(CONFIG.optim, learning_rate=1.0, lr_schedule=schedule))  # type: ignore[arg-type]
-        return [round(learning_rate(config, step), 6) for step in (3, 4, 5, 6)]
+        config = replace(CONFIG, eval_every=0, optim=replace(CONFIG.optim, learning_rate=1.0, lr_schedule=schedule))  # type: ignore[arg-type]
+        loop = make_loop(tmp_path / schedule, config)
+        asyncio.run(train(loop))
+        return [round(row["optim/lr"], 6) for row in loop.run.metrics() if row["phase"] == "self_play"]
 
     assert rates("constant") == [1, 1, 1, 1]
     assert rates("linear") == [1, 0.75, 0.5, 0.25]

@@ -1,0 +1,125 @@
+"""The remedies: what a run may do besides plain self-play. Each is one small part that the loop asks; off, it does nothing.
+
+What changes from iteration to iteration goes into each checkpoint through `state` and comes back through `restored`.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from moot.debate.rewards import AgentScores, Grades, Scores, last_parsed
+from moot.debate.state import Debate
+from moot.engine.protocol import Datum
+from moot.rl.config import Schedule
+from moot.rl.datums import merge
+from moot.rl.metrics import mean
+from moot.rl.rollout import Player, Rollout, Seats
+from moot.tasks.task import Task
+
+WINDOW = 3
+"""Iterations whose accuracy must hold before a curriculum goes on."""
+
+
+def scheduled(value: float, schedule: Schedule, done: float) -> float:
+    """`value` at the start; under linear and cosine 0 at the end. `done` is the share of the run that is over."""
+    match schedule:
+        case "constant":
+            return value
+        case "linear":
+            return value * (1 - done)
+        case "cosine":
+            return value * 0.5 * (1 + math.cos(math.pi * done))
+
+
+@dataclass
+class Curriculum:
+    """Tasks from easy to hard. Moves on when the measured accuracy of training debates says so; never back."""
+
+    tasks: Sequence[Task]
+    promote_at: float = 0.7
+    level: int = 0
+    recent: list[float] = field(default_factory=list)
+
+    @property
+    def task(self) -> Task:
+        return self.tasks[self.level]
+
+    def update(self, level: int, accuracy: float | None) -> bool:
+        """Takes one iteration's accuracy at `level`; answers whether it moved on. A batch sampled before the last move says nothing."""
+        if level != self.level or accuracy is None or self.level == len(self.tasks) - 1:
+            return False
+        self.recent = [*self.recent, accuracy][-WINDOW:]
+        if len(self.recent) < WINDOW or sum(self.recent) / WINDOW < self.promote_at:
+            return False
+        self.level, self.recent = self.level + 1, []
+        return True
+
+    def state(self) -> dict[str, Any]:
+        return {"level": self.level, "recent": self.recent}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.level, self.recent = int(state["level"]), list(state["recent"])
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question of a batch: which one of which task, and by how many agents it is debated."""
+
+    level: int
+    number: int
+    num_agents: int
+
+
+def still_open(asked: Sequence[Asked], debates: Sequence[Debate], grades: Sequence[Grades], hard_agents: int) -> list[Asked]:
+    """The questions to debate again with more agents: those whose agents ended with different answers, and were not yet more."""
+    found = []
+    for each, debate, grade in zip(asked, debates, grades, strict=True):
+        held = {None if i is None else grade.same[i] for i in last_parsed(debate)}
+        if len(held) > 1 and each.num_agents < hard_agents:
+            found.append(replace(each, num_agents=hard_agents))
+    return found
+
+
+def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num_agents: int) -> Seats | None:
+    """In a share of debates one seat, drawn by lot, goes to one of the past selves."""
+    if not players or not share:
+        return None
+
+    def seats(number: int, seat: int) -> Player | None:
+        chance = random.Random(f"{seed}/past/{number}")
+        taken, taker = chance.random() < share, chance.choice(players)
+        return taker if taken and seat == chance.randrange(num_agents) else None
+
+    return seats
+
+
+def clear_winner(scores: Scores) -> int | None:
+    """The agent whose mean reward is above all others', if one is."""
+    if isinstance(scores, AgentScores):
+        means = list(scores.rewards)
+    else:
+        stream = scores.streams.get("generator") or next(iter(scores.streams.values()))
+        means = [mean(row) or 0.0 for row in stream.values]
+    best = max(range(len(means)), key=lambda agent: means[agent])
+    return best if sum(value >= means[best] - 1e-9 for value in means) == 1 else None
+
+
+def winners_turns(rollouts: Sequence[Rollout], scores: Sequence[Scores]) -> list[Datum]:
+    """What each debate's clear winner said, as supervised examples. Its failed turns stand in the context with weight 0."""
+    found: list[Datum] = []
+    for each, score in zip(rollouts, scores, strict=True):
+        agent = clear_winner(score)
+        turns = [] if agent is None else each.debate.steps()[agent]
+        if not turns or not all(each.sampled[i].learns for i in turns):
+            continue
+        weights = [np.full(len(each.sampled[i].tokens), float(not each.debate.turns[i].failed), dtype=np.float32) for i in turns]
+        # Learned as text, at temperature 1: the winner is imitated, not its dice.
+        merged = merge([each.sampled[i] for i in turns], weights)
+        found += [replace(datum, mask=datum.advantages, temperature=1.0) for datum in merged]
+    return [datum for datum in found if datum.mask.any()]
