@@ -37,7 +37,10 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def make_local(tiny_model: Path, **options: Any) -> Any:
     from moot.engine.local import LocalEngine
 
-    return LocalEngine.create(str(tiny_model), **{"dtype": "fp32", "device": os.environ.get("MOOT_TEST_DEVICE", "cpu"), "lora_rank": 4, "max_cache_gib": 0.02, **options})
+    return LocalEngine.create(
+        str(tiny_model),
+        **{"dtype": "fp32", "device": os.environ.get("MOOT_TEST_DEVICE", "cpu"), "lora_rank": 4, "max_cache_gib": 0.02, **options},
+    )
 
 
 def make_scripted(tiny_model: Path, **_: Any) -> Any:
