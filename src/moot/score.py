@@ -12,18 +12,17 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moot.debate.parsing import parse
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import REWARDS, AgentScores, Grades, Reward, Scores
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, ParseFailure, Question, Turn
+from moot.debate.types import ConfigError, ParseFailure, Question, Said, Turn
 from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
 from moot.tasks.answers import grade
 
 MOST_AGENTS = 100_000
 """Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
 KEYS = {"question", "num_agents", "turns"}
-OPTIONAL_KEYS = {"protocol", "answer"}
+OPTIONAL_KEYS = {"protocol", "answer", "id"}
 
 
 @dataclass(frozen=True)
@@ -89,20 +88,24 @@ def read_debate(text: str, base: Protocol) -> Debate:
     if ":" in str(choices.get("reward", "")) or ":" in str(choices.get("advantage", "")):
         raise ConfigError("a transcript may not name a Python file to run; pass it with --reward")
     protocol = base.with_choices(choices)
-    turns = _turns(_typed(given["turns"], list, "turns"), num_agents, protocol)
     answer = given.get("answer")
     if answer is not None or "answer" in given:
         if isinstance(answer, bool) or not isinstance(answer, str | int | float) or answer in (math.inf, -math.inf):
             raise ConfigError(f"answer must be a string or a number, got {_kind(answer)}")
         answer = str(answer)
-    return Debate(Question(question, answer), num_agents, max((t.round for t in turns), default=1), protocol, turns)
+    # Shuffled labels follow from the question, so where it has an id that must be known too.
+    id = _typed(given.get("id", ""), str, "id")
+    debate = Debate(Question(question, answer, id), num_agents, 1, protocol)
+    turns = _turns(_typed(given["turns"], list, "turns"), debate)
+    return replace(debate, turns=turns, max_rounds=max((t.round for t in turns), default=1))
 
 
 def _not_json(constant: str) -> None:
     raise ValueError(f"{constant} is not a JSON value")
 
 
-def _turns(given: list[Any], num_agents: int, protocol: Protocol) -> tuple[Turn, ...]:
+def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:
+    num_agents, protocol = debate.num_agents, debate.protocol
     turns: list[Turn] = []
     ended = False
     spoken: set[tuple[int, int]] = set()
@@ -124,7 +127,7 @@ def _turns(given: list[Any], num_agents: int, protocol: Protocol) -> tuple[Turn,
         last = round
         if ended:
             continue
-        turns.append(Turn(round, agent, text, parse(text, protocol.contract)))
+        turns.append(debate.read(round, agent, Said(text)))
         ended = protocol.on_parse_failure == "abort" and turns[-1].failed
     return tuple(turns)
 

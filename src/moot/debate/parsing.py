@@ -116,14 +116,14 @@ def comparison_lines(content: str) -> tuple[Line, ...]:
 
 def _line(line: str) -> Line:
     if (match := _COMPARISON.match(line)) and not _ANOTHER.search(line, match.end()):
-        return Line("comparison", _agent(match[1]), _agent(match[3]), ">" if match[2] == ">" else "=")
+        return Line("comparison", agent_number(match[1]), agent_number(match[3]), ">" if match[2] == ">" else "=")
     return Line("silent" if _SILENT.fullmatch(line) else "other")
 
 
 OUT_OF_RANGE = 10**9
 
 
-def _agent(digits: str) -> int:
+def agent_number(digits: str) -> int:
     """Python refuses to read integers of thousands of digits; nobody seats a billion agents, so those are all alike."""
     digits = digits.lstrip("0") or "0"
     return int(digits) if len(digits) <= 9 else OUT_OF_RANGE

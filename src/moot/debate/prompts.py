@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from moot.debate.labels import relabelled
 from moot.debate.parsing import CONTRACTS
 from moot.debate.protocol import Protocol, eligible, first_round_shown, shown
 from moot.debate.types import Message, Parsed, Turn
@@ -46,8 +48,10 @@ _SECTIONS = {
 }
 
 
-def system_text(protocol: Protocol, agent: int, num_agents: int) -> str:
-    who = f"You are Agent {agent}, one of {num_agents} agents (Agent 0 to Agent {num_agents - 1}) who debate a question."
+def system_text(protocol: Protocol, agent: int, num_agents: int, label: int | None = None) -> str:
+    """`label` is what the agent is called, where that is not its seat."""
+    name = agent if label is None else label
+    who = f"You are Agent {name}, one of {num_agents} agents (Agent 0 to Agent {num_agents - 1}) who debate a question."
     if protocol.personas:
         who += f" You are the {persona(agent).name}. {persona(agent).style}"
     sections = "\n".join(f"<{name}>{_SECTIONS[name]}</{name}>" for name in CONTRACTS[protocol.contract])
@@ -56,14 +60,14 @@ def system_text(protocol: Protocol, agent: int, num_agents: int) -> str:
         f"Answer in exactly these sections, each once, in this order, and write nothing after the last one:\n{sections}\n\n"
         "A line of the comparison is `Agent A > Agent B` (A is better) or `Agent A = Agent B` (equally good), "
         "with the agents' numbers, no chains and no other signs. Evaluate first, then compare.\n"
-        f"Never compare yourself: a line that names Agent {agent} is thrown away.\n"
+        f"Never compare yourself: a line that names Agent {name} is thrown away.\n"
         "Each message tells you whom you can compare. Where there is nobody, write N/A."
     )
 
 
 def conversation(debate: Debate, agent: int, round: int) -> tuple[Message, ...]:
     """Everything the agent knows when it is about to speak in `round`."""
-    system = Message("system", system_text(debate.protocol, agent, debate.num_agents))
+    system = Message("system", system_text(debate.protocol, agent, debate.num_agents, debate.labels(agent)[agent]))
     messages = [system]
     for i in own_turns(debate, agent, round):
         turn = debate.turns[i]
@@ -111,8 +115,12 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
             parts.append(debate.question.instruction)
     if (mine := _last_of(turns, agent)) is not None and mine.failed and protocol.history_rounds != 0:
         parts.append("Your last response could not be read. Write every section, with its opening and closing tag, in the given order.")
-    parts += [_block(turns[i], agent, protocol) for i in known]
-    parts.append(_instructions(agent, round, debate.max_rounds, others))
+    labels = debate.labels(agent)
+    if protocol.shuffle_labels and protocol.schedule == "parallel":
+        # Where all spoke at once, the order of the page must not give the seats away either.
+        known.sort(key=lambda i: (turns[i].round, labels[turns[i].agent]))
+    parts += [_block(debate, turns[i], agent, labels) for i in known]
+    parts.append(_instructions(labels[agent], round, debate.max_rounds, sorted(labels[other] for other in others)))
     return Message("user", "\n\n".join(parts))
 
 
@@ -124,16 +132,21 @@ BLOCKS = ("[Agent ", "Round ")
 """How, after a blank line, a response and the instructions begin. A renderer may tokenise each once for all its readers."""
 
 
-def _block(turn: Turn, viewer: int, protocol: Protocol) -> str:
-    head = f"[Agent {turn.agent}{' (you)' if turn.agent == viewer else ''}, round {turn.round}]"
+def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> str:
+    protocol = debate.protocol
+    head = f"[Agent {labels[turn.agent]}{' (you)' if turn.agent == viewer else ''}, round {turn.round}]"
     if not isinstance(turn.parsed, Parsed):
         return f"{head}\ngave no valid response."
-    shown_fields = (name for name in CONTRACTS[protocol.contract] if name in protocol.visible)
-    clipped = (f"{name}: {turn.parsed.fields[name][: protocol.max_chars_per_field].rstrip()}" for name in shown_fields)
+    fields = {name: turn.parsed.fields[name] for name in CONTRACTS[protocol.contract] if name in protocol.visible}
+    if protocol.shuffle_labels:
+        own = debate.labels(turn.agent)
+        fields = {name: relabelled(said, own, labels) for name, said in fields.items()}
+    clipped = (f"{name}: {said[: protocol.max_chars_per_field].rstrip()}" for name, said in fields.items())
     return "\n".join([head, *clipped])
 
 
-def _instructions(agent: int, round: int, max_rounds: int, others: tuple[int, ...]) -> str:
+def _instructions(agent: int, round: int, max_rounds: int, others: Sequence[int]) -> str:
+    """`agent` and `others` as the reader knows them."""
     where = f"Round {round} of {max_rounds}."
     if not others:
         return f"{where} You have seen no other answer. Write your solution. Write N/A as evaluation and as comparison."

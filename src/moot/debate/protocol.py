@@ -11,6 +11,8 @@ from moot.debate.parsing import CONTRACTS
 from moot.debate.types import ConfigError, Turn
 
 FIELDS = CONTRACTS["five_tag"]
+LATER_CHOICES = ("shuffle_labels",)
+"""Added to format 1 after runs had been written in it; off means as before."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,8 @@ class Protocol:
     """Give each seat a character and a temperature of its own."""
     literal: bool = False
     """generator_judge to the letter of its source: unvoted means -1, everything is centred, penalties too."""
+    shuffle_labels: bool = False
+    """Each viewer knows the agents by numbers of its own, so that no seat gains by a liking for low numbers."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -78,7 +82,9 @@ class Protocol:
         return replace(self, **changed)
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "visible": list(self.visible)}
+        """The later choices only where they are on: without them a record is what it was before there were any."""
+        off = [name for name in LATER_CHOICES if not getattr(self, name)]
+        return {name: value for name, value in {**asdict(self), "visible": list(self.visible)}.items() if name not in off}
 
 
 def _check(name: str, value: Any, hint: Any) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from moot.debate import prompts
+from moot.debate.labels import labels, with_agents
 from moot.debate.parsing import parse
 from moot.debate.protocol import V2, Protocol, eligible
 from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, Turn
@@ -70,7 +71,12 @@ class Debate:
             extends=prompts.extends(self, agent, round),
             own_turns=prompts.own_turns(self, agent, round),
             conversation=lambda: prompts.conversation(self, agent, round),
+            labels=self.labels(agent),
         )
+
+    def labels(self, viewer: int) -> Sequence[int]:
+        """The number by which `viewer` knows each agent."""
+        return labels(self.question, viewer, self.num_agents) if self.protocol.shuffle_labels else range(self.num_agents)
 
     def advance(self, said: Mapping[int, Said]) -> Debate:
         """Takes what each of `next_speakers` said. Under `abort`, turns of a parallel round after the first failed one are not kept."""
@@ -78,11 +84,17 @@ class Debate:
             raise ValueError(f"agents {self.next_speakers} speak next, got turns of {tuple(sorted(said))}")
         turns = list(self.turns)
         for agent in self.next_speakers:
-            parsed = parse(said[agent].text, self.protocol.contract, said[agent].closed)
-            turns.append(Turn(self.next_round, agent, said[agent].text, parsed))
+            turns.append(self.read(self.next_round, agent, said[agent]))
             if turns[-1].failed and self.protocol.on_parse_failure == "abort":
                 break
         return replace(self, turns=tuple(turns))
+
+    def read(self, round: int, agent: int, said: Said) -> Turn:
+        """What was said, as a turn: in sections, and about seats instead of the author's labels."""
+        parsed = parse(said.text, self.protocol.contract, said.closed)
+        if self.protocol.shuffle_labels and isinstance(parsed, Parsed):
+            parsed = with_agents(parsed, self.labels(agent))
+        return Turn(round, agent, said.text, parsed)
 
     def steps(self) -> list[list[int]]:
         """For each agent, the indices of its turns in order."""

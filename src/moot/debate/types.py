@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -42,7 +42,7 @@ class Parsed:
     spans: Mapping[str, tuple[int, int]]
     """Where each section stands in the raw text: from its opening tag up to and with its closing tag."""
     lines: tuple[Line, ...] = ()
-    """The comparison section, line by line."""
+    """The comparison section, line by line, about agents by their seats, whatever the author calls them."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +100,8 @@ class Observation:
     """Which turns of the debate the assistant messages of the conversation are."""
     conversation: Callable[[], tuple[Message, ...]]
     """The whole conversation. A function, because a speaker that keeps its own never needs it."""
+    labels: Sequence[int] = ()
+    """The number by which each agent is called here: entry i is agent i's, which is i unless labels are shuffled."""
 
 
 @dataclass(frozen=True)

@@ -55,7 +55,7 @@ def panel(judged: Sequence[Judged]) -> Metrics:
         "trust/vote_truth_agreement": mean(gap for each in known if (gap := _agreement(each)) is not None),
         "trust/winner_correct": mean(float(_winner_is_right(each)) for each in known),
         "trust/mean_accuracy": mean(share for each in known for share in [_accuracy(each)]),
-        "trust/position_bias": _less_half([_agent(each, vote.left) < _agent(each, vote.right) for each, vote in level]),
+        "trust/position_bias": _less_half([_label(each, vote, vote.left) < _label(each, vote, vote.right) for each, vote in level]),
         "trust/length_bias": _less_half([left > right for left, right in lengths if left != right]),
         "trust/vote_cycles": mean(float(cycle) for cycle in cycles),
         "trust/answer_diversity": mean(diversity(each) for each in judged),
@@ -96,8 +96,9 @@ def _correct(each: Judged, turn: int) -> bool:
     return each.grades.correct[turn]
 
 
-def _agent(each: Judged, turn: int) -> int:
-    return each.debate.turns[turn].agent
+def _label(each: Judged, vote: Vote, turn: int) -> int:
+    """The number the voter knew the response's author by: a liking for low numbers is for the numbers one is shown."""
+    return each.debate.labels(vote.author)[each.debate.turns[turn].agent]
 
 
 def _length(each: Judged, turn: int) -> int:

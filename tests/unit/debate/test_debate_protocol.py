@@ -32,6 +32,8 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "advantage": ("center_group", "center_group"),
     "personas": (False, True),
     "literal": (False, False),
+    # Not in the table: off unless named.
+    "shuffle_labels": (False, False),
 }
 
 
