@@ -26,8 +26,9 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.rewards import AgentScores, Grades, Scores, ballots, comparisons
-from moot.debate.types import ConfigError, Parsed, ParseFailure
+from moot.debate.rewards import AgentScores, Grades, Scores, ballots, comparisons, outside_votes
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Parsed, Turn, Vote
 from moot.rl.advantages import Advantages, AgentAdvantages
 from moot.rl.datums import SampledTurn, credit
 from moot.rl.metrics import has_signal
@@ -232,6 +233,8 @@ def debate_record(played: Played) -> dict[str, Any]:
         "max_rounds": debate.max_rounds,
         "protocol": debate.protocol.as_dict(),
     }
+    if debate.stop_when_settled or debate.extra_rounds:
+        record |= {"stop_when_settled": debate.stop_when_settled, "extra_rounds": debate.extra_rounds}
     if played.rollout.error is not None:
         return {**record, "error": played.rollout.error, "turns": []}
     grades, scores = played.grades, played.scores
@@ -240,27 +243,44 @@ def debate_record(played: Played) -> dict[str, Any]:
             "round": turn.round,
             "agent": turn.agent,
             "text": turn.text,
-            **({"fields": dict(turn.parsed.fields)} if isinstance(turn.parsed, Parsed) else {}),
-            **({"failure": turn.parsed.reason} if isinstance(turn.parsed, ParseFailure) else {}),
+            **_read(turn),
+            **({"ballot": True} if turn.ballot else {}),
             **({"answer": grades.answers[i], "correct": grades.correct[i]} if grades else {}),
             **({"stop": played.rollout.sampled[i].stop_reason} if played.rollout.sampled else {}),
         }
         for i, turn in enumerate(debate.turns)
     ]
+    if debate.jury:
+        record["jury_counts"] = debate.jury_counts
+        record["jury"] = [{"text": turn.text, **_read(turn)} for turn in debate.jury]
+        for judge in record["jury"]:
+            judge["votes"] = []
+        for vote in outside_votes(debate):
+            about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
+            record["jury"][vote.author - debate.num_agents]["votes"].append(about)
     if scores is not None:
         record["winner"], record["signal"] = winner(scores), has_signal(scores)
         if isinstance(scores, AgentScores):
             votes, _ = comparisons(debate)
-            record["votes"] = [{"turn": v.turn, "left": v.left, "right": v.right, "verdict": v.verdict} for v in votes]
+            record["votes"] = [{**_caster(debate, v), "left": v.left, "right": v.right, "verdict": v.verdict} for v in votes]
             record["rewards"], record["returns"] = scores.rewards, scores.returns
         else:
             cast = ballots(debate).votes
-            record["votes"] = [{"turn": v.turn, "left_turn": v.left, "right_turn": v.right, "verdict": v.verdict} for v in cast]
+            record["votes"] = [{**_caster(debate, v), "left_turn": v.left, "right_turn": v.right, "verdict": v.verdict} for v in cast]
             record["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
     if played.advantages is not None:
         given = played.advantages
         record["advantages"] = given.values if isinstance(given, AgentAdvantages) else given.streams
     return record
+
+
+def _read(turn: Turn) -> dict[str, Any]:
+    return {"fields": dict(turn.parsed.fields)} if isinstance(turn.parsed, Parsed) else {"failure": turn.parsed.reason}
+
+
+def _caster(debate: Debate, vote: Vote) -> dict[str, Any]:
+    """The turn that cast a vote; for an outside judge's, which of them it was."""
+    return {"turn": vote.turn} if vote.turn >= 0 else {"turn": None, "judge": vote.author - debate.num_agents}
 
 
 def token_arrays(played: Sequence[Played]) -> dict[str, Any]:
@@ -304,7 +324,7 @@ _INSERT = "insert or replace into debates values (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 
 
 def _index_row(step: int, offset: int, length: int, record: Mapping[str, Any]) -> tuple[Any, ...]:
     turns = record["turns"]
-    last = {turn["agent"]: turn for turn in turns if "failure" not in turn}
+    last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
     answers = {turn.get("answer") for turn in last.values()}
     known = record["question"]["answer"] is not None and bool(turns)
     correct = sum(bool(turn.get("correct")) for turn in last.values()) / record["num_agents"] if known else None

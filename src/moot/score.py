@@ -22,7 +22,7 @@ from moot.tasks.answers import grade
 MOST_AGENTS = 100_000
 """Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
 KEYS = {"question", "num_agents", "turns"}
-OPTIONAL_KEYS = {"protocol", "answer", "id"}
+OPTIONAL_KEYS = {"protocol", "answer", "id", "jury", "jury_counts"}
 
 
 @dataclass(frozen=True)
@@ -95,9 +95,18 @@ def read_debate(text: str, base: Protocol) -> Debate:
         answer = str(answer)
     # Shuffled labels follow from the question, so where it has an id that must be known too.
     id = _typed(given.get("id", ""), str, "id")
-    debate = Debate(Question(question, answer, id), num_agents, 1, protocol)
+    counts = _typed(given.get("jury_counts", True), bool, "jury_counts")
+    debate = Debate(Question(question, answer, id), num_agents, 1, protocol, jury_counts=counts)
     turns = _turns(_typed(given["turns"], list, "turns"), debate)
-    return replace(debate, turns=turns, max_rounds=max((t.round for t in turns), default=1))
+    debate = replace(debate, turns=turns, max_rounds=max((t.round for t in turns), default=1))
+    return debate.heard(_jury(_typed(given.get("jury", []), list, "jury")))
+
+
+def _jury(given: list[Any]) -> list[Said]:
+    for j, judge in enumerate(given):
+        if not isinstance(judge, dict) or judge.keys() != {"text"}:
+            raise ConfigError(f"jury[{j}] must be an object with text")
+    return [Said(_typed(judge["text"], str, f"jury[{j}].text")) for j, judge in enumerate(given)]
 
 
 def _not_json(constant: str) -> None:
@@ -107,16 +116,22 @@ def _not_json(constant: str) -> None:
 def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:
     num_agents, protocol = debate.num_agents, debate.protocol
     turns: list[Turn] = []
-    ended = False
+    ended = voting = False
     spoken: set[tuple[int, int]] = set()
     last = 1
     for i, turn in enumerate(given):
         where = f"turns[{i}]"
-        if not isinstance(turn, dict) or turn.keys() != {"round", "agent", "text"}:
+        if not isinstance(turn, dict) or turn.keys() - {"ballot"} != {"round", "agent", "text"}:
             raise ConfigError(f"{where} must be an object with round, agent and text")
         round = _at_least(turn["round"], 1, f"{where}.round")
         agent = _at_least(turn["agent"], 0, f"{where}.agent")
         text = _typed(turn["text"], str, f"{where}.text")
+        ballot = _typed(turn.get("ballot", False), bool, f"{where}.ballot")
+        if ballot and not protocol.closing_ballot:
+            raise ConfigError(f"{where}.ballot needs the protocol's closing_ballot; set that to true, or leave ballot out")
+        if voting and not ballot:
+            raise ConfigError(f"{where} answers after a ballot; ballots come last")
+        voting = ballot
         if agent >= num_agents:
             raise ConfigError(f"{where}.agent must be below num_agents {num_agents}, got {agent}")
         if round < last:
@@ -127,7 +142,7 @@ def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:
         last = round
         if ended:
             continue
-        turns.append(debate.read(round, agent, Said(text)))
+        turns.append(debate.read(round, agent, Said(text), ballot))
         ended = protocol.on_parse_failure == "abort" and turns[-1].failed
     return tuple(turns)
 

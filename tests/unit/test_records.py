@@ -1,13 +1,22 @@
 """A run on disk: what is written can be read, what was torn is noticed, and coming back loses nothing that was committed."""
 
+import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from making import FAILED, by_agent, by_step, debate, lines, text, v1, v2
 
-from moot.debate.types import ConfigError
-from moot.records import Run
+from moot.debate.parsing import BALLOT
+from moot.debate.play import hear
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Observation, Said
+from moot.records import Played, Run, debate_record
+from moot.rl.rollout import Rollout
+from moot.tasks.answers import grade, settled_by
 
 
 def new_run(tmp_path: Path) -> Run:
@@ -85,3 +94,72 @@ def test_nothing_half_written_is_left_when_writing_fails(tmp_path: Path, monkeyp
     with pytest.raises(OSError, match="No space"):
         run.write_debates(1, [])
     assert sorted(file.name for file in (run.path / "debates").iterdir()) == ["000001.jsonl"]
+
+
+# What a debate looks like
+
+
+def judged(played: Debate, shorthand: str) -> Debate:
+    async def speak(observation: Observation) -> Said:
+        return Said(FAILED if shorthand == FAILED else text(lines(shorthand), contract=BALLOT))
+
+    return asyncio.run(hear(played, speak))
+
+
+def recorded(played: Debate) -> dict[str, Any]:
+    scores = (by_agent if played.protocol.reward == "win_rate" else by_step)(played)[0]
+    return json.loads(json.dumps(debate_record(Played(Rollout(played), scores, grade(played)))))
+
+
+def test_a_record_without_the_later_choices_is_what_it_was() -> None:
+    record = recorded(debate(v2(), [["", "", ""], ["1 > 2", "", ""]], truth="7"))
+    assert list(record) == ["question", "num_agents", "max_rounds", "protocol", "turns", "winner", "signal", "votes", "rewards"]
+    assert list(record["turns"][0]) == ["round", "agent", "text", "fields", "answer", "correct"]
+    assert record["votes"] == [{"turn": 3, "left_turn": 1, "right_turn": 2, "verdict": ">"}]
+    assert not {"shuffle_labels", "closing_ballot"} & record["protocol"].keys()
+
+
+def test_ballots_and_outside_judges_are_recorded(tmp_path: Path) -> None:
+    """Truth 7; 0 and 2 are right. 0's ballot prefers 1, one judge prefers 0 to 1, another cannot be read."""
+    played = debate(v2(closing_ballot=True), [["", "", ""]], answers=[["7", "8", "7"]], truth="7")
+    cast = tuple(played.read(2, a, Said(text(lines(said), contract=BALLOT)), ballot=True) for a, said in enumerate(["1 > 2", "", ""]))
+    heard = judged(judged(replace(played, turns=played.turns + cast), "0 > 1; 0 > 9"), FAILED)
+    record = recorded(heard)
+    assert [turn.get("ballot", False) for turn in record["turns"]] == [False] * 3 + [True] * 3
+    assert set(record["turns"][3]["fields"]) == {"evaluation", "comparison"}
+    assert record["turns"][3]["answer"] is None
+    assert record["votes"] == [
+        {"turn": 3, "left_turn": 1, "right_turn": 2, "verdict": ">"},
+        {"turn": None, "judge": 0, "left_turn": 0, "right_turn": 1, "verdict": ">"},
+    ]
+    assert record["jury_counts"] is True
+    assert record["jury"] == [
+        {
+            "text": heard.jury[0].text,
+            "fields": {"evaluation": "Fine.", "comparison": "Agent 0 > Agent 1\nAgent 0 > Agent 9"},
+            "votes": [{"left_turn": 0, "right_turn": 1, "verdict": ">"}],
+        },
+        {"text": FAILED, "failure": "no <evaluation> in the text", "votes": []},
+    ]
+    onlooking = recorded(replace(heard, jury_counts=False))
+    assert (len(onlooking["votes"]), len(onlooking["jury"][0]["votes"]), onlooking["jury_counts"]) == (1, 1, False)
+
+    run = new_run(tmp_path)
+    scores = by_step(heard)[0]
+    run.write_debates(1, [Played(Rollout(heard), scores, grade(heard))])
+    (found,) = run.index().execute("select correct, disagreement, failures from debates").fetchall()
+    assert found == (pytest.approx(2 / 3), 1, 0), "a ballot replaces nobody's answer"
+
+
+def test_votes_by_agent_name_the_judge_too() -> None:
+    record = recorded(judged(debate(v1(), [["", "", "0 > 1"]]), "1 > 0"))
+    assert record["votes"] == [
+        {"turn": 2, "left": 0, "right": 1, "verdict": ">"},
+        {"turn": None, "judge": 0, "left": 1, "right": 0, "verdict": ">"},
+    ]
+
+
+def test_rounds_that_were_not_fixed_are_recorded() -> None:
+    played = replace(debate(v2(), [["", "", ""]]), settled=settled_by(), stop_when_settled=True, extra_rounds=2)
+    record = recorded(played)
+    assert (record["stop_when_settled"], record["extra_rounds"]) == (True, 2)

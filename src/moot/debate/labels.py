@@ -18,7 +18,7 @@ from moot.debate.parsing import agent_number
 from moot.debate.types import Line, Parsed, Question
 
 
-def labels(question: Question, viewer: int, num_agents: int) -> tuple[int, ...]:
+def labels_for(question: Question, viewer: int, num_agents: int) -> tuple[int, ...]:
     """The number under which `viewer` knows each agent, itself included; entry i is agent i's."""
     return _labels(question.id, question.text, viewer, num_agents)
 

@@ -13,9 +13,12 @@ from itertools import accumulate, islice
 
 from moot.debate.types import Line, Parsed, ParseFailure
 
+BALLOT = "ballot"
+"""The contract of a turn that only judges. A solution written all the same stands before the first section and is not read."""
 CONTRACTS: dict[str, tuple[str, ...]] = {
     "three_tag": ("solution", "evaluation", "comparison"),
     "five_tag": ("solution", "evaluation", "comparison", "consensus", "consensus_reason"),
+    BALLOT: ("evaluation", "comparison"),
 }
 
 _THINK = re.compile(r"</?think>", re.I | re.A)

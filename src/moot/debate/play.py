@@ -26,6 +26,23 @@ async def play(debate: Debate, speak: Speak, watch: Callable[[Debate], None] | N
     return debate
 
 
+async def hear(debate: Debate, *judges: Speak) -> Debate:
+    """Asks judges who hold no seat, all at once; none sees another's ballot. Where fewer than two agents have an answer nobody is asked."""
+    if not judges or len(debate.answers()) < 2:
+        return debate
+    first = len(debate.jury)
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(_judged(speak, debate, first + j)) for j, speak in enumerate(judges)]
+    except* Exception as failures:
+        raise _first(failures) from None
+    return debate.heard([task.result() for task in tasks])
+
+
+async def _judged(speak: Speak, debate: Debate, judge: int) -> Said:
+    return await speak(debate.observe_as_judge(judge))
+
+
 async def _said(speak: Speak, debate: Debate, agent: int) -> Said:
     return await speak(debate.observe(agent))
 

@@ -48,21 +48,50 @@ _SECTIONS = {
 }
 
 
+_FORMAT = "Answer in exactly these sections, each once, in this order, and write nothing after the last one:"
+_COMPARING = (
+    "A line of the comparison is `Agent A > Agent B` (A is better) or `Agent A = Agent B` (equally good), "
+    "with the agents' numbers, no chains and no other signs. Evaluate first, then compare."
+)
+
+
 def system_text(protocol: Protocol, agent: int, num_agents: int, label: int | None = None) -> str:
     """`label` is what the agent is called, where that is not its seat."""
-    name = agent if label is None else label
-    who = f"You are Agent {name}, one of {num_agents} agents (Agent 0 to Agent {num_agents - 1}) who debate a question."
+    called = agent if label is None else label
+    who = f"You are Agent {called}, one of {num_agents} agents (Agent 0 to Agent {num_agents - 1}) who debate a question."
     if protocol.personas:
         who += f" You are the {persona(agent).name}. {persona(agent).style}"
     sections = "\n".join(f"<{name}>{_SECTIONS[name]}</{name}>" for name in CONTRACTS[protocol.contract])
+    closing = "\nAfter the last round comes a closing ballot: then you write the evaluation and the comparison alone."
     return (
         f"{who}\n\n"
-        f"Answer in exactly these sections, each once, in this order, and write nothing after the last one:\n{sections}\n\n"
-        "A line of the comparison is `Agent A > Agent B` (A is better) or `Agent A = Agent B` (equally good), "
-        "with the agents' numbers, no chains and no other signs. Evaluate first, then compare.\n"
-        f"Never compare yourself: a line that names Agent {name} is thrown away.\n"
-        "Each message tells you whom you can compare. Where there is nobody, write N/A."
+        f"{_FORMAT}\n{sections}\n\n"
+        f"{_COMPARING}\n"
+        f"Never compare yourself: a line that names Agent {called} is thrown away.\n"
+        "Each message tells you whom you can compare. Where there is nobody, write N/A." + (closing if protocol.closing_ballot else "")
     )
+
+
+def for_judge(debate: Debate, judge: int) -> tuple[Message, ...]:
+    """For one who holds no seat: the question and everybody's newest answer, whatever window the agents have."""
+    labels, num_agents = debate.labels(judge), debate.num_agents
+    answers = [debate.turns[i] for i in debate.answers().values()]
+    answers.sort(key=lambda turn: labels[turn.agent])
+    names = ", ".join(f"Agent {labels[turn.agent]}" for turn in answers)
+    system = (
+        f"You are a judge. {num_agents} agents (Agent 0 to Agent {num_agents - 1}) debated a question, and you are none of them.\n\n"
+        f"{_FORMAT}\n"
+        "<evaluation>what is right and wrong in the answers, and why</evaluation>\n"
+        "<comparison>which of the answers is better, one pair a line</comparison>\n\n"
+        f"{_COMPARING}"
+    )
+    parts = [
+        f"Question:\n{debate.question.text}",
+        *(_block(debate, turn, judge, labels) for turn in answers),
+        f"Round {debate.jury_round}, the judges' ballot. Evaluate the answers of {names}, "
+        f"then compare them with each other, in exactly these names: {names}.",
+    ]
+    return Message("system", system), Message("user", "\n\n".join(parts))
 
 
 def conversation(debate: Debate, agent: int, round: int) -> tuple[Message, ...]:
@@ -120,7 +149,8 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
         # Where all spoke at once, the order of the page must not give the seats away either.
         known.sort(key=lambda i: (turns[i].round, labels[turns[i].agent]))
     parts += [_block(debate, turns[i], agent, labels) for i in known]
-    parts.append(_instructions(labels[agent], round, debate.max_rounds, sorted(labels[other] for other in others)))
+    ballot = round == now and debate.balloting
+    parts.append(_instructions(debate, round, labels[agent], sorted(labels[other] for other in others), ballot))
     return Message("user", "\n\n".join(parts))
 
 
@@ -145,17 +175,24 @@ def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> st
     return "\n".join([head, *clipped])
 
 
-def _instructions(agent: int, round: int, max_rounds: int, others: Sequence[int]) -> str:
-    """`agent` and `others` as the reader knows them."""
-    where = f"Round {round} of {max_rounds}."
-    if not others:
-        return f"{where} You have seen no other answer. Write your solution. Write N/A as evaluation and as comparison."
-    if len(others) == 1:
-        return (
-            f"{where} Give your own, improved solution. Evaluate Agent {others[0]}'s answer. There is only one, so write N/A as comparison."
+def _instructions(debate: Debate, round: int, agent: int, others: Sequence[int], ballot: bool) -> str:
+    """`agent` and `others` are called as the reader knows them."""
+    where = f"Round {round} of {debate.max_rounds}."
+    if debate.extra_rounds and round > debate.max_rounds:
+        where = f"Round {round}, an extra one because the answers do not agree yet."
+    own, improved = "Write your solution. ", "Give your own, improved solution. "
+    if ballot:
+        where = (
+            f"Round {round}, the closing ballot. The answers stand as they are. "
+            "Write no solution, only <evaluation></evaluation> and <comparison></comparison>."
         )
+        own = improved = ""
+    if not others:
+        return f"{where} You have seen no other answer. {own}Write N/A as evaluation and as comparison."
+    if len(others) == 1:
+        return f"{where} {improved}Evaluate Agent {others[0]}'s answer. There is only one, so write N/A as comparison."
     names = ", ".join(f"Agent {other}" for other in others)
     return (
-        f"{where} Give your own, improved solution. Evaluate the answers of {names}, "
+        f"{where} {improved}Evaluate the answers of {names}, "
         f"then compare them with each other, in exactly these names: {names}. Leave yourself, Agent {agent}, out."
     )

@@ -11,7 +11,7 @@ from moot.debate.parsing import CONTRACTS
 from moot.debate.types import ConfigError, Turn
 
 FIELDS = CONTRACTS["five_tag"]
-LATER_CHOICES = ("shuffle_labels",)
+LATER_CHOICES = ("shuffle_labels", "closing_ballot")
 """Added to format 1 after runs had been written in it; off means as before."""
 
 
@@ -53,6 +53,8 @@ class Protocol:
     """generator_judge to the letter of its source: unvoted means -1, everything is centred, penalties too."""
     shuffle_labels: bool = False
     """Each viewer knows the agents by numbers of its own, so that no seat gains by a liking for low numbers."""
+    closing_ballot: bool = False
+    """After the last round everybody judges once more without answering. Otherwise nobody judges the last answers."""
 
     def __post_init__(self) -> None:
         hints = get_type_hints(type(self))
@@ -155,7 +157,7 @@ def candidates(protocol: Protocol, turns: Sequence[Turn]) -> Iterator[dict[int, 
         first = first_round_shown(protocol, round)
         newest = finished | current if protocol.schedule == "sequential" else finished
         yield {agent: j for agent, j in newest.items() if agent != turn.agent and turns[j].round >= first}
-        if not turn.failed:
+        if turn.answers:
             current[turn.agent] = i
 
 
@@ -172,7 +174,7 @@ def eligible(
     for turn in reversed(turns):
         if turn.round < oldest or (num_agents is not None and len(found) == num_agents - 1):
             break
-        if turn.round <= newest and turn.agent != agent and not turn.failed:
+        if turn.round <= newest and turn.agent != agent and turn.answers:
             found.add(turn.agent)
     return tuple(sorted(found))
 

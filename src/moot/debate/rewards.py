@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -64,6 +64,8 @@ class StepScores:
     """By turn index: which response was preferred to which."""
     lines_invalid: int = 0
     missing_comparisons: int = 0
+    ballots: frozenset[tuple[int, int]] = frozenset()
+    """Agent and step of each ballot that could be read: nothing was generated in it, so means of generator rewards leave it out."""
 
 
 Scores = AgentScores | StepScores
@@ -74,7 +76,10 @@ Reward = Callable[[Debate, Grades | None], Scores]
 
 
 def comparisons(debate: Debate) -> tuple[list[Vote], int]:
-    """All valid comparisons by agent, in order, and how many were malformed. Repeated lines count each time."""
+    """All valid comparisons by agent, in order, and how many were malformed. Repeated lines count each time.
+
+    Votes of outside judges come last, where they count.
+    """
     valid, malformed = [], 0
     for i, turn in enumerate(debate.turns):
         for line in _lines(debate, i):
@@ -84,6 +89,9 @@ def comparisons(debate: Debate) -> tuple[list[Vote], int]:
                 malformed += 1
             else:
                 valid.append(Vote(turn.agent, line.left, line.right, line.verdict, i))
+    if debate.jury_counts:
+        agent = [turn.agent for turn in debate.turns]
+        valid += [replace(vote, left=agent[vote.left], right=agent[vote.right]) for vote in outside_votes(debate)]
     return valid, malformed
 
 
@@ -142,11 +150,8 @@ def majority(debate: Debate, grades: Grades | None) -> AgentScores:
 
 def last_parsed(debate: Debate) -> list[int | None]:
     """For each agent, the turn that holds its answer."""
-    last: list[int | None] = [None] * debate.num_agents
-    for i, turn in enumerate(debate.turns):
-        if not turn.failed:
-            last[turn.agent] = i
-    return last
+    answers = debate.answers()
+    return [answers.get(agent) for agent in range(debate.num_agents)]
 
 
 def plurality(held: Sequence[int | None]) -> int | None:
@@ -172,14 +177,21 @@ def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
             won[vote.left] += 1
             lost[vote.right] += 1
 
+    def ballot(i: int) -> bool:
+        return debate.turns[i].ballot and not debate.turns[i].failed
+
     def generator(i: int) -> float:
         if debate.turns[i].failed:
             return FAILED
+        if ballot(i):
+            return 0.0
         seen = won[i] + lost[i]
         return 2 * won[i] / seen - 1 if seen else (-1.0 if literal else 0.0)
 
     aligned: dict[int, list[float]] = defaultdict(list)
     for vote in votes:
+        if vote.turn < 0:
+            continue  # an outside judge has a voice in the consensus, and no seat to be rewarded in
         jury = says[frozenset((vote.left, vote.right))]
         if protocol.judge_consensus == "leave_one_out":
             jury = [other for other in jury if other.author != vote.author]
@@ -198,7 +210,13 @@ def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
     if literal:
         nothing = table(lambda i: 0.0)
         streams = {
-            "generator": Stream(generator_values, generator_values, nothing, protocol.lambda_gen),
+            # Nothing was generated in a ballot, so there is nothing that could go unvoted.
+            "generator": Stream(
+                generator_values,
+                table(lambda i: None if ballot(i) else generator(i)),
+                nothing,
+                protocol.lambda_gen,
+            ),
             "judge": Stream(judge_values, judge_values, nothing, protocol.lambda_judge),
         }
     else:
@@ -211,7 +229,8 @@ def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
             ),
             "judge": Stream(judge_values, table(alignment.get), table(lambda i: penalty.get(i, 0.0)), protocol.lambda_judge),
         }
-    return StepScores(streams, votes, cast.lines_invalid, len(penalty))
+    judging = frozenset((a, step) for a, own in enumerate(steps) for step, i in enumerate(own) if ballot(i))
+    return StepScores(streams, votes, cast.lines_invalid, len(penalty), judging)
 
 
 def clear_consensus(jury: Sequence[Vote]) -> int | None:
@@ -227,7 +246,7 @@ class Ballots:
     """All that the comparison sections of a debate came to, as `generator_judge` reads them."""
 
     votes: tuple[Vote, ...]
-    """About responses, by turn index."""
+    """About responses, by turn index. Those of outside judges come last, where they count."""
     abstained: tuple[int, ...]
     """Turns that should have voted and did not."""
     could_vote: int
@@ -239,6 +258,8 @@ class Ballots:
     """Votes before `one_ballot_per_pair`."""
     repeated: int
     """Those of them that repeat their author's own on the same pair in the same turn."""
+    outside: tuple[Vote, ...] = ()
+    """The votes of outside judges, whether they count or not. All the numbers above are the agents' alone."""
 
 
 def ballots(debate: Debate) -> Ballots:
@@ -253,8 +274,8 @@ def ballots(debate: Debate) -> Ballots:
                 cast.append(Vote(turn.agent, may_judge[line.left], may_judge[line.right], line.verdict, i))
             elif line.kind != "silent":
                 lines_invalid += 1
-        last_word = {frozenset((vote.left, vote.right)): vote for vote in cast}
-        votes += last_word.values() if debate.protocol.one_ballot_per_pair else cast
+        last_word = _last_words(cast)
+        votes += last_word if debate.protocol.one_ballot_per_pair else cast
         total += len(cast)
         repeated += len(cast) - len(last_word)
         able = not turn.failed and len(may_judge) >= 2
@@ -262,7 +283,27 @@ def ballots(debate: Debate) -> Ballots:
         did_vote += able and bool(cast)
         if not cast and (i >= 2 if debate.protocol.literal else able):
             abstained.append(i)
-    return Ballots(tuple(votes), tuple(abstained), could_vote, did_vote, lines_invalid, total, repeated)
+    outside = tuple(outside_votes(debate))
+    if debate.jury_counts:
+        votes += outside
+    return Ballots(tuple(votes), tuple(abstained), could_vote, did_vote, lines_invalid, total, repeated, outside)
+
+
+def _last_words(cast: Sequence[Vote]) -> list[Vote]:
+    return list({frozenset((vote.left, vote.right)): vote for vote in cast}.values())
+
+
+def outside_votes(debate: Debate) -> Iterator[Vote]:
+    """What judges without a seat say about the agents' newest answers, by turn index."""
+    may_judge = debate.answers() if debate.jury else {}
+    for turn in debate.jury:
+        lines = turn.parsed.lines if isinstance(turn.parsed, Parsed) else ()
+        cast = [
+            Vote(turn.agent, may_judge[line.left], may_judge[line.right], line.verdict)
+            for line in lines
+            if line.kind == "comparison" and line.left != line.right and line.left in may_judge and line.right in may_judge
+        ]
+        yield from _last_words(cast) if debate.protocol.one_ballot_per_pair else cast
 
 
 def _lines(debate: Debate, turn: int) -> tuple[Line, ...]:
@@ -293,7 +334,7 @@ def mix_truth(scores: Scores, debate: Debate, grades: Grades | None, mix: float 
     for turns, old_values, old_centred in zip(debate.steps(), stream.values, stream.centred, strict=True):
         row, centred_row = list(old_values), list(old_centred)
         for step, i in enumerate(turns):
-            if debate.turns[i].failed:
+            if not debate.turns[i].answers:
                 continue
             row[step] = _mixed(row[step], known.correct[i], -1.0, mix, bonus)
             if mix or known.correct[i] or centred_row[step] is not None:

@@ -1,15 +1,26 @@
-"""A debate in progress: what has been said, who speaks next, and what they see. Immutable; `advance` gives the next one."""
+"""A debate in progress: what has been said, who speaks next, and what they see. Immutable; `advance` gives the next one.
+
+    rounds of answers  ->  [closing ballot]  ->  [outside judges]
+
+Everybody answers for `max_rounds` rounds; fewer where `stop_when_settled` and the answers agree, up to `extra_rounds` more while they
+do not. With `closing_ballot` everybody then judges once more, because nobody has judged the last answers yet. Judges who hold no
+seat come last, and only what they say about the answers is kept.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from moot.debate import prompts
-from moot.debate.labels import labels, with_agents
-from moot.debate.parsing import parse
+from moot.debate.labels import labels_for, with_agents
+from moot.debate.parsing import BALLOT, parse
 from moot.debate.protocol import V2, Protocol, eligible
 from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, Turn
+
+Settled = Callable[[tuple[Turn, ...]], bool]
+"""The turns of one whole round -> whether their answers agree. Equality is the grader's, so a task builds it."""
 
 
 @dataclass(frozen=True)
@@ -19,21 +30,40 @@ class Debate:
     max_rounds: int = 3
     protocol: Protocol = V2
     turns: tuple[Turn, ...] = ()
+    settled: Settled | None = field(default=None, compare=False, repr=False)
+    """Asked once a round, and only where the next two need it."""
+    stop_when_settled: bool = False
+    """End after the first round in which the answers agree."""
+    extra_rounds: int = 0
+    """Go on past `max_rounds` while the answers do not agree, for at most this many rounds."""
+    jury: tuple[Turn, ...] = ()
+    """Ballots of judges who hold no seat; the j-th judge is number `num_agents + j`."""
+    jury_counts: bool = True
+    """Whether their votes are votes. A judge held out of training only looks on."""
 
     def __post_init__(self) -> None:
         if self.num_agents < 1:
             raise ConfigError(f"num_agents must be at least 1, got {self.num_agents}; training needs 3 or more")
         if self.max_rounds < 1:
             raise ConfigError(f"max_rounds must be at least 1, got {self.max_rounds}; use 1 for a single pass")
+        if self.extra_rounds < 0:
+            raise ConfigError(f"extra_rounds must be 0 or more, got {self.extra_rounds}; 0 means none")
+        if self.settled is None and (self.stop_when_settled or self.extra_rounds):
+            name = "stop_when_settled" if self.stop_when_settled else "extra_rounds"
+            raise ConfigError(f"{name} needs settled, which tells whether answers agree; build it with settled_by of the task's grader")
 
     @property
     def done(self) -> bool:
         if not self.turns:
             return False
-        if self.aborted:
+        if self.aborted or self.turns[-1].ballot:
             return True
-        last = self._last_round()
-        return len(last) == self.num_agents and (last[-1].round >= self.max_rounds or self.agreed)
+        return self._answered and not self.protocol.closing_ballot
+
+    @property
+    def balloting(self) -> bool:
+        """Whether the closing ballot is what comes next."""
+        return self.protocol.closing_ballot and bool(self.turns) and self._answered and not self.done
 
     @property
     def aborted(self) -> bool:
@@ -42,17 +72,34 @@ class Debate:
     @property
     def agreed(self) -> bool:
         """Whether everybody said YES to consensus in the last round. Needs the five_tag contract."""
-        last = self._last_round()
+        last = self._last_round
         return len(last) == self.num_agents and all(_said_yes(turn) for turn in last)
 
-    def _last_round(self) -> list[Turn]:
-        return [turn for turn in self.turns[-self.num_agents :] if turn.round == self.turns[-1].round]
+    @cached_property
+    def _answered(self) -> bool:
+        """Whether no further round of answers comes. Kept, because a grader may be slow."""
+        last = self._last_round
+        if len(last) < self.num_agents:
+            return False
+        round = last[-1].round
+        if self.agreed or round >= self.max_rounds + self.extra_rounds:
+            return True
+        if round < self.max_rounds and not self.stop_when_settled:
+            return False
+        return self.settled is not None and self.settled(last)
+
+    @cached_property
+    def _last_round(self) -> tuple[Turn, ...]:
+        """The newest round of answers."""
+        answers = [turn for turn in self.turns[-2 * self.num_agents :] if not turn.ballot]
+        return tuple(turn for turn in answers[-self.num_agents :] if turn.round == answers[-1].round)
 
     @property
     def next_speakers(self) -> tuple[int, ...]:
         if self.done:
             return ()
-        if self.protocol.schedule == "parallel":
+        # A ballot is secret under either schedule: nobody votes with the others' votes in sight.
+        if self.protocol.schedule == "parallel" or self.balloting:
             return tuple(range(self.num_agents))
         return (len(self.turns) % self.num_agents,)
 
@@ -71,12 +118,13 @@ class Debate:
             extends=prompts.extends(self, agent, round),
             own_turns=prompts.own_turns(self, agent, round),
             conversation=lambda: prompts.conversation(self, agent, round),
+            contract=BALLOT if self.balloting else self.protocol.contract,
             labels=self.labels(agent),
         )
 
     def labels(self, viewer: int) -> Sequence[int]:
         """The number by which `viewer` knows each agent."""
-        return labels(self.question, viewer, self.num_agents) if self.protocol.shuffle_labels else range(self.num_agents)
+        return labels_for(self.question, viewer, self.num_agents) if self.protocol.shuffle_labels else range(self.num_agents)
 
     def advance(self, said: Mapping[int, Said]) -> Debate:
         """Takes what each of `next_speakers` said. Under `abort`, turns of a parallel round after the first failed one are not kept."""
@@ -84,17 +132,17 @@ class Debate:
             raise ValueError(f"agents {self.next_speakers} speak next, got turns of {tuple(sorted(said))}")
         turns = list(self.turns)
         for agent in self.next_speakers:
-            turns.append(self.read(self.next_round, agent, said[agent]))
+            turns.append(self.read(self.next_round, agent, said[agent], self.balloting))
             if turns[-1].failed and self.protocol.on_parse_failure == "abort":
                 break
         return replace(self, turns=tuple(turns))
 
-    def read(self, round: int, agent: int, said: Said) -> Turn:
+    def read(self, round: int, agent: int, said: Said, ballot: bool = False) -> Turn:
         """What was said, as a turn: in sections, and about seats instead of the author's labels."""
-        parsed = parse(said.text, self.protocol.contract, said.closed)
+        parsed = parse(said.text, BALLOT if ballot else self.protocol.contract, said.closed)
         if self.protocol.shuffle_labels and isinstance(parsed, Parsed):
             parsed = with_agents(parsed, self.labels(agent))
-        return Turn(round, agent, said.text, parsed)
+        return Turn(round, agent, said.text, parsed, ballot)
 
     def steps(self) -> list[list[int]]:
         """For each agent, the indices of its turns in order."""
@@ -102,6 +150,39 @@ class Debate:
         for i, turn in enumerate(self.turns):
             steps[turn.agent].append(i)
         return steps
+
+    # Judges without a seat
+
+    def answers(self) -> dict[int, int]:
+        """For each agent that has one, the turn that holds its answer: its newest that could be read and is no ballot."""
+        return {turn.agent: i for i, turn in enumerate(self.turns) if turn.answers}
+
+    def observe_as_judge(self, judge: int) -> Observation:
+        """What the j-th outside judge is given: the question and everybody's newest answer, nothing of the way there."""
+        messages = prompts.for_judge(self, self.num_agents + judge)
+        return Observation(
+            agent=self.num_agents + judge,
+            round=self.jury_round,
+            eligible=tuple(sorted(self.answers())),
+            temperature=1.0,
+            newest=messages[-1],
+            extends=False,
+            own_turns=(),
+            conversation=lambda: messages,
+            contract=BALLOT,
+            labels=self.labels(self.num_agents + judge),
+        )
+
+    def heard(self, said: Sequence[Said]) -> Debate:
+        """Takes what further outside judges said."""
+        first = self.num_agents + len(self.jury)
+        ballots = tuple(self.read(self.jury_round, first + j, each, ballot=True) for j, each in enumerate(said))
+        return replace(self, jury=self.jury + ballots)
+
+    @property
+    def jury_round(self) -> int:
+        """Outside judges speak after the last answers, where a closing ballot would."""
+        return max((turn.round for turn in self.turns if not turn.ballot), default=0) + 1
 
 
 def _said_yes(turn: Turn) -> bool:

@@ -56,10 +56,17 @@ class Turn:
     agent: int
     text: str
     parsed: Parsed | ParseFailure
+    ballot: bool = False
+    """It only judges: the closing ballot, or an outside judge's. It holds no solution and replaces none."""
 
     @property
     def failed(self) -> bool:
         return isinstance(self.parsed, ParseFailure)
+
+    @property
+    def answers(self) -> bool:
+        """Whether it holds a solution."""
+        return not self.ballot and isinstance(self.parsed, Parsed)
 
 
 @dataclass(frozen=True)
@@ -71,7 +78,7 @@ class Vote:
     right: int
     verdict: Verdict
     turn: int = -1
-    """Index of the turn that cast it."""
+    """Index of the turn that cast it; -1 for an outside judge's, whose author is no agent."""
 
 
 Role = Literal["system", "user", "assistant"]
@@ -100,6 +107,8 @@ class Observation:
     """Which turns of the debate the assistant messages of the conversation are."""
     conversation: Callable[[], tuple[Message, ...]]
     """The whole conversation. A function, because a speaker that keeps its own never needs it."""
+    contract: str = "three_tag"
+    """The sections asked for: the protocol's, or those of a ballot."""
     labels: Sequence[int] = ()
     """The number by which each agent is called here: entry i is agent i's, which is i unless labels are shuffled."""
 

@@ -49,7 +49,9 @@ def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) 
     values = np.zeros(count, dtype=np.float32)
     for name, tokens in section_slices(turn.parsed, sampled.starts).items():
         if name in STREAM_OF:
-            values[tokens] = advantages.streams[STREAM_OF[name]][turn.agent][step]
+            # Evaluating helps an answer along, and in a ballot there is none: all of it is judging.
+            stream = "judge" if turn.ballot else STREAM_OF[name]
+            values[tokens] = advantages.streams[stream][turn.agent][step]
     return values
 
 

@@ -54,7 +54,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
     turns = [turn for debate in debates for turn in debate.turns]
     episodes = sum(debate.num_agents for debate in debates)
     sampled, read = token_counts(played)
-    return {
+    metrics: Metrics = {
         "env/all/total_episodes": float(episodes),
         "env/all/total_turns": float(len(turns)),
         "env/all/turns_per_episode": len(turns) / episodes if episodes else None,
@@ -70,6 +70,14 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
         "consensus_reached": mean(value for debate in debates for value in _settled(debate)),
         "turns/cut": mean(float(turn.stop_reason == "length") for each in played for turn in each.sampled),
     }
+    if any(debate.jury for debate in debates):
+        ballots = [turn for debate in debates for turn in debate.jury]
+        metrics |= {
+            "jury/ballots": float(len(ballots)),
+            "jury/parse_error": mean(float(turn.failed) for turn in ballots),
+            "tokens/jury": float(sum(len(turn.tokens) for each in played for turn in each.heard)),
+        }
+    return metrics
 
 
 def _prompt_tokens(rollouts: Sequence[Rollout]) -> int:
@@ -116,10 +124,16 @@ def reward_metrics(debates: Sequence[Debate], scores: Sequence[Scores], advantag
             "v2/comparison_lines_invalid": float(sum(each.lines_invalid for each in by_step)),
         }
         for stream, key in (("generator", "gen"), ("judge", "judge")):
-            rows = [row for each in by_step if stream in each.streams for row in each.streams[stream].values]
+            rows = [row for each in by_step if stream in each.streams for row in rewarded(each, stream)]
             if rows:
                 metrics[f"reward/{key}/mean"] = mean(value for row in rows for value in row)
     return metrics
+
+
+def rewarded(scores: StepScores, stream: str) -> list[list[float]]:
+    """A stream's values, agent by agent; for the generator without ballots, in which nothing is generated."""
+    left_out = scores.ballots if stream == "generator" else frozenset()
+    return [[v for step, v in enumerate(row) if (a, step) not in left_out] for a, row in enumerate(scores.streams[stream].values)]
 
 
 def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:

@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from moot.debate.play import Speak, play
+from moot.debate.parsing import BALLOT
+from moot.debate.play import Speak, hear, play
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 from moot.engine.protocol import EngineError, Ints, Sampler, SamplingParams
@@ -29,6 +30,8 @@ class Rollout:
     """In the order of the debate's turns."""
     error: str | None = None
     """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
+    heard: tuple[SampledTurn, ...] = ()
+    """In the order of its jury. Counted, never trained on."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,6 +46,8 @@ class Player:
     """Whether it samples at its persona's temperature. The policy does so only where the engine also trains tempered."""
 
 
+Judges = Callable[[int], Sequence[Player | Speak]]
+"""Number of the debate -> who judges it without a seat when it is over. None of them is trained on."""
 Seats = Callable[[int, int], Player | Speak | None]
 """(number of the debate, seat) -> who sits there instead of the policy; None for the policy itself. A `Speak` answers in text alone."""
 
@@ -90,6 +95,7 @@ class TokenSpeaker:
             self._params,
             temperature=observation.temperature if self._tempered else self._params.temperature,
             seed=None if self._seed is None else turn_seed(self._seed, observation.round, agent),
+            stop=self._rendering.stops(BALLOT) if observation.contract == BALLOT else self._params.stop,
         )
         (sample,) = await self._sampler.sample(prompt, params)
         text, starts = self._rendering.said(sample.tokens)
@@ -155,8 +161,11 @@ class Table:
         return tuple(self._sampled(turn.round, turn.agent) for turn in debate.turns)
 
     def _sampled(self, round: int, agent: int) -> SampledTurn:
-        speaker = self._others.get(agent, self._policy)
-        return speaker.turn(round, agent) if isinstance(speaker, TokenSpeaker) else _TEXT_ONLY
+        return _turn_of(self._others.get(agent, self._policy), round, agent)
+
+
+def _turn_of(speaker: TokenSpeaker | Speak, round: int, agent: int) -> SampledTurn:
+    return speaker.turn(round, agent) if isinstance(speaker, TokenSpeaker) else _TEXT_ONLY
 
 
 async def rollout(
@@ -169,11 +178,12 @@ async def rollout(
     tempered: bool = True,
     seed: object = 0,
     seats: Seats | None = None,
+    judges: Judges | None = None,
     finished: Callable[[int, Rollout], None] | None = None,
 ) -> list[Rollout]:
     """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in its record.
 
-    The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else.
+    The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else. When a debate is over, its `judges` vote.
     """
     gate = asyncio.Semaphore(concurrency)
     policy = Player(sampler, rendering, tempered=tempered)
@@ -193,12 +203,20 @@ async def rollout(
         mine = speaker_for(policy, debate, number)
         return Table(mine, others) if others else mine
 
+    async def judged(debate: Debate, number: int) -> tuple[Debate, tuple[SampledTurn, ...]]:
+        asked: list[TokenSpeaker | Speak] = []
+        for judge in judges(number) if judges else ():
+            asked.append(speaker_for(replace(judge, learns=False), debate, number) if isinstance(judge, Player) else judge)
+        heard = await hear(debate, *asked)
+        said = zip(asked, heard.jury, strict=False)  # nobody has said anything where there was nothing to compare
+        return heard, tuple(_turn_of(speaker, turn.round, turn.agent) for speaker, turn in said)
+
     async def one(number: int, debate: Debate) -> Rollout:
         async with gate:
             speaker = table(debate, number)
             try:
-                played = await play(debate, speaker)
-                result = Rollout(played, speaker.sampled(played))
+                played, heard = await judged(await play(debate, speaker), number)
+                result = Rollout(played, speaker.sampled(played), heard=heard)
             except EngineError as error:
                 result = Rollout(debate, error=f"{type(error).__name__}: {error}")
         if finished:

@@ -12,7 +12,7 @@ from typing import Any
 from moot.debate.rewards import AgentScores, Ballots, Grades, Scores, ballots, clear_consensus, last_parsed
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, Vote
-from moot.rl.metrics import Metrics, has_signal, mean
+from moot.rl.metrics import Metrics, has_signal, mean, rewarded
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,16 @@ class Judged:
     def known(self) -> bool:
         return self.debate.question.answer is not None
 
+    def peers(self) -> list[Vote]:
+        """The agents' own votes. What outside judges say is set beside them, never among them."""
+        return [vote for vote in self.cast.votes if vote.turn >= 0]
+
     def decided(self) -> list[Vote]:
-        return [vote for vote in self.cast.votes if vote.verdict == ">"]
+        return [vote for vote in self.peers() if vote.verdict == ">"]
 
     def pairs(self) -> dict[frozenset[int], list[Vote]]:
         found: dict[frozenset[int], list[Vote]] = defaultdict(list)
-        for vote in self.cast.votes:
+        for vote in self.peers():
             found[frozenset((vote.left, vote.right))].append(vote)
         return found
 
@@ -50,7 +54,7 @@ def panel(judged: Sequence[Judged]) -> Metrics:
     cycles = [cycle for each in judged for cycle in _triples(each)]
     pairs = [votes for each in judged for votes in each.pairs().values()]
     cast = sum(each.cast.cast for each in judged)
-    return {
+    metrics: Metrics = {
         "trust/judge_accuracy": right / mixed if mixed else None,
         "trust/vote_truth_agreement": mean(gap for each in known if (gap := _agreement(each)) is not None),
         "trust/winner_correct": mean(float(_winner_is_right(each)) for each in known),
@@ -62,6 +66,25 @@ def panel(judged: Sequence[Judged]) -> Metrics:
         "trust/judges_per_pair": mean(float(len(votes)) for votes in pairs),
         "trust/duplicate_votes": sum(each.cast.repeated for each in judged) / cast if cast else None,
     }
+    if any(each.debate.jury for each in judged):
+        metrics |= outside(judged)
+    return metrics
+
+
+def outside(judged: Sequence[Judged]) -> Metrics:
+    """What judges without a seat make of the same answers. Only where some were asked."""
+    agreed: list[bool] = []
+    right: list[bool] = []
+    for each in judged:
+        pairs = each.pairs()
+        for vote in each.cast.outside:
+            if vote.verdict != ">":
+                continue
+            if (better := clear_consensus(pairs.get(frozenset((vote.left, vote.right)), ()))) is not None:
+                agreed.append(vote.left == better)
+            if each.known and _correct(each, vote.left) != _correct(each, vote.right):
+                right.append(_correct(each, vote.left))
+    return {"trust/outside_agreement": mean(map(float, agreed)), "trust/outside_accuracy": mean(map(float, right))}
 
 
 def judge_accuracy(judged: Sequence[Judged]) -> tuple[int, int]:
@@ -77,13 +100,11 @@ def judge_accuracy(judged: Sequence[Judged]) -> tuple[int, int]:
 
 
 def diversity(each: Judged) -> float:
-    """Distinct answers of the last round over agents; all missing ones together count as one."""
-    if not each.debate.turns:
-        return 1 / each.debate.num_agents
-    last = each.debate.turns[-1].round
+    """Distinct answers of the last round that had any over agents; all missing ones together count as one."""
+    last = max((turn.round for turn in each.debate.turns if not turn.ballot), default=0)
     held: list[int | None] = [None] * each.debate.num_agents
     for i, turn in enumerate(each.debate.turns):
-        if turn.round == last:
+        if turn.round == last and not turn.ballot:
             held[turn.agent] = each.grades.same[i]
     return len(set(held)) / each.debate.num_agents
 
@@ -127,8 +148,8 @@ def winner(scores: Scores) -> int:
     if isinstance(scores, AgentScores):
         means = list(scores.rewards)
     else:
-        stream = scores.streams.get("generator") or next(iter(scores.streams.values()))
-        means = [mean(row) if row else -math.inf for row in stream.values]  # type: ignore[misc]
+        name = "generator" if "generator" in scores.streams else next(iter(scores.streams))
+        means = [-math.inf if (found := mean(row)) is None else found for row in rewarded(scores, name)]
     return max(range(len(means)), key=lambda agent: means[agent])
 
 

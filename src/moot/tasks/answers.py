@@ -7,8 +7,8 @@ from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
 
 from moot.debate.rewards import Grades
-from moot.debate.state import Debate
-from moot.debate.types import Parsed
+from moot.debate.state import Debate, Settled
+from moot.debate.types import Parsed, Turn
 
 Grader = Callable[[str, str], bool]
 """(an answer, the right one or another answer) -> whether they are equal."""
@@ -66,13 +66,29 @@ def _decimal(text: str) -> Decimal | None:
     return number if number.is_finite() else None
 
 
+def _answer_of(turn: Turn, otherwise: Extract) -> str | None:
+    """None for a turn that cannot be read, for one without an answer, and for a ballot, which holds no solution."""
+    solution = turn.parsed.fields.get("solution") if isinstance(turn.parsed, Parsed) else None
+    return None if solution is None else answer_in(solution, otherwise)
+
+
+def settled_by(equal: Grader = exact, otherwise: Extract = last_number) -> Settled:
+    """For `Debate.settled`: everybody's turn of the round could be read, has an answer, and all answers are equal."""
+
+    def settled(turns: tuple[Turn, ...]) -> bool:
+        first, *others = (_answer_of(turn, otherwise) for turn in turns)
+        return first is not None and all(answer is not None and equal(answer, first) for answer in others)
+
+    return settled
+
+
 def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = last_number) -> Grades:
     """Every turn's own answer. Without a known right answer nothing is correct, but answers can still be compared."""
     answers: list[str | None] = []
     same: list[int | None] = []
     kinds: list[str] = []
     for turn in debate.turns:
-        answer = answer_in(turn.parsed.fields["solution"], otherwise) if isinstance(turn.parsed, Parsed) else None
+        answer = _answer_of(turn, otherwise)
         answers.append(answer)
         if answer is None:
             same.append(None)

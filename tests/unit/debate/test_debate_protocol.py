@@ -34,6 +34,7 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "literal": (False, False),
     # Not in the table: off unless named.
     "shuffle_labels": (False, False),
+    "closing_ballot": (False, False),
 }
 
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from making import FAILED, by_agent, by_step, lines, near, text, v1, v2
 
-from moot.debate.labels import agents_behind, labels, relabelled
+from moot.debate.labels import agents_behind, labels_for, relabelled
 from moot.debate.protocol import V2, Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Line, Parsed, Question, Said
@@ -27,21 +27,21 @@ KNOWN = {0: (3, 1, 2, 0), 1: (3, 0, 2, 1), 2: (3, 0, 1, 2), 3: (0, 1, 3, 2)}
 
 
 def test_labels_follow_from_the_question_and_the_viewer() -> None:
-    assert {viewer: labels(QUESTION, viewer, 4) for viewer in range(4)} == KNOWN
-    assert labels(Question("What is 3 + 4?", "8"), 0, 4) == KNOWN[0], "the truth plays no part"
-    assert labels(Question("What is 3 + 4?", id="sum-1"), 0, 4) == (0, 3, 2, 1)
+    assert {viewer: labels_for(QUESTION, viewer, 4) for viewer in range(4)} == KNOWN
+    assert labels_for(Question("What is 3 + 4?", "8"), 0, 4) == KNOWN[0], "the truth plays no part"
+    assert labels_for(Question("What is 3 + 4?", id="sum-1"), 0, 4) == (0, 3, 2, 1)
 
 
 @given(st.text(), st.text(), st.integers(0, 9), st.integers(1, 12))
 def test_everybody_has_one_label_and_every_label_is_had(id: str, said: str, viewer: int, num_agents: int) -> None:
-    found = labels(Question(said, id=id), viewer, num_agents)
+    found = labels_for(Question(said, id=id), viewer, num_agents)
     assert sorted(found) == list(range(num_agents))
     assert [found[agent] for agent in agents_behind(found)] == list(range(num_agents))
 
 
 def test_all_orders_come_about_equally_often() -> None:
     """600 questions, 6 orders of three: 100 each, within five standard deviations (9.1)."""
-    found = Counter(labels(Question(f"q{i}"), 1, 3) for i in range(600))
+    found = Counter(labels_for(Question(f"q{i}"), 1, 3) for i in range(600))
     assert len(found) == 6
     assert all(abs(count - 100) < 46 for count in found.values())
 
@@ -89,7 +89,9 @@ def test_any_text_can_be_read(said: str, viewer: list[int]) -> None:
     relabelled(said, (0, 1, 2), viewer)
 
 
-@pytest.mark.parametrize("piece", ["Agent", "agents ", "Agent 1", "Agents 1, ", " ", "Agents" + " " * 50, "agents 1 and ", "9", "Agent _*", ","])
+@pytest.mark.parametrize(
+    "piece", ["Agent", "agents ", "Agent 1", "Agents 1, ", " ", "Agents" + " " * 50, "agents 1 and ", "9", "Agent _*", ","]
+)
 def test_a_million_characters_are_read_in_steps_not_squares(piece: str) -> None:
     """Twice the text is about twice the work; squares would not end within the time limit of a test."""
     relabelled(piece * (1_000_000 // len(piece)), (0, 1, 2), (2, 0, 1))
@@ -107,7 +109,7 @@ def start(protocol: Protocol, num_agents: int = 4, rounds: int = 3) -> Debate:
     return Debate(QUESTION, num_agents, rounds, protocol)
 
 
-def names_the_others(labels: Sequence[int], agent: int) -> str:
+def names_everybody(labels: Sequence[int]) -> str:
     """Remarks about everybody by the author's labels, with a mark that tells who is meant."""
     return " ".join(f"Agent {labels[other]} is seat-{other}." for other in range(len(labels)))
 
@@ -117,7 +119,7 @@ def names_the_others(labels: Sequence[int], agent: int) -> str:
 def test_a_viewer_reads_all_names_in_its_own_numbers(layout: str, schedule: str) -> None:
     state = start(four(layout=layout, schedule=schedule))
     while len(state.turns) < 8:
-        said = {a: Said(text(solution=f"By seat-{a}.", evaluation=names_the_others(state.labels(a), a))) for a in state.next_speakers}
+        said = {a: Said(text(solution=f"By seat-{a}.", evaluation=names_everybody(state.labels(a)))) for a in state.next_speakers}
         state = state.advance(said)
     for viewer in state.next_speakers:
         observation = state.observe(viewer)
@@ -176,7 +178,12 @@ def test_lines_are_about_seats_and_the_text_keeps_the_labels() -> None:
     assert turn.text == said
     assert isinstance(turn.parsed, Parsed)
     assert turn.parsed.fields["comparison"].startswith("Agent 3 > Agent 2")
-    assert turn.parsed.lines == (Line("comparison", 0, 2, ">"), Line("comparison", 3, 1, "="), Line("comparison", 4, 3, ">"), Line("silent"))
+    assert turn.parsed.lines == (
+        Line("comparison", 0, 2, ">"),
+        Line("comparison", 3, 1, "="),
+        Line("comparison", 4, 3, ">"),
+        Line("silent"),
+    )
 
 
 Table = list[list[str]]

@@ -209,9 +209,9 @@ soup = st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=40).map("
 
 
 @st.composite
-def responses(draw: st.DrawFn) -> tuple[str, str]:
+def responses(draw: st.DrawFn, contracts: tuple[str, ...] = tuple(sorted(CONTRACTS))) -> tuple[str, str]:
     """Mostly good responses, bent a little: otherwise hardly anything would parse."""
-    contract = draw(st.sampled_from(sorted(CONTRACTS)))
+    contract = draw(st.sampled_from(contracts))
     filler = st.lists(st.sampled_from([piece for piece in PIECES if "<" not in piece or "hink" in piece.lower()]), max_size=6).map("".join)
     text = draw(filler)
     for name in CONTRACTS[contract]:
@@ -265,7 +265,7 @@ def test_spans_and_fields_of_near_good_responses(response: tuple[str, str], clos
 
 
 @settings(max_examples=400)
-@given(responses())
+@given(responses(contracts=("five_tag", "three_tag")))
 def test_the_oracle_reads_the_same_fields(response: tuple[str, str]) -> None:
     contract, text = response
     expected, _ = oracle.parse(text, contract)

@@ -16,11 +16,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from making import v2
 
-from moot.debate.parsing import CONTRACTS, parse
+from moot.debate.parsing import BALLOT, CONTRACTS, parse
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import REWARDS
 from moot.debate.state import Debate
-from moot.debate.types import Message, Parsed, Question, Turn
+from moot.debate.types import Message, Parsed, ParseFailure, Question, Turn
 from moot.engine.protocol import AdamParams, Datum, SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.advantages import ESTIMATORS, AgentAdvantages, StepAdvantages, advantages
@@ -110,6 +110,25 @@ def test_what_follows_the_last_section_goes_with_it(rendering: Rendering) -> Non
     assert said.values[after].tolist() == [JUDGE] * int(after.sum())
     assert said.values[-1] == JUDGE  # the end-of-turn token
     assert said.starts[-1] == len(said.turn.text)
+
+
+def test_all_of_a_ballot_is_the_judges(rendering: Rendering) -> None:
+    """There is no answer in it that an evaluation could help along. A solution written all the same is nobody's."""
+    ids = rendering.tokenizer.encode(
+        "Sure.<solution>7</solution>\n<evaluation>ok</evaluation>\n<comparison>N/A</comparison>", add_special_tokens=False
+    )
+    tokens = np.asarray([*ids, rendering.stop_ids[0]], dtype=np.int32)
+    text, starts = rendering.said(tokens)
+    turn = Turn(2, 0, text, parse(text, BALLOT), ballot=True)
+    sampled = SampledTurn(np.zeros(1, np.int32), False, tokens, np.zeros(len(tokens), np.float32), starts)
+    found = credit(turn, sampled, 0, PAID)
+    begin = turn.parsed.spans["evaluation"][0]
+    assert set(found[starts < begin].tolist()) == {0.0}
+    assert set(found[starts >= begin].tolist()) <= {0.0, JUDGE}
+    assert "ok" in rendering.decode(tokens[found == np.float32(JUDGE)])
+    assert found[-1] == JUDGE
+    failed = Turn(2, 0, text, ParseFailure("no"), ballot=True)
+    assert set(credit(failed, sampled, 0, PAID).tolist()) == {GENERATOR}
 
 
 def test_in_the_five_tag_contract_consensus_and_what_follows_it_are_nobodys(rendering: Rendering) -> None:

@@ -21,6 +21,7 @@ from moot.engine.protocol import ContextOverflow, EngineError, Ints, Sample, Sam
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.advantages import AgentAdvantages
 from moot.rl.datums import datums
+from moot.rl.metrics import rollout_metrics
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, Rollout, TokenSpeaker, rollout, token_counts, turn_seed
 
@@ -276,3 +277,72 @@ def test_a_guest_takes_its_seat_and_only_the_policy_is_trained_on() -> None:
     flat = AgentAdvantages((1.0, -1.0, 2.0))
     assert [datum.advantages.max() for datum in datums(mixed.debate, mixed.sampled, flat)] == [1.0]
     assert len(datums(alone.debate, alone.sampled, flat)) == 3
+
+
+# Ballots and outside judges
+
+
+def test_a_ballot_stops_at_its_own_last_tag_where_stops_are_strings() -> None:
+    """Five sections end with consensus_reason, a ballot with comparison. Token ids, where a renderer has them, stand alone in both."""
+    strings = Rendering(ENGINE.tokenizer)
+    strings.stop_ids = ()
+    for rendering, answer_stop, ballot_stop in (
+        (strings, ("</consensus_reason>",), ("</comparison>",)),
+        (RENDERING, RENDERING.stop_ids, RENDERING.stop_ids),
+    ):
+        sampler = Watched(style="well_formed")
+        batch = debates(1, v1(closing_ballot=True, on_parse_failure="continue"), rounds=1)
+        (played,) = asyncio.run(rollout(batch, sampler, rendering, PARAMS))  # type: ignore[arg-type]
+        assert [params.stop for _, params in sampler.calls] == [answer_stop] * 3 + [ballot_stop] * 3
+        assert [turn.ballot for turn in played.debate.turns] == [False] * 3 + [True] * 3
+        assert not any(turn.failed for turn in played.debate.turns)
+        assert len(played.sampled) == 6
+
+
+def test_a_growing_debate_with_a_ballot_is_still_one_datum_an_agent() -> None:
+    (played,) = run(debates(1, v2(closing_ballot=True)), Watched(style="well_formed"))
+    assert [turn.extends for turn in played.sampled] == [False] * 3 + [True] * 6
+    found = datums(played.debate, played.sampled, AgentAdvantages((1.0, 2.0, 3.0)))
+    assert len(found) == 3
+    assert sum(int(datum.mask.sum()) for datum in found) == token_counts([played])[0]
+
+
+def test_outside_judges_are_heard_after_the_debate_and_never_trained_on() -> None:
+    asked: list[Observation] = []
+
+    async def text_only(observation: Observation) -> Said:
+        asked.append(observation)
+        return Said("<evaluation>Fine.</evaluation><comparison>Agent 0 > Agent 1</comparison>")
+
+    judge = Player(ScriptedEngine(style="well_formed", seed=9), RENDERING)
+    plain = run(debates(3), ScriptedEngine(style="well_formed", seed=5))
+    heard = run(debates(3), ScriptedEngine(style="well_formed", seed=5), judges=lambda number: [judge, text_only][:number])
+    assert texts(heard) == texts(plain)
+    assert [len(each.debate.jury) for each in heard] == [0, 1, 2]
+    assert [[turn.agent for turn in each.debate.jury] for each in heard] == [[], [3], [3, 4]]
+    assert not any(turn.failed for each in heard for turn in each.debate.jury)
+    assert len(asked) == 1
+    assert [[len(turn.tokens) > 0 for turn in each.heard] for each in heard] == [[], [True], [True, False]]
+    assert not any(turn.learns for each in heard for turn in each.heard)
+    assert token_counts(heard) == token_counts(plain), "what the judges cost is counted apart"
+    flat = AgentAdvantages((1.0, -1.0, 2.0))
+    for before, after in zip(plain, heard, strict=True):
+        one, two = (datums(each.debate, each.sampled, flat) for each in (before, after))
+        assert all(np.array_equal(a.tokens, b.tokens) for a, b in zip(one, two, strict=True))
+    found = rollout_metrics(heard)
+    spent = sum(len(turn.tokens) for each in heard for turn in each.heard)
+    assert (found["jury/ballots"], found["jury/parse_error"], found["tokens/jury"]) == (3.0, 0.0, float(spent))
+    assert {key: found[key] for key in rollout_metrics(plain)} == rollout_metrics(plain)
+
+
+def test_the_same_seed_gives_the_same_ballots() -> None:
+    judge = Player(ScriptedEngine(style="mixed", seed=9), RENDERING)
+    one, two = (run(debates(6), Watched(chance=random.Random(i)), seed=3, judges=lambda _: [judge, judge]) for i in range(2))
+    assert [[turn.text for turn in each.debate.jury] for each in one] == [[turn.text for turn in each.debate.jury] for each in two]
+
+
+def test_a_debate_whose_judge_is_lost_is_lost() -> None:
+    """Its votes would be missing from the reward, so it is recorded with the reason and left out."""
+    judge = Player(Watched(fails={1: EngineError("gone")}), RENDERING)  # type: ignore[arg-type]
+    played = run(debates(3), ENGINE, judges=lambda _: [judge])
+    assert [each.error for each in played] == [None, "EngineError: gone", None]
