@@ -14,7 +14,7 @@ Speak = Callable[[Observation], Awaitable[Said]]
 
 async def play(debate: Debate, speak: Speak, watch: Callable[[Debate], None] | None = None) -> Debate:
     """Plays to the end. If a speaker raises, the others of its round are cancelled and the exception comes out as it is."""
-    while not debate.done:
+    while not await _over(debate):
         try:
             async with asyncio.TaskGroup() as group:
                 tasks = {agent: group.create_task(_said(speak, debate, agent)) for agent in debate.next_speakers}
@@ -41,6 +41,13 @@ async def hear(debate: Debate, *judges: Speak) -> Debate:
 
 async def _judged(speak: Speak, debate: Debate, judge: int) -> Said:
     return await speak(debate.observe_as_judge(judge))
+
+
+async def _over(debate: Debate) -> bool:
+    """A grader with processes of its own is waited for in a thread, and the other debates go on meanwhile."""
+    if (debate.stop_when_settled or debate.extra_rounds) and getattr(debate.settled, "workers", 1) > 1:
+        return await asyncio.to_thread(lambda: debate.done)
+    return debate.done
 
 
 async def _said(speak: Speak, debate: Debate, agent: int) -> Said:

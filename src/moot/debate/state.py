@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 
 from moot.debate import prompts
 from moot.debate.labels import labels_for, with_agents
@@ -75,9 +74,15 @@ class Debate:
         last = self._last_round
         return len(last) == self.num_agents and all(_said_yes(turn) for turn in last)
 
-    @cached_property
+    @property
     def _answered(self) -> bool:
-        """Whether no further round of answers comes. Kept, because a grader may be slow."""
+        """Whether no further round of answers comes. Remembered, because a grader may be slow."""
+        # Not a cached_property: until Python 3.12 all debates would share its lock, and wait for each other's graders.
+        if "_known" not in self.__dict__:
+            self.__dict__["_known"] = self._find_answered()
+        return bool(self.__dict__["_known"])
+
+    def _find_answered(self) -> bool:
         last = self._last_round
         if len(last) < self.num_agents:
             return False
@@ -88,7 +93,7 @@ class Debate:
             return False
         return self.settled is not None and self.settled(last)
 
-    @cached_property
+    @property
     def _last_round(self) -> tuple[Turn, ...]:
         """The newest round of answers."""
         answers = [turn for turn in self.turns[-2 * self.num_agents :] if not turn.ballot]

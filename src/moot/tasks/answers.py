@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
 
 from moot.debate.rewards import Grades
@@ -74,12 +75,22 @@ def _answer_of(turn: Turn, otherwise: Extract) -> str | None:
 
 def settled_by(equal: Grader = exact, otherwise: Extract = last_number) -> Settled:
     """For `Debate.settled`: everybody's turn of the round could be read, has an answer, and all answers are equal."""
+    return _SettledBy(equal, otherwise)
 
-    def settled(turns: tuple[Turn, ...]) -> bool:
-        first, *others = (_answer_of(turn, otherwise) for turn in turns)
-        return first is not None and all(answer is not None and equal(answer, first) for answer in others)
 
-    return settled
+@dataclass(frozen=True)
+class _SettledBy:
+    equal: Grader
+    otherwise: Extract
+
+    def __call__(self, turns: tuple[Turn, ...]) -> bool:
+        first, *others = (_answer_of(turn, self.otherwise) for turn in turns)
+        return first is not None and all(answer is not None and self.equal(answer, first) for answer in others)
+
+    @property
+    def workers(self) -> int:
+        """How many processes the grader has: with several it may be asked from a thread."""
+        return int(getattr(self.equal, "workers", 1))
 
 
 def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = last_number) -> Grades:

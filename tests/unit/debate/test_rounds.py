@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -139,3 +140,22 @@ def test_how_it_is_settled_is_no_part_of_what_a_debate_is() -> None:
 def test_nonsense_is_refused(settings: dict[str, Any], says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         Debate(Question("q"), **settings)
+
+
+@pytest.mark.parametrize(("workers", "in_thread"), [(1, False), (2, True)])
+def test_a_grader_with_processes_is_waited_for_in_a_thread(workers: int, in_thread: bool) -> None:
+    """Others go on meanwhile. A user's own function is asked where it always was."""
+    where: list[bool] = []
+
+    def equal(a: str, b: str) -> bool:
+        where.append(threading.current_thread() is not threading.main_thread())
+        return a == b
+
+    equal.workers = workers  # type: ignore[attr-defined]
+
+    async def speak(observation: Observation) -> Said:
+        return Said(text(solution="\\boxed{7}"))
+
+    start = Debate(Question("q"), 3, 3, v2(), settled=settled_by(equal), stop_when_settled=True)
+    assert rounds(asyncio.run(play(start, speak))) == 1
+    assert where == [in_thread] * 2
