@@ -1,7 +1,12 @@
-"""`moot eval`, `moot compare` and `moot check` as a user types them, on the scripted engine."""
+"""`moot eval`, `moot compare` and `moot check` as a user types them, on the scripted engine.
+
+Mostly in this process, because a command of its own takes seconds to start; what needs a process (the first test, an interrupt) has one.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import signal
 import subprocess
@@ -11,13 +16,26 @@ from pathlib import Path
 import pytest
 from making import command, moot, surroundings
 
+from moot.cli import main
+
 SCRIPTED = ["--engine", "scripted", "--max-tokens", "2000"]
 SMALL = [*SCRIPTED, "--batch-size", "2", "--num-train-datapoints", "2", "--warm-questions", "2", "--eval-questions", "2"]
 ALL = ["--modes", "direct", "vote", "debate", "debate+vote", "opponents"]
 
 
+def here(where: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command in this process."""
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.chdir(where), contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+    return subprocess.CompletedProcess(list(arguments), status, out.getvalue(), error.getvalue())
+
+
 def evaluate(where: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return moot("eval", *arguments, cwd=where)
+    return here(where, "eval", *arguments)
 
 
 @pytest.fixture(scope="module")
@@ -25,15 +43,15 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two seeds under peer votes, one under truth."""
     where = tmp_path_factory.mktemp("trained")
     for name, options in {"peer-seed0": [], "peer-seed1": ["--seed", "1"], "truth-seed0": ["--reward", "truth"]}.items():
-        done = moot("train", *SMALL, "--run", name, *options, cwd=where)
+        done = here(where, "train", *SMALL, "--run", name, *options)
         assert done.returncode == 0, done.stdout + done.stderr
     return where
 
 
 def test_a_model_is_evaluated_in_every_mode_and_the_same_command_again_goes_on(tmp_path: Path) -> None:
-    done = evaluate(tmp_path, *SCRIPTED, "--questions", "6", *ALL, "--k", "3")
+    done = moot("eval", *SCRIPTED, "--questions", "6", *ALL, "--k", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    for word in ("direct", "vote@3", "debate+vote", "against base", "less direct", "judges right", "6 questions"):
+    for word in ("direct", "vote@3", "debate+vote", "against base", "less direct", "votes", "winner", "6 questions"):
         assert word in done.stdout, word
     folder = tmp_path / "evals/smollm2-135m-arithmetic"
     report, answers = (folder / "report.json").read_text(), (folder / "answers.jsonl").read_bytes()
@@ -100,7 +118,7 @@ def test_a_checkpoint_that_is_not_there_is_named_with_those_that_are(trained: Pa
 def test_runs_are_compared_in_one_table_and_one_figure(trained: Path) -> None:
     for run in ("peer-seed0", "peer-seed1", "truth-seed0"):
         assert evaluate(trained, run, "--questions", "4", "--modes", "direct", "debate", "--name", "held-out").returncode == 0
-    done = moot("compare", "peer-seed0", "peer-seed1", "truth-seed0", "--evals", "held-out", "--out", "side", cwd=trained)
+    done = here(trained, "compare", "peer-seed0", "peer-seed1", "truth-seed0", "--evals", "held-out", "--out", "side")
     assert done.returncode == 0, done.stdout + done.stderr
     numbers = json.loads((trained / "side/compare.json").read_text())
     assert [(row["mode"], row["group"], row["seeds"], row["questions"]) for row in numbers["evaluations"]] == [
@@ -112,42 +130,42 @@ def test_runs_are_compared_in_one_table_and_one_figure(trained: Path) -> None:
     assert numbers["evaluations"][1]["difference"]["versus"] == "peer"
     assert (trained / "side/curves.png").read_bytes().startswith(b"\x89PNG")
     assert "\\toprule" in (trained / "side/table.tex").read_text()
-    printed = moot("compare", "peer-seed0", "truth-seed0", "--evals", "held-out", "--no-figure", "--out", "b", "--markdown", cwd=trained)
+    printed = here(trained, "compare", "peer-seed0", "truth-seed0", "--evals", "held-out", "--no-figure", "--out", "b", "--markdown")
     assert printed.stdout.count("| direct | ") == 2 and not (trained / "b/curves.png").exists()
 
 
 def test_compare_says_what_is_missing(trained: Path, tmp_path: Path) -> None:
-    done = moot("compare", trained / "truth-seed0", "--evals", "none", "--no-figure", cwd=tmp_path)
+    done = here(tmp_path, "compare", trained / "truth-seed0", "--evals", "none", "--no-figure")
     assert done.returncode == 0 and "No saved evaluation: truth" in done.stdout
-    assert moot("compare", tmp_path / "nothing", cwd=tmp_path).returncode == 2
+    assert here(tmp_path, "compare", tmp_path / "nothing").returncode == 2
 
 
 def test_check_measures_the_list_and_fails_with_the_remedy(tmp_path: Path) -> None:
-    done = moot("check", *SCRIPTED, "--questions", "60", cwd=tmp_path)
+    done = here(tmp_path, "check", *SCRIPTED, "--questions", "60")
     assert done.returncode == 1, done.stdout + done.stderr
     words = " ".join(done.stdout.split())
     assert "valid comparisons" in words and "> 80% fail" in words and "--warm-questions" in words
-    found = json.loads(moot("check", *SCRIPTED, "--questions", "60", "--json", cwd=tmp_path).stdout)
+    found = json.loads(here(tmp_path, "check", *SCRIPTED, "--questions", "60", "--json").stdout)
     assert [check["above"] for check in found["checks"]] == [0.05, 0.8, 0.2, 0.5]
     assert found["failed"] and all(check["measured"]["low"] <= check["measured"]["value"] for check in found["checks"] if check["measured"])
 
 
 def test_check_takes_a_run_and_wants_it_first(trained: Path) -> None:
-    done = moot("check", "peer-seed0", "--questions", "4", cwd=trained)
+    done = here(trained, "check", "peer-seed0", "--questions", "4")
     assert done.returncode in (0, 1) and "peer-seed0/evals/arithmetic-step2/answers.jsonl" in " ".join(done.stdout.split()).replace(
         "\n", ""
     )
-    wrong = moot("check", "--questions", "4", "peer-seed0", cwd=trained)
+    wrong = here(trained, "check", "--questions", "4", "peer-seed0")
     assert wrong.returncode == 2 and "the run must come first" in wrong.stderr
 
 
-def test_help_tells_every_option() -> None:
+def test_help_tells_every_option(tmp_path: Path) -> None:
     for name, words in {
         "eval": ("RUN", "--match-tokens", "--opponents"),
         "compare": ("RUNS", "--evals"),
         "check": ("--questions",),
     }.items():
-        done = moot(name, "--help")
+        done = here(tmp_path, name, "--help")
         assert (done.returncode, done.stderr) == (0, "")
         assert all(word in done.stdout for word in words)
 

@@ -36,14 +36,14 @@ class Check:
     fails only if its whole 95% interval lies on one side of what is needed. Exit status 1 if one fails.
     """
 
-    run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
+    run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
     """A run's folder, to check what it has become, after its warm start above all."""
     preset: str = "demo"
     """Where the other defaults come from, as in `moot train`."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS["demo"])
     questions: int = 40
     """Held-out questions, each answered once alone and debated once."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for the answers; where `moot eval` keeps its own, if not given."""
     json: bool = False
     """Print the findings as JSON."""

@@ -29,7 +29,7 @@ class Compare:
     """Folders of runs; the first one's group is what the others are compared with."""
     evals: str = "*"
     """Which saved evaluations: a name or a pattern; of several, the one of the last step."""
-    step: int | None = None
+    step: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Only evaluations of this step."""
     out: Path = Path("compare")
     """Folder for table.md, table.tex, compare.json, curves.png and curves.svg."""

@@ -22,13 +22,16 @@ from moot.cli.players import Players, policy_config
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError, Question
 from moot.evaluate import Answers, EvalConfig, Mode, Report, evaluate
-from moot.evaluate.table import cells, legend, markdown, rich_table
+from moot.evaluate.table import cells, legend, markdown, rich_tables
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
 from moot.terminal import plain
 
 T = TypeVar("T")
+_Str = Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")]
+_Int = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
+_Float = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
 
 
 @dataclass(frozen=True)
@@ -40,13 +43,13 @@ class Eval:
     questions. Answers are kept as they come: the same command again goes on where it stopped.
     """
 
-    run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = None
+    run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
     """A run's folder; its newest checkpoint is evaluated, with the settings it was trained with."""
-    model: str | None = None
+    model: _Str = None
     """Instead of a run: a hub id, a directory with a checkpoint, or smollm2-135m (the default)."""
-    step: int | None = None
+    step: _Int = None
     """This checkpoint of the run; 0 is the model before any training."""
-    task: str | None = None
+    task: _Str = None
     """Where questions come from; the run's, or arithmetic."""
     modes: tuple[Mode, ...] = ("direct", "vote", "debate")
     """Any of direct, vote, debate, debate+vote, opponents; the first is what the others are compared with."""
@@ -60,31 +63,31 @@ class Eval:
     """How many held-out questions."""
     seed: int = 0
     """Chooses the questions and every sample."""
-    temperature: float | None = None
+    temperature: _Float = None
     """Of direct and vote; the average of the debate's seats if not given."""
-    num_agents: int | None = None
+    num_agents: _Int = None
     """Agents of a debate; the run's, or 3."""
-    max_rounds: int | None = None
+    max_rounds: _Int = None
     """Rounds of a debate; the run's, or 2."""
-    max_tokens: int | None = None
+    max_tokens: _Int = None
     """Longest turn, and longest plain answer; the run's, or 512."""
-    protocol: Literal["v1", "v2", "v2_literal"] | None = None
+    protocol: Annotated[Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="")] = None
     """The rules of the debates; the run's, or v2."""
-    engine: str | None = None
+    engine: _Str = None
     """What runs the model; the run's, or local."""
-    device: str | None = None
+    device: _Str = None
     """cpu, cuda, or auto."""
-    dtype: str | None = None
+    dtype: _Str = None
     """auto, fp32 or bf16."""
-    renderer: str | None = None
+    renderer: _Str = None
     """The chat format; auto looks it up by the model's id."""
     thinking: bool = False
     """Let the model think before it answers, also where the run did not."""
     concurrency: int = 256
     """Most answers and debates in the making at once."""
-    name: str | None = None
+    name: _Str = None
     """Name of the evaluation; TASK-stepN if not given."""
-    out: Path | None = None
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for the answers and the report; RUN/evals/NAME, or evals/MODEL-TASK, if not given."""
     json: bool = False
     """Print the report as JSON."""
@@ -162,8 +165,9 @@ class Eval:
         elif self.markdown:
             print(markdown(header, rows), end="")
         else:
-            console.print()
-            console.print(rich_table(header, rows))
+            for table in rich_tables(header, rows):
+                console.print()
+                console.print(table)
             console.print(Text("\n" + "\n".join(legend(header)), style="dim"))
         count = report.rows[0].questions
         console.print(Text(f"\n{count} questions. Report: {out / 'report.json'}", style="green"))

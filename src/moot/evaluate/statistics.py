@@ -43,7 +43,7 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 
 
 def interval(top: ArrayLike, bottom: ArrayLike | None = None, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
-    """The share and its 95% percentile bootstrap interval over questions; None where nothing could be counted."""
+    """The share and its 95% percentile bootstrap interval over questions (Wilson's at 0 and 1); None where nothing could be counted."""
     above = _array(top)
     return intervals([(above, np.ones_like(above) if bottom is None else bottom)], seed=seed, resamples=resamples)[0]
 
@@ -51,10 +51,8 @@ def interval(top: ArrayLike, bottom: ArrayLike | None = None, *, seed: int = 0, 
 def intervals(shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, resamples: int = RESAMPLES) -> list[Interval | None]:
     """Of several shares of the same questions, from the same draws."""
     pairs = [(_array(top), _array(bottom)) for top, bottom in shares]
-    drawn = _resampled(pairs, seed, resamples)
-    return [
-        _interval(top.sum() / bottom.sum(), column) if bottom.sum() else None for (top, bottom), column in zip(pairs, drawn, strict=True)
-    ]
+    drawn = zip(pairs, _resampled(pairs, seed, resamples), strict=True)
+    return [_share(top, bottom, column) if bottom.sum() else None for (top, bottom), column in drawn]
 
 
 def cautious_interval(top: ArrayLike, bottom: ArrayLike, *, seed: int = 0) -> Interval | None:
@@ -122,6 +120,15 @@ def seeds_interval(
         drawn[i] = means[0] - (means[1] if len(means) > 1 else 0.0)
     value = groups[0].mean() - (groups[1].mean() if len(groups) > 1 else 0.0)
     return _interval(value, drawn)
+
+
+def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
+    """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval, with a trial a question, stands in."""
+    found = _interval(top.sum() / bottom.sum(), drawn)
+    if found.value not in (0.0, 1.0):
+        return found
+    asked = int((bottom > 0).sum())
+    return Interval(found.value, *wilson(asked if found.value else 0, asked))
 
 
 def _array(values: ArrayLike) -> Array:

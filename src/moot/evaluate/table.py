@@ -19,7 +19,7 @@ COLUMNS = (
     ("judge", "judges right"),
     ("comparisons", "votes given"),
     ("opponents", "others right"),
-    ("preferred", "preferred"),
+    ("preferred", "votes won"),
     ("cut", "cut"),
 )
 """Metrics beside accuracy, as they are headed; a column that no row has is left out."""
@@ -34,7 +34,7 @@ LEGEND = {
     "judges right": "votes between a right and a wrong answer that prefer the right one",
     "votes given": "turns that gave a vote, of those that were to",
     "others right": "the opponents' average",
-    "preferred": "votes between the policy and an opponent that prefer the policy",
+    "votes won": "votes between the policy and an opponent that prefer the policy",
     "cut": "turns and answers that ended at max_tokens",
     "tokens": "generated for a question",
 }
@@ -75,8 +75,22 @@ def _cells(row: Row, shown: Sequence[tuple[str, str]], versus: bool) -> list[str
     return [row.name, str(row.k), percent(row.metrics.get("accuracy"), bounds=True), *against, *rest, f"{row.tokens:,.0f}"]
 
 
-def rich_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
+MAIN = ("mode", "k", "accuracy", "p", "tokens")
+
+
+def rich_tables(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Table]:
+    """What matters first, then the rest: together they are too wide for a terminal."""
+    main = [i for i, head in enumerate(header) if head in MAIN or head.startswith("less ")]
+    rest = [i for i in range(len(header)) if i == 0 or i not in main]
+
+    def part(columns: Sequence[int], gap: int) -> Table:
+        return rich_table([header[i] for i in columns], [[row[i] for i in columns] for row in rows], gap)
+
+    return [part(main, 2)] + ([part(rest, 1)] if len(rest) > 1 else [])
+
+
+def rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
     for i, head in enumerate(header):
         table.add_column(Text(head), justify="left" if i == 0 else "right", no_wrap=i == 0)
     for row in rows:
