@@ -16,6 +16,9 @@ from moot.debate.types import ConfigError
 COMMANDS = {
     "demo": ("moot.cli.demo:Demo", "Play scripted debates, score them, and show how: no model, no downloads, seconds."),
     "train": ("moot.cli.train:Train", "Train a model by debate on this machine: self-play, peer votes, policy gradient."),
+    "eval": ("moot.cli.evaluate:Eval", "Evaluate a run or a model: alone, by vote, in debate, against others; with intervals."),
+    "compare": ("moot.cli.compare:Compare", "Put runs and seeds side by side: one table with paired intervals, one figure."),
+    "check": ("moot.cli.check:Check", "Before training: is the model good enough at the task, the contract and judging?"),
     "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
 }
 

@@ -1,0 +1,153 @@
+"""`moot compare`: several runs and seeds in one table and one picture."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from moot.debate.types import ConfigError
+from moot.evaluate.comparing import PANELS, Group, compared, ends, groups, open_runs, saved_report
+from moot.evaluate.table import latex, legend, markdown, p_value, percent, rich_table, signed
+
+
+@dataclass(frozen=True)
+class Compare:
+    """Put runs side by side: one table, with differences from the first run on the same questions, and one figure of their curves.
+
+    Runs that differ only in their seed are one row. The table is made of what `moot eval` saved in the runs; the figure, and a
+    second table, of what was measured during training.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
+    """Folders of runs; the first one's group is what the others are compared with."""
+    evals: str = "*"
+    """Which saved evaluations: a name or a pattern; of several, the one of the last step."""
+    step: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
+    """Only evaluations of this step."""
+    out: Path = Path("compare")
+    """Folder for table.md, table.tex, compare.json, curves.png and curves.svg."""
+    against: Literal["step", "tokens"] = "step"
+    """What the curves run over: training steps, or tokens sampled in self-play."""
+    no_figure: bool = False
+    """Leave the figure out; it needs matplotlib."""
+    seed: int = 0
+    """Of the bootstrap."""
+    json: bool = False
+    """Print the numbers as JSON."""
+    markdown: bool = False
+    """Print the tables as Markdown."""
+    latex: bool = False
+    """Print the tables as LaTeX."""
+
+    def run(self) -> int:
+        if not self.runs:
+            raise ConfigError("name the runs to compare: moot compare RUN RUN …")
+        console = Console(highlight=False, stderr=self.json or self.markdown or self.latex)
+        members = groups(open_runs(self.runs))
+        reports = [(group, [r for run in group.runs if (r := saved_report(run, self.evals, self.step)) is not None]) for group in members]
+        _check_same(reports)
+        rows = compared([(group, found) for group, found in reports if found], self.seed)
+        numbers = {"groups": [_about(group) for group in members], "evaluations": rows, "training": _training(members)}
+        tables = [table for table in (_evaluations(rows), _curves(members)) if table[1]]
+        self._write(tables, numbers)
+        drawn = False
+        if not self.no_figure:
+            from moot.evaluate.figure import draw
+
+            drawn = draw(members, [self.out / "curves.png", self.out / "curves.svg"], self.against)
+        self._show(tables, numbers, console)
+        without = [group.label for group, found in reports if not found]
+        if without:
+            console.print(Text(f"\nNo saved evaluation: {', '.join(without)}. Make one with: moot eval RUN", style="yellow"))
+        files = ["table.md", "table.tex", "compare.json", *(["curves.png", "curves.svg"] if drawn else [])]
+        console.print(Text(f"\nIn {self.out}: {', '.join(files)}", style="green"))
+        return 0
+
+    def _write(self, tables: Sequence[_Table], numbers: dict[str, Any]) -> None:
+        self.out.mkdir(parents=True, exist_ok=True)
+        (self.out / "compare.json").write_text(json.dumps(numbers, indent=1))
+        (self.out / "table.md").write_text("\n".join(f"{caption}\n\n{markdown(header, rows)}" for header, rows, caption in tables))
+        (self.out / "table.tex").write_text("\n".join(latex(*table) for table in tables))
+
+    def _show(self, tables: Sequence[_Table], numbers: dict[str, Any], console: Console) -> None:
+        if self.json:
+            print(json.dumps(numbers))
+        elif self.markdown or self.latex:
+            print((self.out / ("table.md" if self.markdown else "table.tex")).read_text(), end="")
+        else:
+            for header, rows, caption in tables:
+                console.print(Text(f"\n{caption}", style="bold"))
+                console.print(rich_table(header, rows))
+                console.print(Text("\n".join(legend(header)), style="dim"))
+
+
+_Table = tuple[list[str], list[list[str]], str]
+
+
+def _check_same(reports: Sequence[tuple[Group, Sequence[Any]]]) -> None:
+    """Accuracies on different tasks are not comparable, whatever the table would look like."""
+    tasks = {report.settings["task"]: group.label for group, found in reports for report in found}
+    if len(tasks) > 1:
+        named = ", ".join(f"{task} ({label})" for task, label in tasks.items())
+        raise ConfigError(f"the saved evaluations are of different tasks: {named}; choose with --evals")
+
+
+def _evaluations(rows: Sequence[dict[str, Any]]) -> _Table:
+    header = ["mode", "run", "seeds", "accuracy", "less the first", "p", "cons@k", "judges right", "tokens"]
+    made = [
+        [
+            row["mode"],
+            row["group"],
+            str(row["seeds"]),
+            percent(row["accuracy"], bounds=True),
+            signed(row["difference"]),
+            p_value(row["difference"]),
+            _percent(row["cons@k"]),
+            _percent(row["judge"]),
+            f"{row['tokens']:,.0f}",
+        ]
+        for row in rows
+    ]
+    return header, made, "On held-out questions, 95% intervals over questions and seeds"
+
+
+def _curves(members: Sequence[Group]) -> _Table:
+    header = ["run", "seeds", *(title for _, _, title in PANELS)]
+    made = []
+    for group in members:
+        found = [ends(group, phase, key) for phase, key, _ in PANELS]
+        if any(found):
+            cells = [_ends(each, "tokens" in title) for each, (_, _, title) in zip(found, PANELS, strict=True)]
+            made.append([group.label, str(len(group.runs)), *cells])
+    return header, made, "During training: first and last value, mean and standard deviation over seeds"
+
+
+def _ends(found: dict[str, Any] | None, plain_number: bool) -> str:
+    if found is None:
+        return "–"
+
+    def one(spread: dict[str, float | None]) -> str:
+        scale = 1 if plain_number else 100
+        sd = "" if spread["sd"] is None else f" ± {scale * spread['sd']:.1f}"
+        return f"{scale * (spread['mean'] or 0.0):.1f}{sd}"
+
+    return f"{one(found['first'])} → {one(found['last'])}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def _training(members: Sequence[Group]) -> dict[str, Any]:
+    return {group.label: {title: ends(group, phase, key) for phase, key, title in PANELS} for group in members}
+
+
+def _about(group: Group) -> dict[str, Any]:
+    return {"label": group.label, "seeds": group.seeds, "runs": [str(run.path) for run in group.runs], "settings": group.settings}

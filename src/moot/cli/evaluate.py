@@ -1,0 +1,253 @@
+"""`moot eval`: how good a model is alone, by vote, in debate, and among others; with intervals, and resumable."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+import signal
+import time
+from collections.abc import Coroutine
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+from moot.cli.players import Players, policy_config
+from moot.debate.protocol import PRESETS as PROTOCOLS
+from moot.debate.types import ConfigError, Question
+from moot.evaluate import Answers, EvalConfig, Mode, Report, evaluate
+from moot.evaluate.table import cells, legend, markdown, rich_tables
+from moot.rl.config import ModelConfig, TrainConfig
+from moot.tasks import load as load_task
+from moot.tasks.task import Task
+from moot.terminal import plain
+
+T = TypeVar("T")
+_Str = Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")]
+_Int = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
+_Float = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
+
+
+@dataclass(frozen=True)
+class Eval:
+    """Evaluate a run's checkpoint, or any model, on held-out questions.
+
+    direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average. debate+vote: one answer
+    of the group. opponents: the policy in each seat once, against fixed others. Rows are compared with the first one, on the same
+    questions. Answers are kept as they come: the same command again goes on where it stopped.
+    """
+
+    run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
+    """A run's folder; its newest checkpoint is evaluated, with the settings it was trained with."""
+    model: _Str = None
+    """Instead of a run: a hub id, a directory with a checkpoint, or smollm2-135m (the default)."""
+    step: _Int = None
+    """This checkpoint of the run; 0 is the model before any training."""
+    task: _Str = None
+    """Where questions come from; the run's, or arithmetic."""
+    modes: tuple[Mode, ...] = ("direct", "vote", "debate")
+    """Any of direct, vote, debate, debate+vote, opponents; the first is what the others are compared with."""
+    k: int = 5
+    """Answers a vote."""
+    match_tokens: bool = False
+    """Choose k so that a vote generates as many tokens as a debate."""
+    opponents: tuple[str, ...] = ("base",)
+    """Who else debates in mode opponents: base (the model before training), a run, run@STEP, a model, or an endpoint's address."""
+    questions: int = 200
+    """How many held-out questions."""
+    seed: int = 0
+    """Chooses the questions and every sample."""
+    temperature: _Float = None
+    """Of direct and vote; the average of the debate's seats if not given."""
+    num_agents: _Int = None
+    """Agents of a debate; the run's, or 3."""
+    max_rounds: _Int = None
+    """Rounds of a debate; the run's, or 2."""
+    max_tokens: _Int = None
+    """Longest turn, and longest plain answer; the run's, or 512."""
+    protocol: Annotated[Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="")] = None
+    """The rules of the debates; the run's, or v2."""
+    engine: _Str = None
+    """What runs the model; the run's, or local."""
+    device: _Str = None
+    """cpu, cuda, or auto."""
+    dtype: _Str = None
+    """auto, fp32 or bf16."""
+    renderer: _Str = None
+    """The chat format; auto looks it up by the model's id."""
+    thinking: bool = False
+    """Let the model think before it answers, also where the run did not."""
+    concurrency: int = 256
+    """Most answers and debates in the making at once."""
+    name: _Str = None
+    """Name of the evaluation; TASK-stepN if not given."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
+    """Folder for the answers and the report; RUN/evals/NAME, or evals/MODEL-TASK, if not given."""
+    json: bool = False
+    """Print the report as JSON."""
+    markdown: bool = False
+    """Print the table as Markdown."""
+
+    def run(self) -> int:
+        console = Console(highlight=False, stderr=self.json or self.markdown)
+        config, run = policy_config(self.run_dir, self.model, self._model_changes())
+        if self.step is not None and run is None:
+            raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
+        if self.questions < 1:
+            raise ConfigError(f"questions must be at least 1, got {self.questions}")
+        settings = self._settings(config)
+        task = load_task(self.task or config.debate.task, self.seed, self.questions)
+        players = Players(config, run, console)
+        bars = Bars(console)
+        try:
+            report, out = interruptible(self._evaluate(players, settings, task, bars, console))
+        except asyncio.CancelledError:
+            console.print(Text("\nStopped. What was answered is kept; the same command goes on from there.", style="bold"))
+            return 130
+        report.save(out / "report.json")
+        (out / "report.md").write_text(markdown(*cells(report)))
+        return self._show(report, bars, out, console)
+
+    async def _evaluate(self, players: Players, settings: EvalConfig, task: Task, bars: Bars, console: Console) -> tuple[Report, Path]:
+        config, run = players.config, players.run
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(players.close)
+            step = await players.load(self.step)
+            questions, left_out = unseen(task, config if run is not None else None, self.questions, step)
+            if left_out:
+                console.print(Text(left_out, style="yellow"))
+            guests = await players.opponents(self.opponents) if "opponents" in self.modes else {}
+            settings = replace(settings, policy=players.identity, opponents={name: known for name, (_, known) in guests.items()})
+            out = self.out or place(run.path if run else None, config.model.model, task.name, self.name, step)
+            answers = stack.enter_context(contextlib.closing(Answers(out / "answers.jsonl")))
+            seats = {name: seat for name, (seat, _) in guests.items()}
+            stack.enter_context(bars)
+            found = await evaluate(
+                players.sampler, players.rendering, task, settings, questions, opponents=seats, answers=answers, watcher=bars
+            )
+        about = {"run": str(run.path) if run else None, "step": step, "model": config.model.model}
+        return replace(found, settings={**found.settings, **about}), out
+
+    def _settings(self, config: TrainConfig) -> EvalConfig:
+        named = {"num_agents": self.num_agents, "max_rounds": self.max_rounds, "max_tokens": self.max_tokens}
+        changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        if self.protocol is not None:
+            changes["protocol"] = PROTOCOLS[self.protocol]
+        return EvalConfig.of(
+            config,
+            modes=self.modes,
+            k=self.k,
+            match_tokens=self.match_tokens,
+            seed=self.seed,
+            temperature=self.temperature,
+            concurrency=self.concurrency,
+            **changes,
+        )
+
+    def _model_changes(self) -> dict[str, Any]:
+        changes = {name: getattr(self, name) for name in ("engine", "device", "dtype", "renderer", "thinking")}
+        for name, hint in get_type_hints(ModelConfig).items():
+            known = get_args(hint)
+            if changes.get(name) is not None and known and changes[name] not in known:
+                raise ConfigError(f"{name} must be {' or '.join(map(str, known))}, got {changes[name]!r}")
+        return {name: value for name, value in changes.items() if value is not None and value is not False}
+
+    def _show(self, report: Report, bars: Bars, out: Path, console: Console) -> int:
+        header, rows = cells(report)
+        if self.json:
+            print(json.dumps(report.as_dict()))
+        elif self.markdown:
+            print(markdown(header, rows), end="")
+        else:
+            for table in rich_tables(header, rows):
+                console.print()
+                console.print(table)
+            console.print(Text("\n" + "\n".join(legend(header)), style="dim"))
+        count = report.rows[0].questions
+        console.print(Text(f"\n{count} questions. Report: {out / 'report.json'}", style="green"))
+        if bars.errors:
+            lost = f"{bars.errors} answers or debates were lost to the engine ({plain(bars.first_error)}); their questions are left out."
+            console.print(Text(f"{lost} The same command tries them again.", style="red"))
+        return 1 if any(row.questions == 0 for row in report.rows) else 0
+
+
+def place(run: Path | None, model: str, task: str, name: str | None, step: int) -> Path:
+    task = re.sub(r"[^\w.=,-]+", "-", task)
+    if run is not None:
+        return run / "evals" / (name or f"{task}-step{step}")
+    return Path("evals") / (name or f"{Path(model).name}-{task}")
+
+
+def unseen(task: Task, trained: TrainConfig | None, count: int, step: int) -> tuple[list[Question], str | None]:
+    """The held-out questions that the run has not trained on, and what to say if some were left out.
+
+    Held-out questions of one task may be another's training questions; what the policy has seen proves nothing.
+    """
+    asked = list(task.held_out)[:count]
+    if trained is None or step == 0:
+        return asked, None
+    own = load_task(trained.debate.task, trained.seed, trained.eval_questions)
+    played = max(0, step - trained.warm_steps) * trained.optim.batch_size
+    seen = {own.train(number).text for number in range(trained.warm.warm_questions + min(played, trained.optim.num_train_datapoints))}
+    kept = [question for question in asked if question.text not in seen]
+    if len(kept) == len(asked):
+        return kept, None
+    if not kept:
+        raise ConfigError(f"the run trained on all {len(asked)} held-out questions of task {task.name}; name another task")
+    return kept, f"Note: {len(asked) - len(kept)} of {len(asked)} questions are left out because the run trained on them."
+
+
+class Bars:
+    """A bar for each kind of sample."""
+
+    def __init__(self, console: Console) -> None:
+        columns = (TextColumn("{task.description:<20}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
+        self._bars = Progress(*columns, TextColumn("{task.fields[about]}"), console=console)
+        self._console = console
+        self._tasks: dict[str, Any] = {}
+        self._tokens, self._since = 0, time.perf_counter()
+        self.errors, self.first_error = 0, ""
+
+    def __enter__(self) -> Bars:
+        self._bars.start()
+        self._since = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def planned(self, kind: str, total: int, done: int) -> None:
+        words = {"answer": "answers", "debate": "debates"}.get(kind, kind)
+        if kind not in self._tasks:
+            self._tasks[kind] = self._bars.add_task(words, total=total, about="")
+        self._bars.update(self._tasks[kind], total=total, completed=done)
+
+    def sampled(self, kind: str, tokens: int, error: str | None) -> None:
+        if error is not None:
+            self.errors += 1
+            self.first_error = self.first_error or error
+        self._tokens += tokens
+        speed = self._tokens / max(1e-9, time.perf_counter() - self._since)
+        self._bars.update(self._tasks[kind], advance=1, about=f"{speed:,.0f} tokens/s")
+
+    def note(self, text: str) -> None:
+        self._console.print(Text(f"Note: {text}", style="yellow"))
+
+
+def interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Runs it; a Ctrl-C or a SIGTERM cancels it, so that what is being kept is closed in order."""
+
+    async def go() -> T:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        return await task
+
+    return asyncio.run(go())

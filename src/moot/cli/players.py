@@ -1,0 +1,125 @@
+"""Who answers: a run's checkpoint, a model, an endpoint. From their names to something that can sit in a debate."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from moot.cli.engines import make_engine
+from moot.debate.types import ConfigError
+from moot.engine.protocol import EngineError, Sampler
+from moot.evaluate import Opponent
+from moot.records import Run
+from moot.rl.config import ModelConfig, TrainConfig
+from moot.rl.rendering import Rendering
+from moot.rl.rollout import Player
+
+
+def policy_config(run_dir: Path | None, model: str | None, changes: dict[str, Any]) -> tuple[TrainConfig, Run | None]:
+    """The run's own settings, or the defaults for a model, with `changes` to how the model is run."""
+    if run_dir is not None and model is not None:
+        raise ConfigError(f"name a run or a model, not both; got {run_dir} and {model}")
+    if run_dir is None:
+        config = TrainConfig(model=ModelConfig(model) if model else ModelConfig())
+        return replace(config, model=replace(config.model, **changes)), None
+    run = Run.open(run_dir)
+    config = TrainConfig.from_dict(run.config)
+    return replace(config, model=replace(config.model, **changes)), run
+
+
+class Players:
+    """The policy and those it plays against; engines are made as they are needed and closed together."""
+
+    def __init__(self, config: TrainConfig, run: Run | None, console: Console) -> None:
+        self.config, self.run, self._console = config, run, console
+        self._engines: list[Any] = []
+        self._engine, self.rendering = self._make(config)
+        self.sampler: Sampler
+        self.identity = ""
+        self.step = 0
+
+    async def load(self, step: int | None) -> int:
+        """The policy: the run's checkpoint of `step`, or its newest; the model itself where there is no run. Answers with the step."""
+        model = self.config.model.model
+        if self.run is None or step == 0:
+            self.sampler, self.identity, self.step = await self._engine.base(), model, 0
+        else:
+            self.step, place = await self._load_state(self._engine, self.run, step)
+            self.sampler, self.identity = await self._engine.snapshot(), f"{model} {_seal(place)}"
+        return self.step
+
+    async def opponents(self, names: Sequence[str]) -> dict[str, tuple[Opponent, str]]:
+        """By name: who sits in a seat, and what tells it apart from others of that name."""
+        return {name: await self._opponent(name) for name in names}
+
+    async def _opponent(self, name: str) -> tuple[Opponent, str]:
+        if name == "base":
+            return _token_player(await self._engine.base(), self.rendering), self.config.model.model
+        if name.startswith(("http://", "https://")):
+            return endpoint(name)
+        path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
+        if path and Run.exists(Path(path)):
+            return await self._past(Path(path), int(at) if at.isdigit() else None)
+        if self.config.model.engine == "scripted":
+            raise ConfigError(f"opponents may name base, a run or an endpoint here, got {name!r}, which is no run")
+        config = replace(self.config, model=replace(self.config.model, model=name, renderer="auto"))
+        engine, rendering = self._make(config)
+        return _token_player(await engine.base(), rendering), name
+
+    async def _past(self, path: Path, step: int | None) -> tuple[Opponent, str]:
+        """A run's checkpoint. Where it is of the same model, it shares the engine: samplers are frozen copies of the adapter."""
+        run = Run.open(path)
+        config = TrainConfig.from_dict(run.config)
+        ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
+        engine, rendering = (self._engine, self.rendering) if ours == theirs else self._make(replace(config, model=theirs))
+        _, place = await self._load_state(engine, run, step)
+        return _token_player(await engine.snapshot(), rendering), f"{theirs.model} {_seal(place)}"
+
+    async def _load_state(self, engine: Any, run: Run, step: int | None) -> tuple[int, Path]:
+        for number, place, state in run.load_checkpoints():
+            if step is not None and number != step:
+                continue
+            try:
+                if state is None:
+                    raise EngineError("its state.json is damaged")
+                await engine.load_state(str(place))
+            except EngineError as error:
+                if step is not None:
+                    raise ConfigError(f"checkpoint {place} cannot be used: {error}") from None
+                self._console.print(Text(f"Note: checkpoint {place} cannot be used ({error}); trying the one before it", style="yellow"))
+                continue
+            return number, place
+        there = ", ".join(str(number) for number, _ in run.checkpoints()) or "none"
+        wanted = "checkpoint that is whole" if step is None else f"checkpoint of step {step}"
+        raise ConfigError(f"{run.path} has no {wanted}; it has {there}; step 0 is the model before training")
+
+    def _make(self, config: TrainConfig) -> tuple[Any, Rendering]:
+        with self._console.status(f"loading {config.model.model}"):
+            engine, rendering = make_engine(config)
+        self._engines.append(engine)
+        return engine, rendering
+
+    async def close(self) -> None:
+        await asyncio.gather(*(engine.close() for engine in self._engines))
+
+
+def _token_player(sampler: Sampler, rendering: Rendering) -> Opponent:
+    player = Player(sampler, rendering, learns=False)
+    return lambda seat: player
+
+
+def endpoint(address: str) -> tuple[Opponent, str]:
+    """An OpenAI-compatible endpoint as a speaker in text alone."""
+    raise ConfigError(f"opponents cannot be endpoints yet, got {address!r}; name base, a run or a model")
+
+
+def _seal(place: Path) -> str:
+    """Tells one training's checkpoint from another's of the same step."""
+    return f"{place.name} {hashlib.sha256((place / 'state.json').read_bytes()).hexdigest()[:12]}"

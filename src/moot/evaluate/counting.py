@@ -1,0 +1,132 @@
+"""What is counted in each question. The definitions are those of the training metrics; here they stay apart by question."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from moot.debate.protocol import candidates
+from moot.debate.rewards import REWARDS, AgentScores, Grades, Scores, last_parsed
+from moot.debate.state import Debate
+from moot.debate.types import Parsed
+from moot.rl.metrics import answer_metrics, mean
+from moot.rl.trust import Judged, winner
+
+Share = tuple[float, float]
+"""What was counted, and what could have been."""
+
+PEER_REWARDS = ("win_rate", "win_minus_loss", "generator_judge")
+
+
+@dataclass(frozen=True)
+class Counted:
+    """One mode's outcome on one question."""
+
+    shares: dict[str, Share] = field(default_factory=dict)
+    """By the name of the metric; one whose denominator does not apply is left out."""
+    tokens: int = 0
+    """Generated, by everybody whose tokens are known."""
+    judged: tuple[Judged, ...] = ()
+    """The debates, for the trust panel."""
+
+
+def count_answers(debate: Debate, grades: Grades) -> dict[str, Share]:
+    """format, correct, pass@k, avg@k and cons@k of final answers; only format where the right answer is not known."""
+    last = last_parsed(debate)
+    if debate.question.answer is None:
+        return {"format": (sum(i is not None and grades.answers[i] is not None for i in last) / len(last), 1.0)}
+    found = answer_metrics([debate], [grades], "", "")
+    return {name.removeprefix("_/"): (value, 1.0) for name, value in found.items() if value is not None}
+
+
+def judge(debate: Debate, grades: Grades) -> Judged:
+    """Scored by its votes, also where training uses something else: a reward that knows the truth would make every winner right."""
+    reward = debate.protocol.reward if debate.protocol.reward in PEER_REWARDS else "generator_judge"
+    return Judged.of(debate, REWARDS[reward](debate, grades), grades)
+
+
+def count_debate(each: Judged) -> dict[str, Share]:
+    debate, grades = each.debate, each.grades
+    shares = count_answers(debate, grades) | _count_turns(each)
+    if each.known:
+        chosen = last_parsed(debate)[winner(each.scores)]
+        shares["winner"] = (float(chosen is not None and grades.correct[chosen]), 1.0)
+        shares["group"] = (float(_group_is_right(each)), 1.0)
+        shares["judge"] = judged_right([each])
+    return shares
+
+
+def count_against(played: Sequence[tuple[int, Judged]], own: Debate, own_grades: Grades) -> dict[str, Share]:
+    """Debates with others, as (the policy's seat, debate): what the policy answered, how it judged, and who preferred it."""
+    shares = count_answers(own, own_grades)
+    if own.question.answer is not None:
+        others = [share for seat, each in played for share in _others_right(seat, each)]
+        shares["opponents"] = (sum(others), float(len(others)))
+        shares["judge"] = judged_right([each for _, each in played], [seat for seat, _ in played])
+    between = [
+        each.debate.turns[vote.left].agent == seat
+        for seat, each in played
+        for vote in each.decided()
+        if seat in (each.debate.turns[vote.left].agent, each.debate.turns[vote.right].agent)
+    ]
+    shares["preferred"] = (float(sum(between)), float(len(between)))
+    return shares
+
+
+def own_answers(played: Sequence[tuple[int, Debate]]) -> Debate:
+    """The policy's last answer in each debate, side by side, as if they were one debate's agents."""
+    first = played[0][1]
+    last = [(number, debate, last_parsed(debate)[seat]) for number, (seat, debate) in enumerate(played)]
+    turns = tuple(replace(debate.turns[i], round=1, agent=number) for number, debate, i in last if i is not None)
+    return Debate(first.question, len(played), 1, first.protocol, turns)
+
+
+def judged_right(judged: Sequence[Judged], authors: Sequence[int] | None = None) -> Share:
+    """Of `>` votes between a right and a wrong response, those that prefer the right one; of one author a debate, if named."""
+    right = mixed = 0
+    for number, each in enumerate(judged):
+        for vote in each.decided():
+            left, other = each.grades.correct[vote.left], each.grades.correct[vote.right]
+            if left != other and (authors is None or vote.author == authors[number]):
+                mixed += 1
+                right += left
+    return float(right), float(mixed)
+
+
+def _others_right(seat: int, each: Judged) -> list[float]:
+    last = last_parsed(each.debate)
+    return [float(i is not None and each.grades.correct[i]) for agent, i in enumerate(last) if agent != seat]
+
+
+def _count_turns(each: Judged) -> dict[str, Share]:
+    """Turns that can be read, and, of those that should compare, the ones that gave a vote. An unreadable turn gave none."""
+    debate = each.debate
+    readable = tuple(replace(turn, parsed=Parsed({}, {})) for turn in debate.turns)
+    should = [i for i, others in enumerate(candidates(debate.protocol, readable)) if len(others) >= 2]
+    voted = {vote.turn for vote in each.cast.votes}
+    return {
+        "valid_turns": (float(sum(not turn.failed for turn in debate.turns)), float(len(debate.turns))),
+        "comparisons": (float(sum(i in voted for i in should)), float(len(should))),
+    }
+
+
+def _group_is_right(each: Judged) -> bool:
+    """The plurality of the final answers; where several are held equally often, the one whose holder the peers' votes prefer."""
+    last = last_parsed(each.debate)
+    held = [None if i is None else each.grades.same[i] for i in last]
+    counts = Counter(answer for answer in held if answer is not None)
+    if not counts:
+        return False
+    most = max(counts.values())
+    standing = _standing(each.scores)
+    agent = max((a for a, answer in enumerate(held) if answer is not None and counts[answer] == most), key=lambda a: (standing[a], -a))
+    turn = last[agent]
+    return turn is not None and each.grades.correct[turn]
+
+
+def _standing(scores: Scores) -> list[float]:
+    """What the peers' votes gave each agent on average."""
+    if isinstance(scores, AgentScores):
+        return list(scores.rewards)
+    return [mean(row) or 0.0 for row in scores.streams["generator"].values]

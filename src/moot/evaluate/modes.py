@@ -1,0 +1,140 @@
+"""The ways to get an answer out of a model, and what has to be sampled for each.
+
+    direct        one answer to the plain question
+    vote          k such answers, and the one most of them give
+    debate        self-play; the average over the agents' last answers: what one agent is worth after debating
+    debate+vote   the same debates; one answer of the group: the plurality of the last answers, a tie decided by the peers' votes
+    opponents     N debates a question, the policy in seat i of debate i, everybody else in the other seats
+
+Modes share what they sample: direct is the first of vote's answers, and debate+vote looks at debate's debates. So their differences are
+paired down to the sample, and nothing is paid for twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+from moot.debate.prompts import temperature as seat_temperature
+from moot.debate.protocol import V2, Protocol
+from moot.debate.types import ConfigError
+from moot.rl.config import TrainConfig
+
+Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents"]
+MODES: tuple[str, ...] = get_args(Mode)
+
+HEADLINE = {"direct": "avg@k", "vote": "cons@k", "debate": "avg@k", "debate+vote": "group", "opponents": "avg@k"}
+"""Which metric is a mode's accuracy."""
+
+
+@dataclass(frozen=True)
+class EvalConfig:
+    """What is asked, and how; together with the weights it fixes every sample."""
+
+    modes: tuple[str, ...] = ("direct", "vote", "debate")
+    k: int = 5
+    match_tokens: bool = False
+    seed: int = 0
+    num_agents: int = 3
+    max_rounds: int = 2
+    max_tokens: int = 512
+    temperature: float | None = None
+    """Of plain answers; None for the average of the debate's seats."""
+    concurrency: int = 256
+    tempered: bool = True
+    """Whether debates are sampled at the personas' temperatures."""
+    protocol: Protocol = V2
+    policy: str = ""
+    """Whose answers these are, for finding them again in a file: a model, a checkpoint."""
+    opponents: Mapping[str, str] = field(default_factory=dict)
+    """By name, who they are, for the same purpose."""
+
+    def __post_init__(self) -> None:
+        if not self.modes:
+            raise ConfigError(f"modes must name at least one of {', '.join(MODES)}")
+        for mode in self.modes:
+            if mode not in MODES:
+                raise ConfigError(f"modes may name {', '.join(MODES)}, got {mode!r}")
+        if repeated := next((mode for mode in self.modes if self.modes.count(mode) > 1), None):
+            raise ConfigError(f"modes names {repeated!r} twice; once is enough")
+        for name, value in (("k", self.k), ("num_agents", self.num_agents), ("max_rounds", self.max_rounds)):
+            if value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
+        for name, value in (("max_tokens", self.max_tokens), ("concurrency", self.concurrency)):
+            if value < 1:
+                raise ConfigError(f"{name} must be at least 1, got {value}")
+        if self.temperature is not None and self.temperature < 0:
+            raise ConfigError(f"temperature must be 0 (greedy) or more, got {self.temperature}")
+        if self.match_tokens and not ("vote" in self.modes and {"debate", "debate+vote"} & set(self.modes)):
+            raise ConfigError("match_tokens sets vote's k by what debate costs, so modes must name vote and debate")
+
+    @classmethod
+    def of(cls, config: TrainConfig, **changes: Any) -> EvalConfig:
+        """As the run trains, with its agents, rounds and lengths."""
+        d = config.debate
+        same = cls(
+            seed=config.seed,
+            num_agents=d.num_agents,
+            max_rounds=d.max_rounds,
+            max_tokens=d.max_tokens,
+            concurrency=d.concurrency,
+            protocol=config.protocol,
+        )
+        return replace(same, **changes)
+
+    @property
+    def answer_temperature(self) -> float:
+        if self.temperature is not None:
+            return self.temperature
+        if not self.tempered:
+            return 1.0
+        return sum(seat_temperature(self.protocol, seat) for seat in range(self.num_agents)) / self.num_agents
+
+    def settings(self, kind: str) -> dict[str, Any]:
+        """All that a sample of this kind (`answer`, `debate`, or `against NAME`) depends on, the question apart."""
+        common = {"policy": self.policy, "seed": self.seed, "max_tokens": self.max_tokens}
+        if kind == "answer":
+            return {**common, "kind": kind, "temperature": self.answer_temperature}
+        # Rewards are found in what was said; they do not change it.
+        rules = {name: value for name, value in self.protocol.as_dict().items() if name not in _SCORING}
+        debate = {"num_agents": self.num_agents, "max_rounds": self.max_rounds, "tempered": self.tempered, "protocol": rules}
+        return {**common, "kind": "debate", **debate, **({} if kind == "debate" else {"against": self.opponents[opponent_in(kind)]})}
+
+
+_SCORING = (
+    "reward", "one_ballot_per_pair", "judge_consensus", "enable_format_penalty", "lambda_gen", "lambda_judge", "advantage", "literal",
+)  # fmt: skip
+
+
+def opponent_in(kind: str) -> str:
+    return kind.removeprefix("against ")
+
+
+@dataclass(frozen=True)
+class Need:
+    """Samples that a mode looks at: `kind` as in `EvalConfig.settings`, and how many a question."""
+
+    kind: str
+    count: int
+
+
+def needs(config: EvalConfig, mode: str, k: int) -> list[Need]:
+    match mode:
+        case "direct":
+            return [Need("answer", 1)]
+        case "vote":
+            return [Need("answer", k)]
+        case "opponents":
+            return [Need(f"against {name}", config.num_agents) for name in config.opponents]
+        case _:
+            return [Need("debate", 1)]
+
+
+def all_needs(config: EvalConfig, modes: Sequence[str], k: int) -> dict[str, int]:
+    """The most that any mode wants of each kind."""
+    found: dict[str, int] = {}
+    for mode in modes:
+        for need in needs(config, mode, k):
+            found[need.kind] = max(need.count, found.get(need.kind, 0))
+    return found

@@ -1,0 +1,239 @@
+"""`evaluate`: samples what the modes need and is not there yet, all at once, grades it, and makes a report of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+from typing import Protocol as Interface
+
+from moot.debate.play import Speak
+from moot.debate.rewards import Grades
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Message, Question
+from moot.engine.protocol import EngineError, Sampler, SamplingParams
+from moot.evaluate.answers import Answers, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
+from moot.evaluate.counting import Counted, count_against, count_answers, count_debate, judge, own_answers
+from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
+from moot.evaluate.report import Report, Row, make_row
+from moot.rl.rendering import Rendering
+from moot.rl.rollout import Player, rollout, turn_seed
+from moot.rl.trust import panel
+from moot.tasks.answers import grade
+from moot.tasks.task import Task
+
+Opponent = Callable[[int], Player | Speak]
+"""Seat -> who sits there. A `Player` samples tokens; a `Speak` answers in text alone, as an endpoint does."""
+
+
+class Watcher(Interface):
+    """Who looks on."""
+
+    def planned(self, kind: str, total: int, done: int) -> None: ...
+    def sampled(self, kind: str, tokens: int, error: str | None) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+class _Nobody:
+    def planned(self, kind: str, total: int, done: int) -> None: ...
+    def sampled(self, kind: str, tokens: int, error: str | None) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+async def evaluate(
+    sampler: Sampler,
+    rendering: Rendering,
+    task: Task,
+    config: EvalConfig,
+    questions: Sequence[Question] | None = None,
+    *,
+    opponents: Mapping[str, Opponent] | None = None,
+    answers: Answers | None = None,
+    watcher: Watcher | None = None,
+) -> Report:
+    """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again."""
+    watch = watcher or _Nobody()
+    distinct = {question_key(question): question for question in (task.held_out if questions is None else questions)}
+    if not distinct:
+        raise ConfigError(f"task {task.name} has no held-out questions to evaluate on")
+    guests = dict(opponents or {})
+    config = replace(config, opponents={name: config.opponents.get(name, name) for name in guests})
+    if "opponents" in config.modes and not guests:
+        raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
+    kept = Answers() if answers is None else answers
+    work = _Work(Player(sampler, rendering, tempered=config.tempered), config, distinct, guests, kept, watch)
+
+    k = config.k
+    if config.match_tokens:
+        # One answer each is needed in any case, and tells what an answer costs.
+        await work.sample(all_needs(config, [mode for mode in config.modes if mode != "vote"], 1) | {"answer": 1})
+        k = work.matching_k()
+        watch.note(f"vote takes k = {k}: as many answers as generate the tokens of one debate")
+    await work.sample(all_needs(config, config.modes, k))
+    return await asyncio.to_thread(_report, work, task, k)
+
+
+class _Work:
+    """The samples of one evaluation: which are there, and how the others are made."""
+
+    def __init__(
+        self,
+        policy: Player,
+        config: EvalConfig,
+        questions: Mapping[str, Question],
+        opponents: Mapping[str, Opponent],
+        answers: Answers,
+        watch: Watcher,
+    ) -> None:
+        self.policy, self.config, self.questions, self.opponents, self.answers, self.watch = (
+            policy, config, questions, opponents, answers, watch,
+        )  # fmt: skip
+        self._gate = asyncio.Semaphore(config.concurrency)
+        self._digests: dict[str, str] = {}
+
+    def place(self, kind: str, key: str, number: int) -> Place:
+        if kind not in self._digests:
+            self._digests[kind] = digest(self.config.settings(kind))
+        return Place(self._digests[kind], key, number)
+
+    def records(self, kind: str, key: str, count: int) -> list[Record] | None:
+        """None where one is missing, because the engine failed."""
+        found = [self.answers.get(self.place(kind, key, number)) for number in range(count)]
+        return [record for record in found if record is not None] if None not in found else None
+
+    async def sample(self, wanted: Mapping[str, int]) -> None:
+        """Everything that is missing, of all kinds at once, so that the engine always has enough to do."""
+        todo: list[tuple[str, str, int]] = []
+        for kind, count in wanted.items():
+            pieces = [(kind, key, number) for key in self.questions for number in range(count)]
+            missing = [piece for piece in pieces if self.answers.get(self.place(*piece)) is None]
+            self.watch.planned(kind, len(pieces), len(pieces) - len(missing))
+            if missing:
+                self.answers.note(self._digests[kind], self.config.settings(kind))
+            todo += missing
+        # Debates first: they take the longest, and answers fill the gaps.
+        todo.sort(key=lambda piece: piece[0] == "answer")
+        try:
+            async with asyncio.TaskGroup() as group:
+                for piece in todo:
+                    group.create_task(self._one(*piece))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    async def _one(self, kind: str, key: str, number: int) -> None:
+        async with self._gate:
+            question = self.questions[key]
+            seed = turn_seed(self.config.seed, kind, key, number)
+            try:
+                record = await (self._answer(question, seed) if kind == "answer" else self._debate(kind, question, number, seed))
+            except EngineError as error:
+                # Not kept: the next run tries again.
+                self.watch.sampled(kind, 0, str(error))
+                return
+        self.answers.add(self.place(kind, key, number), record)
+        self.watch.sampled(kind, record["tokens"], None)
+
+    async def _answer(self, question: Question, seed: int) -> Record:
+        asked = "\n\n".join(filter(None, (question.text, question.instruction)))
+        rendering, config = self.policy.rendering, self.config
+        params = SamplingParams(config.max_tokens, config.answer_temperature, stop=rendering.stop_ids, seed=seed)
+        (sample,) = await self.policy.sampler.sample(rendering.prompt([Message("user", asked)]), params)
+        return {"text": rendering.said(sample.tokens)[0], "stop": sample.stop_reason, "tokens": len(sample.tokens)}
+
+    async def _debate(self, kind: str, question: Question, number: int, seed: int) -> Record:
+        def seats(_: int, seat: int) -> Player | Speak | None:
+            return None if kind == "debate" or seat == number else self.opponents[opponent_in(kind)](seat)
+
+        config = self.config
+        (played,) = await rollout(
+            [Debate(question, config.num_agents, config.max_rounds, config.protocol)],
+            self.policy.sampler,
+            self.policy.rendering,
+            SamplingParams(config.max_tokens),
+            tempered=config.tempered,
+            seed=seed,
+            seats=seats,
+        )
+        if played.error is not None:
+            raise EngineError(played.error)
+        return debate_record(played)
+
+    def matching_k(self) -> int:
+        def spent(kind: str) -> float:
+            found = [records[0]["tokens"] for key in self.questions if (records := self.records(kind, key, 1))]
+            return sum(found) / len(found) if found else 0.0
+
+        return max(1, round(spent("debate") / max(1.0, spent("answer"))))
+
+
+# From samples to rows
+
+
+def _report(work: _Work, task: Task, k: int) -> Report:
+    config = work.config
+    rows: list[Row] = []
+    counted: dict[tuple[str, int], dict[str, Counted]] = {}
+    for mode in config.modes:
+        for need in needs(config, mode, k):
+            sampled = (need.kind, need.count)
+            if sampled not in counted:  # debate and debate+vote look at the same debates
+                records = {key: each for key in work.questions if (each := work.records(need.kind, key, need.count)) is not None}
+                counted[sampled] = {key: _with_cut(each, records[key]) for key, each in _count(work, task, need.kind, records).items()}
+            found = counted[sampled]
+            name = {"vote": f"vote@{k}", "opponents": need.kind}.get(mode, mode)
+            answers = config.num_agents if need.kind == "debate" else need.count
+            first = rows[0] if rows else None
+            rows.append(make_row(name, answers, HEADLINE[mode], found, len(work.questions) - len(found), first, config.seed))
+    judged = [each for one in counted.get(("debate", 1), {}).values() for each in one.judged]
+    return Report(_settings(config, task, k, work.questions), rows, panel(judged) if judged else {})
+
+
+def _with_cut(counted: Counted, records: Sequence[Record]) -> Counted:
+    ends, turns = zip(*(cut(record) for record in records), strict=True)
+    return replace(counted, shares={**counted.shares, "cut": (sum(ends), sum(turns))})
+
+
+def _count(work: _Work, task: Task, kind: str, records: Mapping[str, list[Record]]) -> dict[str, Counted]:
+    config = work.config
+    tokens = {key: sum(record["tokens"] for record in found) for key, found in records.items()}
+    if kind == "answer":
+        answers = {key: plain_answers(work.questions[key], [record["text"] for record in found]) for key, found in records.items()}
+        grades = _graded(list(answers.values()), task)
+        return {key: Counted(count_answers(answers[key], found), tokens[key]) for key, found in zip(answers, grades, strict=True)}
+    debates = [
+        debate_of(record, work.questions[key], config.num_agents, config.max_rounds, config.protocol)
+        for key, found in records.items()
+        for record in found
+    ]
+    flat = iter([judge(debate, found) for debate, found in zip(debates, _graded(debates, task), strict=True)])
+    judged = {key: tuple(next(flat) for _ in found) for key, found in records.items()}
+    if kind == "debate":
+        return {key: Counted(count_debate(found[0]), tokens[key], found) for key, found in judged.items()}
+    own = [own_answers([(seat, each.debate) for seat, each in enumerate(found)]) for found in judged.values()]
+    return {
+        key: Counted(count_against(list(enumerate(found)), mine, grades), tokens[key], found)
+        for (key, found), mine, grades in zip(judged.items(), own, _graded(own, task), strict=True)
+    }
+
+
+def _graded(debates: Sequence[Debate], task: Task) -> list[Grades]:
+    return [grade(debate, task.equal, task.extract) for debate in debates]
+
+
+def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Question]) -> dict[str, Any]:
+    return {
+        "task": task.name,
+        "questions": len(questions),
+        "modes": list(config.modes),
+        "k": k,
+        "match_tokens": config.match_tokens,
+        "seed": config.seed,
+        "num_agents": config.num_agents,
+        "max_rounds": config.max_rounds,
+        "max_tokens": config.max_tokens,
+        "temperature": config.answer_temperature,
+        "protocol": config.protocol.as_dict(),
+        "policy": config.policy,
+        "opponents": dict(config.opponents),
+    }

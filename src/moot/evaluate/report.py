@@ -1,0 +1,105 @@
+"""Rows of numbers with their intervals, and the differences between rows. Plain data: what is saved is what is shown."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from moot.debate.types import ConfigError
+from moot.evaluate.counting import Counted, Share
+from moot.evaluate.statistics import intervals, paired_interval, sign_flip_p
+
+FORMAT = 1
+Number = dict[str, float]
+"""value, low, high."""
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    """`direct`, `vote@5`, `debate`, `debate+vote`, `against base`."""
+    k: int
+    """Answers a question."""
+    questions: int
+    failed: int
+    """Questions left out because the engine failed."""
+    tokens: float
+    """Generated for a question, on average."""
+    metrics: dict[str, Number | None]
+    """`accuracy` is that of the answer the mode gives; null where nothing could be counted."""
+    difference: dict[str, Any] | None = None
+    """Of accuracy, against the first row on the questions both have: value, low, high, p, versus, questions."""
+    by_question: dict[str, dict[str, Share]] = field(default_factory=dict)
+    """Metric -> question -> what was counted of what could have been."""
+
+
+@dataclass(frozen=True)
+class Report:
+    settings: dict[str, Any]
+    rows: list[Row]
+    trust: dict[str, float | None]
+    """The trust panel over the self-play debates, where there are any."""
+
+    def flat(self, prefix: str) -> dict[str, float | None]:
+        """For a line of metrics.jsonl: `test_gsm8k/direct/accuracy`, and its interval as `…/accuracy_low` and `…_high`."""
+        found: dict[str, float | None] = {}
+        for row in self.rows:
+            for name, number in row.metrics.items():
+                found[f"{prefix}{row.name}/{name}"] = None if number is None else number["value"]
+            if (accuracy := row.metrics.get("accuracy")) is not None:
+                found |= {f"{prefix}{row.name}/accuracy_{end}": accuracy[end] for end in ("low", "high")}
+            found[f"{prefix}{row.name}/tokens"] = row.tokens
+        return found
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"format": FORMAT, **asdict(self)}
+
+    def save(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        beside = path.with_name(path.name + ".tmp")
+        beside.write_text(json.dumps(self.as_dict(), indent=1))
+        beside.replace(path)
+
+    @classmethod
+    def read(cls, path: Path) -> Report:
+        try:
+            found = json.loads(path.read_text())
+            if found["format"] != FORMAT:
+                raise ConfigError(f"{path} has format {found['format']}, and this moot reads format {FORMAT}; evaluate again")
+            return cls(found["settings"], [Row(**row) for row in found["rows"]], found["trust"])
+        except (ValueError, KeyError, TypeError) as error:
+            if isinstance(error, ConfigError):
+                raise
+            raise ConfigError(f"{path} is not a saved evaluation: {error}") from None
+
+
+def make_row(name: str, k: int, headline: str, counted: Mapping[str, Counted], failed: int, first: Row | None, seed: int) -> Row:
+    """`headline` names the metric that says how good the mode's own answer is."""
+    shares: dict[str, dict[str, Share]] = {}
+    for question, each in counted.items():
+        for metric, share in each.shares.items():
+            shares.setdefault(metric, {})[question] = share
+    if headline in shares:
+        shares = {"accuracy": shares[headline], **shares}
+    columns = [tuple(zip(*(found.get(question, (0.0, 0.0)) for question in counted), strict=True)) for found in shares.values()]
+    known = intervals([(top, bottom) for top, bottom in columns], seed=seed) if columns else []
+    metrics = {metric: None if found is None else found.as_dict() for metric, found in zip(shares, known, strict=True)}
+    tokens = sum(each.tokens for each in counted.values()) / len(counted) if counted else 0.0
+    difference = None if first is None else compare(shares.get("accuracy", {}), first.by_question.get("accuracy", {}), first.name, seed)
+    return Row(name, k, len(counted), failed, tokens, metrics, difference, shares)
+
+
+def compare(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]], versus: str, seed: int) -> dict[str, Any] | None:
+    """Ours less theirs on the questions both have."""
+    common = [question for question in theirs if question in ours]
+    if not common:
+        return None
+    pairs = [tuple(zip(*(side[question] for question in common), strict=True)) for side in (ours, theirs)]
+    found = paired_interval((pairs[0][0], pairs[0][1]), (pairs[1][0], pairs[1][1]), seed=seed)
+    if found is None:
+        return None
+    p = sign_flip_p([ours[q][0] / ours[q][1] - theirs[q][0] / theirs[q][1] for q in common], seed=seed)
+    return {**found.as_dict(), "p": p, "versus": versus, "questions": len(common)}

@@ -1,0 +1,170 @@
+"""Intervals and tests, on numpy alone. What each agrees with in scipy stands in the tests, on the same numbers.
+
+Everything is asked question by question, because questions are what is drawn at random: answers to one question hang together.
+A metric is a share: what was counted (`top`) over what could have been (`bottom`), question by question, summed over the questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from moot.rl.trust import wilson as _wilson
+
+Z95 = 1.959963984540054
+"""The 97.5th percentile of the normal distribution."""
+RESAMPLES = 10_000
+_CHUNK = 2_000_000
+"""Most numbers drawn at once."""
+_WIDEST = 1_000_000
+"""Largest table for an exact test."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    value: float
+    low: float
+    high: float
+
+    def as_dict(self) -> dict[str, float]:
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share of independent trials."""
+    return _wilson(hits, trials, Z95)
+
+
+def interval(top: ArrayLike, bottom: ArrayLike | None = None, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+    """The share and its 95% percentile bootstrap interval over questions (Wilson's at 0 and 1); None where nothing could be counted."""
+    above = _array(top)
+    return intervals([(above, np.ones_like(above) if bottom is None else bottom)], seed=seed, resamples=resamples)[0]
+
+
+def intervals(shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, resamples: int = RESAMPLES) -> list[Interval | None]:
+    """Of several shares of the same questions, from the same draws."""
+    pairs = [(_array(top), _array(bottom)) for top, bottom in shares]
+    drawn = zip(pairs, _resampled(pairs, seed, resamples), strict=True)
+    return [_share(top, bottom, column) if bottom.sum() else None for (top, bottom), column in drawn]
+
+
+def cautious_interval(top: ArrayLike, bottom: ArrayLike, *, seed: int = 0) -> Interval | None:
+    """Of counts: the wider of the bootstrap and Wilson's on each side.
+
+    With few questions each is too sure in its own way: a bootstrap of nothing but zeros has no width, and Wilson takes the votes
+    within a question for independent.
+    """
+    drawn = interval(top, bottom, seed=seed)
+    if drawn is None:
+        return None
+    low, high = wilson(round(_array(top).sum()), round(_array(bottom).sum()))
+    return Interval(drawn.value, min(low, drawn.low), max(high, drawn.high))
+
+
+def paired_interval(
+    ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval | None:
+    """Ours less theirs, both as (top, bottom) on the same questions in the same order; each resample draws the same for both."""
+    pairs = [(_array(top), _array(bottom)) for top, bottom in (ours, theirs)]
+    if not all(bottom.sum() for _, bottom in pairs):
+        return None
+    a, b = _resampled(pairs, seed, resamples)
+    values = [top.sum() / bottom.sum() for top, bottom in pairs]
+    return _interval(values[0] - values[1], a - b)
+
+
+def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> float:
+    """How often the differences would add up to so much, either way, if each had its sign by the toss of a coin.
+
+    On right-or-wrong answers this is McNemar's exact test. It is exact wherever the differences are shares of small numbers, as
+    ours are; otherwise signs are drawn at random.
+    """
+    array = _array(differences)
+    array = array[array != 0]
+    if not len(array):
+        return 1.0
+    scaled = _integers(array)
+    if scaled is None:
+        signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(resamples, len(array)))
+        extreme = np.abs(signs @ array) >= abs(array.sum()) - 1e-12
+        return (int(extreme.sum()) + 1) / (resamples + 1)
+    reach = sum(abs(d) for d in scaled)
+    chance = np.zeros(2 * reach + 1)
+    chance[reach] = 1.0  # the sum is 0 before the first coin
+    for d in scaled:
+        chance = 0.5 * (np.roll(chance, d) + np.roll(chance, -d))
+    sums = np.abs(np.arange(-reach, reach + 1))
+    return float(min(1.0, chance[sums >= abs(sum(scaled))].sum()))
+
+
+def seeds_interval(
+    ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike] | None = None, *, seed: int = 0, resamples: int = 4000
+) -> Interval:
+    """The mean over runs and questions (less theirs), one array a run, all on the same questions in the same order.
+
+    Runs are drawn anew as well as questions: three seeds that disagree make a wide interval, however many questions there were.
+    """
+    groups = [np.stack([_array(run) for run in runs]) for runs in (ours, theirs) if runs is not None]
+    chance = np.random.default_rng(seed)
+    drawn = np.zeros(resamples)
+    for i in range(resamples):
+        questions = chance.integers(0, groups[0].shape[1], groups[0].shape[1])
+        means = [group[chance.integers(0, len(group), len(group))][:, questions].mean() for group in groups]
+        drawn[i] = means[0] - (means[1] if len(means) > 1 else 0.0)
+    value = groups[0].mean() - (groups[1].mean() if len(groups) > 1 else 0.0)
+    return _interval(value, drawn)
+
+
+def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
+    """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval, with a trial a question, stands in."""
+    found = _interval(top.sum() / bottom.sum(), drawn)
+    if found.value not in (0.0, 1.0):
+        return found
+    asked = int((bottom > 0).sum())
+    return Interval(found.value, *wilson(asked if found.value else 0, asked))
+
+
+def _array(values: ArrayLike) -> Array:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _resampled(pairs: Sequence[tuple[Array, Array]], seed: int, resamples: int) -> list[Array]:
+    """Each share on `resamples` draws of as many questions, with replacement; the draws are the same for all of them."""
+    count = len(pairs[0][0])
+    columns = np.stack([column for pair in pairs for column in pair], axis=1)
+    chance = np.random.default_rng(seed)
+    step = max(1, _CHUNK // count)
+    sums = []
+    for start in range(0, resamples, step):
+        rows = min(step, resamples - start)
+        picked = chance.integers(0, count, (rows, count)) + count * np.arange(rows)[:, None]
+        times = np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
+        sums.append(times @ columns)
+    whole = np.concatenate(sums)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return list((whole[:, 0::2] / whole[:, 1::2]).T)
+
+
+def _interval(value: float, drawn: Array) -> Interval:
+    known = drawn[np.isfinite(drawn)]  # a draw in which nothing could be counted says nothing
+    low, high = np.percentile(known, [2.5, 97.5])
+    return Interval(float(value), float(low), float(high))
+
+
+def _integers(values: Array) -> list[int] | None:
+    """The values times one common denominator, if that is small."""
+    exact = [Fraction(float(v)).limit_denominator(1000) for v in values]
+    if any(abs(float(f) - v) > 1e-9 for f, v in zip(exact, values, strict=True)):
+        return None
+    common = math.lcm(*(f.denominator for f in exact))
+    scaled = [int(f * common) for f in exact]
+    shared = math.gcd(*scaled)
+    scaled = [d // shared for d in scaled]
+    return scaled if sum(map(abs, scaled)) * len(scaled) <= 100 * _WIDEST and sum(map(abs, scaled)) <= _WIDEST else None

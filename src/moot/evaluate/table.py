@@ -1,0 +1,127 @@
+"""A report as a table: for a terminal, for Markdown, for LaTeX. One list of cells, three ways to write it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from moot.evaluate.report import Report, Row
+
+COLUMNS = (
+    ("format", "format"),
+    ("pass@k", "pass@k"),
+    ("avg@k", "avg@k"),
+    ("cons@k", "cons@k"),
+    ("winner", "winner"),
+    ("judge", "judges right"),
+    ("comparisons", "votes given"),
+    ("opponents", "others right"),
+    ("preferred", "votes won"),
+    ("cut", "cut"),
+)
+"""Metrics beside accuracy, as they are headed; a column that no row has is left out."""
+
+LEGEND = {
+    "accuracy": "of the answer the mode gives, with its 95% interval (bootstrap over questions)",
+    "format": "answers that can be graded",
+    "pass@k": "at least one of the k answers is right",
+    "avg@k": "the k answers' average",
+    "cons@k": "the answer most of the k give is right",
+    "winner": "the agent whom the peers' votes prefer is right",
+    "judges right": "votes between a right and a wrong answer that prefer the right one",
+    "votes given": "turns that gave a vote, of those that were to",
+    "others right": "the opponents' average",
+    "votes won": "votes between the policy and an opponent that prefer the policy",
+    "cut": "turns and answers that ended at max_tokens",
+    "tokens": "generated for a question",
+}
+
+
+def percent(number: Mapping[str, float] | None, bounds: bool = False) -> str:
+    if number is None:
+        return "–"
+    value = f"{100 * number['value']:.1f}"
+    return f"{value} [{100 * number['low']:.1f}, {100 * number['high']:.1f}]" if bounds else value
+
+
+def signed(difference: Mapping[str, Any] | None) -> str:
+    if difference is None:
+        return "–"
+    value, low, high = (100 * difference[end] for end in ("value", "low", "high"))
+    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+
+
+def p_value(difference: Mapping[str, Any] | None) -> str:
+    if difference is None:
+        return "–"
+    return "<0.001" if difference["p"] < 0.001 else f"{difference['p']:.3f}"
+
+
+def cells(report: Report) -> tuple[list[str], list[list[str]]]:
+    """The header and the rows; shares are percentages."""
+    rows = report.rows
+    shown = [(metric, head) for metric, head in COLUMNS if any(row.metrics.get(metric) for row in rows)]
+    versus = [f"less {rows[0].name}", "p"] if len(rows) > 1 else []
+    header = ["mode", "k", "accuracy", *versus, *(head for _, head in shown), "tokens"]
+    return header, [_cells(row, shown, bool(versus)) for row in rows]
+
+
+def _cells(row: Row, shown: Sequence[tuple[str, str]], versus: bool) -> list[str]:
+    against = [signed(row.difference), p_value(row.difference)] if versus else []
+    rest = [percent(row.metrics.get(metric)) for metric, _ in shown]
+    return [row.name, str(row.k), percent(row.metrics.get("accuracy"), bounds=True), *against, *rest, f"{row.tokens:,.0f}"]
+
+
+MAIN = ("mode", "k", "accuracy", "p", "tokens")
+
+
+def rich_tables(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Table]:
+    """What matters first, then the rest: together they are too wide for a terminal."""
+    main = [i for i, head in enumerate(header) if head in MAIN or head.startswith("less ")]
+    rest = [i for i in range(len(header)) if i == 0 or i not in main]
+
+    def part(columns: Sequence[int], gap: int) -> Table:
+        return rich_table([header[i] for i in columns], [[row[i] for i in columns] for row in rows], gap)
+
+    return [part(main, 2)] + ([part(rest, 1)] if len(rest) > 1 else [])
+
+
+def rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
+    for i, head in enumerate(header):
+        table.add_column(Text(head), justify="left" if i == 0 else "right", no_wrap=i == 0)
+    for row in rows:
+        table.add_row(*(Text(cell) for cell in row))
+    return table
+
+
+def markdown(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [_line(header), _line(["---", *("---:" for _ in header[1:])]), *(_line(row) for row in rows)]
+    return "\n".join(lines) + "\n"
+
+
+def _line(row: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
+
+
+_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}", "–": "--"}
+
+
+def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:
+    """A `tabular` with the rules of booktabs, ready to paste."""
+
+    def line(row: Sequence[str]) -> str:
+        return " & ".join("".join(_SPECIAL.get(c, c) for c in cell) for cell in row) + " \\\\"
+
+    body = "\n".join(line(row) for row in rows)
+    return (
+        f"% {caption}\n\\begin{{tabular}}{{l{'r' * (len(header) - 1)}}}\n\\toprule\n{line(header)}\n\\midrule\n{body}\n"
+        "\\bottomrule\n\\end{tabular}\n"
+    )
+
+
+def legend(header: Sequence[str]) -> list[str]:
+    return [f"{name}: {LEGEND[name]}" for name in header if name in LEGEND]

@@ -1,0 +1,189 @@
+"""`moot eval`, `moot compare` and `moot check` as a user types them, on the scripted engine.
+
+Mostly in this process, because a command of its own takes seconds to start; what needs a process (the first test, an interrupt) has one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+from making import command, moot, surroundings
+
+from moot.cli import main
+
+SCRIPTED = ["--engine", "scripted", "--max-tokens", "2000"]
+SMALL = [*SCRIPTED, "--batch-size", "2", "--num-train-datapoints", "2", "--warm-questions", "2", "--eval-questions", "2"]
+ALL = ["--modes", "direct", "vote", "debate", "debate+vote", "opponents"]
+
+
+def here(where: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """The command in this process."""
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.chdir(where), contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        try:
+            status = main([str(argument) for argument in arguments])
+        except SystemExit as stop:
+            status = int(stop.code or 0)
+    return subprocess.CompletedProcess(list(arguments), status, out.getvalue(), error.getvalue())
+
+
+def evaluate(where: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    return here(where, "eval", *arguments)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two seeds under peer votes, one under truth."""
+    where = tmp_path_factory.mktemp("trained")
+    for name, options in {"peer-seed0": [], "peer-seed1": ["--seed", "1"], "truth-seed0": ["--reward", "truth"]}.items():
+        done = here(where, "train", *SMALL, "--run", name, *options)
+        assert done.returncode == 0, done.stdout + done.stderr
+    return where
+
+
+def test_a_model_is_evaluated_in_every_mode_and_the_same_command_again_goes_on(tmp_path: Path) -> None:
+    done = moot("eval", *SCRIPTED, "--questions", "6", *ALL, "--k", "3", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for word in ("direct", "vote@3", "debate+vote", "against base", "less direct", "votes", "winner", "6 questions"):
+        assert word in done.stdout, word
+    folder = tmp_path / "evals/smollm2-135m-arithmetic"
+    report, answers = (folder / "report.json").read_text(), (folder / "answers.jsonl").read_bytes()
+    rows = json.loads(report)["rows"]
+    assert [row["name"] for row in rows] == ["direct", "vote@3", "debate", "debate+vote", "against base"]
+    assert all(row["questions"] == 6 and 0 <= row["metrics"]["accuracy"]["low"] <= row["metrics"]["accuracy"]["high"] <= 1 for row in rows)
+
+    again = evaluate(tmp_path, *SCRIPTED, "--questions", "6", *ALL, "--k", "3")
+    assert again.returncode == 0
+    assert (folder / "answers.jsonl").read_bytes() == answers, "nothing was sampled again"
+    assert (folder / "report.json").read_text() == report
+
+    # A kill in the middle of a line: the rest is done again, and the report is the same.
+    (folder / "answers.jsonl").write_bytes(answers[: len(answers) // 2])
+    assert evaluate(tmp_path, *SCRIPTED, "--questions", "6", *ALL, "--k", "3").returncode == 0
+    assert (folder / "report.json").read_text() == report
+
+
+def test_json_and_markdown_are_all_that_is_printed(tmp_path: Path) -> None:
+    done = evaluate(tmp_path, *SCRIPTED, "--questions", "2", "--modes", "direct", "--json")
+    assert json.loads(done.stdout)["settings"]["questions"] == 2
+    table = evaluate(tmp_path, *SCRIPTED, "--questions", "2", "--modes", "direct", "--markdown").stdout
+    assert table.startswith("| mode | k | accuracy |") and table.count("\n") == 3
+
+
+def test_a_runs_checkpoint_is_evaluated_with_its_own_settings(trained: Path) -> None:
+    done = evaluate(trained, "peer-seed0", "--questions", "3", "--modes", "debate", "opponents", "--opponents", "base", "truth-seed0@2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((trained / "peer-seed0/evals/arithmetic-step2/report.json").read_text())
+    assert [row["name"] for row in report["rows"]] == ["debate", "against base", "against truth-seed0@2"]
+    assert (report["settings"]["step"], report["settings"]["max_tokens"]) == (2, 2000)
+    before = evaluate(trained, "peer-seed0", "--step", "0", "--questions", "3", "--modes", "direct")
+    assert before.returncode == 0 and (trained / "peer-seed0/evals/arithmetic-step0/report.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["nowhere"], "nowhere is not a run: it has no run.json"),
+        (["--modes", "guess"], "--modes"),
+        (["--questions", "0"], "questions must be at least 1, got 0"),
+        (["--k", "0"], "k must be at least 1, got 0"),
+        (["--step", "3"], "step 3 is a run's; name the run"),
+        (["--engine", "steam"], "engine must be local or scripted"),
+        (["--match-tokens", "--modes", "direct", "vote"], "modes must name vote and debate"),
+        (["--task", "nope"], "nope"),
+        (["--modes", "opponents", "--opponents", "nobody"], "got 'nobody', which is no run"),
+    ],
+)
+def test_a_wrong_value_gets_one_line_that_names_it(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    done = evaluate(tmp_path, *SCRIPTED, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert complaint in done.stderr and "Traceback" not in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "evals").exists()
+
+
+def test_a_checkpoint_that_is_not_there_is_named_with_those_that_are(trained: Path) -> None:
+    done = evaluate(trained, "peer-seed0", "--step", "7", "--modes", "direct")
+    assert done.returncode == 2
+    assert "peer-seed0 has no checkpoint of step 7; it has 2, 1" in done.stderr
+
+
+def test_runs_are_compared_in_one_table_and_one_figure(trained: Path) -> None:
+    for run in ("peer-seed0", "peer-seed1", "truth-seed0"):
+        assert evaluate(trained, run, "--questions", "4", "--modes", "direct", "debate", "--name", "held-out").returncode == 0
+    done = here(trained, "compare", "peer-seed0", "peer-seed1", "truth-seed0", "--evals", "held-out", "--out", "side")
+    assert done.returncode == 0, done.stdout + done.stderr
+    numbers = json.loads((trained / "side/compare.json").read_text())
+    assert [(row["mode"], row["group"], row["seeds"], row["questions"]) for row in numbers["evaluations"]] == [
+        ("direct", "peer", 2, 4),
+        ("direct", "truth", 1, 4),
+        ("debate", "peer", 2, 4),
+        ("debate", "truth", 1, 4),
+    ]
+    assert numbers["evaluations"][1]["difference"]["versus"] == "peer"
+    assert (trained / "side/curves.png").read_bytes().startswith(b"\x89PNG")
+    assert "\\toprule" in (trained / "side/table.tex").read_text()
+    printed = here(trained, "compare", "peer-seed0", "truth-seed0", "--evals", "held-out", "--no-figure", "--out", "b", "--markdown")
+    assert printed.stdout.count("| direct | ") == 2 and not (trained / "b/curves.png").exists()
+
+
+def test_compare_says_what_is_missing(trained: Path, tmp_path: Path) -> None:
+    done = here(tmp_path, "compare", trained / "truth-seed0", "--evals", "none", "--no-figure")
+    assert done.returncode == 0 and "No saved evaluation: truth" in done.stdout
+    assert here(tmp_path, "compare", tmp_path / "nothing").returncode == 2
+
+
+def test_check_measures_the_list_and_fails_with_the_remedy(tmp_path: Path) -> None:
+    done = here(tmp_path, "check", *SCRIPTED, "--questions", "60")
+    assert done.returncode == 1, done.stdout + done.stderr
+    words = " ".join(done.stdout.split())
+    assert "valid comparisons" in words and "> 80% fail" in words and "--warm-questions" in words
+    found = json.loads(here(tmp_path, "check", *SCRIPTED, "--questions", "60", "--json").stdout)
+    assert [check["above"] for check in found["checks"]] == [0.05, 0.8, 0.2, 0.5]
+    assert found["failed"] and all(check["measured"]["low"] <= check["measured"]["value"] for check in found["checks"] if check["measured"])
+
+
+def test_check_takes_a_run_and_wants_it_first(trained: Path) -> None:
+    done = here(trained, "check", "peer-seed0", "--questions", "4")
+    assert done.returncode in (0, 1) and "peer-seed0/evals/arithmetic-step2/answers.jsonl" in " ".join(done.stdout.split()).replace(
+        "\n", ""
+    )
+    wrong = here(trained, "check", "--questions", "4", "peer-seed0")
+    assert wrong.returncode == 2 and "the run must come first" in wrong.stderr
+
+
+def test_help_tells_every_option(tmp_path: Path) -> None:
+    for name, words in {
+        "eval": ("RUN", "--match-tokens", "--opponents"),
+        "compare": ("RUNS", "--evals"),
+        "check": ("--questions",),
+    }.items():
+        done = here(tmp_path, name, "--help")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert all(word in done.stdout for word in words)
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_was_answered(tmp_path: Path) -> None:
+    """Enough debates that the scripted engine is still at it; then the interrupt, and the same command ends the work."""
+    arguments = ["eval", *SCRIPTED, "--questions", "150", "--modes", "direct", "debate", "--concurrency", "4"]
+    started = subprocess.Popen(command(*arguments), cwd=tmp_path, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    answers = tmp_path / "evals/smollm2-135m-arithmetic/answers.jsonl"
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and (not answers.exists() or answers.read_bytes().count(b"\n") < 5):
+        time.sleep(0.01)
+    started.send_signal(signal.SIGINT)
+    out, error = started.communicate(timeout=60)
+    assert started.returncode == 130, out + error
+    assert b"What was answered is kept" in out and b"Traceback" not in error
+    kept = answers.read_bytes()
+    assert kept.endswith(b"\n") and 5 <= kept.count(b"\n") < 302
+    assert moot(*arguments, cwd=tmp_path).returncode == 0
+    assert answers.read_bytes().startswith(kept)

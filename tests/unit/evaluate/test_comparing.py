@@ -1,0 +1,116 @@
+"""Runs side by side: which are one group, what is paired with what, and the curves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.debate.types import ConfigError
+from moot.evaluate.comparing import compared, curve, ends, groups, open_runs, saved_report
+from moot.evaluate.counting import Counted
+from moot.evaluate.report import Report, make_row
+from moot.evaluate.table import latex, markdown
+from moot.records import Run
+
+
+def a_run(where: Path, name: str, seed: int, reward: str = "generator_judge", values: tuple[float, ...] = ()) -> Run:
+    run = Run.create(where / name, {"seed": seed, "protocol": {"reward": reward}, "eval_every": 5}, {})
+    for step, found in enumerate(values):
+        run.append_metrics({"step": step, "phase": "eval", "test_sums/correct": found, "trust/judge_accuracy": None})
+        run.append_metrics({"step": step, "phase": "self_play", "train_sums/correct": found, "tokens/sampled": 100.0})
+    return run
+
+
+def evaluated(run: Run, right: list[int], step: int = 3, task: str = "sums", first: int = 0) -> None:
+    counted = {str(first + i): Counted({"avg@k": (float(r), 1.0)}, tokens=10) for i, r in enumerate(right)}
+    row = make_row("direct", 1, "avg@k", counted, 0, None, 0)
+    Report({"task": task, "step": step}, [row], {}).save(run.path / "evals" / f"{task}-step{step}" / "report.json")
+
+
+def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path) -> None:
+    made = [a_run(tmp_path, f"peer-seed{seed}", seed) for seed in (0, 1)] + [a_run(tmp_path, "truth-seed0", 0, "truth")]
+    peers, truth = groups(made)
+    assert (peers.label, peers.seeds, truth.label, truth.seeds) == ("peer", [0, 1], "truth", [0])
+    assert truth.settings == {"protocol.reward": "truth"}
+
+
+def test_groups_of_one_name_are_told_apart_by_their_settings(tmp_path: Path) -> None:
+    made = [a_run(tmp_path / "a", "run", 0), a_run(tmp_path / "b", "run", 0, "truth")]
+    assert [group.label for group in groups(made)] == ["run (reward generator_judge)", "run (reward truth)"]
+
+
+def test_differences_are_on_the_questions_that_all_have(tmp_path: Path) -> None:
+    """Peers: seeds 0 and 1 are right on 2 and 4 of 4; truth on 4 of its 4, of which it shares three with them."""
+    peers = [a_run(tmp_path, f"peer-seed{seed}", seed) for seed in (0, 1)]
+    truth = a_run(tmp_path, "truth-seed0", 0, "truth")
+    evaluated(peers[0], [1, 1, 0, 0])
+    evaluated(peers[1], [1, 1, 1, 1])
+    evaluated(truth, [1, 1, 1, 1], first=1)
+    found = groups([*peers, truth])
+    first, second = compared([(group, [r for run in group.runs if (r := saved_report(run, "*"))]) for group in found])
+    assert (first["group"], first["seeds"], first["questions"], first["accuracy"]["value"]) == ("peer", 2, 4, 0.75)
+    assert first["over_seeds"] == [0.5, 1.0] and first["difference"] is None
+    assert (second["questions"], second["accuracy"]["value"]) == (4, 1.0)
+    gap = second["difference"]
+    assert (gap["questions"], gap["versus"]) == (3, "peer")
+    # On the shared questions 1 to 3 the peers' means are 1, 1/2, 1/2.
+    assert gap["value"] == pytest.approx(1 / 3)
+    assert gap["p"] == pytest.approx(0.5), "two differences of the same sign: 2 of 4 ways are as extreme"
+    assert gap["low"] <= gap["value"] <= gap["high"]
+
+
+def test_of_several_evaluations_the_last_step_counts_unless_one_is_named(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "peer-seed0", 0)
+    evaluated(run, [0, 0], step=0)
+    evaluated(run, [1, 1], step=9)
+    last, before = saved_report(run, "*"), saved_report(run, "*", step=0)
+    assert last is not None and last.settings["step"] == 9
+    assert before is not None and before.rows[0].metrics["accuracy"]["value"] == 0.0  # type: ignore[index]
+    assert saved_report(run, "no-such*") is None
+
+
+def test_curves_are_mean_and_range_over_seeds_at_the_steps_all_have(tmp_path: Path) -> None:
+    made = [a_run(tmp_path, "peer-seed0", 0, values=(0.0, 0.2, 0.4)), a_run(tmp_path, "peer-seed1", 1, values=(0.2, 0.6))]
+    (group,) = groups(made)
+    found = curve(group, "eval", r"test_[^/]*/correct")
+    assert found is not None
+    assert (found.steps, found.runs) == ([0, 1], 2)
+    assert (found.mean, found.low, found.high) == (pytest.approx([0.1, 0.4]), [0.0, 0.2], [0.2, 0.6])
+    tokens = curve(group, "eval", r"test_[^/]*/correct", "tokens")
+    assert tokens is not None and tokens.steps == [0, 100]
+    assert curve(group, "eval", "trust/judge_accuracy") is None, "null is not a number"
+    last = ends(group, "eval", r"test_[^/]*/correct")
+    assert last is not None and last["last"]["mean"] == pytest.approx(0.5) and last["last"]["sd"] == pytest.approx(0.02**0.5)
+
+
+def test_a_run_named_twice_is_refused(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "peer-seed0", 0)
+    with pytest.raises(ConfigError, match="is named twice"):
+        open_runs([run.path, run.path])
+
+
+def test_tables_are_markdown_and_latex() -> None:
+    header, rows = ["mode", "accuracy"], [["vote@5", "50.0 [40.0, 60.0]"], ["a_b & 5%", "–"]]
+    assert markdown(header, rows).splitlines() == [
+        "| mode | accuracy |",
+        "| --- | ---: |",
+        "| vote@5 | 50.0 [40.0, 60.0] |",
+        "| a_b & 5% | – |",
+    ]
+    written = latex(header, rows, "Held out")
+    assert "a\\_b \\& 5\\% & -- \\\\" in written
+    assert written.startswith("% Held out\n\\begin{tabular}{lr}\n\\toprule\nmode & accuracy \\\\\n\\midrule\n")
+
+
+def test_the_figure_is_drawn_in_both_formats(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    from moot.evaluate.figure import draw
+
+    found = groups([a_run(tmp_path, f"peer-seed{seed}", seed, values=(0.1, 0.2 + seed / 10)) for seed in (0, 1)])
+    targets = [tmp_path / "out" / "curves.png", tmp_path / "out" / "curves.svg"]
+    assert draw(found, targets)
+    assert targets[0].read_bytes().startswith(b"\x89PNG") and b"<svg" in targets[1].read_bytes()[:2000]
+    empty: list[Any] = groups([a_run(tmp_path, "empty-seed0", 0)])
+    assert not draw(empty, targets)
