@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.text import Text
 
 from moot.cli.engines import make_engine
+from moot.debate.play import Speak
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Sampler
 from moot.evaluate import Opponent
@@ -51,7 +52,7 @@ class Players:
         if self.run is None or step == 0:
             self.sampler, self.identity, self.step = await self._engine.base(), model, 0
         else:
-            self.step, place = await self._load_state(self._engine, self.run, step)
+            self.step, place = await load_state(self._engine, self.run, step, self._console)
             self.sampler, self.identity = await self._engine.snapshot(), f"{model} {_seal(place)}"
         return self.step
 
@@ -79,26 +80,8 @@ class Players:
         config = TrainConfig.from_dict(run.config)
         ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
         engine, rendering = (self._engine, self.rendering) if ours == theirs else self._make(replace(config, model=theirs))
-        _, place = await self._load_state(engine, run, step)
+        _, place = await load_state(engine, run, step, self._console)
         return _token_player(await engine.snapshot(), rendering), f"{theirs.model} {_seal(place)}"
-
-    async def _load_state(self, engine: Any, run: Run, step: int | None) -> tuple[int, Path]:
-        for number, place, state in run.load_checkpoints():
-            if step is not None and number != step:
-                continue
-            try:
-                if state is None:
-                    raise EngineError("its state.json is damaged")
-                await engine.load_state(str(place))
-            except EngineError as error:
-                if step is not None:
-                    raise ConfigError(f"checkpoint {place} cannot be used: {error}") from None
-                self._console.print(Text(f"Note: checkpoint {place} cannot be used ({error}); trying the one before it", style="yellow"))
-                continue
-            return number, place
-        there = ", ".join(str(number) for number, _ in run.checkpoints()) or "none"
-        wanted = "checkpoint that is whole" if step is None else f"checkpoint of step {step}"
-        raise ConfigError(f"{run.path} has no {wanted}; it has {there}; step 0 is the model before training")
 
     def _make(self, config: TrainConfig) -> tuple[Any, Rendering]:
         with self._console.status(f"loading {config.model.model}"):
@@ -108,6 +91,25 @@ class Players:
 
     async def close(self) -> None:
         await asyncio.gather(*(engine.close() for engine in self._engines))
+
+
+async def load_state(engine: Any, run: Run, step: int | None, console: Console) -> tuple[int, Path]:
+    for number, place, state in run.load_checkpoints():
+        if step is not None and number != step:
+            continue
+        try:
+            if state is None:
+                raise EngineError("its state.json is damaged")
+            await engine.load_state(str(place))
+        except EngineError as error:
+            if step is not None:
+                raise ConfigError(f"checkpoint {place} cannot be used: {error}") from None
+            console.print(Text(f"Note: checkpoint {place} cannot be used ({error}); trying the one before it", style="yellow"))
+            continue
+        return number, place
+    there = ", ".join(str(number) for number, _ in run.checkpoints()) or "none"
+    wanted = "checkpoint that is whole" if step is None else f"checkpoint of step {step}"
+    raise ConfigError(f"{run.path} has no {wanted}; it has {there}; step 0 is the model before training")
 
 
 def _token_player(sampler: Sampler, rendering: Rendering) -> Opponent:
@@ -123,3 +125,21 @@ def endpoint(address: str) -> tuple[Opponent, str]:
 def _seal(place: Path) -> str:
     """Tells one training's checkpoint from another's of the same step."""
     return f"{place.name} {hashlib.sha256((place / 'state.json').read_bytes()).hexdigest()[:12]}"
+
+
+async def judge_for(config: TrainConfig, engine: Any, rendering: Rendering, console: Console) -> tuple[Player | Speak | None, Any]:
+    """The outside judge that a run names, and the engine it needs beside the run's own, if any."""
+    name = config.recipe.judge
+    if not name:
+        return None, None
+    if name == "base":
+        return Player(await engine.base(), rendering, learns=False), None
+    # An engine of its own: loading another run's weights into ours would be what training starts from.
+    run = Run.open(Path(name)) if Run.exists(Path(name)) else None
+    model = TrainConfig.from_dict(run.config).model if run else replace(config.model, model=name, renderer="auto")
+    with console.status(f"loading the judge {name}"):
+        other, its_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
+    if run is not None:
+        await load_state(other, run, None, console)
+        return Player(await other.snapshot(), its_rendering, learns=False), other
+    return Player(await other.base(), its_rendering, learns=False), other

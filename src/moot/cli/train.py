@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import signal
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,11 +16,16 @@ from rich.text import Text
 
 from moot import __version__
 from moot.cli.loggers import check_names, make_loggers
+from moot.cli.players import judge_for
 from moot.debate.protocol import Protocol, judge_warning
 from moot.debate.rewards import REWARDS, Reward, users_reward
-from moot.debate.types import ConfigError
+from moot.debate.types import ConfigError, Question
+from moot.evaluate import EvalConfig, evaluate
 from moot.rl.advantages import ESTIMATORS, Estimator
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
+from moot.rl.rendering import Rendering
+from moot.rl.train import Loop, train
+from moot.tasks import Task
 from moot.tasks import load as load_task
 from moot.users import load
 
@@ -49,7 +55,7 @@ class Train:
     def run(self) -> int:
         from moot.cli.progress import Progress, summary
         from moot.records import Run
-        from moot.rl.train import Loop, Stopped, train
+        from moot.rl.train import Stopped
 
         console = Console(highlight=False)
         config, run_path = self._settings()
@@ -80,9 +86,12 @@ class Train:
 
         progress = Progress(console, loggers, config)
         loop = Loop(config, engine, rendering, task, run, progress, reward, estimator, stages=stages)
+        if config.eval_modes:
+            settings = EvalConfig.of(config, modes=config.eval_modes, tempered=engine.capabilities.tempered_training)
+            loop.also = plain_answers(rendering, task, settings, task.held_out[: config.eval_questions])
         try:
             with progress:
-                asyncio.run(_train(train(loop), engine))
+                asyncio.run(_train(loop, judge_for(config, engine, rendering, console)))
         except Stopped as stop:
             return _say_stop(console, run_path, str(stop), 1)
         except asyncio.CancelledError:
@@ -126,9 +135,21 @@ def differences(a: TrainConfig, b: TrainConfig) -> str:
     return ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
 
 
-async def _train(work: Any, engine: Any) -> None:
+def plain_answers(rendering: Rendering, task: Task, settings: EvalConfig, questions: Sequence[Question]) -> Callable[[Any], Any]:
+    """What the loop asks at each evaluation besides its debates."""
+
+    async def measure(sampler: Any) -> dict[str, float | None]:
+        report = await evaluate(sampler, rendering, task, settings, questions)
+        return report.flat(f"test_{task.name}/")
+
+    return measure
+
+
+async def _train(loop_: Loop, judge: Awaitable[tuple[Any, Any]]) -> None:
     """A first Ctrl-C ends the iteration in flight and lets go of the engine; what was committed stays."""
-    task = asyncio.ensure_future(work)
+    engine = loop_.engine
+    loop_.judge, other = await judge
+    task = asyncio.ensure_future(train(loop_))
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, task.cancel)
@@ -136,6 +157,8 @@ async def _train(work: Any, engine: Any) -> None:
         await task
     finally:
         await engine.close()
+        if other is not None:
+            await other.close()
 
 
 def _say_stop(console: Console, path: Path, why: str, status: int) -> int:

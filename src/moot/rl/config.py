@@ -153,6 +153,8 @@ class TrainConfig:
     """Iterations between evaluations on held-out questions, which also come first and last; 0 means none."""
     eval_questions: int = 64
     """Held-out questions an evaluation."""
+    eval_modes: tuple[str, ...] = ()
+    """What an evaluation measures besides debates: direct (one plain answer), vote (the majority of five)."""
     save_every: int = 100
     """Iterations between checkpoints that are kept; the newest two are always there."""
 
@@ -179,6 +181,8 @@ class TrainConfig:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
         if not 0 <= d.reward_mix <= 1:
             raise ConfigError(f"reward_mix must be between 0 and 1, got {d.reward_mix}; 0.3 mixes in a little truth")
+        if unknown := set(self.eval_modes) - {"direct", "vote"}:
+            raise ConfigError(f"eval_modes may name direct and vote, got {', '.join(sorted(unknown))!r}; debates are always played")
         if self.model.deterministic and o.max_staleness:
             raise ConfigError(f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the clock")
 
@@ -200,7 +204,8 @@ class TrainConfig:
         built: dict[str, Any] = {name: kind(**given.get(name, {})) for name, kind in parts.items()}
         if isinstance(built["recipe"].curriculum, list):
             built["recipe"] = replace(built["recipe"], curriculum=tuple(built["recipe"].curriculum))
-        return cls(**{**given, **built, "protocol": V2.with_choices(given["protocol"])})
+        modes = tuple(given.get("eval_modes", ()))
+        return cls(**{**given, **built, "eval_modes": modes, "protocol": V2.with_choices(given["protocol"])})
 
 
 _MATH = TrainConfig(

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from moot.debate.play import Speak
 from moot.debate.rewards import AgentScores, Grades, Scores, last_parsed
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum
 from moot.rl.config import Schedule
 from moot.rl.datums import merge
 from moot.rl.metrics import mean
-from moot.rl.rollout import Player, Rollout, Seats
+from moot.rl.rollout import Judges, Player, Rollout, Seats
 from moot.tasks.task import Task
 
 WINDOW = 3
@@ -97,6 +98,13 @@ def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num
         return taker if taken and seat == chance.randrange(num_agents) else None
 
     return seats
+
+
+def judges_of_a_share(judge: Player | Speak | None, share: float, seed: str) -> Judges | None:
+    """The outside judge is asked about a share of the debates, drawn by lot; as the share falls it is phased out, and costs less."""
+    if judge is None or not share:
+        return None
+    return lambda number: [judge] if random.Random(f"{seed}/judge/{number}").random() < share else []
 
 
 def clear_winner(scores: Scores) -> int | None:

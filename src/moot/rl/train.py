@@ -14,7 +14,7 @@ import json
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 from typing import Protocol as Interface
@@ -24,6 +24,7 @@ import numpy as np
 from moot.debate.play import Speak
 from moot.debate.rewards import Grades, Reward, Scores, mix_truth
 from moot.debate.state import Debate
+from moot.debate.types import Question
 from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput, Trainer
 from moot.records import Played, Run, write_atomically
 from moot.rl import warm
@@ -31,12 +32,12 @@ from moot.rl.advantages import Estimator, SeatMeans, advantages
 from moot.rl.config import TrainConfig
 from moot.rl.datums import datums
 from moot.rl.metrics import Metrics, answer_metrics, carries_gradient, optim_metrics, reward_metrics, rollout_metrics
-from moot.rl.recipe import Asked, Curriculum, scheduled, seats_of_past_selves, still_open, winners_turns
+from moot.rl.recipe import Asked, Curriculum, judges_of_a_share, scheduled, seats_of_past_selves, still_open, winners_turns
 from moot.rl.remedies import ALARMS
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, Rollout, Seats, rollout
+from moot.rl.rollout import Judges, Player, Rollout, Seats, rollout
 from moot.rl.trust import Alarms, Judged, panel
-from moot.tasks.answers import grade
+from moot.tasks.answers import grade, settled_by
 from moot.tasks.task import Task
 
 
@@ -76,6 +77,8 @@ class Loop:
     """The curriculum's tasks; none means `task` alone."""
     judge: Player | Speak | None = None
     """Votes from outside, and is never trained."""
+    also: Callable[[Sampler], Awaitable[Metrics]] | None = None
+    """What an evaluation measures besides debates: plain answers, votes. Handed in, because it is made of this loop's own parts."""
     again: list[Asked] = field(default_factory=list)
     """Questions to be debated once more, by more agents."""
     past: list[Player] = field(default_factory=list)
@@ -161,15 +164,32 @@ async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Samp
     recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}"
     debates = [new_debate(loop, each) for each in asked]
     seats = seats_of_past_selves(loop.past, recipe.past_selves, seed, loop.config.debate.num_agents)
-    return await play_all(loop, debates, sampler, seed, seats)
+    share = scheduled(recipe.judge_share, recipe.judge_schedule, loop.done(step))
+    return await play_all(loop, debates, sampler, seed, seats, judges_of_a_share(loop.judge, share, seed))
 
 
 def new_debate(loop: Loop, asked: Asked) -> Debate:
     task = loop.curriculum.tasks[asked.level]
-    return Debate(task.train(asked.number), asked.num_agents, loop.config.debate.max_rounds, loop.config.protocol)
+    return a_debate(loop, task, task.train(asked.number), asked.num_agents)
 
 
-async def play_all(loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed: str, seats: Seats | None = None) -> list[Rollout]:
+def a_debate(loop: Loop, task: Task, question: Question, num_agents: int) -> Debate:
+    config, recipe = loop.config, loop.config.recipe
+    return Debate(
+        question,
+        num_agents,
+        config.debate.max_rounds,
+        config.protocol,
+        settled=settled_by(task.equal, task.extract) if recipe.stop_when_settled or recipe.extra_rounds else None,
+        stop_when_settled=recipe.stop_when_settled,
+        extra_rounds=recipe.extra_rounds,
+        jury_counts=recipe.judge_counts,
+    )
+
+
+async def play_all(
+    loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed: str, seats: Seats | None = None, judges: Judges | None = None
+) -> list[Rollout]:
     return await rollout(
         debates,
         sampler,
@@ -179,6 +199,7 @@ async def play_all(loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed
         tempered=loop.engine.capabilities.tempered_training,
         seed=seed,
         seats=seats,
+        judges=judges,
         finished=lambda _, done: loop.watcher.debate_finished(done),
     )
 
@@ -372,9 +393,8 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
     if not due or any(row["step"] == step and row["phase"] == "eval" for row in loop.run.metrics()):
         return
     loop.watcher.began(step, loop.total, "eval")
-    d = config.debate
     questions = loop.task.held_out[: config.eval_questions]
-    debates = [Debate(question, d.num_agents, d.max_rounds, config.protocol) for question in questions]
+    debates = [a_debate(loop, loop.task, question, config.debate.num_agents) for question in questions]
     started = time.perf_counter()
     # The same seed each time, so that two evaluations differ by the weights alone.
     rollouts = await play_all(loop, debates, sampler, f"{config.seed}/eval")
@@ -392,6 +412,7 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
         **panel(judged),
         "test/valid_turns": sum(not turn.failed for turn in turns) / len(turns) if turns else None,
         "test/turns_with_vote": did / could if could else None,
+        **(await loop.also(sampler) if loop.also else {}),
         "time/eval_s": time.perf_counter() - started,
     }
     loop.run.append_metrics(row)
