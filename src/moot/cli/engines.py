@@ -32,6 +32,8 @@ def make_engine(config: TrainConfig) -> tuple[Any, Rendering]:
             lora_targets=targets,
             deterministic=m.deterministic,
             gradient_checkpointing=m.gradient_checkpointing,
+            max_cache_gib=m.cache_gib or None,
+            token_budget=m.token_budget or None,
             seed=config.seed,
         )
     except (EngineError, OSError, ValueError) as error:

@@ -34,6 +34,10 @@ class ModelConfig:
     """fp32 and nothing shared: the same seed gives the same run, also after a kill."""
     gradient_checkpointing: bool = False
     """Trade time for memory in training."""
+    cache_gib: float = 0.0
+    """Memory for the sampler's cache; 0 takes a quarter of what is free. Set it when several runs share a device."""
+    token_budget: int = 0
+    """Tokens of one forward and backward pass; 0 chooses by device. Less saves memory."""
 
 
 @dataclass(frozen=True)
@@ -176,6 +180,7 @@ class TrainConfig:
             ("eval_every", self.eval_every, 0),
             ("save_every", self.save_every, 0),
             ("lora_rank", self.model.lora_rank, 1),
+            ("token_budget", self.model.token_budget, 0),
         ):
             if value < low:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
