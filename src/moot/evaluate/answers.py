@@ -10,14 +10,13 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from moot.debate.parsing import parse
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
-from moot.debate.types import Parsed, ParseFailure, Question, Turn
+from moot.debate.types import Parsed, ParseFailure, Question, Said, Turn
 from moot.rl.rollout import Rollout
 
 Record = dict[str, Any]
@@ -99,6 +98,7 @@ def debate_record(played: Rollout) -> Record:
             "agent": turn.agent,
             "text": turn.text,
             **({"failure": turn.parsed.reason} if isinstance(turn.parsed, ParseFailure) else {}),
+            **({"ballot": True} if turn.ballot else {}),
             "stop": sampled.stop_reason,
         }
         for turn, sampled in zip(played.debate.turns, played.sampled, strict=True)
@@ -113,11 +113,14 @@ def cut(record: Record) -> tuple[float, float]:
 
 
 def debate_of(record: Record, question: Question, num_agents: int, max_rounds: int, protocol: Protocol) -> Debate:
-    turns = tuple(
-        Turn(t["round"], t["agent"], t["text"], ParseFailure(t["failure"]) if "failure" in t else parse(t["text"], protocol.contract, True))
-        for t in record["turns"]
-    )
-    return Debate(question, num_agents, max_rounds, protocol, turns)
+    debate = Debate(question, num_agents, max_rounds, protocol)
+    return replace(debate, turns=tuple(_turn_of(debate, turn) for turn in record["turns"]))
+
+
+def _turn_of(debate: Debate, turn: Record) -> Turn:
+    """Read as the debate itself read it: a ballot as a ballot, shuffled labels as the seats they stand for."""
+    read = debate.read(turn["round"], turn["agent"], Said(turn["text"]), ballot=turn.get("ballot", False))
+    return replace(read, parsed=ParseFailure(turn["failure"])) if "failure" in turn else read
 
 
 def plain_answers(question: Question, texts: Sequence[str]) -> Debate:

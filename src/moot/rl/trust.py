@@ -104,7 +104,7 @@ def diversity(each: Judged) -> float:
     last = max((turn.round for turn in each.debate.turns if not turn.ballot), default=0)
     held: list[int | None] = [None] * each.debate.num_agents
     for i, turn in enumerate(each.debate.turns):
-        if turn.round == last and not turn.ballot:
+        if turn.round == last:
             held[turn.agent] = each.grades.same[i]
     return len(set(held)) / each.debate.num_agents
 

@@ -105,6 +105,9 @@ def test_a_growing_conversation_goes_on_into_the_ballot() -> None:
     _, seen = run(v2(closing_ballot=True))
     assert seen[-1].extends
     assert [message.role for message in seen[-1].conversation()] == ["system"] + ["user", "assistant"] * 2 + ["user"]
+    before = seen[5]
+    assert (before.agent, before.round) == (2, 2)
+    assert seen[-1].conversation()[:-2] == before.conversation(), "what was said before stands as it was"
     assert "[Agent 0, round 2]" in seen[-1].newest.content
 
 
