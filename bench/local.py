@@ -1,12 +1,12 @@
-"""The local engine beside stock transformers and TRL, on debate-like sequences.
+"""The local engine beside stock transformers and TRL, on the lengths of recorded debates.
 
-    python bench/local.py sampling [--sequences 12 48] [--quick]
+    python bench/local.py sampling [--sequences 12 48] [--shorten 0.25]
     python bench/local.py training --trl-python /path/to/venv/bin/python [--quick]
 
-Lengths are synthetic, token ids random: a first prompt of 500 tokens, turns of 250 new tokens, 600 tokens of others' turns between them,
-3 rounds. `--ragged` spreads prompt, turn and suffix lengths by a third, as debates do; without it every sequence has the same length, which
-is the best case for a padded batch. Sampling never stops early. A round is reported as its prefill, its time a step, and the whole of it
-for turns of 250 tokens: prefill + 250 steps. `--turn` is how many steps are really run to measure that.
+The lengths are those of real debates of three rounds (debate_lengths.json): of each agent's turns, the prompt tokens that were new and
+the tokens sampled. Token ids are random, and nothing stops early: a row ends at its recorded length. Stock `generate` cannot end a row
+but by its end-of-text token, so it pads prompts to the longest and goes on to the longest turn, as it would in use. `--shorten` cuts the
+sampled turns (prompts stay), for a quicker look.
 
 Every contender runs in its own process, so that peak memory is its own. TRL is not a dependency of moot: give a Python that has it.
 Peak memory is the process's peak resident size once the model is loaded, model included.
@@ -26,11 +26,11 @@ from typing import Any
 
 import numpy as np
 
-PROMPT, TURN, SUFFIX, ROUNDS = 500, 250, 600, 3
 
-
-def lengths(count: int, mean: int, ragged: bool, random: np.random.Generator) -> list[int]:
-    return [int(mean * factor) for factor in random.uniform(2 / 3, 4 / 3, count)] if ragged else [mean] * count
+def recorded(args: argparse.Namespace, count: int) -> list[list[tuple[int, int]]]:
+    """For each sequence and round: new prompt tokens, sampled tokens."""
+    found = json.loads(Path(__file__).with_name("debate_lengths.json").read_text())[args.lengths]
+    return [[(prompt, max(2, int(turn * args.shorten))) for prompt, turn in found[i % len(found)]] for i in range(count)]
 
 
 def reset_peak() -> None:
@@ -76,42 +76,38 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
         reset_peak()
         sampler = await engine.snapshot()
         random = np.random.default_rng(0)
-        prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
+        lengths = recorded(args, count)
+        prompts: list[list[int]] = [[] for _ in lengths]
         rounds = []
-        for number in range(args.rounds):
-            turns = lengths(count, args.turn, args.ragged, random)
-            before, spent[:] = engine.statistics, [0.0, 0.0]
-            start, cpu = time.perf_counter(), time.process_time()
-            samples = await asyncio.gather(
-                *(sampler.sample(p, SamplingParams(max_tokens=n, seed=i)) for i, (p, n) in enumerate(zip(prompts, turns, strict=True)))
-            )
-            seconds, after = time.perf_counter() - start, engine.statistics
-            prefilled = after["prefilled"] - before["prefilled"]
-            cpu, steps = time.process_time() - cpu, after["steps"] - before["steps"]
-            rounds.append(
-                {"prefill": seconds - spent[0], "prefill_cpu": cpu - spent[1], "step": spent[0] / steps, "step_cpu": spent[1] / steps,
-                 "prefilled": prefilled}
-            )  # fmt: skip
-            if number == args.rounds - 1:
-                fresh = await engine.snapshot()  # same weights, but nothing cached: what the round costs without reuse
+        for number in range(len(lengths[0])):
+            for prompt, rows in zip(prompts, lengths, strict=True):
+                prompt += random.integers(10, 40000, rows[number][0]).tolist()
+            if number == len(lengths[0]) - 1:
+                fresh = await engine.snapshot()  # same weights, but nothing cached: what the round's prompts cost without reuse
                 start = time.perf_counter()
                 await asyncio.gather(*(fresh.sample(p, SamplingParams(max_tokens=1, seed=i)) for i, p in enumerate(prompts)))
                 cold = time.perf_counter() - start
-                suffixes = [random.integers(10, 40000, SUFFIX).tolist() for _ in prompts]
-                longer = [[*p, *s.tokens.tolist(), *x] for p, (s,), x in zip(prompts, samples, suffixes, strict=True)]
-                start = time.perf_counter()
-                await asyncio.gather(*(sampler.sample(p, SamplingParams(max_tokens=1, seed=i)) for i, p in enumerate(longer)))
-                warm = time.perf_counter() - start
-                new_tokens = sum(len(x) for x in suffixes)
-                total_cold = sum(len(p) for p in prompts)
-            for i, n in enumerate(lengths(count, SUFFIX, args.ragged, random)):
-                prompts[i] = [*prompts[i], *samples[i][0].tokens.tolist(), *random.integers(10, 40000, n).tolist()]
+                del fresh
+            before, spent[:] = engine.statistics, [0.0, 0.0]
+            start, cpu = time.perf_counter(), time.process_time()
+            samples = await asyncio.gather(
+                *(
+                    sampler.sample(p, SamplingParams(max_tokens=rows[number][1], seed=i))
+                    for i, (p, rows) in enumerate(zip(prompts, lengths, strict=True))
+                )
+            )
+            seconds, cpu, after = time.perf_counter() - start, time.process_time() - cpu, engine.statistics
+            steps = after["steps"] - before["steps"]
+            rounds.append(
+                {"seconds": seconds, "cpu": cpu, "prefill": seconds - spent[0], "step": spent[0] / steps, "steps": steps,
+                 "prefilled": after["prefilled"] - before["prefilled"], "sampled": sum(len(s.tokens) for (s,) in samples)}
+            )  # fmt: skip
+            for prompt, (sample,) in zip(prompts, samples, strict=True):
+                prompt += sample.tokens.tolist()
         peak = memory_peak()
         await engine.close()
-        return {
-            "rounds": rounds, "peak_mib": peak, "prefill_rate": total_cold / cold, "cold_prefill_s": cold, "warm_prefill_s": warm,
-            "warm_tokens": new_tokens,
-        }  # fmt: skip
+        whole = sum(sum(p + (rows[r - 1][1] if r else 0) for r, (p, _) in enumerate(rows)) for rows in lengths)
+        return {"rounds": rounds, "peak_mib": peak, "prefill_rate": whole / cold, "cold_prefill_s": cold, "cold_tokens": whole}
 
     return asyncio.run(main())
 
@@ -128,70 +124,69 @@ def sampling_stock(args: argparse.Namespace, count: int) -> dict[str, Any]:
     model: Any = AutoModelForCausalLM.from_pretrained(path, dtype=pick_dtype(args.dtype, device, False)).to(device)
     reset_peak()
     random = np.random.default_rng(0)
-    prompts = [random.integers(10, 40000, n).tolist() for n in lengths(count, PROMPT, args.ragged, random)]
+    lengths = recorded(args, count)
+    prompts: list[list[int]] = [[] for _ in lengths]
     rounds = []
-    for _ in range(args.rounds):
-        turns = lengths(count, args.turn, args.ragged, random)
-        width = max(len(p) for p in prompts)
+    for number in range(len(lengths[0])):
+        for prompt, rows in zip(prompts, lengths, strict=True):
+            prompt += random.integers(10, 40000, rows[number][0]).tolist()
+        width, longest = max(map(len, prompts)), max(rows[number][1] for rows in lengths)
         ids = torch.tensor([[0] * (width - len(p)) + p for p in prompts], device=device)
         mask = torch.tensor([[0] * (width - len(p)) + [1] * len(p) for p in prompts], device=device)
         start, cpu = time.perf_counter(), time.process_time()
         first: list[float] = []
 
-        def note(_: Any, scores: Any, start: float = start, cpu: float = cpu, first: list[float] = first) -> Any:
+        def note(_: Any, scores: Any, start: float = start, first: list[float] = first) -> Any:
             if not first:  # called once a step: the first time when the prompt is done
-                first[:] = [time.perf_counter() - start, time.process_time() - cpu]
+                first[:] = [time.perf_counter() - start]
             return scores
 
         with torch.inference_mode():
             out = model.generate(
-                ids, attention_mask=mask, max_new_tokens=max(turns), min_new_tokens=max(turns), do_sample=True, temperature=1.0, top_k=0,
+                ids, attention_mask=mask, max_new_tokens=longest, min_new_tokens=longest, do_sample=True, temperature=1.0, top_k=0,
                 top_p=1.0, pad_token_id=0, logits_processor=LogitsProcessorList([note]),
             )[:, width:].tolist()  # fmt: skip
-        seconds, cpu, steps = time.perf_counter() - start, time.process_time() - cpu, max(turns) - 1
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
         rounds.append(
-            {"prefill": first[0], "prefill_cpu": first[1], "step": (seconds - first[0]) / steps, "step_cpu": (cpu - first[1]) / steps,
-             "prefilled": int(mask.sum())}
+            {"seconds": seconds, "cpu": cpu, "prefill": first[0], "step": (seconds - first[0]) / max(1, longest - 1), "steps": longest,
+             "prefilled": int(mask.sum()), "sampled": sum(rows[number][1] for rows in lengths)}
         )  # fmt: skip
-        for i, n in enumerate(lengths(count, SUFFIX, args.ragged, random)):
-            prompts[i] = [*prompts[i], *out[i][: turns[i]], *random.integers(10, 40000, n).tolist()]
+        for prompt, rows, tokens in zip(prompts, lengths, out, strict=True):
+            prompt += tokens[: rows[number][1]]
     return {"rounds": rounds, "peak_mib": memory_peak()}
 
 
-def whole(rounds: list[dict[str, float]], kind: str = "") -> float:
-    """Seconds of all rounds with turns of 250 tokens."""
-    return sum(item["prefill" + kind] + TURN * item["step" + kind] for item in rounds)
+def total(rounds: list[dict[str, float]], name: str) -> float:
+    return sum(item[name] for item in rounds)
 
 
 def report_sampling(args: argparse.Namespace) -> None:
     for count in args.sequences:
         ours = contender(args, "sampling_ours", sys.executable, count)
-        print(f"\n{count} sequences{', ragged' if args.ragged else ''}; {args.turn} steps a round measured")
+        shortened = f", turns shortened to {args.shorten:.0%}" if args.shorten != 1 else ""
+        print(f"\n{count} sequences of recorded {args.lengths} debates, 3 rounds{shortened}")
         stock = None if args.no_stock else contender(args, "sampling_stock", sys.executable, count)
-        for number in range(args.rounds):
-            for name, side in (("moot    ", ours), ("generate", stock)):
+        for number, item in enumerate(ours["rounds"]):
+            for name, side in (("moot    ", item), ("generate", stock["rounds"][number] if stock else None)):
                 if side:
-                    item = side["rounds"][number]
-                    seconds = whole([item])
                     print(
-                        f"  round {number + 1} {name}: {item['prefilled']} tokens prefilled in {item['prefill']:.1f} s, "
-                        f"{item['step'] * 1e3:.0f} ms a step ({item['step_cpu'] * 1e3:.0f} ms of processor), "
-                        f"{count * TURN / seconds:.1f} tokens/s over the round"
+                        f"  round {number + 1} {name}: {side['seconds']:6.1f} s, {side['sampled'] / side['seconds']:6.1f} tokens/s; "
+                        f"{side['prefilled']} tokens prefilled in {side['prefill']:.1f} s, "
+                        f"{side['steps']} steps of {side['step'] * 1e3:.0f} ms"
                     )
         print(f"  peak memory: moot {ours['peak_mib']:.0f} MiB" + (f", generate {stock['peak_mib']:.0f} MiB" if stock else ""))
         if stock:
-            print(
-                f"  generate / moot: {whole(stock['rounds']) / whole(ours['rounds']):.1f}x over all rounds "
-                f"({whole(stock['rounds'], '_cpu') / whole(ours['rounds'], '_cpu'):.1f}x in processor time, less blurred by a busy machine)"
-            )
-        computed = sum(item["prefilled"] + count * TURN for item in ours["rounds"]) / whole(ours["rounds"])
+            ratio = {name: total(stock["rounds"], name) / total(ours["rounds"], name) for name in ("seconds", "cpu")}
+            print(f"  generate / moot: {ratio['seconds']:.1f}x the time over all rounds, {ratio['cpu']:.1f}x the processor time")
+        computed = (total(ours["rounds"], "prefilled") + total(ours["rounds"], "sampled")) / total(ours["rounds"], "seconds")
         print(
             f"  ceiling: prefill runs at {ours['prefill_rate']:.0f} tokens/s, the rounds at {computed:.0f} prefilled and sampled tokens/s, "
             f"{computed / ours['prefill_rate']:.0%} of it"
         )
+        last = ours["rounds"][-1]
         print(
-            f"  prefill of the last round: {ours['cold_prefill_s']:.1f} s without reuse; with reuse, the next round's {SUFFIX} new tokens "
-            f"take {ours['warm_prefill_s']:.1f} s"
+            f"  round 3's prompts: {ours['cold_tokens']} tokens in {ours['cold_prefill_s']:.1f} s without reuse, "
+            f"{last['prefilled']} in {last['prefill']:.1f} s with it"
         )
 
 
@@ -202,15 +197,9 @@ def debate_tokens(args: argparse.Namespace, count: int) -> list[tuple[np.ndarray
     """Tokens of whole debates, where they were sampled, and the length of the first prompt."""
     random = np.random.default_rng(1)
     out = []
-    for _ in range(count):
-        mask: list[int] = []
-        first = lengths(1, PROMPT, args.ragged, random)[0]
-        mask += [0] * first
-        for number in range(ROUNDS):
-            mask += [1] * lengths(1, TURN, args.ragged, random)[0]
-            if number < ROUNDS - 1:
-                mask += [0] * lengths(1, SUFFIX, args.ragged, random)[0]
-        out.append((random.integers(10, 40000, len(mask)).astype(np.int32), np.array(mask), first))
+    for rows in recorded(args, count):
+        mask = [mark for prompt, turn in rows for mark in [0] * prompt + [1] * turn]
+        out.append((random.integers(10, 40000, len(mask)).astype(np.int32), np.array(mask), rows[0][0]))
     return out
 
 
@@ -315,7 +304,7 @@ def training_trl(args: argparse.Namespace, count: int) -> dict[str, Any]:
 def report_training(args: argparse.Namespace) -> None:
     count = 4 if args.quick else 12
     ours = contender(args, "training_ours", sys.executable, count)
-    print(f"\nforward and backward, {count} debates of {ours['tokens'] / count:.0f} tokens{', ragged' if args.ragged else ''}")
+    print(f"\nforward and backward, {count} debates of {ours['tokens'] / count:.0f} tokens")
     print(f"  moot {speed(ours)}")
     if args.trl_python:
         trl = contender(args, "training_trl", args.trl_python, count)
@@ -348,10 +337,9 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     parser.add_argument("--dtype", default="auto")
     parser.add_argument("--sequences", type=int, nargs="+", default=[12, 48])
-    parser.add_argument("--rounds", type=int, default=ROUNDS)
-    parser.add_argument("--turn", type=int, default=TURN, help="new tokens a turn that are really run")
-    parser.add_argument("--ragged", action="store_true")
-    parser.add_argument("--quick", action="store_true", help="12 sequences, short turns; 4 debates to train on")
+    parser.add_argument("--lengths", choices=["gsm8k", "arithmetic"], default="gsm8k")
+    parser.add_argument("--shorten", type=float, default=1.0, help="share of each turn that is really sampled")
+    parser.add_argument("--quick", action="store_true", help="12 sequences, a tenth of each turn; 4 debates to train on")
     parser.add_argument("--threads", type=int, default=0, help="0: torch's choice")
     parser.add_argument("--cache-gib", type=float, default=6.0)
     parser.add_argument("--adapter", type=int, default=1, help="0: sample from the base model")
@@ -370,7 +358,7 @@ def main() -> None:
         print("RESULT " + json.dumps(globals()[args.child](argparse.Namespace(**options), options["count"])))
         return
     if args.quick:
-        args.sequences, args.turn = [12], min(args.turn, 24)
+        args.sequences, args.shorten = [12], min(args.shorten, 0.1) if args.what != "training" else args.shorten
     print(f"{args.model}, dtype {args.dtype}, {args.threads or 'default'} threads, load average {os.getloadavg()[0]:.1f}")
     if args.what in ("sampling", "all"):
         report_sampling(args)

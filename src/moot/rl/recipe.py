@@ -19,7 +19,7 @@ from moot.debate.state import Debate
 from moot.engine.protocol import Datum
 from moot.rl.config import Schedule
 from moot.rl.datums import merge
-from moot.rl.metrics import mean
+from moot.rl.metrics import mean, rewarded
 from moot.rl.rollout import Judges, Player, Rollout, Seats
 from moot.tasks.task import Task
 
@@ -112,8 +112,7 @@ def clear_winner(scores: Scores) -> int | None:
     if isinstance(scores, AgentScores):
         means = list(scores.rewards)
     else:
-        stream = scores.streams.get("generator") or next(iter(scores.streams.values()))
-        means = [mean(row) or 0.0 for row in stream.values]
+        means = [mean(row) or 0.0 for row in rewarded(scores, "generator" if "generator" in scores.streams else next(iter(scores.streams)))]
     best = max(range(len(means)), key=lambda agent: means[agent])
     return best if sum(value >= means[best] - 1e-9 for value in means) == 1 else None
 

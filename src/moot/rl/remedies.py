@@ -24,6 +24,10 @@ PANEL: dict[str, Meaning] = {
         "How often the agent the vote likes best is right. Compare it with the mean accuracy of the agents beside it.",
         "Not above the mean accuracy: voting picks no better than chance; see judge accuracy.",
     ),
+    "trust/mean_accuracy": Meaning(
+        "The mean accuracy of the agents: what picking a winner by lot would give.",
+        "Under 0.1: the questions are too hard for votes to mean anything; use easier ones, a curriculum or a warm start.",
+    ),
     "trust/position_bias": Meaning(
         "How much more often than half the lower-numbered agent wins a vote between two equally good answers.",
         "Beyond 0.1 either way: shuffle_labels.",
@@ -47,6 +51,14 @@ PANEL: dict[str, Meaning] = {
     "trust/duplicate_votes": Meaning(
         "Share of votes that repeat the author's own on the same pair. They count once under one_ballot_per_pair.",
         "Rising: ballots are being stuffed; keep one_ballot_per_pair on.",
+    ),
+    "trust/outside_agreement": Meaning(
+        "Of the pairs on which the peers clearly agree and the outside judge has a preference, how often it is the same.",
+        "Falling while the reward rises: the peers are drifting into a taste of their own; past_selves, or let the judge's votes count.",
+    ),
+    "trust/outside_accuracy": Meaning(
+        "Of the outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
+        "Below the peers' own judge accuracy: this judge is no help; name a stronger one.",
     ),
 }
 

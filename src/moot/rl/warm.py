@@ -50,15 +50,19 @@ class _Teacher:
         solution = self._slip(observation.agent) if slips else self._right
         evaluation = comparison = "N/A"
         if observation.eligible:
-            newest = {turn.agent: turn for turn in self._debate.turns if isinstance(turn.parsed, Parsed)}
-            held = {seat: self._answer(newest[seat].parsed) for seat in observation.eligible}
-            right = {seat: answer == self._question.answer for seat, answer in held.items()}
-            evaluation = " ".join(self._remark(seat, held[seat], right[seat]) for seat in observation.eligible)
-            if len(observation.eligible) > 1:
+            newest = {turn.agent: turn for turn in self._debate.turns if turn.answers}
+            # By the numbers the writer knows the others by, in their order.
+            seats = sorted(observation.eligible, key=lambda seat: observation.labels[seat])
+            held = {observation.labels[seat]: self._answer(newest[seat].parsed) for seat in seats}
+            right = {label: answer is not None and self._task.equal(answer, self._question.answer or "") for label, answer in held.items()}
+            evaluation = " ".join(self._remark(label, answer, right[label]) for label, answer in held.items())
+            if len(held) > 1:
                 comparison = "\n".join(self._votes(right))
-        contract = self._debate.protocol.contract
-        text = f"<solution>{solution}</solution>\n<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"
-        if contract == "five_tag":
+        judged = f"<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"
+        if observation.contract == "ballot":
+            return judged, True
+        text = f"<solution>{solution}</solution>\n{judged}"
+        if observation.contract == "five_tag":
             agreed = bool(observation.eligible) and not slips
             text += f"\n<consensus>{'YES' if agreed else 'NO'}</consensus>\n<consensus_reason>"
             text += f"{'The answers agree now.' if agreed else 'It is too early to tell.'}</consensus_reason>"
@@ -74,13 +78,13 @@ class _Teacher:
     def _answer(self, parsed: object) -> str | None:
         return answer_in(parsed.fields["solution"], self._task.extract) if isinstance(parsed, Parsed) else None
 
-    def _remark(self, seat: int, answer: str | None, right: bool) -> str:
-        return f"Agent {seat} says {answer}, which is {'right' if right else f'wrong: it is {self._question.answer}'}."
+    def _remark(self, label: int, answer: str | None, right: bool) -> str:
+        return f"Agent {label} says {answer}, which is {'right' if right else f'wrong: it is {self._question.answer}'}."
 
     def _votes(self, right: dict[int, bool]) -> Iterator[str]:
-        seats = sorted(right)
-        for i, a in enumerate(seats):
-            for b in seats[i + 1 :]:
+        labels = sorted(right)
+        for i, a in enumerate(labels):
+            for b in labels[i + 1 :]:
                 if right[a] == right[b]:
                     yield f"Agent {a} = Agent {b}"
                 else:
