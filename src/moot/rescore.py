@@ -1,0 +1,474 @@
+"""What the votes of a run would have taught under another reward, ballot or estimator, from its saved debates alone.
+
+`rescore` is for a table or a page: plain numbers, and the debates whose winner changes. `compare` gives every debate, one at a time.
+Both go through a run step by step, as training did, so that an estimator which looks at a batch or remembers seats sees what it would
+have seen. Choices that change what was said cannot be changed afterwards, and are refused by name.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import groupby
+from typing import Any
+
+from moot.debate.protocol import Protocol
+from moot.debate.rewards import REWARDS, AgentScores, Reward, Scores, ballots, last_parsed, mix_truth, users_reward
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError
+from moot.records import Run
+from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.rl.metrics import carries_gradient, has_signal, totals
+from moot.rl.trust import Judged, judge_accuracy
+from moot.saved import Damaged, Saved, answer_stream, leaders, mean_rewards, saved_debates
+from moot.users import load
+
+SCORING = (
+    "reward", "one_ballot_per_pair", "judge_consensus", "enable_format_penalty", "lambda_gen", "lambda_judge", "advantage", "literal",
+)  # fmt: skip
+"""The choices of a protocol that only say how votes count."""
+MIXING = ("reward_mix", "correct_bonus")
+SPOKEN = {
+    "schedule": "it decides what agents had read when they spoke",
+    "contract": "it decides which sections agents were asked to write",
+    "visible": "it decides what agents saw of each other",
+    "layout": "it decides how the debate stood before the model",
+    "history_rounds": "it decides how many rounds agents saw",
+    "max_chars_per_field": "it decides how much of each section agents saw",
+    "on_parse_failure": "it decides whether the debate went on after a turn that could not be read",
+    "personas": "it decides the characters and temperatures that agents spoke with",
+}
+"""Why the other choices cannot be changed afterwards."""
+
+
+# What comes out
+
+
+@dataclass(frozen=True)
+class Totals:
+    """One way to reward the same debates."""
+
+    reward: str
+    advantage: str
+    debates: int
+    reward_mean: float | None
+    """Over agents, of all an agent got in a debate."""
+    with_signal: float | None
+    """Share of debates in which the votes say anything."""
+    with_gradient: float | None
+    """Share of debates in which some token has an advantage."""
+    advantage_size: float | None
+    """Mean over turns of the advantage's absolute value."""
+    correlation: float | None
+    """Between a turn's advantage and whether its answer is right (point-biserial), over readable turns with a known answer."""
+    advantage_right: float | None
+    """Mean advantage of the turns with a right answer."""
+    advantage_wrong: float | None
+    winner_correct: float | None
+    """Share of debates with a winner whose winner's last answer is right."""
+    winners: int
+    """Debates in which somebody won."""
+    judge_accuracy: float | None
+    """Of votes between a right and a wrong answer, the share for the right one."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A debate whose winner is another. The winner is the lowest-numbered leader, None where all are level."""
+
+    step: int
+    number: int
+    question: str
+    before: int | None
+    after: int | None
+    leaders_before: tuple[int, ...]
+    leaders_after: tuple[int, ...]
+    correct_before: bool | None
+    """Whether the old winner's last answer is right; None where nobody knows, or nobody won."""
+    correct_after: bool | None
+
+
+@dataclass(frozen=True)
+class Rescored:
+    run: str
+    choices: dict[str, tuple[Any, Any]]
+    """What differs from how the run was trained: the old and the new value."""
+    before: Totals
+    """As the run saved it."""
+    after: Totals
+    changed: int
+    changes: tuple[Change, ...]
+    """The first ones, up to the limit asked for."""
+    largest_difference: float | None
+    """Between an advantage as saved and as it would be; None where the two are not of one shape."""
+    failed: int
+    """Debates that the engine lost: never scored."""
+    damaged: tuple[Damaged, ...]
+    """The first lines that cannot be read, up to ten."""
+    damaged_lines: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Side:
+    """One debate under one way to reward it; rewards and advantages in the shapes of a run's records."""
+
+    rewards: Any
+    advantages: Any
+    totals: tuple[float, ...]
+    """What each agent got in all."""
+    turns: tuple[float, ...]
+    """The advantage of each turn's answer, in the order of turns."""
+    signal: bool
+    gradient: bool
+    leaders: tuple[int, ...]
+    """Who has the highest mean reward; nobody where all are level."""
+    right_votes: int
+    """Votes for a right answer over a wrong one."""
+    telling_votes: int
+    """Votes between a right and a wrong answer."""
+
+    @property
+    def winner(self) -> int | None:
+        return self.leaders[0] if self.leaders else None
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One debate as it was scored and as it would have been."""
+
+    saved: Saved
+    before: Side
+    after: Side
+
+
+# What may be asked for
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Choices that have been checked, with the functions they name."""
+
+    protocol: Protocol
+    reward: Reward
+    estimator: Estimator
+    mix: float
+    bonus: float
+
+
+def check(run: Run, choices: Mapping[str, Any]) -> Rules:
+    """The run's own rules with some choices changed. Refuses what cannot be changed after the debates were played."""
+    for name in choices:
+        if name in SPOKEN:
+            raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
+        if name not in SCORING and name not in MIXING:
+            raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join((*SCORING, *MIXING))}")
+    config = run.config
+    protocol = _played_by(run).with_choices({name: value for name, value in choices.items() if name in SCORING})
+    given = {**config.get("debate", {}), **choices}
+    mix, bonus = given.get("reward_mix", 0.0), given.get("correct_bonus", 0.0)
+    for name, value in (("reward_mix", mix), ("correct_bonus", bonus)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ConfigError(f"{name} must be a number, got {value!r}")
+    if not 0 <= mix <= 1:
+        raise ConfigError(f"reward_mix must be between 0 and 1, got {mix}; 0.3 mixes in a little truth")
+    return Rules(protocol, _reward(protocol), _estimator(protocol), float(mix), float(bonus))
+
+
+def _played_by(run: Run) -> Protocol:
+    return Protocol().with_choices(run.config.get("protocol", {}))
+
+
+def _reward(protocol: Protocol) -> Reward:
+    if protocol.reward in REWARDS:
+        return REWARDS[protocol.reward]
+    if ":" not in protocol.reward:
+        raise ConfigError(f"reward must be one of {', '.join(REWARDS)} or path.py:function, got {protocol.reward!r}")
+    return users_reward(load(protocol.reward, "reward"), protocol.reward)
+
+
+def _estimator(protocol: Protocol) -> Estimator:
+    if protocol.advantage not in ESTIMATORS:
+        if ":" not in protocol.advantage:
+            raise ConfigError(f"advantage must be one of {', '.join(ESTIMATORS)} or path.py:function, got {protocol.advantage!r}")
+        return load(protocol.advantage, "advantage")
+    if protocol.advantage == "center_round" and protocol.reward in REWARDS and protocol.reward != "generator_judge":
+        raise ConfigError(f"advantage center_round needs rewards by step, and {protocol.reward} is by agent; use center_group")
+    return ESTIMATORS[protocol.advantage]
+
+
+# One debate after the other
+
+
+def compare(run: Run, rules: Rules, steps: Sequence[int] | None = None) -> Iterator[Compared | Saved | Damaged]:
+    """Every debate before and after; a bare `Saved` is one that the engine lost. Holds one step at a time.
+
+    With `steps`, an estimator that remembers seats starts with the first of them.
+    """
+    seats = SeatMeans()
+    for _, batch in groupby(saved_debates(run, steps), key=lambda each: each.step):
+        played: list[Saved] = []
+        for each in batch:
+            if isinstance(each, Damaged) or each.error is not None:
+                yield each
+            else:
+                played.append(each)
+        if played:
+            yield from _step(played, rules, seats)
+
+
+def _step(played: list[Saved], rules: Rules, seats: SeatMeans) -> Iterator[Compared]:
+    changed = {name: getattr(rules.protocol, name) for name in SCORING}
+    debates = [replace(each.debate, protocol=replace(each.debate.protocol, **changed)) for each in played]
+    scores = [
+        mix_truth(rules.reward(debate, each.grades), debate, each.grades, rules.mix, rules.bonus)
+        for debate, each in zip(debates, played, strict=True)
+    ]
+    values = advantages(zip(debates, scores, strict=True), rules.estimator, seats)
+    for each, debate, score, value in zip(played, debates, scores, values, strict=True):
+        yield Compared(each, _before(each), _after(each, debate, score, value))
+
+
+def _before(each: Saved) -> Side:
+    """From the record alone: the reward a run was trained on may be a user's file that is gone."""
+    rewards, given = each.record.get("rewards", []), each.record.get("advantages", [])
+    by_step = isinstance(rewards, Mapping)
+    found = [sum(sum(rows[agent]) for rows in rewards.values()) for agent in range(each.debate.num_agents)] if by_step else rewards
+    known = StepAdvantages(dict(given)) if isinstance(given, Mapping) else AgentAdvantages(tuple(given))
+    return Side(
+        rewards=rewards,
+        advantages=given,
+        totals=tuple(found if by_step else each.record.get("returns", rewards)),
+        turns=_by_turn(each.debate, known) if given else (),
+        signal=bool(each.record.get("signal")),
+        gradient=carries_gradient(known),
+        leaders=leaders(each.means()),
+        **_votes(each, each.debate),
+    )
+
+
+def _after(each: Saved, debate: Debate, scores: Scores, value: Advantages) -> Side:
+    rewards = scores.rewards if isinstance(scores, AgentScores) else {name: stream.values for name, stream in scores.streams.items()}
+    return Side(
+        rewards=rewards,
+        advantages=value.values if isinstance(value, AgentAdvantages) else value.streams,
+        totals=tuple(totals(scores)),
+        turns=_by_turn(debate, value),
+        signal=has_signal(scores),
+        gradient=carries_gradient(value),
+        leaders=leaders(mean_rewards(rewards)),
+        **_votes(each, debate),
+    )
+
+
+def _by_turn(debate: Debate, value: Advantages) -> tuple[float, ...]:
+    """What the tokens of each turn's solution get."""
+    found = [0.0] * len(debate.turns)
+    stream = None if isinstance(value, AgentAdvantages) else answer_stream(value.streams)
+    for agent, own in enumerate(debate.steps()):
+        for step, i in enumerate(own):
+            found[i] = value.values[agent] if isinstance(value, AgentAdvantages) else stream[agent][step]  # type: ignore[index]
+    return tuple(found)
+
+
+def _votes(each: Saved, debate: Debate) -> dict[str, int]:
+    if not each.known or each.grades is None:
+        return {"right_votes": 0, "telling_votes": 0}
+    right, telling = judge_accuracy([Judged(debate, _NO_SCORES, each.grades, ballots(debate))])
+    return {"right_votes": right, "telling_votes": telling}
+
+
+_NO_SCORES = AgentScores((), ())
+
+
+# The whole run
+
+
+def rescore(
+    run: Run,
+    choices: Mapping[str, Any],
+    steps: Sequence[int] | None = None,
+    most_changes: int = 1000,
+    seen: Callable[[int], None] | None = None,
+) -> Rescored:
+    """What `choices` would have made of the run. `seen` hears of every step that is done with, for a progress bar."""
+    rules = check(run, choices)
+    old, new = _Sum(), _Sum()
+    changes: list[Change] = []
+    damaged: list[Damaged] = []
+    failed = broken = changed = 0
+    largest: float | None = 0.0
+    step = None
+    for each in compare(run, rules, steps):
+        at = each.saved.step if isinstance(each, Compared) else each.step
+        if seen and at != step:
+            seen(at)
+        step = at
+        if isinstance(each, Damaged):
+            broken += 1
+            damaged += [each] if len(damaged) < 10 else []
+            continue
+        if isinstance(each, Saved):
+            failed += 1
+            continue
+        old.add(each.saved, each.before)
+        new.add(each.saved, each.after)
+        largest = _larger(largest, each)
+        if each.before.winner != each.after.winner:
+            changed += 1
+            changes += [_change(each)] if len(changes) < most_changes else []
+    return Rescored(
+        run=str(run.path),
+        choices=_differences(run, rules),
+        before=old.totals(_played_by(run)),
+        after=new.totals(rules.protocol),
+        changed=changed,
+        changes=tuple(changes),
+        largest_difference=largest if new.debates else None,
+        failed=failed,
+        damaged=tuple(damaged),
+        damaged_lines=broken,
+    )
+
+
+def _differences(run: Run, rules: Rules) -> dict[str, tuple[Any, Any]]:
+    own = _played_by(run)
+    both = {name: (getattr(own, name), getattr(rules.protocol, name)) for name in SCORING}
+    debate = run.config.get("debate", {})
+    both |= {"reward_mix": (debate.get("reward_mix", 0.0), rules.mix), "correct_bonus": (debate.get("correct_bonus", 0.0), rules.bonus)}
+    return {name: (old, new) for name, (old, new) in both.items() if old != new}
+
+
+def _larger(largest: float | None, each: Compared) -> float | None:
+    old, new = _flat(each.before.advantages), _flat(each.after.advantages)
+    if largest is None or old.keys() != new.keys():
+        return None
+    return max(largest, max((abs(old[place] - new[place]) for place in old), default=0.0))
+
+
+def _flat(values: Any, place: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], float]:
+    if isinstance(values, int | float):
+        return {place: float(values)}
+    inner = values.items() if isinstance(values, Mapping) else enumerate(values)
+    return {key: value for name, part in inner for key, value in _flat(part, (*place, name)).items()}
+
+
+def _change(each: Compared) -> Change:
+    saved = each.saved
+    return Change(
+        step=saved.step,
+        number=saved.number,
+        question=saved.debate.question.text,
+        before=each.before.winner,
+        after=each.after.winner,
+        leaders_before=each.before.leaders,
+        leaders_after=each.after.leaders,
+        correct_before=_is_right(saved, each.before.winner),
+        correct_after=_is_right(saved, each.after.winner),
+    )
+
+
+def _is_right(saved: Saved, agent: int | None) -> bool | None:
+    if agent is None or not saved.known or saved.grades is None:
+        return None
+    turn = last_parsed(saved.debate)[agent]
+    return turn is not None and saved.grades.correct[turn]
+
+
+# Sums that need no more memory for a hundred thousand debates than for one
+
+
+@dataclass
+class _Mean:
+    count: int = 0
+    total: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self.total += value
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+
+@dataclass
+class Correlation:
+    """Pearson's, with one pass (Welford's way, which does not lose digits)."""
+
+    count: int = 0
+    x: float = 0.0
+    y: float = 0.0
+    xx: float = 0.0
+    yy: float = 0.0
+    xy: float = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        self.count += 1
+        dx, dy = x - self.x, y - self.y
+        self.x += dx / self.count
+        self.y += dy / self.count
+        self.xx += dx * (x - self.x)
+        self.yy += dy * (y - self.y)
+        self.xy += dx * (y - self.y)
+
+    @property
+    def value(self) -> float | None:
+        """None where one of the two never moves."""
+        spread = math.sqrt(self.xx) * math.sqrt(self.yy)
+        return max(-1.0, min(1.0, self.xy / spread)) if spread > 1e-12 * max(1, self.count) else None
+
+
+@dataclass
+class _Sum:
+    debates: int = 0
+    reward: _Mean = field(default_factory=_Mean)
+    signal: _Mean = field(default_factory=_Mean)
+    gradient: _Mean = field(default_factory=_Mean)
+    size: _Mean = field(default_factory=_Mean)
+    right: _Mean = field(default_factory=_Mean)
+    wrong: _Mean = field(default_factory=_Mean)
+    winners_right: _Mean = field(default_factory=_Mean)
+    correlation: Correlation = field(default_factory=Correlation)
+    winners: int = 0
+    right_votes: int = 0
+    telling_votes: int = 0
+
+    def add(self, saved: Saved, side: Side) -> None:
+        self.debates += 1
+        for total in side.totals:
+            self.reward.add(total)
+        self.signal.add(side.signal)
+        self.gradient.add(side.gradient)
+        self.right_votes += side.right_votes
+        self.telling_votes += side.telling_votes
+        self.winners += side.winner is not None
+        if (right := _is_right(saved, side.winner)) is not None:
+            self.winners_right.add(right)
+        for i, value in enumerate(side.turns):
+            self.size.add(abs(value))
+            # A turn that cannot be read is wrong and punished under every reward: it would only hide how votes treat answers.
+            if saved.known and saved.grades is not None and not saved.debate.turns[i].failed:
+                correct = saved.grades.correct[i]
+                self.correlation.add(value, float(correct))
+                (self.right if correct else self.wrong).add(value)
+
+    def totals(self, protocol: Protocol) -> Totals:
+        return Totals(
+            reward=protocol.reward,
+            advantage=protocol.advantage,
+            debates=self.debates,
+            reward_mean=self.reward.mean,
+            with_signal=self.signal.mean,
+            with_gradient=self.gradient.mean,
+            advantage_size=self.size.mean,
+            correlation=self.correlation.value,
+            advantage_right=self.right.mean,
+            advantage_wrong=self.wrong.mean,
+            winner_correct=self.winners_right.mean,
+            winners=self.winners,
+            judge_accuracy=self.right_votes / self.telling_votes if self.telling_votes else None,
+        )
