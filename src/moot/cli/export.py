@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -70,10 +69,13 @@ class Export:
     def run(self) -> int:
         console = Console(highlight=False)
         task = Task.of(self, console)
+        failed: list[str] = []
         try:
             for kind in task.kinds:
-                with task.told(kind):
+                try:
                     WORK[kind](task)
+                except ConfigError as error:
+                    failed.append(str(error))
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
@@ -81,7 +83,11 @@ class Export:
             task.report()
             return 1
         task.report()
-        return 1 if task.damaged or not task.written else 0
+        if failed and (task.named or not task.written):
+            raise ConfigError("; ".join(failed))
+        for reason in failed:
+            task.say(f"Left out: {one_line(reason, 300)}")
+        return 1 if task.damaged else 0
 
 
 @dataclass
@@ -93,8 +99,8 @@ class Task:
     runs: list[Run]
     out: Path
     kinds: Sequence[str]
-    chosen: bool
-    """Whether the kinds were named: then one that cannot be made is an error."""
+    named: bool
+    """Whether the kinds were asked for by name: then one that cannot be made is an error."""
     written: list[tuple[Path, str]]
     damaged: list[Damaged]
 
@@ -125,16 +131,6 @@ class Task:
     def say(self, text: str) -> None:
         self.console.print(Text(text))
 
-    @contextlib.contextmanager
-    def told(self, kind: str) -> Iterator[None]:
-        try:
-            yield
-        except ConfigError as error:
-            if self.chosen:
-                self.report()
-                raise
-            self.say(f"Left out: {kind}: {one_line(str(error), 300)}")
-
     def report(self) -> None:
         for each in self.damaged[:10]:
             print(f"step {each.step}, line {each.line}: {one_line(each.reason, 200)}", file=sys.stderr)
@@ -153,7 +149,6 @@ def _adapter(task: Task) -> None:
 
 def _merged(task: Task) -> None:
     found = find_adapter(task.run, task.asked.checkpoint, lambda note: task.say(f"Note: {note}"))
-    os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
     try:
         from moot.engine.local.merge import merge
     except ModuleNotFoundError as error:
@@ -171,12 +166,12 @@ def _merged(task: Task) -> None:
             made = merge(found.model, found.place, folder, dtype=task.asked.merged_dtype, probe=_probe(task.run), stops=stops)
         except (EngineError, ValueError) as error:
             raise ConfigError(f"model {found.model!r} cannot be merged: {error}") from error
-    task.written.append((task.place("merged"), f"{one_line(found.model)} with the adapter of step {found.step} in it, {made.dtype}"))
-    if made.update and made.difference > 0.1 * made.update:
-        task.say(
-            f"Note: rounding to {made.dtype} changed logprobs by up to {made.difference:.2g}, where training had changed them by up to "
-            f"{made.update:.2g}; --merged-dtype fp32 keeps more, the adapter keeps all"
-        )
+    kept = f"logprobs within {made.difference:.2g} of the adapter's, which training moved by up to {made.update:.2g}"
+    task.written.append(
+        (task.place("merged"), f"{one_line(found.model)} with the adapter of step {found.step} in it, {made.dtype}; {kept}")
+    )
+    if made.difference > 0.1 * made.update and made.dtype != "float32":
+        task.say(f"Note: rounding to {made.dtype} swallows part of what was learned; --merged-dtype fp32 keeps it")
 
 
 def _probe(run: Run, most: int = 512) -> list[int]:
@@ -214,9 +209,10 @@ def _counted(run: Run, steps: Sequence[int], seen: Callable[[], None]) -> Iterat
 def _html(task: Task) -> None:
     chosen = pick_debates(task.run, task.asked.debates, pick_steps(task.run, task.asked.steps), task.damaged)
     name = task.run.path.resolve().name
-    model = task.run.config.get("model", {}).get("model", "")
+    model = task.run.config.get("model", {})
+    who = "the scripted engine" if model.get("engine") == "scripted" else model.get("model", "a model")
     with new_file(task.place("html")) as file:
-        for part in pages.page(chosen, f"Debates of {name}", f"{len(chosen)} debates from a run of moot with {model}."):
+        for part in pages.page(chosen, f"Debates of {name}", f"{len(chosen)} debates from a run of moot with {who}."):
             file.write(part.encode())
     task.written.append((task.place("html"), f"{len(chosen)} debates to read"))
 

@@ -30,7 +30,7 @@ h1 { font-size: 1.4rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 0
 p { margin: .25rem 0; } .soft, dt, th { color: var(--soft); font-weight: normal; }
 nav ol { padding-left: 1.5rem; } a { color: var(--mark); }
 article { margin-top: 2.5rem; padding-top: 1.25rem; border-top: 2px solid var(--line); }
-.text { white-space: pre-wrap; unicode-bidi: isolate; margin: .15rem 0 .6rem; }
+.text { white-space: pre-wrap; unicode-bidi: isolate; margin: .15rem 0 .6rem; max-height: 32rem; overflow: auto; }
 .question { font-size: 1.05rem; }
 .turns { display: grid; gap: .75rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); align-items: start; }
 .turn { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem; min-width: 0; }
@@ -44,7 +44,7 @@ article { margin-top: 2.5rem; padding-top: 1.25rem; border-top: 2px solid var(--
 table { border-collapse: collapse; font-size: .9rem; }
 th, td { text-align: right; padding: .1rem .7rem .1rem 0; font-variant-numeric: tabular-nums; }
 th:first-child { text-align: left; } .wide { overflow-x: auto; }
-@media print { article { break-before: page; } .turn { break-inside: avoid; } }
+@media print { article { break-before: page; } .text { max-height: none; } }
 """.strip()
 
 
@@ -88,7 +88,7 @@ def _turn(each: Saved, i: int) -> str:
     kind = "turn failed" if turn.failed else "turn won" if won else "turn"
     tags = ['<span class="tag mark">won the debate</span>'] if won else []
     if each.known and each.grades is not None and not turn.failed:
-        tags.append('<span class="tag good">right</span>' if each.grades.correct[i] else '<span class="tag bad">wrong</span>')
+        tags.append('<span class="tag good">right answer</span>' if each.grades.correct[i] else '<span class="tag bad">wrong answer</span>')
     who = f"Agent {turn.agent}" + (f' <span class="soft">{text(persona(turn.agent).name)}</span>' if debate.protocol.personas else "")
     parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']
     match turn.parsed:
@@ -109,12 +109,11 @@ def _numbers(each: Saved, i: int) -> str:
     """What the turn got. A reward by agent belongs to no single turn, and stands under the votes."""
     agent = each.debate.turns[i].agent
     step = each.debate.steps()[agent].index(i)
-    said = []
-    for what in ("rewards", "advantages"):
-        streams = each.record.get(what)
-        if isinstance(streams, dict):
-            said += [f"{text(name)} {what.removesuffix('s')} {rows[agent][step]:+.2f}" for name, rows in streams.items()]
-    return ", ".join(said)
+    rewards, advantages = each.record.get("rewards"), each.record.get("advantages")
+    if not isinstance(rewards, dict) or not isinstance(advantages, dict):
+        return ""
+    both = ((text(name), rows[agent][step], advantages[name][agent][step]) for name, rows in rewards.items())
+    return "<br>".join(f"{name}: reward {reward:+.2f}, advantage {advantage:+.2f}" for name, reward, advantage in both)
 
 
 def _outcome(each: Saved) -> str:

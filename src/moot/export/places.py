@@ -48,6 +48,8 @@ def new_folder(target: Path) -> Iterator[Path]:
     try:
         made.mkdir()
         yield made
+        for item in made.iterdir():
+            item.chmod(0o644)  # some libraries write for the owner alone
         if target.exists():
             target.rename(old)
         made.rename(target)

@@ -15,6 +15,7 @@ import torch
 from peft import PeftModel
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers.utils import logging
 
 from moot.engine.local.models import has_tokenizer
 from moot.engine.local.smollm import NAME as SMOLLM
@@ -47,6 +48,7 @@ def merge(
 
     `dtype` auto is the base's own. `stops` tells from a tokenizer which tokens end a turn, so that others stop where training did.
     """
+    logging.disable_progress_bar()  # ours is shown instead
     path = find_smollm()[0] if model == SMOLLM else model
     try:
         base: Any = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES.get(dtype, "auto"))
