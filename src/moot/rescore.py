@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
+from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
@@ -221,8 +222,7 @@ def compare(run: Run, rules: Rules, steps: Sequence[int] | None = None) -> Itera
 
 
 def _step(played: list[Saved], rules: Rules, seats: SeatMeans) -> Iterator[Compared]:
-    changed = {name: getattr(rules.protocol, name) for name in SCORING}
-    debates = [replace(each.debate, protocol=replace(each.debate.protocol, **changed)) for each in played]
+    debates = [replace(each.debate, protocol=_counted_by(each.debate.protocol, rules.protocol)) for each in played]
     scores = [
         mix_truth(rules.reward(debate, each.grades), debate, each.grades, rules.mix, rules.bonus)
         for debate, each in zip(debates, played, strict=True)
@@ -230,6 +230,12 @@ def _step(played: list[Saved], rules: Rules, seats: SeatMeans) -> Iterator[Compa
     values = advantages(zip(debates, scores, strict=True), rules.estimator, seats)
     for each, debate, score, value in zip(played, debates, scores, values, strict=True):
         yield Compared(each, _before(each), _after(each, debate, score, value))
+
+
+@lru_cache(maxsize=64)
+def _counted_by(played: Protocol, rules: Protocol) -> Protocol:
+    """What was said by one protocol, counted by another."""
+    return replace(played, **{name: getattr(rules, name) for name in SCORING})
 
 
 def _before(each: Saved) -> Side:

@@ -10,10 +10,11 @@ import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from moot.debate.parsing import comparison_lines, parse
-from moot.debate.protocol import V2
+from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Turn
@@ -107,10 +108,16 @@ def debate_of(record: Mapping[str, Any]) -> Debate:
     """The debate of a record. Whether a turn counts is what the record says: only it knows where a turn was cut off."""
     asked = record["question"]
     question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")))
-    protocol = V2.with_choices(record["protocol"])
+    protocol = _protocol(json.dumps(record["protocol"]))
     agents = int(record["num_agents"])
     turns = tuple(_turn(turn, protocol.contract, agents) for turn in record["turns"])
     return Debate(question, agents, int(record["max_rounds"]), protocol, turns)
+
+
+@lru_cache(maxsize=64)
+def _protocol(choices: str) -> Protocol:
+    """A run has one, and checking it takes longer than scoring a debate."""
+    return V2.with_choices(json.loads(choices))
 
 
 def _turn(turn: Mapping[str, Any], contract: str, num_agents: int) -> Turn:

@@ -242,10 +242,12 @@ def pick_debates(run: Run, wanted: Sequence[str], steps: Sequence[int], damaged:
 
 
 def _figures(task: Task) -> None:
-    names = [run.path.resolve().name for run in task.runs]
-    titles = names if len(set(names)) == len(names) else [str(run.path) for run in task.runs]
+    named: dict[str, Run] = {}
+    for run in task.runs:
+        short = run.path.resolve().name
+        named[short if short not in named else str(run.path) if str(run.path) not in named else f"{run.path} ({len(named) + 1})"] = run
     with task.console.status("drawing"):
-        files = figures.draw({name: run.metrics() for name, run in zip(titles, task.runs, strict=True)}, task.out / "figures")
+        files = figures.draw({name: run.metrics() for name, run in named.items()}, task.out / "figures")
     about = f"{len(files) // 2} pictures as PNG and SVG, of {len(task.runs)} run{'s' if len(task.runs) > 1 else ''}"
     task.written.append((task.out / "figures", about))
 
