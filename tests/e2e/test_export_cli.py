@@ -31,21 +31,22 @@ def test_scoring_once_more_as_trained_changes_nothing(run: Path) -> None:
     assert "The winner changes in 0 of 6 debates (0.0%)." in done.stdout
 
 
-def test_another_reward_as_a_table_as_json_and_as_markdown(run: Path) -> None:
-    people = moot("rescore", run, "--reward", "win_rate", "--show", "1")
-    told = moot("rescore", run, "--reward", "win_rate", "--json")
-    page = moot("rescore", run, "--reward", "win_rate", "--markdown")
-    assert (people.returncode, told.returncode, page.returncode) == (0, 0, 0)
-    found = json.loads(told.stdout)
+def test_another_reward_as_a_table_as_json_and_as_markdown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def say(*options: str) -> str:
+        assert main(["rescore", str(run), "--reward", "win_rate", *options]) == 0
+        return capsys.readouterr().out
+
+    people, page, found = say("--show", "1"), say("--markdown"), json.loads(say("--json"))
     assert found["choices"] == {"reward": ["generator_judge", "win_rate"]}
     assert found["after"]["debates"] == 6 and found["changed"] == len(found["changes"])
-    assert f"The winner changes in {found['changed']} of 6 debates" in people.stdout
-    assert "with reward win_rate for generator_judge" in " ".join(people.stdout.split())
-    assert "| reward of an agent, mean |" in page.stdout
+    assert f"The winner changes in {found['changed']} of 6 debates" in people
+    assert "with reward win_rate for generator_judge" in " ".join(people.split())
+    assert "| reward of an agent, mean |" in page
 
 
-def test_a_preset_counts_votes_its_own_way(run: Path) -> None:
-    found = json.loads(moot("rescore", run, "--protocol", "v2_literal", "--lambda-judge", "0.5", "--json").stdout)
+def test_a_preset_counts_votes_its_own_way(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["rescore", str(run), "--protocol", "v2_literal", "--lambda-judge", "0.5", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
     assert found["choices"] == {"one_ballot_per_pair": [True, False], "lambda_judge": [1.0, 0.5], "literal": [False, True]}
 
 
@@ -85,7 +86,7 @@ def test_what_is_not_a_run_or_is_of_a_newer_format_is_refused_in_one_line(
     assert "no debates yet" in refusal()
 
 
-def test_everything_that_can_be_exported_is_and_is_not_written_twice(run: Path, tmp_path: Path) -> None:
+def test_everything_that_can_be_exported_is_and_is_not_written_twice(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
     done = moot("export", run, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr
@@ -94,16 +95,16 @@ def test_everything_that_can_be_exported_is_and_is_not_written_twice(run: Path, 
     for name in ("supervised.jsonl", "preferences.jsonl", "debates.html", "figures/curves.png", "figures/curves.svg"):
         assert (tmp_path / "out" / name).stat().st_size > 0
     assert f"{tmp_path / 'out' / 'debates.html'} 6 debates to read" in words
-    again = moot("export", run, "--out", tmp_path / "out")
-    assert again.returncode == 2 and "exists; --force replaces it" in again.stderr
-    assert moot("export", run, "--html", "--out", tmp_path / "out", "--force").returncode == 0
+    assert main(["export", str(run), "--out", str(tmp_path / "out")]) == 2
+    assert "exists; --force replaces it" in capsys.readouterr().err
+    assert main(["export", str(run), "--html", "--out", str(tmp_path / "out"), "--force"]) == 0
     assert not (run / "export").exists()
 
 
 def test_several_runs_are_for_figures_alone(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("matplotlib")
-    done = moot("export", run, run, "--figures", "--out", tmp_path / "out")
-    assert done.returncode == 0 and "of 2 runs" in done.stdout, done.stderr
+    assert main(["export", str(run), str(run), "--figures", "--out", str(tmp_path / "out")]) == 0
+    assert "of 2 runs" in capsys.readouterr().out
     assert main(["export", str(run), str(run), "--html", "--out", str(tmp_path / "out")]) == 2
     assert "html takes one run, got 2" in capsys.readouterr().err
     assert main(["export", str(run), str(run), "--figures"]) == 2
@@ -113,7 +114,6 @@ def test_several_runs_are_for_figures_alone(run: Path, tmp_path: Path, capsys: p
 
 
 def test_chosen_debates_go_into_the_page(run: Path, tmp_path: Path) -> None:
-    done = moot("export", run, "--html", "--debates", "3/2", "2/0", "--out", tmp_path)
-    assert done.returncode == 0, done.stderr
+    assert main(["export", str(run), "--html", "--debates", "3/2", "2/0", "--out", str(tmp_path)]) == 0
     page = (tmp_path / "debates.html").read_text()
     assert page.index("Debate 3/2") < page.index("Debate 2/0") and page.count("<article") == 2

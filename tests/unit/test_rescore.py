@@ -22,7 +22,7 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Turn
 from moot.records import Run
 from moot.rescore import MIXING, SCORING, SPOKEN, Compared, Correlation, Rescored, check, compare, rescore
-from moot.saved import Damaged, Saved, leaders, saved_debates
+from moot.saved import Damaged, Saved, grades_of, leaders, mean_rewards, saved_debates
 
 # Three agents, two rounds; only agent 0 votes: it prefers 1 to 2. Agent 1 is right, agent 2 wrong, agent 0 wrong.
 ANSWERS = [["5", "7", "6"], ["5", "7", "6"]]
@@ -293,3 +293,23 @@ def test_the_question_comes_back_whole(tmp_path: Path) -> None:
     (each,) = saved_debates(Run.open(run.path))
     assert isinstance(each, Saved) and each.debate.question == asked
     assert each.debate.turns == debate(v2(), ONE_VOTE, ANSWERS, "7").turns
+
+
+def test_right_answers_are_one_answer_however_they_look() -> None:
+    told = [("1/2", True), ("0.5", True), ("0.5", False), ("0.50", False), (None, False)]
+    found = grades_of({"turns": [{"answer": answer, "correct": right} for answer, right in told]})
+    assert found is not None and found.same == (0, 0, 1, 1, None)
+    assert grades_of({"turns": [{"answer": "1"}]}) is None
+
+
+def test_answers_are_ranked_by_the_generator_stream_wherever_it_stands() -> None:
+    assert mean_rewards({"judge": [[1.0], [0.0]], "generator": [[0.0, 1.0], []]}) == [0.5, None]
+    assert mean_rewards({"step": [[1.0, 0.0], [1.0]]}) == [0.5, 1.0]
+
+
+def test_a_turn_that_cannot_be_read_says_nothing_about_how_votes_treat_answers(tmp_path: Path) -> None:
+    # One round without votes: the two answers have advantage 0, the failed turn -1. That alone must not look like good judgement.
+    run = record(tmp_path / "run", [[debate(v2(), [["", "", FAILED]], [["7", "5", None]], "7")]])
+    found = rescore(run, {}).after
+    assert (found.correlation, found.advantage_right, found.advantage_wrong) == (None, 0.0, 0.0)
+    assert found.advantage_size == pytest.approx(1 / 3)
