@@ -180,7 +180,11 @@ def check(run: Run, choices: Mapping[str, Any]) -> Rules:
 
 
 def _played_by(run: Run) -> Protocol:
-    return Protocol().with_choices(run.config.get("protocol", {}))
+    """As the configuration says; a run that was not trained may have none, but each of its debates has."""
+    if "protocol" in run.config:
+        return Protocol().with_choices(run.config["protocol"])
+    first = next((each for each in saved_debates(run) if isinstance(each, Saved)), None)
+    return first.debate.protocol if first else Protocol()
 
 
 def _reward(protocol: Protocol) -> Reward:

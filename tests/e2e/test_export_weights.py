@@ -15,7 +15,8 @@ pytest.importorskip("peft")
 
 import torch
 from peft import AutoPeftModelForCausalLM, PeftModel
-from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig
+from safetensors import SafetensorError
+from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, PreTrainedModel
 
 from moot.cli.main import main
 from moot.engine.local import LocalEngine
@@ -115,9 +116,7 @@ def test_precision_is_chosen_and_a_half_merged_folder_is_never_left(run: Run, tm
     assert main(["export", str(run.path), "--merged", "--out", str(tmp_path)]) == 2
 
     def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    from transformers import PreTrainedModel
+        raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
 
     monkeypatch.setattr(PreTrainedModel, "save_pretrained", full)
     assert main(["export", str(run.path), "--merged", "--force", "--out", str(tmp_path)]) == 1

@@ -313,3 +313,11 @@ def test_a_turn_that_cannot_be_read_says_nothing_about_how_votes_treat_answers(t
     found = rescore(run, {}).after
     assert (found.correlation, found.advantage_right, found.advantage_wrong) == (None, 0.0, 0.0)
     assert found.advantage_size == pytest.approx(1 / 3)
+
+
+def test_a_run_without_a_protocol_in_its_settings_is_counted_by_its_debates(tmp_path: Path) -> None:
+    protocol = v2(reward="win_minus_loss", advantage="normalize_batch")
+    run = record(tmp_path / "run", many(protocol), protocol)
+    (run.path / "run.json").write_text(json.dumps({"format": 1, "config": {}}))
+    found = rescore(run, {})
+    assert (found.before.reward, found.largest_difference, found.choices) == ("win_minus_loss", 0.0, {})

@@ -35,7 +35,7 @@ class Export:
     then show them together.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")]
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)")]
     """The runs' folders."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: RUN/export)")] = None
     """Where to write."""
@@ -79,7 +79,7 @@ class Export:
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise
-            print(f"moot: the disk is full ({error.filename or task.out}); make room and try again", file=sys.stderr)
+            print(f"moot: the disk is full ({task.out}); make room and try again", file=sys.stderr)
             task.report()
             return 1
         task.report()

@@ -6,6 +6,7 @@ is told.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from peft import PeftModel
+from safetensors import SafetensorError
 from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
@@ -65,9 +67,15 @@ def merge(
     merged = wrapped.merge_and_unload(safe_merge=True)
     together = _logprobs(merged, tokens)
     ends = _end_turns(merged, tokenizer, stops)
-    merged.save_pretrained(target)
-    if tokenizer is not None:
-        tokenizer.save_pretrained(target)
+    try:
+        merged.save_pretrained(target)
+        if tokenizer is not None:
+            tokenizer.save_pretrained(target)
+    except SafetensorError as error:
+        # It wraps what the disk said in words of its own.
+        if "os error 28" in str(error) or "No space left" in str(error):
+            raise OSError(errno.ENOSPC, "no space left on device", str(target)) from error
+        raise EngineError(f"could not write {target}: {error}") from error
     kind = str(merged.dtype).removeprefix("torch.")
     return Merged(kind, float((together - apart).abs().max()), float((together - before).abs().max()), ends)
 
