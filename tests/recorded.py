@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from making import text
 
 from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import REWARDS, Reward, mix_truth
 from moot.debate.state import Debate
-from moot.debate.types import Question
+from moot.debate.types import Question, Said
 from moot.records import Played, Run
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from moot.rl.rollout import Rollout
@@ -27,12 +30,14 @@ def record(
     bonus: float = 0.0,
     rewards: dict[str, Reward] | None = None,
     engine: str = "local",
+    recipe: dict[str, Any] | None = None,
 ) -> Run:
     """A run whose step 1, 2, ... holds these debates."""
     config: dict[str, Any] = {
         "protocol": protocol.as_dict(),
         "debate": {"reward_mix": mix, "correct_bonus": bonus},
         "model": {"model": "tiny", "engine": engine},
+        "recipe": recipe or {},
     }
     run, seats = Run.create(path, config, {"moot": "test"}), SeatMeans()
     known = {**REWARDS, **(rewards or {})}
@@ -49,6 +54,23 @@ def record(
         run.write_debates(number, [lost if debate is LOST else _played(*next(found)) for debate in debates])
         run.append_metrics({"step": number, "phase": "self_play"})
     return run
+
+
+def judged(protocol: Protocol, jury_counts: bool = True, words: str = "Fine.") -> Debate:
+    """One round of three answers, a closing ballot in which agent 0 prefers agent 1 to agent 2, and an outside judge who sees it
+    the other way round; all by the author's own labels."""
+    empty = Debate(Question("What is 3 + 4?", "7", id="q"), 3, 1, protocol, jury_counts=jury_counts)
+    answers = tuple(empty.read(1, agent, Said(text(solution=f"\\boxed{{{5 + agent}}}", evaluation=words))) for agent in range(3))
+
+    def ballot(author: int, better: int, worse: int) -> Said:
+        labels = empty.labels(author)
+        line = f"Agent {labels[better]} > Agent {labels[worse]}"
+        return Said(f"<evaluation>Agent {labels[better]} is right. {words}</evaluation>\n<comparison>{line}</comparison>")
+
+    nothing = Said("<evaluation>N/A</evaluation>\n<comparison>N/A</comparison>")
+    closing = (empty.read(2, 0, ballot(0, 1, 2), ballot=True), *(empty.read(2, agent, nothing, ballot=True) for agent in (1, 2)))
+    turns = (*answers, *closing) if protocol.closing_ballot else answers
+    return replace(empty, turns=turns).heard([ballot(3, 2, 1), ballot(4, 2, 1)])
 
 
 def _played(debate: Debate, *found: Any) -> Played:

@@ -9,27 +9,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import REWARDS, AgentScores, Reward, Scores, ballots, last_parsed, mix_truth, users_reward
+from moot.debate.rewards import REWARDS, AgentScores, Reward, Scores, ballots, mix_truth, users_reward
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.records import Run
 from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.rl.config import TrainConfig
 from moot.rl.metrics import carries_gradient, has_signal, totals
+from moot.rl.recipe import scheduled
 from moot.rl.trust import Judged, judge_accuracy
 from moot.saved import Damaged, Saved, answer_stream, leaders, mean_rewards, saved_debates
+from moot.totals import Side, Sum, Totals, winner_is_right
 from moot.users import load
 
 SCORING = (
     "reward", "one_ballot_per_pair", "judge_consensus", "enable_format_penalty", "lambda_gen", "lambda_judge", "advantage", "literal",
 )  # fmt: skip
 """The choices of a protocol that only say how votes count."""
-MIXING = ("reward_mix", "correct_bonus")
+BESIDES = ("reward_mix", "correct_bonus", "judge_counts")
+"""What else only says how votes count."""
 SPOKEN = {
     "schedule": "it decides what agents had read when they spoke",
     "contract": "it decides which sections agents were asked to write",
@@ -39,39 +43,17 @@ SPOKEN = {
     "max_chars_per_field": "it decides how much of each section agents saw",
     "on_parse_failure": "it decides whether the debate went on after a turn that could not be read",
     "personas": "it decides the characters and temperatures that agents spoke with",
+    "shuffle_labels": "it decides the numbers by which agents knew each other",
+    "closing_ballot": "it decides whether agents were asked to judge the last answers",
+    "num_agents": "it decides how many spoke",
+    "max_rounds": "it decides how often they spoke",
+    "stop_when_settled": "it decides when a debate ended",
+    "extra_rounds": "it decides when a debate ended",
 }
 """Why the other choices cannot be changed afterwards."""
 
 
 # What comes out
-
-
-@dataclass(frozen=True)
-class Totals:
-    """One way to reward the same debates."""
-
-    reward: str
-    advantage: str
-    debates: int
-    reward_mean: float | None
-    """Over agents, of all an agent got in a debate."""
-    with_signal: float | None
-    """Share of debates in which the votes say anything."""
-    with_gradient: float | None
-    """Share of debates in which some token has an advantage."""
-    advantage_size: float | None
-    """Mean over turns of the advantage's absolute value."""
-    correlation: float | None
-    """Between a turn's advantage and whether its answer is right (point-biserial), over readable turns with a known answer."""
-    advantage_right: float | None
-    """Mean advantage of the turns with a right answer."""
-    advantage_wrong: float | None
-    winner_correct: float | None
-    """Share of debates with a winner whose winner's last answer is right."""
-    winners: int
-    """Debates in which somebody won."""
-    judge_accuracy: float | None
-    """Of votes between a right and a wrong answer, the share for the right one."""
 
 
 @dataclass(frozen=True)
@@ -114,30 +96,6 @@ class Rescored:
 
 
 @dataclass(frozen=True)
-class Side:
-    """One debate under one way to reward it; rewards and advantages in the shapes of a run's records."""
-
-    rewards: Any
-    advantages: Any
-    totals: tuple[float, ...]
-    """What each agent got in all."""
-    turns: tuple[float, ...]
-    """The advantage of each turn's answer, in the order of turns."""
-    signal: bool
-    gradient: bool
-    leaders: tuple[int, ...]
-    """Who has the highest mean reward; nobody where all are level."""
-    right_votes: int
-    """Votes for a right answer over a wrong one."""
-    telling_votes: int
-    """Votes between a right and a wrong answer."""
-
-    @property
-    def winner(self) -> int | None:
-        return self.leaders[0] if self.leaders else None
-
-
-@dataclass(frozen=True)
 class Compared:
     """One debate as it was scored and as it would have been."""
 
@@ -156,8 +114,10 @@ class Rules:
     protocol: Protocol
     reward: Reward
     estimator: Estimator
-    mix: float
-    bonus: float
+    truth: Mapping[str, float]
+    """`reward_mix` and `correct_bonus`, as they are before any schedule."""
+    judge_counts: bool | None
+    """Whether votes of judges without a seat count; None as they did."""
 
 
 def check(run: Run, choices: Mapping[str, Any]) -> Rules:
@@ -165,18 +125,19 @@ def check(run: Run, choices: Mapping[str, Any]) -> Rules:
     for name in choices:
         if name in SPOKEN:
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
-        if name not in SCORING and name not in MIXING:
-            raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join((*SCORING, *MIXING))}")
-    config = run.config
+        if name not in SCORING and name not in BESIDES:
+            raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join((*SCORING, *BESIDES))}")
     protocol = _played_by(run).with_choices({name: value for name, value in choices.items() if name in SCORING})
-    given = {**config.get("debate", {}), **choices}
-    mix, bonus = given.get("reward_mix", 0.0), given.get("correct_bonus", 0.0)
+    mix, bonus = (choices.get(name, own) for name, own in _own_truth(run).items())
+    counts = choices.get("judge_counts")
+    if counts is not None and not isinstance(counts, bool):
+        raise ConfigError(f"judge_counts must be true or false, got {counts!r}")
     for name, value in (("reward_mix", mix), ("correct_bonus", bonus)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ConfigError(f"{name} must be a number, got {value!r}")
     if not 0 <= mix <= 1:
         raise ConfigError(f"reward_mix must be between 0 and 1, got {mix}; 0.3 mixes in a little truth")
-    return Rules(protocol, _reward(protocol), _estimator(protocol), float(mix), float(bonus))
+    return Rules(protocol, _reward(protocol), _estimator(protocol), {"reward_mix": float(mix), "correct_bonus": float(bonus)}, counts)
 
 
 def _played_by(run: Run) -> Protocol:
@@ -185,6 +146,28 @@ def _played_by(run: Run) -> Protocol:
         return Protocol().with_choices(run.config["protocol"])
     first = next((each for each in saved_debates(run) if isinstance(each, Saved)), None)
     return first.debate.protocol if first else Protocol()
+
+
+def _own_truth(run: Run) -> dict[str, float]:
+    debate = run.config.get("debate", {})
+    return {name: debate.get(name, 0.0) for name in ("reward_mix", "correct_bonus")}
+
+
+def _scheduled_truth(run: Run, rules: Rules) -> Callable[[int], tuple[float, float]]:
+    """From a step to its mix and bonus. A run that lets truth fade wrote down how much each step had."""
+    config, own, wanted = run.config, _own_truth(run), rules.truth
+    schedule = config.get("recipe", {}).get("truth_schedule", "constant")
+    if schedule == "constant":
+        return lambda _: (wanted["reward_mix"], wanted["correct_bonus"])
+    rows = {row["step"]: row for row in run.metrics() if row.get("phase") == "self_play"}
+    settings = TrainConfig.from_dict(config)
+
+    def faded(name: str, step: int) -> float:
+        if wanted[name] == own[name] and f"recipe/{name}" in rows.get(step, {}):
+            return float(rows[step][f"recipe/{name}"])
+        return scheduled(wanted[name], schedule, min(1.0, (step - settings.warm_steps - 1) / max(1, settings.iterations)))
+
+    return lambda step: (faded("reward_mix", step), faded("correct_bonus", step))
 
 
 def _reward(protocol: Protocol) -> Reward:
@@ -213,8 +196,8 @@ def compare(run: Run, rules: Rules, steps: Sequence[int] | None = None) -> Itera
 
     With `steps`, an estimator that remembers seats starts with the first of them.
     """
-    seats = SeatMeans()
-    for _, batch in groupby(saved_debates(run, steps), key=lambda each: each.step):
+    seats, truth = SeatMeans(), _scheduled_truth(run, rules)
+    for step, batch in groupby(saved_debates(run, steps), key=lambda each: each.step):
         played: list[Saved] = []
         for each in batch:
             if isinstance(each, Damaged) or each.error is not None:
@@ -222,18 +205,22 @@ def compare(run: Run, rules: Rules, steps: Sequence[int] | None = None) -> Itera
             else:
                 played.append(each)
         if played:
-            yield from _step(played, rules, seats)
+            yield from _step(played, rules, truth(step), seats)
 
 
-def _step(played: list[Saved], rules: Rules, seats: SeatMeans) -> Iterator[Compared]:
-    debates = [replace(each.debate, protocol=_counted_by(each.debate.protocol, rules.protocol)) for each in played]
+def _step(played: list[Saved], rules: Rules, truth: tuple[float, float], seats: SeatMeans) -> Iterator[Compared]:
+    debates = [_counted(each.debate, rules) for each in played]
     scores = [
-        mix_truth(rules.reward(debate, each.grades), debate, each.grades, rules.mix, rules.bonus)
-        for debate, each in zip(debates, played, strict=True)
+        mix_truth(rules.reward(debate, each.grades), debate, each.grades, *truth) for debate, each in zip(debates, played, strict=True)
     ]
     values = advantages(zip(debates, scores, strict=True), rules.estimator, seats)
     for each, debate, score, value in zip(played, debates, scores, values, strict=True):
         yield Compared(each, _before(each), _after(each, debate, score, value))
+
+
+def _counted(debate: Debate, rules: Rules) -> Debate:
+    heard = debate.jury_counts if rules.judge_counts is None else rules.judge_counts
+    return replace(debate, protocol=_counted_by(debate.protocol, rules.protocol), jury_counts=heard)
 
 
 @lru_cache(maxsize=64)
@@ -269,7 +256,7 @@ def _after(each: Saved, debate: Debate, scores: Scores, value: Advantages) -> Si
         turns=_by_turn(debate, value),
         signal=has_signal(scores),
         gradient=carries_gradient(value),
-        leaders=leaders(mean_rewards(rewards)),
+        leaders=leaders(mean_rewards(rewards, debate)),
         **_votes(each, debate),
     )
 
@@ -306,7 +293,7 @@ def rescore(
 ) -> Rescored:
     """What `choices` would have made of the run. `seen` hears of every step that is done with, for a progress bar."""
     rules = check(run, choices)
-    old, new = _Sum(), _Sum()
+    old, new = Sum(), Sum()
     changes: list[Change] = []
     damaged: list[Damaged] = []
     failed = broken = changed = 0
@@ -347,8 +334,9 @@ def rescore(
 def _differences(run: Run, rules: Rules) -> dict[str, tuple[Any, Any]]:
     own = _played_by(run)
     both = {name: (getattr(own, name), getattr(rules.protocol, name)) for name in SCORING}
-    debate = run.config.get("debate", {})
-    both |= {"reward_mix": (debate.get("reward_mix", 0.0), rules.mix), "correct_bonus": (debate.get("correct_bonus", 0.0), rules.bonus)}
+    both |= {name: (old, rules.truth[name]) for name, old in _own_truth(run).items()}
+    heard = run.config.get("recipe", {}).get("judge_counts", True)
+    both["judge_counts"] = (heard, heard if rules.judge_counts is None else rules.judge_counts)
     return {name: (old, new) for name, (old, new) in both.items() if old != new}
 
 
@@ -376,109 +364,6 @@ def _change(each: Compared) -> Change:
         after=each.after.winner,
         leaders_before=each.before.leaders,
         leaders_after=each.after.leaders,
-        correct_before=_is_right(saved, each.before.winner),
-        correct_after=_is_right(saved, each.after.winner),
+        correct_before=winner_is_right(saved, each.before.winner),
+        correct_after=winner_is_right(saved, each.after.winner),
     )
-
-
-def _is_right(saved: Saved, agent: int | None) -> bool | None:
-    if agent is None or not saved.known or saved.grades is None:
-        return None
-    turn = last_parsed(saved.debate)[agent]
-    return turn is not None and saved.grades.correct[turn]
-
-
-# Sums that need no more memory for a hundred thousand debates than for one
-
-
-@dataclass
-class _Mean:
-    count: int = 0
-    total: float = 0.0
-
-    def add(self, value: float) -> None:
-        self.count += 1
-        self.total += value
-
-    @property
-    def mean(self) -> float | None:
-        return self.total / self.count if self.count else None
-
-
-@dataclass
-class Correlation:
-    """Pearson's, with one pass (Welford's way, which does not lose digits)."""
-
-    count: int = 0
-    x: float = 0.0
-    y: float = 0.0
-    xx: float = 0.0
-    yy: float = 0.0
-    xy: float = 0.0
-
-    def add(self, x: float, y: float) -> None:
-        self.count += 1
-        dx, dy = x - self.x, y - self.y
-        self.x += dx / self.count
-        self.y += dy / self.count
-        self.xx += dx * (x - self.x)
-        self.yy += dy * (y - self.y)
-        self.xy += dx * (y - self.y)
-
-    @property
-    def value(self) -> float | None:
-        """None where one of the two never moves."""
-        spread = math.sqrt(self.xx) * math.sqrt(self.yy)
-        return max(-1.0, min(1.0, self.xy / spread)) if spread > 1e-12 * max(1, self.count) else None
-
-
-@dataclass
-class _Sum:
-    debates: int = 0
-    reward: _Mean = field(default_factory=_Mean)
-    signal: _Mean = field(default_factory=_Mean)
-    gradient: _Mean = field(default_factory=_Mean)
-    size: _Mean = field(default_factory=_Mean)
-    right: _Mean = field(default_factory=_Mean)
-    wrong: _Mean = field(default_factory=_Mean)
-    winners_right: _Mean = field(default_factory=_Mean)
-    correlation: Correlation = field(default_factory=Correlation)
-    winners: int = 0
-    right_votes: int = 0
-    telling_votes: int = 0
-
-    def add(self, saved: Saved, side: Side) -> None:
-        self.debates += 1
-        for total in side.totals:
-            self.reward.add(total)
-        self.signal.add(side.signal)
-        self.gradient.add(side.gradient)
-        self.right_votes += side.right_votes
-        self.telling_votes += side.telling_votes
-        self.winners += side.winner is not None
-        if (right := _is_right(saved, side.winner)) is not None:
-            self.winners_right.add(right)
-        for i, value in enumerate(side.turns):
-            self.size.add(abs(value))
-            # A turn that cannot be read is wrong and punished under every reward: it would only hide how votes treat answers.
-            if saved.known and saved.grades is not None and not saved.debate.turns[i].failed:
-                correct = saved.grades.correct[i]
-                self.correlation.add(value, float(correct))
-                (self.right if correct else self.wrong).add(value)
-
-    def totals(self, protocol: Protocol) -> Totals:
-        return Totals(
-            reward=protocol.reward,
-            advantage=protocol.advantage,
-            debates=self.debates,
-            reward_mean=self.reward.mean,
-            with_signal=self.signal.mean,
-            with_gradient=self.gradient.mean,
-            advantage_size=self.size.mean,
-            correlation=self.correlation.value,
-            advantage_right=self.right.mean,
-            advantage_wrong=self.wrong.mean,
-            winner_correct=self.winners_right.mean,
-            winners=self.winners,
-            judge_accuracy=self.right_votes / self.telling_votes if self.telling_votes else None,
-        )

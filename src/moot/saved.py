@@ -9,15 +9,16 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-from moot.debate.parsing import comparison_lines, parse
+from moot.debate.labels import with_agents
+from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Turn
+from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn
 from moot.records import Run
 from moot.tasks.answers import Grader, exact
 
@@ -59,7 +60,7 @@ class Saved:
 
     def means(self) -> list[float | None]:
         """Each agent's mean reward as it was saved: the number by which the winner was found."""
-        return mean_rewards(self.record.get("rewards", []))
+        return mean_rewards(self.record.get("rewards", []), self.debate)
 
 
 def answer_stream(streams: Mapping[str, Any]) -> Any:
@@ -67,11 +68,19 @@ def answer_stream(streams: Mapping[str, Any]) -> Any:
     return streams["generator"] if "generator" in streams else next(iter(streams.values()))
 
 
-def mean_rewards(rewards: Any) -> list[float | None]:
-    """Of rewards in the shape of a record: by agent, or by stream, agent and step. None for an agent that never spoke."""
-    if isinstance(rewards, Mapping):
-        return [sum(row) / len(row) if row else None for row in answer_stream(rewards)]
-    return list(rewards)
+def mean_rewards(rewards: Any, debate: Debate) -> list[float | None]:
+    """Of rewards in the shape of a record: by agent, or by stream, agent and step. None for an agent without any.
+
+    A ballot that could be read is left out of the generator's: nothing was generated in it.
+    """
+    if not isinstance(rewards, Mapping):
+        return list(rewards)
+    judging = {i for i, turn in enumerate(debate.turns) if turn.ballot and not turn.failed} if "generator" in rewards else set()
+    means: list[float | None] = []
+    for own, row in zip(debate.steps(), answer_stream(rewards), strict=True):
+        kept = [value for i, value in zip(own, row, strict=True) if i not in judging]
+        means.append(sum(kept) / len(kept) if kept else None)
+    return means
 
 
 def leaders(means: Sequence[float | None]) -> tuple[int, ...]:
@@ -110,8 +119,10 @@ def debate_of(record: Mapping[str, Any]) -> Debate:
     question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")))
     protocol = _protocol(json.dumps(record["protocol"]))
     agents = int(record["num_agents"])
-    turns = tuple(_turn(turn, protocol.contract, agents) for turn in record["turns"])
-    return Debate(question, agents, int(record["max_rounds"]), protocol, turns)
+    empty = Debate(question, agents, int(record["max_rounds"]), protocol, jury_counts=bool(record.get("jury_counts", True)))
+    played = replace(empty, turns=tuple(_turn(empty, turn) for turn in record["turns"]))
+    judges = ({**told, "round": played.jury_round, "agent": agents + j, "ballot": True} for j, told in enumerate(record.get("jury", ())))
+    return replace(played, jury=tuple(_turn(played, told, outside=True) for told in judges))
 
 
 @lru_cache(maxsize=64)
@@ -120,18 +131,19 @@ def _protocol(choices: str) -> Protocol:
     return V2.with_choices(json.loads(choices))
 
 
-def _turn(turn: Mapping[str, Any], contract: str, num_agents: int) -> Turn:
-    text, agent = str(turn["text"]), int(turn["agent"])
-    if not 0 <= agent < num_agents:
-        raise ConfigError(f"agent must lie in 0 to {num_agents - 1}, got {agent}")
-    if "failure" in turn:
-        return Turn(int(turn["round"]), agent, text, ParseFailure(str(turn["failure"])))
-    fields = dict(turn["fields"])
-    parsed = parse(text, contract)
-    if not isinstance(parsed, Parsed) or parsed.fields != fields:
-        # Read by other rules than today's: what counted then still counts.
-        parsed = Parsed(fields, {}, comparison_lines(fields["comparison"]))
-    return Turn(int(turn["round"]), agent, text, parsed)
+def _turn(debate: Debate, told: Mapping[str, Any], outside: bool = False) -> Turn:
+    round, agent, text, ballot = int(told["round"]), int(told["agent"]), str(told["text"]), bool(told.get("ballot"))
+    if not outside and not 0 <= agent < debate.num_agents:
+        raise ConfigError(f"agent must lie in 0 to {debate.num_agents - 1}, got {agent}")
+    if "failure" in told:
+        return Turn(round, agent, text, ParseFailure(str(told["failure"])), ballot)
+    fields = dict(told["fields"])
+    read = debate.read(round, agent, Said(text), ballot)
+    if isinstance(read.parsed, Parsed) and read.parsed.fields == fields:
+        return read
+    # Read by other rules than today's: what counted then still counts.
+    parsed = Parsed(fields, {}, comparison_lines(fields["comparison"]))
+    return replace(read, parsed=with_agents(parsed, debate.labels(agent)) if debate.protocol.shuffle_labels else parsed)
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:

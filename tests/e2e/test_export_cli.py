@@ -31,6 +31,18 @@ def test_scoring_once_more_as_trained_changes_nothing(run: Path) -> None:
     assert "The winner changes in 0 of 6 debates (0.0%)." in done.stdout
 
 
+def test_the_same_holds_with_every_remedy_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    remedies = [
+        "--closing-ballot", "--shuffle-labels", "--reward-mix", "0.5", "--truth-schedule", "linear", "--judge", "base", "--judge-share",
+        "0.7", "--stop-when-settled", "--extra-rounds", "1", "--hard-agents", "4", "--advantage", "center_seat",
+    ]  # fmt: skip
+    assert main([*TRAIN, "--run", str(tmp_path / "run"), *remedies]) == 0
+    assert main(["rescore", str(tmp_path / "run")]) == 0
+    assert "Every advantage is as it was saved." in capsys.readouterr().out
+    assert main(["export", str(tmp_path / "run"), "--supervised", "--preferences", "--html"]) == 0
+    assert "Closing ballot" in (tmp_path / "run" / "export" / "debates.html").read_text()
+
+
 def test_another_reward_as_a_table_as_json_and_as_markdown(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def say(*options: str) -> str:
         assert main(["rescore", str(run), "--reward", "win_rate", *options]) == 0

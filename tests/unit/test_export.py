@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from making import FAILED, debate, spoken, text, v1, v2
-from recorded import LOST, record
+from recorded import LOST, judged, record
 
 from moot.cli.export import pick_debates
 from moot.cli.main import main
@@ -144,6 +144,15 @@ def test_every_pair_the_judges_decided(tmp_path: Path) -> None:
 def test_the_same_text_twice_is_no_preference(tmp_path: Path) -> None:
     (each,) = saved(tmp_path / "run", debate(v2(), ONE_VOTE, [["5", "7", "7"]] * 2, "7"))
     assert reason(sets.best_and_worst, each) == reason(sets.voted_pairs, each) == "chosen and rejected are the same"
+
+
+def test_a_ballot_is_never_taken_for_an_answer(tmp_path: Path) -> None:
+    (each,) = saved(tmp_path / "run", judged(v2(closing_ballot=True), jury_counts=False))
+    (row,) = sets.supervised(each)
+    (pair,) = sets.best_and_worst(each)
+    (voted,) = sets.voted_pairs(each)
+    assert row["completion"][0]["content"] == "\\boxed{6}"
+    assert pair == voted and pair["rejected"][0]["content"] == "\\boxed{7}"
 
 
 def test_half_a_character_does_not_reach_a_file_that_others_read(tmp_path: Path) -> None:
@@ -280,6 +289,20 @@ def test_a_page_says_who_won_and_why_a_turn_did_not_count(tmp_path: Path) -> Non
     assert "generator: reward +1.00, advantage +1.00" in shown
     assert "Nobody won: all have the same mean reward" in shown
     assert "No votes were cast." in shown
+
+
+def test_ballots_and_outside_judges_are_shown_by_seats(tmp_path: Path) -> None:
+    protocol = v2(closing_ballot=True, shuffle_labels=True)
+    labels = judged(protocol).labels(0)
+    assert labels[1] != 1  # otherwise there would be nothing to put right
+    (each,) = saved(tmp_path / "run", judged(protocol, words="<script>alert(1)</script>"))
+    page = "".join(pages.page([each], "t"))
+    shown = " ".join("".join(check_harmless(page).words).split())
+    assert "Closing ballot" in shown and "Judges without a seat, whose votes count" in shown
+    assert shown.count("Agent 1 is right.") == 1 and shown.count("Agent 2 is right.") == 2
+    assert "here all are called by their seats" in shown
+    # Three answers and no more are right or wrong.
+    assert shown.count("right answer") + shown.count("wrong answer") == 3
 
 
 def test_the_vote_table_of_agents(tmp_path: Path) -> None:

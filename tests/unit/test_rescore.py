@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from making import FAILED, debate, text, v1, v2
-from recorded import LOST, record
+from recorded import LOST, judged, record
 
 from moot.debate.parsing import parse
 from moot.debate.protocol import PRESETS, Protocol
@@ -21,8 +21,10 @@ from moot.debate.rewards import users_reward
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Turn
 from moot.records import Run
-from moot.rescore import MIXING, SCORING, SPOKEN, Compared, Correlation, Rescored, check, compare, rescore
+from moot.rescore import BESIDES, SCORING, SPOKEN, Compared, Rescored, check, compare, rescore
+from moot.rl.config import DebateConfig, OptimConfig, TrainConfig
 from moot.saved import Damaged, Saved, grades_of, leaders, mean_rewards, saved_debates
+from moot.totals import Correlation
 
 # Three agents, two rounds; only agent 0 votes: it prefers 1 to 2. Agent 1 is right, agent 2 wrong, agent 0 wrong.
 ANSWERS = [["5", "7", "6"], ["5", "7", "6"]]
@@ -135,13 +137,14 @@ def test_fields_read_by_other_rules_still_count_as_they_did(tmp_path: Path) -> N
 
 
 def test_every_choice_of_a_protocol_is_either_counted_anew_or_refused_with_a_reason(tmp_path: Path) -> None:
-    assert sorted((*SCORING, *SPOKEN)) == sorted(field.name for field in fields(Protocol))
+    assert {field.name for field in fields(Protocol)} <= {*SCORING, *SPOKEN}
+    assert not {*SCORING, *BESIDES} & {*SPOKEN}
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE)]])
     for name, reason in SPOKEN.items():
         with pytest.raises(ConfigError, match=f"{name} cannot be changed afterwards: {reason}"):
-            rescore(run, {name: getattr(v1(), name)})
-    with pytest.raises(ConfigError, match="rescore has no choice 'num_agents'"):
-        rescore(run, {"num_agents": 5})
+            rescore(run, {name: getattr(v1(), name, 5)})
+    with pytest.raises(ConfigError, match="rescore has no choice 'learning_rate'"):
+        rescore(run, {"learning_rate": 5})
 
 
 @pytest.mark.parametrize(
@@ -177,7 +180,6 @@ def test_mixing_in_truth_moves_the_generator_reward(tmp_path: Path) -> None:
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]])
     (each,) = (each for each in compare(run, check(run, {"reward_mix": 0.5})) if isinstance(each, Compared))
     assert each.after.rewards["generator"] == ((-0.5, -0.5), (1.0, 0.5), (-1.0, -0.5))
-    assert set(MIXING) == {"reward_mix", "correct_bonus"}
 
 
 def test_a_users_reward_of_an_earlier_day_need_not_be_there_any_more(tmp_path: Path) -> None:
@@ -303,8 +305,10 @@ def test_right_answers_are_one_answer_however_they_look() -> None:
 
 
 def test_answers_are_ranked_by_the_generator_stream_wherever_it_stands() -> None:
-    assert mean_rewards({"judge": [[1.0], [0.0]], "generator": [[0.0, 1.0], []]}) == [0.5, None]
-    assert mean_rewards({"step": [[1.0, 0.0], [1.0]]}) == [0.5, 1.0]
+    two, one = debate(v2(), ONE_VOTE), debate(v2(), ONE_VOTE[:1])
+    assert mean_rewards({"judge": [[1.0] * 2] * 3, "generator": [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]}, two) == [0.5, 1.0, 0.0]
+    assert mean_rewards({"step": [[1.0], [0.0], [1.0]]}, one) == [1.0, 0.0, 1.0]
+    assert mean_rewards({"generator": [[1.0], [0.0], []]}, replace(one, turns=one.turns[:2])) == [1.0, 0.0, None]
 
 
 def test_a_turn_that_cannot_be_read_says_nothing_about_how_votes_treat_answers(tmp_path: Path) -> None:
@@ -321,3 +325,55 @@ def test_a_run_without_a_protocol_in_its_settings_is_counted_by_its_debates(tmp_
     (run.path / "run.json").write_text(json.dumps({"format": 1, "config": {}}))
     found = rescore(run, {})
     assert (found.before.reward, found.largest_difference, found.choices) == ("win_minus_loss", 0.0, {})
+
+
+@pytest.mark.parametrize("shuffled", [False, True])
+@pytest.mark.parametrize("counts", [False, True])
+@pytest.mark.parametrize("reward", ["generator_judge", "win_rate"])
+def test_ballots_labels_and_outside_judges_come_back_as_they_counted(tmp_path: Path, shuffled: bool, counts: bool, reward: str) -> None:
+    protocol = v2(closing_ballot=True, shuffle_labels=shuffled, reward=reward)
+    run = record(tmp_path / "run", [[judged(protocol, counts)]], protocol, recipe={"judge_counts": counts})
+    (each,) = saved_debates(run)
+    assert isinstance(each, Saved) and each.debate == judged(protocol, counts)
+    found = rescore(run, {})
+    assert (found.largest_difference, found.changed, found.choices) == (0.0, 0, {})
+
+
+def test_with_outside_judges_heard_the_winner_is_another(tmp_path: Path) -> None:
+    # Among themselves 1 > 2, once. Two judges from outside say 2 > 1: then agent 2 has two votes for and one against, agent 1 the reverse.
+    protocol = v2(closing_ballot=True, shuffle_labels=True)
+    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol, recipe={"judge_counts": False})
+    found = rescore(run, {"judge_counts": True})
+    assert [(change.before, change.after) for change in found.changes] == [(1, 2)]
+    assert found.choices == {"judge_counts": (False, True)}
+    (each,) = (each for each in compare(run, check(run, {"judge_counts": True})) if isinstance(each, Compared))
+    assert each.after.rewards["generator"] == ((0.0, 0.0), (pytest.approx(-1 / 3), 0.0), (pytest.approx(1 / 3), 0.0))
+    # Three answers with advantages 0, -1/3, 1/3; the three ballots are no answers.
+    assert found.after.advantage_size == pytest.approx(2 / 9)
+    with pytest.raises(ConfigError, match="judge_counts must be true or false, got 'yes'"):
+        rescore(run, {"judge_counts": "yes"})
+
+
+def test_a_ballot_is_no_answer_to_be_ranked_by(tmp_path: Path) -> None:
+    # Agent 1's one answer won its one vote: mean reward 1, not 1/2 with the ballot's 0.
+    protocol = v2(closing_ballot=True)
+    (each,) = saved_debates(record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol))
+    assert isinstance(each, Saved) and each.means() == [0.0, 1.0, -1.0]
+
+
+def test_truth_that_faded_over_the_run_fades_again(tmp_path: Path) -> None:
+    # Four iterations; linear from 0.5: 0.5, 0.375, ... The second step was written down as 0.4, because tokens set the pace there.
+    settings = TrainConfig(debate=DebateConfig(reward_mix=0.5), optim=OptimConfig(batch_size=1, num_train_datapoints=4))
+    config = replace(settings, recipe=replace(settings.recipe, truth_schedule="linear")).as_dict()
+    run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]] * 3)
+    (run.path / "run.json").write_text(json.dumps({"format": 1, "config": config}))
+    rows = [{"step": 2, "phase": "self_play", "recipe/reward_mix": 0.4}]
+    (run.path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def mixes(choices: dict[str, Any]) -> list[float]:
+        """The unjudged wrong answer of agent 0 gets minus the mix."""
+        found = (each for each in compare(run, check(run, choices)) if isinstance(each, Compared))
+        return [-each.after.rewards["generator"][0][0] for each in found]
+
+    assert mixes({}) == pytest.approx([0.5, 0.4, 0.25])
+    assert mixes({"reward_mix": 1.0}) == pytest.approx([1.0, 0.75, 0.5])

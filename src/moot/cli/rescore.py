@@ -19,8 +19,9 @@ from rich.text import Text
 from moot.debate.protocol import preset
 from moot.debate.types import ConfigError
 from moot.records import Run
-from moot.rescore import SCORING, SPOKEN, Change, Rescored, Totals, rescore
+from moot.rescore import BESIDES, SCORING, SPOKEN, Change, Rescored, rescore
 from moot.terminal import one_line
+from moot.totals import Totals
 
 YesNo = Literal["yes", "no"]
 AS_TRAINED = "(default: as trained)"
@@ -62,6 +63,8 @@ class Rescore:
     """Share of ground truth in the reward."""
     correct_bonus: Annotated[float | None, tyro.conf.arg(metavar="NUMBER", help_behavior_hint=AS_TRAINED)] = None
     """Added to the reward of a right answer."""
+    judge_counts: Annotated[YesNo | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=AS_TRAINED)] = None
+    """Whether votes of judges without a seat count, where such judges were asked."""
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
     """Only these steps: 12, or 10-20."""
     show: Annotated[int, tyro.conf.arg(metavar="N")] = 10
@@ -96,7 +99,7 @@ class Rescore:
         if self.protocol:
             counted = preset(self.protocol).as_dict()
             given = {name: counted[name] for name in SCORING}
-        for name in (*SCORING, "reward_mix", "correct_bonus"):
+        for name in (*SCORING, *BESIDES):
             value = getattr(self, name)
             if value is not None:
                 given[name] = value == "yes" if value in ("yes", "no") else value

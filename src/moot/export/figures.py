@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.evaluate.figure import COLOURS, LINES
 from moot.export.places import new_file
 from moot.terminal import one_line
 
@@ -100,11 +101,6 @@ def _pyplot() -> Any:
     return pyplot
 
 
-# Told apart by people who do not see all colours, and in a grey print by their dashes.
-_COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00", "#000000")
-_DASHES = ("-", "--", "-.", ":")
-
-
 def _panel(place: Any, curve: Curve, runs: Mapping[str, Metrics]) -> None:
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -112,7 +108,7 @@ def _panel(place: Any, curve: Curve, runs: Mapping[str, Metrics]) -> None:
         steps, values = points(curve, rows)
         if steps:
             marker = "o" if curve.phase == "eval" or len(steps) == 1 else None
-            style = {"color": _COLOURS[i % len(_COLOURS)], "linestyle": _DASHES[i // len(_COLOURS) % len(_DASHES)]}
+            style = {"color": COLOURS[i % len(COLOURS)], "linestyle": LINES[i // len(COLOURS) % len(LINES)]}
             place.plot(steps, values, label=one_line(name, 40), linewidth=1.6, marker=marker, markersize=4, **style)
     if curve.level is not None:
         place.axhline(curve.level, color="0.6", linewidth=0.8, linestyle=(0, (2, 3)), zorder=0)

@@ -9,11 +9,14 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
+from itertools import groupby
 from typing import Any
 
+from moot.debate.labels import relabelled
 from moot.debate.prompts import persona
 from moot.debate.rewards import ballots, comparisons
-from moot.debate.types import Parsed, ParseFailure
+from moot.debate.state import Debate
+from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.saved import Saved, leaders
 from moot.terminal import one_line, plain
 
@@ -75,9 +78,11 @@ def _debate(each: Saved, place: int) -> str:
     if debate.question.answer is not None:
         parts.append(f'<p><span class="soft">Right answer:</span> {text(debate.question.answer)}</p>\n')
     parts.append(f"<p>{_why(each)}</p>\n")
-    for round in dict.fromkeys(turn.round for turn in debate.turns):
-        cards = (_turn(each, i) for i, turn in enumerate(debate.turns) if turn.round == round)
-        parts.append(f'<h3>Round {round}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n')
+    for (round, ballot), turns in groupby(enumerate(debate.turns), key=lambda item: (item[1].round, item[1].ballot)):
+        cards = (_turn(each, i) for i, _ in turns)
+        name = "Closing ballot" if ballot else f"Round {round}"
+        parts.append(f'<h3>{name}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n')
+    parts.append(_jury(each))
     parts.append(_matrix(each))
     return "".join(parts) + "</article>\n"
 
@@ -87,22 +92,40 @@ def _turn(each: Saved, i: int) -> str:
     won = turn.agent in leaders(each.means())
     kind = "turn failed" if turn.failed else "turn won" if won else "turn"
     tags = ['<span class="tag mark">won the debate</span>'] if won else []
-    if each.known and each.grades is not None and not turn.failed:
+    if each.known and each.grades is not None and turn.answers:
         tags.append('<span class="tag good">right answer</span>' if each.grades.correct[i] else '<span class="tag bad">wrong answer</span>')
     who = f"Agent {turn.agent}" + (f' <span class="soft">{text(persona(turn.agent).name)}</span>' if debate.protocol.personas else "")
     parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']
-    match turn.parsed:
-        case ParseFailure(reason=reason):
-            cut = " It was cut at its token limit." if each.record["turns"][i].get("stop") == "length" else ""
-            parts.append(
-                f'<p><span class="tag bad">could not be read</span> {text(reason)}.{cut}</p>\n<div class="text">{text(turn.text)}</div>\n'
-            )
-        case Parsed(fields=fields):
-            for name, content in fields.items():
-                parts.append(f'<div class="name">{text(name.replace("_", " "))}</div><div class="text">{text(content)}</div>\n')
+    parts.append(_said(each.debate, turn, each.record["turns"][i].get("stop") == "length"))
     if numbers := _numbers(each, i):
         parts.append(f'<div class="score">{numbers}</div>\n')
     return "".join(parts) + "</section>\n"
+
+
+def _said(debate: Debate, turn: Turn, cut: bool) -> str:
+    match turn.parsed:
+        case ParseFailure(reason=reason):
+            why = f"{text(reason)}.{' It was cut at its token limit.' if cut else ''}"
+            return f'<p><span class="tag bad">could not be read</span> {why}</p>\n<div class="text">{text(turn.text)}</div>\n'
+        case Parsed(fields=fields):
+            named = ((name.replace("_", " "), _about_seats(debate, turn, content)) for name, content in fields.items())
+            return "".join(f'<div class="name">{text(name)}</div><div class="text">{text(content)}</div>\n' for name, content in named)
+
+
+def _about_seats(debate: Debate, turn: Turn, content: str) -> str:
+    """Where each agent knows the others by numbers of its own, a reader could not tell whom it means."""
+    return relabelled(content, debate.labels(turn.agent), range(debate.num_agents)) if debate.protocol.shuffle_labels else content
+
+
+def _jury(each: Saved) -> str:
+    if not each.debate.jury:
+        return ""
+    cards = (
+        f'<section class="turn">\n<header><strong>Judge {j}</strong></header>\n{_said(each.debate, turn, cut=False)}</section>\n'
+        for j, turn in enumerate(each.debate.jury)
+    )
+    count = "count" if each.debate.jury_counts else "do not count"
+    return f'<h3>Judges without a seat, whose votes {count}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n'
 
 
 def _numbers(each: Saved, i: int) -> str:
@@ -133,7 +156,8 @@ def _why(each: Saved) -> str:
     reward = text(each.debate.protocol.reward)
     if not leaders(means):
         return f"Nobody won: all have the same mean reward ({reward}: {listed})."
-    return f"<strong>{_outcome(each)}</strong> by the highest mean reward ({reward}: {listed})."
+    renamed = " Agents knew each other by other numbers; here all are called by their seats." if each.debate.protocol.shuffle_labels else ""
+    return f"<strong>{_outcome(each)}</strong> by the highest mean reward ({reward}: {listed}).{renamed}"
 
 
 def _matrix(each: Saved) -> str:
