@@ -127,8 +127,10 @@ def test_a_turn_that_was_cut_off_stays_failed(tmp_path: Path) -> None:
     assert rescore(run, {}).largest_difference == 0.0
 
 
-def test_fields_read_by_other_rules_still_count_as_they_did(tmp_path: Path) -> None:
-    run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]])
+@pytest.mark.parametrize("shuffled", [False, True])
+def test_fields_read_by_other_rules_still_count_as_they_did(tmp_path: Path, shuffled: bool) -> None:
+    protocol = v2(closing_ballot=True, shuffle_labels=shuffled)
+    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol, recipe={"judge_counts": False})
     file = run.path / "debates" / "000001.jsonl"
     told = json.loads(file.read_text())
     told["turns"][3]["text"] = "what an older parser could read"
@@ -348,8 +350,9 @@ def test_with_outside_judges_heard_the_winner_is_another(tmp_path: Path) -> None
     assert found.choices == {"judge_counts": (False, True)}
     (each,) = (each for each in compare(run, check(run, {"judge_counts": True})) if isinstance(each, Compared))
     assert each.after.rewards["generator"] == ((0.0, 0.0), (pytest.approx(-1 / 3), 0.0), (pytest.approx(1 / 3), 0.0))
-    # Three answers with advantages 0, -1/3, 1/3; the three ballots are no answers.
+    # Three answers with advantages 0, -1/3, 1/3, the last one right; the three ballots are no answers.
     assert found.after.advantage_size == pytest.approx(2 / 9)
+    assert (found.after.advantage_right, found.after.advantage_wrong) == (pytest.approx(1 / 3), pytest.approx(-1 / 6))
     with pytest.raises(ConfigError, match="judge_counts must be true or false, got 'yes'"):
         rescore(run, {"judge_counts": "yes"})
 
