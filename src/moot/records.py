@@ -228,7 +228,7 @@ def _state(place: Path) -> dict[str, Any] | None:
 def debate_record(played: Played) -> dict[str, Any]:
     debate = played.rollout.debate
     record: dict[str, Any] = {
-        "question": {"id": debate.question.id, "text": debate.question.text, "answer": debate.question.answer},
+        "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer", "instruction")},
         "num_agents": debate.num_agents,
         "max_rounds": debate.max_rounds,
         "protocol": debate.protocol.as_dict(),

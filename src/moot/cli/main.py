@@ -20,6 +20,8 @@ COMMANDS = {
     "compare": ("moot.cli.compare:Compare", "Put runs and seeds side by side: one table with paired intervals, one figure."),
     "check": ("moot.cli.check:Check", "Before training: is the model good enough at the task, the contract and judging?"),
     "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
+    "rescore": ("moot.cli.rescore:Rescore", "What a run's votes would have taught under another reward, ballot or estimator."),
+    "export": ("moot.cli.export:Export", "Take away a run's adapter, model, training sets, debates as a page, and figures."),
 }
 
 _HELP = """usage: moot COMMAND [OPTIONS]

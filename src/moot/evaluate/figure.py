@@ -1,4 +1,4 @@
-"""Curves of several groups of runs in one picture. The only file that knows matplotlib, which is an extra."""
+"""Curves of several groups of runs in one picture. Needs matplotlib, which is an extra."""
 
 from __future__ import annotations
 

@@ -72,14 +72,14 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> Loaded:
         config = AutoConfig.from_pretrained(path)
         context = check_config(config, name)
         model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation="sdpa")
-        tokenizer = AutoTokenizer.from_pretrained(path) if _has_tokenizer(path, local) else None
+        tokenizer = AutoTokenizer.from_pretrained(path) if has_tokenizer(path, local) else None
     except OSError as error:
         raise EngineError(f"could not load {name!r}: {error}") from error
     model = model.to(device).eval().requires_grad_(False)
     return Loaded(model, tokenizer, context, notes)
 
 
-def _has_tokenizer(path: str, local: bool) -> bool:
+def has_tokenizer(path: str, local: bool) -> bool:
     names = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
     return not local or any((Path(path) / name).exists() for name in names)
 

@@ -1,0 +1,270 @@
+"""`moot export`: what can be taken away from a run, and at the end where it lies."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.text import Text
+
+from moot.cli.rescore import pick_steps, progress
+from moot.debate.types import ConfigError
+from moot.export import figures, pages, sets
+from moot.export.places import check_free, new_file, new_folder
+from moot.export.weights import copy_adapter, find_adapter
+from moot.records import Run
+from moot.saved import Damaged, Saved, saved_debates
+from moot.terminal import one_line
+
+KINDS = ("adapter", "merged", "supervised", "preferences", "html", "figures")
+
+
+@dataclass(frozen=True)
+class Export:
+    """Take away what a run has made. Name what you want; without a choice, all but the merged model.
+
+    Everything lands in one folder, and nothing there is overwritten without --force. Several runs can be named for figures, which
+    then show them together.
+    """
+
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)")]
+    """The runs' folders."""
+    out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: RUN/export)")] = None
+    """Where to write."""
+    adapter: bool = False
+    """adapter/: the trained adapter, as peft reads it."""
+    merged: bool = False
+    """merged/: base model and adapter as one plain checkpoint, with its tokenizer."""
+    supervised: bool = False
+    """supervised.jsonl: questions with the winning answers, as TRL's SFTTrainer reads them."""
+    preferences: bool = False
+    """preferences.jsonl: questions with a chosen and a rejected answer, as TRL's DPOTrainer reads them."""
+    html: bool = False
+    """debates.html: debates to read, one file without scripts."""
+    figures: bool = False
+    """figures/: the main curves as PNG and SVG."""
+    checkpoint: Annotated[int | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
+    """Whose weights the adapter and the merged model have."""
+    merged_dtype: Literal["auto", "fp32", "bf16"] = "auto"
+    """Precision of the merged model; auto is the base model's own, which can swallow small updates."""
+    steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
+    """Only debates of these steps: 12, or 10-20."""
+    pairs: Literal["best_worst", "votes"] = "best_worst"
+    """Preferences: the winner against the last, one pair a debate; or every two answers between which judges clearly preferred one."""
+    only_right: bool = False
+    """Training sets: only where the winning answer is known to be right."""
+    debates: Annotated[tuple[str, ...], tyro.conf.arg(metavar="STEP/NUMBER", help_behavior_hint="(default: the newest 20)")] = ()
+    """Which debates the HTML file shows, like 12/0 12/3."""
+    force: bool = False
+    """Replace what an earlier export left."""
+
+    def run(self) -> int:
+        console = Console(highlight=False)
+        task = Task.of(self, console)
+        failed: list[str] = []
+        try:
+            for kind in task.kinds:
+                try:
+                    WORK[kind](task)
+                except ConfigError as error:
+                    failed.append(str(error))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            print(f"moot: the disk is full ({task.out}); make room and try again", file=sys.stderr)
+            task.report()
+            return 1
+        task.report()
+        if failed and (task.named or not task.written):
+            raise ConfigError("; ".join(failed))
+        for reason in failed:
+            task.say(f"Left out: {one_line(reason, 300)}")
+        return 1 if task.damaged else 0
+
+
+@dataclass
+class Task:
+    """One call of the command, and what came of it."""
+
+    asked: Export
+    console: Console
+    runs: list[Run]
+    out: Path
+    kinds: Sequence[str]
+    named: bool
+    """Whether the kinds were asked for by name: then one that cannot be made is an error."""
+    written: list[tuple[Path, str]]
+    damaged: list[Damaged]
+
+    @classmethod
+    def of(cls, asked: Export, console: Console) -> Task:
+        if not asked.runs:
+            raise ConfigError("name at least one run's folder (moot export --help)")
+        runs = [Run.open(path) for path in asked.runs]
+        named = [kind for kind in KINDS if getattr(asked, kind)]
+        if len(runs) > 1:
+            if set(named) - {"figures"}:
+                raise ConfigError(f"{named[0]} takes one run, got {len(runs)}; only figures show several together")
+            if asked.out is None:
+                raise ConfigError("several runs need --out: there is no one folder for their figures")
+            named = ["figures"]
+        kinds = named or [kind for kind in KINDS if kind != "merged"]
+        out = asked.out or asked.runs[0] / "export"
+        check_free((out / name for kind in kinds for name in PLACES[kind]), asked.force)
+        return cls(asked, console, runs, out, kinds, bool(named), [], [])
+
+    @property
+    def run(self) -> Run:
+        return self.runs[0]
+
+    def place(self, kind: str) -> Path:
+        return self.out / PLACES[kind][0]
+
+    def say(self, text: str) -> None:
+        self.console.print(Text(text))
+
+    def report(self) -> None:
+        for each in self.damaged[:10]:
+            print(f"step {each.step}, line {each.line}: {one_line(each.reason, 200)}", file=sys.stderr)
+        if self.written:
+            self.console.print(Text("Written:", style="bold"))
+        for path, about in self.written:
+            self.console.print(Text(f"  {path}  {about}"), soft_wrap=True)
+
+
+def _adapter(task: Task) -> None:
+    found = find_adapter(task.run, task.asked.checkpoint, lambda note: task.say(f"Note: {note}"))
+    with new_folder(task.place("adapter")) as folder:
+        copy_adapter(found, folder)
+    task.written.append((task.place("adapter"), f"the adapter of step {found.step}, for {one_line(found.model)}"))
+
+
+def _merged(task: Task) -> None:
+    found = find_adapter(task.run, task.asked.checkpoint, lambda note: task.say(f"Note: {note}"))
+    try:
+        from moot.engine.local.merge import merge
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"a merged model needs {error.name}, which is not installed; run: pip install 'moot[local]'") from None
+    from moot.engine.protocol import EngineError
+    from moot.rl.rendering import Rendering
+
+    model = task.run.config.get("model", {})
+
+    def stops(tokenizer: Any) -> Sequence[int]:
+        return Rendering(tokenizer, found.model, model.get("renderer", "auto"), bool(model.get("thinking"))).stop_ids
+
+    with task.console.status(f"merging into {one_line(found.model)}"), new_folder(task.place("merged")) as folder:
+        try:
+            made = merge(found.model, found.place, folder, dtype=task.asked.merged_dtype, probe=_probe(task.run), stops=stops)
+        except (EngineError, ValueError) as error:
+            raise ConfigError(f"model {found.model!r} cannot be merged: {error}") from error
+    kept = f"logprobs within {made.difference:.2g} of the adapter's, which training moved by up to {made.update:.2g}"
+    task.written.append(
+        (task.place("merged"), f"{one_line(found.model)} with the adapter of step {found.step} in it, {made.dtype}; {kept}")
+    )
+    if made.difference > 0.1 * made.update and made.dtype != "float32":
+        task.say(f"Note: rounding to {made.dtype} swallows part of what was learned; --merged-dtype fp32 keeps it")
+
+
+def _probe(run: Run, most: int = 512) -> list[int]:
+    """The first conversation of the newest step: text as the model met it."""
+    import numpy as np
+
+    for step in reversed(run.steps()):
+        with contextlib.suppress(OSError, ValueError, KeyError), np.load(run.path / "debates" / f"{step:06d}.npz") as arrays:
+            prompt = arrays["prompt_tokens"][: arrays["prompt_offsets"][1]]
+            return [*map(int, prompt), *map(int, arrays["tokens"][: arrays["offsets"][1]])][-most:]
+    return []
+
+
+def _sets(kind: str, make: Callable[[Export], Callable[[Saved], Any]]) -> Callable[[Task], None]:
+    def work(task: Task) -> None:
+        steps = pick_steps(task.run, task.asked.steps)
+        with progress(kind, len(steps)) as seen, new_file(task.place(kind)) as file:
+            found = sets.write(_counted(task.run, steps, seen), make(task.asked), file)
+            if not found.rows:
+                reasons = "; ".join(f"{count} {reason}" for reason, count in found.left_out.items())
+                raise ConfigError(f"{kind}: no debate of {task.run.path} has anything for it ({reasons})")
+        task.damaged += [each for each in found.damaged if each not in task.damaged]
+        left = ", ".join(f"{count} ({reason})" for reason, count in found.left_out.most_common())
+        task.written.append((task.place(kind), f"{found.rows} rows" + (f"; left out {left}" if left else "")))
+
+    return work
+
+
+def _counted(run: Run, steps: Sequence[int], seen: Callable[[], None]) -> Iterator[Saved | Damaged]:
+    for step in steps:
+        yield from saved_debates(run, [step])
+        seen()
+
+
+def _html(task: Task) -> None:
+    chosen = pick_debates(task.run, task.asked.debates, pick_steps(task.run, task.asked.steps), task.damaged)
+    name = task.run.path.resolve().name
+    model = task.run.config.get("model", {})
+    who = "the scripted engine" if model.get("engine") == "scripted" else model.get("model", "a model")
+    with new_file(task.place("html")) as file:
+        for part in pages.page(chosen, f"Debates of {name}", f"{len(chosen)} debates from a run of moot with {who}."):
+            file.write(part.encode())
+    task.written.append((task.place("html"), f"{len(chosen)} debates to read"))
+
+
+def pick_debates(run: Run, wanted: Sequence[str], steps: Sequence[int], damaged: list[Damaged], most: int = 20) -> list[Saved]:
+    """Those asked for, in that order; else the newest ones, oldest first."""
+    found: list[Saved] = []
+    if not wanted:
+        for step in reversed(steps):
+            here = list(saved_debates(run, [step]))
+            damaged += [each for each in here if isinstance(each, Damaged) and each not in damaged]
+            found = [each for each in here if isinstance(each, Saved)][: most - len(found)] + found
+            if len(found) >= most:
+                break
+        if not found:
+            raise ConfigError(f"html: {run.path} has no debate that can be read")
+        return found
+    for name in wanted:
+        match = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", name)
+        if not match:
+            raise ConfigError(f"debates must be named STEP/NUMBER, like 12/3, got {name!r}")
+        same = [each for each in saved_debates(run, [int(match[1])]) if isinstance(each, Saved) and each.number == int(match[2])]
+        if not same:
+            raise ConfigError(f"debates: {run.path} has no debate {name} that can be read")
+        found += same[:1]
+    return found
+
+
+def _figures(task: Task) -> None:
+    named: dict[str, Run] = {}
+    for run in task.runs:
+        short = run.path.resolve().name
+        named[short if short not in named else str(run.path) if str(run.path) not in named else f"{run.path} ({len(named) + 1})"] = run
+    with task.console.status("drawing"):
+        files = figures.draw({name: run.metrics() for name, run in named.items()}, task.out / "figures")
+    about = f"{len(files) // 2} pictures as PNG and SVG, of {len(task.runs)} run{'s' if len(task.runs) > 1 else ''}"
+    task.written.append((task.out / "figures", about))
+
+
+PLACES: dict[str, list[str]] = {
+    "adapter": ["adapter"],
+    "merged": ["merged"],
+    "supervised": ["supervised.jsonl"],
+    "preferences": ["preferences.jsonl"],
+    "html": ["debates.html"],
+    "figures": [f"figures/{name}" for name in figures.file_names()],
+}
+WORK: dict[str, Callable[[Task], None]] = {
+    "adapter": _adapter,
+    "merged": _merged,
+    "supervised": _sets("supervised", lambda asked: lambda each: sets.supervised(each, asked.only_right)),
+    "preferences": _sets("preferences", lambda asked: lambda each: sets.PAIRS[asked.pairs](each, asked.only_right)),
+    "html": _html,
+    "figures": _figures,
+}

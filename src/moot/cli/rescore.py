@@ -1,0 +1,245 @@
+"""`moot rescore`: what the votes of a run would have taught under another reward; a table for people, JSON for programs."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from moot.debate.protocol import preset
+from moot.debate.types import ConfigError
+from moot.records import Run
+from moot.rescore import BESIDES, SCORING, SPOKEN, Change, Rescored, rescore
+from moot.terminal import one_line
+from moot.totals import Totals
+
+YesNo = Literal["yes", "no"]
+AS_TRAINED = "(default: as trained)"
+
+
+@dataclass(frozen=True)
+class Rescore:
+    """What the votes of a run would have taught under another reward, ballot or estimator. Nothing is played again, nothing is changed.
+
+    Name what should differ; all else stays as the run was trained. Choices that change what was said (contract, schedule, visible,
+    layout, ...) cannot be made afterwards.
+    """
+
+    run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]
+    """The run's folder."""
+    protocol: Annotated[
+        Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint=AS_TRAINED)
+    ] = None
+    """Count votes as this preset does; the debates stay as they were played. Single choices below win over it."""
+    reward: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
+    """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function."""
+    advantage: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
+    """center_group, center_round, center_seat, normalize_batch, or path.py:function."""
+    one_ballot_per_pair: Annotated[YesNo | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=AS_TRAINED)] = None
+    """Whether only an author's last word on a pair in a turn counts."""
+    judge_consensus: Annotated[
+        Literal["all", "leave_one_out"] | None, tyro.conf.arg(metavar="{all,leave_one_out}", help_behavior_hint=AS_TRAINED)
+    ] = None
+    """Whose votes make the consensus a judge is measured by."""
+    enable_format_penalty: Annotated[YesNo | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=AS_TRAINED)] = None
+    """Whether a judge who could vote and did not loses 0.5."""
+    literal: Annotated[YesNo | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=AS_TRAINED)] = None
+    """Whether generator_judge is counted to the letter of its source."""
+    lambda_gen: Annotated[float | None, tyro.conf.arg(metavar="WEIGHT", help_behavior_hint=AS_TRAINED)] = None
+    """Weight of the generator advantages."""
+    lambda_judge: Annotated[float | None, tyro.conf.arg(metavar="WEIGHT", help_behavior_hint=AS_TRAINED)] = None
+    """Weight of the judge advantages."""
+    reward_mix: Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint=AS_TRAINED)] = None
+    """Share of ground truth in the reward."""
+    correct_bonus: Annotated[float | None, tyro.conf.arg(metavar="NUMBER", help_behavior_hint=AS_TRAINED)] = None
+    """Added to the reward of a right answer."""
+    judge_counts: Annotated[YesNo | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=AS_TRAINED)] = None
+    """Whether votes of judges without a seat count, where such judges were asked."""
+    steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
+    """Only these steps: 12, or 10-20."""
+    show: Annotated[int, tyro.conf.arg(metavar="N")] = 10
+    """How many of the debates whose winner changes to list; --json lists up to 1000 unless this is more."""
+    json: bool = False
+    """Print one JSON object."""
+    markdown: bool = False
+    """Print the table as Markdown."""
+
+    def run(self) -> int:
+        opened = Run.open(self.run_dir)
+        if self.show < 0:
+            raise ConfigError(f"show must be 0 or more, got {self.show}")
+        most = max(self.show, 1000) if self.json else self.show
+        steps = pick_steps(opened, self.steps)
+        with progress("rescoring", len(steps)) as seen:
+            found = rescore(opened, self.choices(), steps, most, lambda _: seen())
+        if self.json:
+            print(json.dumps(found.as_json()))
+        elif self.markdown:
+            print(as_markdown(found))
+        else:
+            show(found, Console(highlight=False))
+        for damaged in found.damaged:
+            print(f"step {damaged.step}, line {damaged.line}: {one_line(damaged.reason, 200)}", file=sys.stderr)
+        if not found.after.debates:
+            print("moot: there is no debate that could be scored", file=sys.stderr)
+        return 1 if found.damaged or not found.after.debates else 0
+
+    def choices(self) -> dict[str, Any]:
+        given: dict[str, Any] = {}
+        if self.protocol:
+            counted = preset(self.protocol).as_dict()
+            given = {name: counted[name] for name in SCORING}
+        for name in (*SCORING, *BESIDES):
+            value = getattr(self, name)
+            if value is not None:
+                given[name] = value == "yes" if value in ("yes", "no") else value
+        return given
+
+
+def defaults(arguments: list[str]) -> None:
+    """Choices that cannot be made afterwards get their own answer, not "unknown option"."""
+    for argument in arguments:
+        name = argument.split("=", 1)[0].removeprefix("--").removeprefix("no-").replace("-", "_")
+        if argument.startswith("--") and name in SPOKEN:
+            raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
+
+
+def pick_steps(run: Run, wanted: str | None) -> list[int]:
+    """`12` or `10-20` of the steps that have debates; all of them if nothing is asked for."""
+    present = run.steps()
+    if not present:
+        raise ConfigError(f"{run.path} has no debates yet; a run has them after its first step of self-play")
+    if wanted is None:
+        return present
+    match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", wanted)
+    if not match:
+        raise ConfigError(f"steps must be a number or a range like 10-20, got {wanted!r}")
+    first, last = int(match[1]), int(match[2] or match[1])
+    if not (found := [step for step in present if first <= step <= last]):
+        raise ConfigError(f"steps {wanted} has no debates; {run.path} has them for steps {present[0]} to {present[-1]}")
+    return found
+
+
+class progress:
+    """A bar on standard error, so that standard output stays clean; gives a function that moves it by one."""
+
+    def __init__(self, what: str, total: int) -> None:
+        columns = (TextColumn(what), BarColumn(bar_width=30), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn())
+        self._bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
+        self._task = self._bar.add_task(what, total=total)
+
+    def __enter__(self) -> Callable[[], None]:
+        self._bar.start()
+        return lambda: self._bar.advance(self._task)
+
+    def __exit__(self, *_: object) -> None:
+        self._bar.stop()
+
+
+ROWS: tuple[tuple[str, Callable[[Totals], float | None], str], ...] = (
+    ("reward of an agent, mean", lambda t: t.reward_mean, "+.3f"),
+    ("debates with a signal", lambda t: t.with_signal, ".1%"),
+    ("debates with a gradient", lambda t: t.with_gradient, ".1%"),
+    ("size of advantages, mean", lambda t: t.advantage_size, ".3f"),
+    ("advantage of right answers", lambda t: t.advantage_right, "+.3f"),
+    ("advantage of wrong answers", lambda t: t.advantage_wrong, "+.3f"),
+    ("correlation, advantage and right", lambda t: t.correlation, "+.3f"),
+    ("debates with a winner", lambda t: t.winners / t.debates if t.debates else None, ".1%"),
+    ("winners that are right", lambda t: t.winner_correct, ".1%"),
+    ("votes for the right answer", lambda t: t.judge_accuracy, ".1%"),
+)
+
+
+def table(found: Rescored) -> list[tuple[str, str, str, str]]:
+    old_side, new_side = found.before, found.after
+    rows = [
+        ("reward", one_line(old_side.reward, 40), one_line(new_side.reward, 40), ""),
+        ("estimator", one_line(old_side.advantage, 40), one_line(new_side.advantage, 40), ""),
+    ]
+    for name, pick, style in ROWS:
+        old, new = pick(found.before), pick(found.after)
+        moved = "" if old is None or new is None else _moved(new - old, style)
+        rows.append((name, "–" if old is None else format(old, style), "–" if new is None else format(new, style), moved))
+    return rows
+
+
+def _moved(by: float, style: str) -> str:
+    text = f"{100 * by:+.1f} pp" if "%" in style else format(by, "+.3f")
+    return "" if not re.search("[1-9]", text) else text
+
+
+def show(found: Rescored, console: Console) -> None:
+    console.print(Text(f"{found.after.debates} debates of {found.run}, {_what(found)}", style="bold"))
+    shown = Table(box=None, pad_edge=False, header_style="dim")
+    shown.add_column("")
+    for name in ("as trained", "rescored", "difference"):
+        shown.add_column(name, justify="right")
+    for row in table(found):
+        shown.add_row(*row)
+    console.print(shown)
+    for line in notes(found):
+        console.print(Text(line))
+    for change in found.changes:
+        console.print(Text(f"  {change.step}/{change.number}  {_outcome(change)}  {one_line(change.question, 60)}"))
+
+
+def _what(found: Rescored) -> str:
+    if not found.choices:
+        return "scored once more as they were trained"
+    said = ", ".join(f"{name} {one_line(str(new))} for {one_line(str(old))}" for name, (old, new) in found.choices.items())
+    return f"with {said}"
+
+
+def notes(found: Rescored) -> list[str]:
+    lines = []
+    if not found.choices:
+        same = not found.largest_difference
+        lines.append("Every advantage is as it was saved." if same else f"Advantages differ by up to {found.largest_difference:.3g}.")
+    share = found.changed / found.after.debates if found.after.debates else 0.0
+    lines.append(f"The winner changes in {found.changed} of {found.after.debates} debates ({share:.1%}).")
+    if found.failed:
+        lines.append(f"{found.failed} debates that the engine lost were never scored.")
+    if found.damaged_lines:
+        lines.append(f"{found.damaged_lines} damaged lines were left out.")
+    if 0 < len(found.changes) < found.changed:
+        lines.append(f"The first {len(found.changes)}:")
+    return lines
+
+
+def _outcome(change: Change) -> str:
+    return f"{_winner(change.leaders_before, change.correct_before)} -> {_winner(change.leaders_after, change.correct_after)}"
+
+
+def _winner(leaders: tuple[int, ...], right: bool | None) -> str:
+    if not leaders:
+        return "nobody"
+    level = f" (level with {', '.join(f'Agent {agent}' for agent in leaders[1:])})" if len(leaders) > 1 else ""
+    return f"Agent {leaders[0]}{level}" + ("" if right is None else ", right" if right else ", wrong")
+
+
+def cell(text: str) -> str:
+    """What a model wrote must not end a cell, or begin a tag."""
+    return re.sub(r"([\\`*_|\[\]])", r"\\\1", one_line(text, 120)).replace("&", "&amp;").replace("<", "&lt;")
+
+
+def as_markdown(found: Rescored) -> str:
+    lines = [f"{found.after.debates} debates of {cell(found.run)}, {cell(_what(found))}.", ""]
+    lines += ["| | as trained | rescored | difference |", "|---|---:|---:|---:|"]
+    lines += [f"| {' | '.join(map(cell, row))} |" for row in table(found)]
+    lines += ["", " ".join(notes(found))]
+    if found.changes:
+        lines += ["", "| debate | winner as trained | winner rescored | question |", "|---|---|---|---|"]
+        for each in found.changes:
+            winners = f"{_winner(each.leaders_before, each.correct_before)} | {_winner(each.leaders_after, each.correct_after)}"
+            lines.append(f"| {each.step}/{each.number} | {winners} | {cell(each.question)} |")
+    return "\n".join(lines)

@@ -1,0 +1,189 @@
+"""Debates as one HTML file to send to a colleague: everything in it, nothing to run.
+
+What a model wrote is only ever text between tags: escaped, with control and bidirectional characters shown by their number. The page
+says in its own head that no script, no image and no address may be loaded, so that even a mistake here would do nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from html import escape
+from itertools import groupby
+from typing import Any
+
+from moot.debate.labels import relabelled
+from moot.debate.prompts import persona
+from moot.debate.rewards import ballots, comparisons
+from moot.debate.state import Debate
+from moot.debate.types import Parsed, ParseFailure, Turn
+from moot.saved import Saved, leaders
+from moot.terminal import one_line, plain
+
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
+_STYLE = """
+:root { color-scheme: light dark; --ink: #1d2433; --soft: #5b6577; --page: #fbfbfa; --card: #ffffff; --line: #dfe3ea;
+  --good: #176b3a; --good-back: #e5f4ea; --bad: #9c2b20; --bad-back: #fbeae7; --mark: #2f56c4; --mark-back: #e9eefc; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e7ee; --soft: #9aa4b5; --page: #14171d; --card: #1c2028; --line: #323947;
+  --good: #7fd49d; --good-back: #18301f; --bad: #f0988c; --bad-back: #3a1f1c; --mark: #9db4ff; --mark-back: #1f2a4a; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; max-width: 78rem; padding: 1.5rem 1rem 4rem; background: var(--page); color: var(--ink);
+  font: 16px/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }
+h1 { font-size: 1.4rem; margin: 0 0 .25rem; } h2 { font-size: 1.15rem; margin: 0; } h3 { font-size: 1rem; margin: 1.25rem 0 .5rem; }
+p { margin: .25rem 0; } .soft, dt, th { color: var(--soft); font-weight: normal; }
+nav ol { padding-left: 1.5rem; } a { color: var(--mark); }
+article { margin-top: 2.5rem; padding-top: 1.25rem; border-top: 2px solid var(--line); }
+.text { white-space: pre-wrap; unicode-bidi: isolate; margin: .15rem 0 .6rem; max-height: 32rem; overflow: auto; }
+.question { font-size: 1.05rem; }
+.turns { display: grid; gap: .75rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); align-items: start; }
+.turn { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem; min-width: 0; }
+.turn.won { border-color: var(--mark); } .turn.failed { border-style: dashed; }
+.turn header { display: flex; flex-wrap: wrap; gap: .1rem .5rem; align-items: baseline; margin-bottom: .3rem; }
+.tag { border-radius: .3rem; padding: 0 .4rem; font-size: .85rem; white-space: nowrap; }
+.good { color: var(--good); background: var(--good-back); } .bad { color: var(--bad); background: var(--bad-back); }
+.mark { color: var(--mark); background: var(--mark-back); }
+.name { font-size: .8rem; color: var(--soft); }
+.score { border-top: 1px solid var(--line); padding-top: .3rem; font-size: .85rem; color: var(--soft); }
+table { border-collapse: collapse; font-size: .9rem; }
+th, td { text-align: right; padding: .1rem .7rem .1rem 0; font-variant-numeric: tabular-nums; }
+th:first-child { text-align: left; } .wide { overflow-x: auto; }
+@media print { article { break-before: page; } .text { max-height: none; } }
+""".strip()
+
+
+def text(said: object) -> str:
+    """A model's or a user's words, safe between tags and in attributes."""
+    return escape(plain(str(said)), quote=True)
+
+
+def page(debates: Sequence[Saved], title: str, about: str = "") -> Iterator[str]:
+    """The file's text, in pieces."""
+    yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<meta name="referrer" content="no-referrer">\n'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+    yield f"<title>{text(title)}</title>\n<style>\n{_STYLE}\n</style>\n</head>\n<body>\n<h1>{text(title)}</h1>\n"
+    yield f'<p class="soft">{text(about)}</p>\n<nav aria-label="Debates">\n<ol>\n'
+    for i, each in enumerate(debates):
+        asked = text(one_line(each.debate.question.text, 90))
+        yield f'<li><a href="#d{i}">{asked}</a> <span class="soft">{_outcome(each)}</span></li>\n'
+    yield "</ol>\n</nav>\n<main>\n"
+    for i, each in enumerate(debates):
+        yield _debate(each, i)
+    yield "</main>\n</body>\n</html>\n"
+
+
+def _debate(each: Saved, place: int) -> str:
+    debate = each.debate
+    parts = [f'<article id="d{place}">\n<h2>Debate {text(each.name)}</h2>\n<div class="text question">{text(debate.question.text)}</div>\n']
+    if debate.question.answer is not None:
+        parts.append(f'<p><span class="soft">Right answer:</span> {text(debate.question.answer)}</p>\n')
+    parts.append(f"<p>{_why(each)}</p>\n")
+    for (round, ballot), turns in groupby(enumerate(debate.turns), key=lambda item: (item[1].round, item[1].ballot)):
+        cards = (_turn(each, i) for i, _ in turns)
+        name = "Closing ballot" if ballot else f"Round {round}"
+        parts.append(f'<h3>{name}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n')
+    parts.append(_jury(each))
+    parts.append(_matrix(each))
+    return "".join(parts) + "</article>\n"
+
+
+def _turn(each: Saved, i: int) -> str:
+    turn, debate = each.debate.turns[i], each.debate
+    won = turn.agent in leaders(each.means())
+    kind = "turn failed" if turn.failed else "turn won" if won else "turn"
+    tags = ['<span class="tag mark">won the debate</span>'] if won else []
+    if each.known and each.grades is not None and turn.answers:
+        tags.append('<span class="tag good">right answer</span>' if each.grades.correct[i] else '<span class="tag bad">wrong answer</span>')
+    who = f"Agent {turn.agent}" + (f' <span class="soft">{text(persona(turn.agent).name)}</span>' if debate.protocol.personas else "")
+    parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']
+    parts.append(_said(each.debate, turn, each.record["turns"][i].get("stop") == "length"))
+    if numbers := _numbers(each, i):
+        parts.append(f'<div class="score">{numbers}</div>\n')
+    return "".join(parts) + "</section>\n"
+
+
+def _said(debate: Debate, turn: Turn, cut: bool) -> str:
+    match turn.parsed:
+        case ParseFailure(reason=reason):
+            why = f"{text(reason)}.{' It was cut at its token limit.' if cut else ''}"
+            return f'<p><span class="tag bad">could not be read</span> {why}</p>\n<div class="text">{text(turn.text)}</div>\n'
+        case Parsed(fields=fields):
+            named = ((name.replace("_", " "), _about_seats(debate, turn, content)) for name, content in fields.items())
+            return "".join(f'<div class="name">{text(name)}</div><div class="text">{text(content)}</div>\n' for name, content in named)
+
+
+def _about_seats(debate: Debate, turn: Turn, content: str) -> str:
+    """Where each agent knows the others by numbers of its own, a reader could not tell whom it means."""
+    return relabelled(content, debate.labels(turn.agent), range(debate.num_agents)) if debate.protocol.shuffle_labels else content
+
+
+def _jury(each: Saved) -> str:
+    if not each.debate.jury:
+        return ""
+    cards = (
+        f'<section class="turn">\n<header><strong>Judge {j}</strong></header>\n{_said(each.debate, turn, cut=False)}</section>\n'
+        for j, turn in enumerate(each.debate.jury)
+    )
+    count = "count" if each.debate.jury_counts else "do not count"
+    return f'<h3>Judges without a seat, whose votes {count}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n'
+
+
+def _numbers(each: Saved, i: int) -> str:
+    """What the turn got. A reward by agent belongs to no single turn, and stands under the votes."""
+    agent = each.debate.turns[i].agent
+    step = each.debate.steps()[agent].index(i)
+    rewards, advantages = each.record.get("rewards"), each.record.get("advantages")
+    if not isinstance(rewards, dict) or not isinstance(advantages, dict):
+        return ""
+    both = ((text(name), rows[agent][step], advantages[name][agent][step]) for name, rows in rewards.items())
+    return "<br>".join(f"{name}: reward {reward:+.2f}, advantage {advantage:+.2f}" for name, reward, advantage in both)
+
+
+def _outcome(each: Saved) -> str:
+    if each.error is not None:
+        return "lost by the engine"
+    winners = leaders(each.means())
+    return " and ".join(f"Agent {agent}" for agent in winners) + (" won" if len(winners) == 1 else " lead") if winners else "nobody won"
+
+
+def _why(each: Saved) -> str:
+    if each.error is not None:
+        return f'<span class="tag bad">lost</span> The engine failed, so the debate was never scored: {text(each.error)}'
+    means = each.means()
+    if not means:
+        return "This debate was never scored."
+    listed = ", ".join(f"Agent {agent} {mean:+.2f}" for agent, mean in enumerate(means) if mean is not None)
+    reward = text(each.debate.protocol.reward)
+    if not leaders(means):
+        return f"Nobody won: all have the same mean reward ({reward}: {listed})."
+    renamed = " Agents knew each other by other numbers; here all are called by their seats." if each.debate.protocol.shuffle_labels else ""
+    return f"<strong>{_outcome(each)}</strong> by the highest mean reward ({reward}: {listed}).{renamed}"
+
+
+def _matrix(each: Saved) -> str:
+    """Who was preferred to whom, over the whole debate: the row's agent over the column's."""
+    debate, agents = each.debate, range(each.debate.num_agents)
+    preferred: Counter[tuple[int, int]] = Counter()
+    ties = 0
+    by_agent = not isinstance(each.record.get("rewards"), dict)
+    for vote in comparisons(debate)[0] if by_agent else ballots(debate).votes:
+        left, right = (vote.left, vote.right) if by_agent else (debate.turns[vote.left].agent, debate.turns[vote.right].agent)
+        preferred[left, right] += vote.verdict == ">"
+        ties += vote.verdict == "="
+    if not +preferred and not ties:
+        return "<h3>Votes</h3>\n<p>No votes were cast.</p>\n" if debate.turns else ""
+    head = "".join(f"<th scope=col>over {agent}</th>" for agent in agents)
+    rows = "".join(
+        f"<tr><th scope=row>Agent {a}</th>{''.join('<td>–</td>' if a == b else f'<td>{preferred[a, b]}</td>' for b in agents)}</tr>\n"
+        for a in agents
+    )
+    even = f"<p>{ties} votes called two answers equally good.</p>\n" if ties else ""
+    return f'<h3>Votes</h3>\n<div class="wide"><table>\n<tr><td></td>{head}</tr>\n{rows}</table></div>\n{even}{_agent_numbers(each)}'
+
+
+def _agent_numbers(each: Saved) -> str:
+    given: Any = each.record.get("advantages")
+    if not isinstance(given, list):
+        return ""
+    listed = ", ".join(f"Agent {agent} {value:+.2f}" for agent, value in enumerate(given))
+    return f'<p class="soft">Advantages: {listed}.</p>\n'

@@ -1,0 +1,65 @@
+"""Where what is exported goes. Nothing is overwritten unless asked, and a kill leaves the old or the new, never a half."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import uuid
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import IO
+
+from moot.debate.types import ConfigError
+
+
+def check_free(targets: Iterable[Path], force: bool) -> None:
+    """Before anything is written, so that a refusal costs nothing."""
+    for target in targets:
+        for parent in target.parents:
+            if parent.exists() and not parent.is_dir():
+                raise ConfigError(f"out: {parent} is a file, and a folder is needed there; name another with --out")
+        if target.exists() and not force:
+            raise ConfigError(f"{target} exists; --force replaces it, --out names another place")
+
+
+@contextlib.contextmanager
+def new_file(target: Path) -> Iterator[IO[bytes]]:
+    """Written beside its place, and moved there when it is whole."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made = _beside(target)
+    try:
+        with made.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if target.is_dir():
+            raise ConfigError(f"{target} is a folder, and a file should go there; move it away")
+        made.replace(target)
+    finally:
+        made.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def new_folder(target: Path) -> Iterator[Path]:
+    """As `new_file`; what was there before goes only once the new one is whole."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    made, old = _beside(target), _beside(target)
+    try:
+        made.mkdir()
+        yield made
+        for item in made.iterdir():
+            item.chmod(0o644)  # some libraries write for the owner alone
+        if target.exists():
+            target.rename(old)
+        made.rename(target)
+    finally:
+        for left in (made, old):
+            if left.is_dir() and not left.is_symlink():
+                shutil.rmtree(left, ignore_errors=True)
+            else:
+                left.unlink(missing_ok=True)
+
+
+def _beside(target: Path) -> Path:
+    return target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")

@@ -1,0 +1,158 @@
+"""Debates as training sets, one JSON object a line, in the layouts that TRL reads.
+
+    supervised     {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}], "debate": "12/3"}
+    preferences    {"prompt": [{"role": "user", ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...], "debate": "12/3"}
+
+The prompt is the question alone, as one would ask it: the debate is how the answer was found, not part of it. Who won is what the run's
+own reward said. A debate that says nothing is left out and counted under its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from moot.debate.rewards import ballots, clear_consensus, last_parsed
+from moot.debate.types import Parsed, Vote
+from moot.saved import Damaged, Saved, leaders
+
+Row = dict[str, Any]
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+class LeftOut(Exception):
+    """A debate has nothing for a set. The message is the reason it is counted under."""
+
+
+@dataclass
+class Written:
+    rows: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    damaged: list[Damaged] = field(default_factory=list)
+
+
+def write(debates: Iterable[Saved | Damaged], make: Callable[[Saved], Iterable[Row]], file: IO[bytes]) -> Written:
+    written = Written()
+    for each in debates:
+        if isinstance(each, Damaged):
+            written.left_out["damaged line"] += 1
+            written.damaged += [each] if len(written.damaged) < 10 else []
+            continue
+        try:
+            for row in make(each):
+                file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+                written.rows += 1
+        except LeftOut as reason:
+            written.left_out[str(reason)] += 1
+    return written
+
+
+def supervised(each: Saved, only_right: bool = False) -> Iterator[Row]:
+    """The winner's last answer."""
+    turn = winning_turn(each, only_right)
+    yield {"prompt": _asked(each), "completion": _said(each, turn), "debate": each.name}
+
+
+def best_and_worst(each: Saved, only_right: bool = False) -> Iterator[Row]:
+    """One pair a debate: the winner's last answer, and that of the agent with the lowest reward."""
+    chosen = winning_turn(each, only_right)
+    last, means = last_parsed(each.debate), each.means()
+    best = max(mean for mean in means if mean is not None)
+    below = [(mean, agent) for agent, mean in enumerate(means) if mean is not None and mean < best and last[agent] is not None]
+    if not below:
+        raise LeftOut("no readable answer below the winner's")
+    rejected = last[min(below)[1]]
+    assert rejected is not None
+    yield _pair(each, chosen, rejected)
+
+
+def voted_pairs(each: Saved, only_right: bool = False) -> Iterator[Row]:
+    """Every two answers between which the judges clearly preferred one."""
+    _check_played(each)
+    votes: dict[frozenset[int], list[Vote]] = defaultdict(list)
+    for vote in ballots(each.debate).votes:
+        votes[frozenset((vote.left, vote.right))].append(vote)
+    found, same = 0, False
+    for pair, cast in votes.items():
+        chosen = clear_consensus(cast)
+        if chosen is None or not _solution(each, chosen) or (only_right and not _is_right(each, chosen)):
+            continue
+        (rejected,) = pair - {chosen}
+        try:
+            row = _pair(each, chosen, rejected)
+        except LeftOut:
+            same = True
+            continue
+        found += 1
+        yield row
+    if not found:
+        raise LeftOut("chosen and rejected are the same" if same else "no pair with a clear preference")
+
+
+PAIRS: dict[str, Callable[[Saved, bool], Iterator[Row]]] = {"best_worst": best_and_worst, "votes": voted_pairs}
+
+
+def winning_turn(each: Saved, only_right: bool = False) -> int:
+    """The last readable turn of whoever won."""
+    _check_played(each)
+    winners = leaders(each.means())
+    if not winners:
+        raise LeftOut("nobody won: all are level")
+    last = last_parsed(each.debate)
+    turns = [turn for agent in winners if (turn := last[agent]) is not None]
+    if not turns:
+        raise LeftOut("the winner gave no readable answer")
+    # Several who lead with one answer are one winner; with different answers the votes have not decided.
+    if len({_kind(each, turn) for turn in turns}) > 1:
+        raise LeftOut("several lead with different answers")
+    if not _solution(each, turns[0]):
+        raise LeftOut("the winner's answer is empty")
+    if only_right and not _is_right(each, turns[0]):
+        raise LeftOut("the winner's answer is not known to be right")
+    return turns[0]
+
+
+def _check_played(each: Saved) -> None:
+    if each.error is not None:
+        raise LeftOut("the engine lost the debate")
+    if "rewards" not in each.record:
+        raise LeftOut("the debate was never scored")
+
+
+def _kind(each: Saved, turn: int) -> object:
+    kind = each.grades.same[turn] if each.grades else None
+    return _solution(each, turn) if kind is None else kind
+
+
+def _is_right(each: Saved, turn: int) -> bool:
+    return each.known and each.grades is not None and each.grades.correct[turn]
+
+
+def _pair(each: Saved, chosen: int, rejected: int) -> Row:
+    if " ".join(_solution(each, chosen).split()) == " ".join(_solution(each, rejected).split()):
+        raise LeftOut("chosen and rejected are the same")
+    return {"prompt": _asked(each), "chosen": _said(each, chosen), "rejected": _said(each, rejected), "debate": each.name}
+
+
+def _solution(each: Saved, turn: int) -> str:
+    parsed = each.debate.turns[turn].parsed
+    assert isinstance(parsed, Parsed)
+    return parsed.fields["solution"]
+
+
+def _asked(each: Saved) -> list[dict[str, str]]:
+    question = each.debate.question
+    return [{"role": "user", "content": _spelled("\n\n".join(filter(None, (question.text, question.instruction))))}]
+
+
+def _said(each: Saved, turn: int) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": _spelled(_solution(each, turn))}]
+
+
+def _spelled(text: str) -> str:
+    """Half a character, which a model can sample, has no place in a file that others read as UTF-8."""
+    return _LONE.sub("\ufffd", text)

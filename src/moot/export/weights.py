@@ -1,0 +1,73 @@
+"""The adapter of a checkpoint, copied as peft reads it. Needs neither torch nor the base model."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from moot.debate.types import ConfigError
+from moot.records import Run
+
+FILES = ("adapter_config.json", "adapter_model.safetensors")
+
+
+@dataclass(frozen=True)
+class Adapter:
+    step: int
+    place: Path
+    """The checkpoint it stands in."""
+    model: str
+    """The base model, by the name the run was given."""
+    digests: dict[str, str]
+
+
+def find_adapter(run: Run, step: int | None = None, note: Callable[[str], None] = lambda _: None) -> Adapter:
+    """Of the newest checkpoint that is whole, or of the one asked for."""
+    present = dict(run.checkpoints())
+    if step is not None and step not in present:
+        known = ", ".join(map(str, sorted(present))) or "none"
+        raise ConfigError(f"checkpoint {step} is not in {run.path}; there are {known} (only the newest two and the kept ones stay)")
+    if not present:
+        raise ConfigError(f"{run.path} has no checkpoint yet: there are no weights to export")
+    if run.config.get("model", {}).get("engine") == "scripted":
+        raise ConfigError(f"{run.path} was made by the scripted engine, which has no weights to export")
+    problems: list[str] = []
+    for number, place in present.items() if step is None else [(step, present[step])]:
+        found = _whole(number, place)
+        if isinstance(found, Adapter):
+            for problem in problems:
+                note(f"{problem}; taking step {number} instead")
+            return found
+        problems.append(f"checkpoint {place} cannot be used ({found})")
+    raise ConfigError("; ".join(problems) + "; choose another with --checkpoint")
+
+
+def _whole(step: int, place: Path) -> Adapter | str:
+    try:
+        manifest = json.loads((place / "manifest.json").read_text())
+        digests = {name: str(manifest["files"][name]) for name in FILES}
+        for name, digest in digests.items():
+            if sha256(place / name) != digest:
+                return f"{name} does not match its checksum"
+        return Adapter(step, place, str(manifest["model"]), digests)
+    except FileNotFoundError as error:
+        return f"{Path(error.filename).name} is missing"
+    except (ValueError, KeyError, TypeError) as error:
+        return f"its manifest cannot be read: {type(error).__name__} {error}"
+
+
+def sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def copy_adapter(adapter: Adapter, target: Path) -> None:
+    """Checked once more after copying: a run that goes on removes its older checkpoints."""
+    for name in FILES:
+        shutil.copyfile(adapter.place / name, target / name)
+        if sha256(target / name) != adapter.digests[name]:
+            raise ConfigError(f"{adapter.place / name} changed while it was copied; try again")
