@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_chat
-from making import moot
+from asking import here
 
 pytest.importorskip("torch")
 
@@ -33,7 +33,7 @@ def engine(model: Path) -> Iterator[Any]:
 
 
 def texts(*arguments: object) -> list[str]:
-    done = moot("ask", "What is 3 + 4?", *OPTIONS, *arguments)
+    done = here("What is 3 + 4?", *OPTIONS, *arguments)
     assert done.returncode == 0, done.stderr
     return [turn["text"] for turn in json.loads(done.stdout)["turns"]]
 
@@ -59,16 +59,16 @@ def test_a_run_and_one_of_its_checkpoints_speak_with_what_was_trained(model: Pat
     trained = texts("--checkpoint", run.path, *greedy)
     assert trained == texts("--checkpoint", run.path / "checkpoints" / "000001", *greedy)
     assert trained != texts("--model", model, *greedy)
-    wrong = moot("ask", "q", "--checkpoint", run.path, "--model", "other")
+    wrong = here("q", "--checkpoint", run.path, "--model", "other")
     assert wrong.returncode == 2 and f"is of {model}, not of other; leave --model out" in wrong.stderr
     empty = Run.create(tmp_path / "empty", config.as_dict(), {})
     for place, says in ((empty.path, "has no whole checkpoint yet"), (tmp_path / "nowhere", "is neither a run, nor a checkpoint in one")):
-        done = moot("ask", "q", "--checkpoint", place)
+        done = here("q", "--checkpoint", place)
         assert done.returncode == 2 and says in done.stderr
 
 
 def test_a_debate_too_long_for_the_model_ends_with_what_to_do(model: Path) -> None:
-    done = moot("ask", "x" * 17_000, "--model", model, "--rounds", 1)
+    done = here("x" * 17_000, "--model", model, "--rounds", 1)
     assert done.returncode == 1
     assert "exceed the model's context of" in done.stderr and "use fewer --rounds or a smaller --max-tokens" in done.stderr
 

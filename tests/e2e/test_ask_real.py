@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_server import Answer, ChatServer, forwarding
+from asking import Answer, ChatServer, forwarding
 from making import command, moot, surroundings
 
 pytest.importorskip("torch")

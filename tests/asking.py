@@ -1,16 +1,23 @@
-"""A server on a real socket that speaks the chat protocol from a script, well or badly; and a proxy that puts faults before a real one."""
+"""For the tests of `moot ask`: a server on a real socket that speaks well or badly, and a proxy that puts faults before a real one."""
 
 from __future__ import annotations
 
+import contextlib
 import http.client
+import io
 import json
+import os
 import random
+import subprocess
 import threading
 from collections.abc import Callable, Iterable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
+from unittest import mock
 from urllib.parse import urlsplit
 
+from moot.cli import main
 from moot.engine.scripted import read_scene, well_formed
 
 Answer = tuple[int, dict[str, str], Iterable[bytes]]
@@ -72,7 +79,11 @@ class ChatServer:
             def log_message(self, *_: object) -> None:
                 """Nobody reads it."""
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        class Quiet(ThreadingHTTPServer):
+            def handle_error(self, request: object, address: object) -> None:
+                """A client that went away, or a server that is meant to break."""
+
+        self._server = Quiet(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._server.server_port}/v1"
 
@@ -105,3 +116,16 @@ def forwarding(target: str) -> Callable[[dict[str, Any]], Answer]:
         return response.status, {"Content-Type": response.headers.get("Content-Type", "")}, iter(lambda: response.read1(4096), b"")
 
     return answer
+
+
+def here(*arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """The command in this process, which spares a second of imports each time; as a process of its own where that is what is tested."""
+    output, errors = io.StringIO(), io.StringIO()
+    with (
+        mock.patch.dict(os.environ, environment or {}),
+        contextlib.chdir(cwd or Path.cwd()),
+        contextlib.redirect_stdout(output),
+        contextlib.redirect_stderr(errors),
+    ):
+        status = main(["ask", *map(str, arguments)])
+    return subprocess.CompletedProcess([], status, output.getvalue(), errors.getvalue())
