@@ -487,8 +487,8 @@ def test_a_script_can_be_asked_and_the_same_seed_gives_the_same_debate(tmp_path:
 def test_two_agents_cannot_vote_and_are_told_so() -> None:
     with ChatServer() as server:
         done = ask(server, "--agents", 2)
-    assert "Note: with 2 agents nobody can vote" in done.stdout
-    assert "Nobody won: nobody could vote. The answer is what most agents hold." in done.stdout
+    assert "Note: with fewer than 3 agents nobody can vote" in done.stdout
+    assert "Nobody won: nobody could vote. The answer is the plurality's." in done.stdout
 
 
 def test_a_model_that_keeps_to_no_form_is_shown_and_told() -> None:

@@ -95,7 +95,7 @@ class Ask:
         if out := self.out or (self.file and Path("runs") / f"ask-{Path(self.file).stem.strip('-') or 'stdin'}.jsonl"):
             answers = Answers(Path(out), questions, settings)
         if self.agents < 3:
-            console.print(Text(f"Note: with {self.agents} agents nobody can vote; the answer is what most hold.", style="yellow"))
+            console.print(Text("Note: with fewer than 3 agents nobody can vote; the answer is the plurality's.", style="yellow"))
         return asyncio.run(_until_interrupted(lambda: self._run(questions, settings, others, answers, console)))
 
     def _questions(self) -> list[Question]:

@@ -176,22 +176,26 @@ def outcome_lines(asked: Asked, found: Verdict) -> list[Text]:
     count = f"{len(found.votes)} vote{'s' * (len(found.votes) != 1)}" + (f", {ties} of them a tie" if ties else "")
     if found.winner is None:
         why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not found.votes else "every vote was a tie"
-        lines.append(Text(f"Nobody won: {why}. The answer is what most agents hold."))
+        lines.append(Text(f"Nobody won: {why}." + (" The answer is the plurality's." if found.agreeing else "")))
     else:
         others = [f"Agent {agent}" for agent in found.level if agent != found.winner]
         level = f", level with {' and '.join(others)}; ties go to the lowest number" if others else ""
         lines.append(Text(f"Agent {found.winner} won: {found.won[found.winner]} of {decided} decided votes{level} ({count})."))
-    lines.append(
-        Text(f"Agreement: {found.agreeing} of {debate.num_agents} hold {_quoted(found.plurality)}.")
-        if found.agreeing
-        else Text("No agent gave an answer in a box, so answers cannot be compared.")
-    )
+    lines.append(Text(_agreement(found, debate.num_agents)))
     lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(found), "bold green")))
-    if found.plurality is not None and found.answer != found.plurality and found.winner is not None:
+    if found.agreeing > 1 and found.answer != found.plurality:
         lines.append(Text(f"The plurality answer is another: {_quoted(found.plurality)}.", style="yellow"))
     if found.correct is not None:
         lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if found.correct else 'wrong'}."))
     return lines
+
+
+def _agreement(found: Verdict, agents: int) -> str:
+    if not found.agreeing:
+        return "No agent gave an answer in a box, so answers cannot be compared."
+    if found.agreeing == 1 < agents:
+        return "Agreement: none, no two agents hold the same answer."
+    return f"Agreement: {found.agreeing} of {agents} hold {_quoted(found.plurality)}."
 
 
 def _answer(found: Verdict) -> str:
