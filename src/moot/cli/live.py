@@ -26,6 +26,11 @@ def clipped(text: str) -> str:
     return f"{plain(text[:SHOWN])} … ({len(text) - SHOWN:,} more characters)"
 
 
+def _short(name: str) -> str:
+    """A model in a folder goes by the folder's name."""
+    return one_line(name.rstrip("/").rpartition("/")[2] if name.startswith(("/", ".", "~")) else name, 40)
+
+
 class Printed(Watcher):
     """Prints each turn when it is whole: for a pipe, a file, a log."""
 
@@ -59,7 +64,7 @@ class Printed(Watcher):
 
     def head(self, round: int, agent: int) -> Text:
         who = f" · {persona(agent).name}" if self.protocol.personas else ""
-        return Text.assemble((f"\nRound {round} · Agent {agent}", "bold"), (f"{who} · {one_line(self.names[agent], 60)}", "dim"))
+        return Text.assemble((f"\nRound {round} · Agent {agent}", "bold"), (f"{who} · {_short(self.names[agent])}", "dim"))
 
 
 class Streamed(Printed):
@@ -149,7 +154,7 @@ def _table(asked: Asked, found: Verdict, names: Sequence[str]) -> Table:
         answer = found.held[agent]
         table.add_row(
             f"Agent {agent}",
-            Text(one_line(names[agent], 40)),
+            Text(_short(names[agent])),
             Text("–" if answer is None else one_line(answer, 40)),
             f"{found.won[agent]}–{found.lost[agent]}",
             f"{found.rewards[agent]:+.2f}",
@@ -178,9 +183,12 @@ def outcome_lines(asked: Asked, found: Verdict) -> list[Text]:
         why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not found.votes else "every vote was a tie"
         lines.append(Text(f"Nobody won: {why}." + (" The answer is the plurality's." if found.agreeing else "")))
     else:
-        others = [f"Agent {agent}" for agent in found.level if agent != found.winner]
-        level = f", level with {' and '.join(others)}; ties go to the lowest number" if others else ""
-        lines.append(Text(f"Agent {found.winner} won: {found.won[found.winner]} of {decided} decided votes{level} ({count})."))
+        tally = f"{found.won[found.winner]} of {decided} decided votes ({count})"
+        if len(found.level) == 1:
+            lines.append(Text(f"Agent {found.winner} won: {tally}."))
+        else:
+            names = ", ".join(map(str, found.level[:-1])) + f" and {found.level[-1]}"
+            lines.append(Text(f"Agents {names} are level; the tie goes to the lowest number, Agent {found.winner}: {tally}."))
     lines.append(Text(_agreement(found, debate.num_agents)))
     lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(found), "bold green")))
     if found.agreeing > 1 and found.answer != found.plurality:
