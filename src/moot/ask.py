@@ -11,12 +11,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
-from moot.debate.parsing import parse
+from moot.debate.parsing import BALLOT
 from moot.debate.play import play
 from moot.debate.rewards import REWARDS, AgentScores, Scores, ballots, comparisons, last_parsed, plurality
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Parsed, ParseFailure, Question, Said, Turn
 from moot.engine.protocol import EngineError
+from moot.rl.metrics import rewarded
 from moot.rl.trust import winner
 from moot.tasks.answers import grade, last_number
 
@@ -125,8 +126,8 @@ def verdict(debate: Debate) -> Verdict:
 def _mean_rewards(scores: Scores) -> tuple[float, ...]:
     if isinstance(scores, AgentScores):
         return tuple(scores.rewards)
-    stream = scores.streams.get("generator") or next(iter(scores.streams.values()))
-    return tuple(sum(row) / len(row) if row else 0.0 for row in stream.values)
+    name = "generator" if "generator" in scores.streams else next(iter(scores.streams))
+    return tuple(sum(row) / len(row) if row else 0.0 for row in rewarded(scores, name))
 
 
 def _votes(debate: Debate, scores: Scores) -> tuple[dict[str, Any], ...]:
@@ -243,7 +244,7 @@ class Asking(Watcher):
         agent, round = observation.agent, observation.round
         self._watcher.began(agent, round)
         said = await self._speakers[agent](observation)
-        turn = Turn(round, agent, said.text, parse(said.text, self.debate.protocol.contract, said.closed))
+        turn = self.debate.read(round, agent, said, ballot=observation.contract == BALLOT)
         self._whole[round, agent], self._spent[round, agent] = turn, self._speakers[agent].spent
         self._watcher.said(turn)
         return said

@@ -9,7 +9,7 @@ import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -64,6 +64,8 @@ class Ask:
     """Rounds of the debate."""
     protocol: Literal["v1", "v2"] = "v2"
     """The rules: v1 speaks in turn until all agree, v2 all at once with blind reviews."""
+    closing_ballot: bool = False
+    """After the last round everybody judges once more. Otherwise nobody judges the last answers, only those before."""
     max_tokens: int = 512
     """Longest turn."""
     temperature: float | None = None
@@ -136,7 +138,19 @@ class Ask:
             raise ConfigError("engine tinker needs --model, or --checkpoint with a run that was trained there")
         if self.checkpoint is not None and self.engine not in ("local", "tinker"):
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
-        names = ("engine", "model", "checkpoint", "agents", "rounds", "protocol", "max_tokens", "temperature", "seed", "instruction")
+        names = (
+            "engine",
+            "model",
+            "checkpoint",
+            "agents",
+            "rounds",
+            "protocol",
+            "closing_ballot",
+            "max_tokens",
+            "temperature",
+            "seed",
+            "instruction",
+        )
         settings = {name: getattr(self, name) for name in names}
         return {**settings, "base_url": base_url if self.engine in ("openai", "tinker") else None, "seats": list(self.seat)}, others
 
@@ -149,7 +163,7 @@ class Ask:
     async def _run(
         self, questions: list[Question], settings: dict[str, Any], others: dict[int, Any], answers: Answers | None, console: Console
     ) -> int:
-        rules = preset(self.protocol)
+        rules = replace(preset(self.protocol), closing_ballot=self.closing_ballot)
         manner = Manner(rules, self.max_tokens, self.temperature, self.seed)
         async with AsyncExitStack() as stack:
             waiting = [question for question in questions if answers is None or int(question.id) not in answers.done]

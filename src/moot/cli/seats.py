@@ -71,7 +71,6 @@ def chat_seat(chat: Chat, manner: Manner, number: int, agent: int, watcher: Watc
     seed = None if manner.seed is None else f"{manner.seed}/{number}"
     return ChatSpeaker(
         chat,
-        manner.protocol.contract,
         manner.max_tokens,
         manner.temperature,
         seed,

@@ -270,14 +270,13 @@ class ChatSpeaker:
     def __init__(
         self,
         chat: Chat,
-        contract: str,
         max_tokens: int,
         temperature: float | None = None,
         seed: object = None,
         heard: Heard | None = None,
         again: Again | None = None,
     ) -> None:
-        self._chat, self._contract, self._max_tokens = chat, contract, max_tokens
+        self._chat, self._max_tokens = chat, max_tokens
         self._temperature, self._seed = temperature, seed
         self._heard, self._again = heard, again
         self.spent: tuple[int | None, int | None] = (None, None)
@@ -285,13 +284,13 @@ class ChatSpeaker:
 
     async def __call__(self, observation: Observation) -> Said:
         self.spent = (None, None)
-        marker = stop_marker(self._contract)
+        marker = stop_marker(observation.contract)
         seed = None if self._seed is None else zlib.crc32(f"{self._seed}/{observation.round}/{observation.agent}".encode()) >> 1
         temperature = observation.temperature if self._temperature is None else self._temperature
         request = Request(observation.conversation(), self._max_tokens, temperature, marker, seed)
         reply = await self._chat.reply(request, self._heard, self._again)
         self.spent = (reply.prompt_tokens, reply.completion_tokens)
-        return as_said(reply, self._contract)
+        return as_said(reply, observation.contract)
 
 
 def as_said(reply: Reply, contract: str) -> Said:

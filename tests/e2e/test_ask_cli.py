@@ -89,6 +89,29 @@ def test_a_price_nobody_gave_is_unknown_and_so_is_one_for_tokens_nobody_counted(
     assert "Tokens: 0 read, 0 written, and 6 turns whose server did not say. Cost: unknown (not every turn's" in done.stdout
 
 
+def test_a_closing_ballot_judges_the_last_answers() -> None:
+    """One round and a ballot: 1 > 2, 0 > 2, 0 > 1 are about the answers of that round."""
+
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        status, headers, pieces = voting(number, body)
+        ballot = "closing ballot." in body["messages"][-1]["content"]
+        whole = b"".join(pieces)
+        return status, headers, [whole] if not ballot else saying(VOTE.format(*_others(body)))[2]
+
+    with ChatServer(answer) as server:
+        found = record(ask(server, "--json", "--rounds", 1, "--closing-ballot"))
+    assert len(found["turns"]) == 6 and [turn.get("failure") for turn in found["turns"]] == [None] * 6
+    assert found["rewards"] == [1.0, 0.0, -1.0] and found["answer"] == "7" and found["answers"] == ["7", "7", "8"]
+
+
+VOTE = "<evaluation>Fine.</evaluation><comparison>Agent {} > Agent {}"
+
+
+def _others(body: dict[str, Any]) -> list[int]:
+    me = int(re.search(r"You are Agent (\d)", body["messages"][0]["content"])[1])  # type: ignore[index]
+    return [agent for agent in range(3) if agent != me]
+
+
 def test_where_winner_and_plurality_differ_both_are_shown() -> None:
     def answer(number: int, body: dict[str, Any]) -> Answer:
         me = int(re.search(r"You are Agent (\d)", body["messages"][0]["content"])[1])  # type: ignore[index]
@@ -137,7 +160,9 @@ class Missing:
     def find_spec(self, name, path=None, target=None):
         if name.split(".")[0] in ("torch", "transformers", "peft", "renderers", "tinker"):
             raise ModuleNotFoundError(name)
-sys.meta_path.insert(0, Missing())sys.exit(main())
+sys.meta_path.insert(0, Missing())
+from moot.cli import main
+sys.exit(main())
 """
     with ChatServer() as server:
         arguments = ["ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m"]
