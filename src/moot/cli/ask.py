@@ -138,20 +138,8 @@ class Ask:
             raise ConfigError("engine tinker needs --model, or --checkpoint with a run that was trained there")
         if self.checkpoint is not None and self.engine not in ("local", "tinker"):
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
-        names = (
-            "engine",
-            "model",
-            "checkpoint",
-            "agents",
-            "rounds",
-            "protocol",
-            "closing_ballot",
-            "max_tokens",
-            "temperature",
-            "seed",
-            "instruction",
-        )
-        settings = {name: getattr(self, name) for name in names}
+        common = "engine model checkpoint agents rounds protocol closing_ballot max_tokens temperature seed instruction"
+        settings: dict[str, Any] = {name: getattr(self, name) for name in common.split()}
         return {**settings, "base_url": base_url if self.engine in ("openai", "tinker") else None, "seats": list(self.seat)}, others
 
     def _base_url(self) -> str | None:

@@ -324,9 +324,9 @@ def test_a_server_that_only_keeps_the_connection_open_is_silent() -> None:
 
 def test_a_slow_server_that_goes_on_speaking_is_heard_out() -> None:
     def slow() -> httpx.Response:
-        return stream(*(each for _ in range(8) for each in (event("a"), 0.05)), event(finish="stop"))
+        return stream(*(each for _ in range(6) for each in (event("a"), 0.3)), event(finish="stop"))
 
-    assert Asked(Server(slow), Patience(retries=0, timeout_s=0.2)).reply == Reply("a" * 8, "stop")
+    assert Asked(Server(slow), Patience(retries=0, timeout_s=1.0)).reply == Reply("a" * 6, "stop")
 
 
 def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
