@@ -32,11 +32,9 @@ def chunk(content: str | None = None, finish: str | None = None, usage: tuple[in
 
 
 def saying(text: str, finish: str = "stop", usage: tuple[int, int] | None = (100, 10)) -> Answer:
-    return (
-        200,
-        {"Content-Type": "text/event-stream"},
-        [*(chunk(text[i : i + 40]) for i in range(0, len(text), 40)), chunk(None, finish, usage)],
-    )
+    piece = max(40, len(text) // 50)
+    pieces = [chunk(text[i : i + piece]) for i in range(0, len(text), piece)]
+    return 200, {"Content-Type": "text/event-stream"}, [*pieces, chunk(None, finish, usage)]
 
 
 def scripted(body: dict[str, Any]) -> str:

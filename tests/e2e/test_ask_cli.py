@@ -6,6 +6,7 @@ import json
 import os
 import pty
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -437,6 +438,22 @@ def test_ctrl_c_in_a_file_loses_no_answer(tmp_path: Path) -> None:
     assert "The same command again goes on" in errors
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [(row["ended"], len(row["turns"])) for row in rows] == [("done", 6), ("interrupted", 2)]
+
+
+def test_a_reader_that_goes_away_is_no_trouble(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("\n".join(f"What is {n} + 1?" for n in range(40)))
+    with ChatServer(lambda number, body: saying(turn_text("N/A", "x" * 20_000))) as server:
+        given = command("ask", "--engine", "openai", "--base-url", server.url, "--model", "m", "--file", "q.txt", "--json", "--rounds", 1)
+        line = f"{shlex.join(given)} | head -c 100"
+        done = subprocess.run(line, shell=True, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr and len(done.stdout) == 100
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.tmp").symlink_to("/dev/full")
+    done = here(QUESTION, "--engine", "scripted", "--out", tmp_path / "a.jsonl")
+    assert done.returncode == 1 and "the disk is full" in done.stderr and "Traceback" not in done.stderr
 
 
 def test_a_file_that_is_not_ours_is_not_written_over(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -20,7 +21,7 @@ from rich.text import Text
 
 from moot.ask import BRIEF_BOX, Answers, Asked, Asking, Prices, Watcher, read_questions, verdict
 from moot.cli.live import Printed, Streamed, show_outcome
-from moot.cli.seats import Manner, Seats, endpoint, parse_seats, take_seats
+from moot.cli.seats import Common, Manner, Seats, endpoint, parse_seats, take_seats
 from moot.debate.protocol import preset
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
@@ -56,6 +57,8 @@ class Ask:
     """Where the server is, as http://localhost:8000/v1; OPENAI_BASE_URL if not given. The key is taken from OPENAI_API_KEY."""
     seat: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="N=MODEL@URL")] = ()
     """Another model in seat N, at its own server or (without @URL) at base-url. Its key is taken from OPENAI_API_KEY_N. May be repeated."""
+    tokenizer: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """Where a Tinker server's model has its tokenizer, if not under the model's name."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """Load what was trained: a run, or one folder under its checkpoints."""
     agents: int = 3
@@ -98,7 +101,13 @@ class Ask:
             answers = Answers(Path(out), questions, settings)
         if self.agents < 3:
             console.print(Text("Note: with fewer than 3 agents nobody can vote; the answer is the plurality's.", style="yellow"))
-        return asyncio.run(_until_interrupted(lambda: self._run(questions, settings, others, answers, console)))
+        try:
+            return asyncio.run(_until_interrupted(lambda: self._run(questions, settings, others, answers, console)))
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            _say(f"the disk is full ({error.filename or out}); make room and ask again: what was answered before is kept")
+            return 1
 
     def _questions(self) -> list[Question]:
         text = self.question.encode("utf-8", "replace").decode()
@@ -136,6 +145,8 @@ class Ask:
             raise ConfigError(f"base-url is for --engine openai or tinker, got --engine {self.engine}; change one of the two")
         if self.engine == "tinker" and not self.model and not self.checkpoint:
             raise ConfigError("engine tinker needs --model, or --checkpoint with a run that was trained there")
+        if self.tokenizer and self.engine != "tinker":
+            raise ConfigError(f"tokenizer is for --engine tinker, got --engine {self.engine}; leave it out")
         if self.checkpoint is not None and self.engine not in ("local", "tinker"):
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
         common = "engine model checkpoint agents rounds protocol closing_ballot max_tokens temperature seed instruction"
@@ -159,10 +170,8 @@ class Ask:
                 console.print(Text(f"Everything is answered already: {answers.path if answers else ''}", style="green"))
                 return self._repeat(answers)
             with console.status("getting ready"):
-                seats = await take_seats(
-                    self.engine, self.model, self._base_url(), self.checkpoint, others, self.agents, manner,
-                    Patience(self.retries, self.timeout), stack,
-                )  # fmt: skip
+                common = Common(self.engine, self.model, self._base_url(), self.tokenizer, self.checkpoint)
+                seats = await take_seats(common, others, self.agents, manner, Patience(self.retries, self.timeout), stack)
             notes = _Notes(seats, console)
             notes.print()
             prices = self._prices(seats)
@@ -260,15 +269,25 @@ class _Many:
         interrupted = False
         with self._bar:
             try:
-                async with asyncio.TaskGroup() as group:
-                    for debate in self._debates:
-                        group.create_task(self._ask(debate, gate))
+                await self._ask_all(gate)
             except asyncio.CancelledError:
                 interrupted = True
                 _go_on()
                 for asking in self._under_way.values():
                     self._answers.add(self._record(asking.so_far("interrupted")))
         return self._report(interrupted)
+
+    async def _ask_all(self, gate: asyncio.Semaphore) -> None:
+        """What goes wrong comes out as it is: a reader that went away, a disk that is full."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for debate in self._debates:
+                    group.create_task(self._ask(debate, gate))
+        except* Exception as failures:
+            failure: BaseException = failures
+            while isinstance(failure, BaseExceptionGroup):
+                failure = failure.exceptions[0]
+            raise failure from None
 
     async def _ask(self, debate: Debate, gate: asyncio.Semaphore) -> None:
         async with gate:

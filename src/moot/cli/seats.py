@@ -33,6 +33,17 @@ class Manner:
     seed: int | None = None
 
 
+@dataclass(frozen=True)
+class Common:
+    """Who takes the seats that are given to nobody else."""
+
+    engine: str
+    model: str | None
+    base_url: str | None
+    tokenizer: str | None
+    checkpoint: str | None
+
+
 # Endpoints
 
 
@@ -149,17 +160,18 @@ class TokenSeat:
         return said
 
 
-async def load_engine(
-    engine: str, model: str | None, base_url: str | None, checkpoint: str | None, seed: int | None, stack: AsyncExitStack
-) -> tuple[Any, Any, Any, Any]:
+async def load_engine(common: Common, seed: int | None, stack: AsyncExitStack) -> tuple[Any, Any, Any, Any]:
     """An engine that trains, used for what it can say: the engine, a sampler, its chat format, and what it was made from."""
     from moot.cli.engines import make_engine
     from moot.rl.config import ModelConfig, TrainConfig
 
+    model, checkpoint = common.model, common.checkpoint
     stored, state = ({}, None) if checkpoint is None else find_checkpoint(checkpoint)
     if model and stored.get("model", model) != model:
         raise ConfigError(f"checkpoint {checkpoint} is of {stored['model']}, not of {model}; leave --model out")
-    asked: dict[str, Any] = {"engine": engine, "model": model, "base_url": base_url if engine == "tinker" else None}
+    asked: dict[str, Any] = {"engine": common.engine, "model": model}
+    if common.engine == "tinker":
+        asked |= {"base_url": common.base_url, "tokenizer": common.tokenizer}
     given = {**{name: value for name, value in asked.items() if value}, **stored}
     known = get_args(get_type_hints(ModelConfig)["engine"])
     if given["engine"] not in known:
@@ -229,9 +241,8 @@ class Seats:
 
 
 async def take_seats(
-    engine: str, model: str | None, base_url: str | None, checkpoint: str | None, others: dict[int, Endpoint], agents: int,
-    manner: Manner, patience: Patience, stack: AsyncExitStack,
-) -> Seats:  # fmt: skip
+    common: Common, others: dict[int, Endpoint], agents: int, manner: Manner, patience: Patience, stack: AsyncExitStack
+) -> Seats:
     """Opens what is needed, and nothing for an engine whose every seat is taken by another."""
     chats: dict[tuple[str, str, str | None], Chat] = {}
 
@@ -252,12 +263,12 @@ async def take_seats(
     names = {agent: where.model for agent, where in others.items()}
     notes: tuple[str, ...] = ()
     rest = [agent for agent in range(agents) if agent not in others]
-    if rest and engine == "openai":
-        assert base_url is not None and model is not None  # checked with the other settings
-        makers |= dict.fromkeys(rest, at(endpoint(base_url, model, os.environ.get("OPENAI_API_KEY"))))
-        names |= dict.fromkeys(rest, model)
+    if rest and common.engine == "openai":
+        assert common.base_url is not None and common.model is not None  # checked with the other settings
+        makers |= dict.fromkeys(rest, at(endpoint(common.base_url, common.model, os.environ.get("OPENAI_API_KEY"))))
+        names |= dict.fromkeys(rest, common.model)
     elif rest:
-        made, sampler, rendering, what = await load_engine(engine, model, base_url, checkpoint, manner.seed, stack)
+        made, sampler, rendering, what = await load_engine(common, manner.seed, stack)
         notes, context = made.capabilities.notes, made.capabilities.context_length
         # A server would have to read the whole prompt again for each piece, and would charge for it.
         piece = PIECE if what.engine == "local" else 0
