@@ -48,9 +48,15 @@ class Common:
 
 
 def endpoint(base_url: str, model: str, key: str | None) -> Endpoint:
-    parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(base_url)
+        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        whole = False
+    if not whole:
         raise ConfigError(f"base-url must begin with http:// or https://, got {base_url!r}; for example http://localhost:8000/v1")
+    if parts.username or parts.password:
+        raise ConfigError("base-url must not hold a name or a password, which would be shown; put the key into OPENAI_API_KEY")
     if key and not re.fullmatch(r"[!-~]+", key):
         raise ConfigError("the API key holds a space or a character that no key has; set it again")
     return Endpoint(base_url.rstrip("/"), model, key or None)
