@@ -333,7 +333,7 @@ def _index_row(step: int, offset: int, length: int, record: Mapping[str, Any]) -
         record["number"],
         offset,
         length,
-        record["question"]["text"],
+        record["question"]["text"].encode("utf-8", "replace").decode(),  # half a character is text to JSON, and not to SQLite
         record.get("winner"),
         int(record["signal"]) if "signal" in record else None,
         sum("failure" in turn for turn in turns),

@@ -20,6 +20,7 @@ from moot.cli.players import judge_for
 from moot.debate.protocol import Protocol, judge_warning
 from moot.debate.rewards import REWARDS, Reward, users_reward
 from moot.debate.types import ConfigError, Question
+from moot.engine.protocol import EngineError
 from moot.evaluate import EvalConfig, evaluate
 from moot.rl.advantages import ESTIMATORS, Estimator
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
@@ -96,6 +97,8 @@ class Train:
             return _say_stop(console, run_path, str(stop), 1)
         except asyncio.CancelledError:
             return _say_stop(console, run_path, "interrupted", 130)
+        except EngineError as error:
+            return _say_stop(console, run_path, str(error), 1)
         except OSError as error:
             if error.errno not in (errno.ENOSPC, errno.EDQUOT):
                 raise

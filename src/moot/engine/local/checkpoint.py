@@ -10,6 +10,7 @@ A directory is written beside its place and renamed into it, so a kill leaves th
 from __future__ import annotations
 
 import hashlib
+import errno
 import json
 import os
 import shutil
@@ -73,7 +74,10 @@ def save(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer
         files = {item.name: sha256(item) for item in sorted(made.iterdir())}
         (made / MANIFEST).write_text(json.dumps({"version": VERSION, **about, "files": files}, indent=1))
         put_in_place(made, path)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
+        # safetensors has its own words for a full disk; whoever waits for the error should not have to know them.
+        if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error) or "os error 28" in str(error):
+            raise OSError(errno.ENOSPC, "no space left on the device", str(path)) from error
         raise EngineError(f"could not save a checkpoint to {path}: {error}") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)

@@ -1,0 +1,356 @@
+"""One question, debated now: who said what, what came of it, and what it cost. The part of `moot ask` that needs no terminal."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, Protocol
+
+from moot.debate.parsing import BALLOT
+from moot.debate.play import play
+from moot.debate.rewards import REWARDS, AgentScores, Scores, ballots, comparisons, last_parsed, plurality
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Observation, Parsed, ParseFailure, Question, Said, Turn
+from moot.engine.protocol import EngineError
+from moot.rl.metrics import rewarded
+from moot.rl.trust import winner
+from moot.tasks.answers import grade, last_number
+
+BRIEF_BOX = "Put the final answer, as short as possible, in \\boxed{}."
+
+
+class Speaker(Protocol):
+    """One seat of one debate."""
+
+    spent: tuple[int | None, int | None]
+    """Tokens read and written for its last turn, None where nobody says."""
+
+    async def __call__(self, observation: Observation) -> Said: ...
+
+
+class Watcher:
+    """Hears a debate as it happens. This one does nothing with it."""
+
+    def began(self, agent: int, round: int) -> None:
+        """An agent is about to speak."""
+
+    def heard(self, agent: int, piece: str) -> None:
+        """A piece of what it says."""
+
+    def again(self, agent: int, why: str, wait_s: float) -> None:
+        """What it said in this turn does not count; it is asked anew."""
+
+    def said(self, turn: Turn) -> None:
+        """The whole turn."""
+
+
+Casting = Callable[[int, Watcher], Sequence[Speaker]]
+"""Who takes which seat in the debate of this number; they tell the watcher what they say on the way."""
+
+
+@dataclass(frozen=True)
+class Prices:
+    """Dollars, or whatever they are counted in, per million tokens."""
+
+    read: float
+    written: float
+
+
+# What came of a debate
+
+
+@dataclass(frozen=True)
+class Verdict:
+    winner: int | None
+    """The agent with the highest mean reward; None where no vote preferred anybody."""
+    level: tuple[int, ...]
+    """All who have that reward, the winner among them."""
+    answer: str | None
+    """The winner's; without one, the plurality's."""
+    solution: str | None
+    """The whole solution that answer is from."""
+    plurality: str | None
+    """What most agents hold in the end; ties go to the lowest number."""
+    held: tuple[str | None, ...]
+    """Each agent's last answer."""
+    agreeing: int
+    """How many hold the plurality answer."""
+    won: tuple[int, ...]
+    lost: tuple[int, ...]
+    votes: tuple[dict[str, Any], ...]
+    """Every vote that counts: who cast it in which round, and which agent it prefers (`left`) or sets level."""
+    rewards: tuple[float, ...]
+    """Each agent's mean reward."""
+    correct: bool | None
+    """None where the right answer is not known."""
+
+
+def verdict(debate: Debate) -> Verdict:
+    # Without a box, the last number is an answer only where a number is expected: in prose it is any number.
+    known = debate.question.answer is not None
+    grades = grade(debate, otherwise=last_number if known else lambda solution: None)
+    scores = REWARDS[debate.protocol.reward](debate, grades)
+    pairs = _votes(debate, scores)
+    won = tuple(sum(v["verdict"] == ">" and v["left"] == agent for v in pairs) for agent in range(debate.num_agents))
+    lost = tuple(sum(v["verdict"] == ">" and v["right"] == agent for v in pairs) for agent in range(debate.num_agents))
+    rewards = _mean_rewards(scores)
+    first = winner(scores) if any(won) else None
+    last = last_parsed(debate)
+    held = tuple(None if i is None else grades.answers[i] for i in last)
+    kinds = [None if i is None else grades.same[i] for i in last]
+    most = plurality(kinds)
+    chosen = first if first is not None else next((a for a, kind in enumerate(kinds) if kind is not None and kind == most), None)
+    turn = None if chosen is None else last[chosen]
+    parsed = None if turn is None else debate.turns[turn].parsed
+    return Verdict(
+        winner=first,
+        level=() if first is None else tuple(a for a, reward in enumerate(rewards) if reward == rewards[first]),
+        answer=None if chosen is None else held[chosen],
+        solution=parsed.fields["solution"] if isinstance(parsed, Parsed) else None,
+        plurality=None if most is None else held[kinds.index(most)],
+        held=held,
+        agreeing=0 if most is None else kinds.count(most),
+        won=won,
+        lost=lost,
+        votes=pairs,
+        rewards=rewards,
+        correct=(turn is not None and grades.correct[turn]) if known else None,
+    )
+
+
+def _mean_rewards(scores: Scores) -> tuple[float, ...]:
+    if isinstance(scores, AgentScores):
+        return tuple(scores.rewards)
+    name = "generator" if "generator" in scores.streams else next(iter(scores.streams))
+    return tuple(sum(row) / len(row) if row else 0.0 for row in rewarded(scores, name))
+
+
+def _votes(debate: Debate, scores: Scores) -> tuple[dict[str, Any], ...]:
+    if isinstance(scores, AgentScores):
+        cast = [(vote, vote.left, vote.right) for vote in comparisons(debate)[0]]
+    else:
+        cast = [(vote, debate.turns[vote.left].agent, debate.turns[vote.right].agent) for vote in ballots(debate).votes]
+    return tuple(
+        {"round": debate.turns[vote.turn].round, "author": vote.author, "left": left, "verdict": vote.verdict, "right": right}
+        for vote, left, right in cast
+    )
+
+
+Ended = Literal["done", "failed", "interrupted"]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A debate that was played, or as much of one as there is."""
+
+    number: int
+    debate: Debate
+    """Whole turns only, those of an unfinished round too."""
+    ended: Ended
+    error: str | None
+    spent: tuple[tuple[int | None, int | None], ...]
+    """Tokens read and written, in the order of the turns."""
+    again: int
+    """How often a turn was asked for anew. What was thrown away is in no count of tokens."""
+    seconds: float
+    cost: float | None
+    """None where a price or a count is not known."""
+
+    def tokens(self) -> tuple[int, int, int]:
+        """Read, written, and for how many turns nobody said."""
+        read = sum(r for r, _ in self.spent if r is not None)
+        written = sum(w for _, w in self.spent if w is not None)
+        return read, written, sum(r is None or w is None for r, w in self.spent)
+
+    def as_json(self) -> dict[str, Any]:
+        debate = self.debate
+        read, written, silent = self.tokens()
+        record: dict[str, Any] = {
+            "number": self.number,
+            "question": debate.question.text,
+            "known_answer": debate.question.answer,
+            "ended": self.ended,
+            "error": self.error,
+            "num_agents": debate.num_agents,
+            "max_rounds": debate.max_rounds,
+            "turns": [
+                {
+                    "round": turn.round,
+                    "agent": turn.agent,
+                    "text": turn.text,
+                    **({"failure": turn.parsed.reason} if isinstance(turn.parsed, ParseFailure) else {}),
+                }
+                for turn in debate.turns
+            ],
+            "tokens": {"read": read, "written": written, "turns_without_count": silent},
+            "asked_again": self.again,
+            "cost": self.cost,
+            "seconds": round(self.seconds, 3),
+        }
+        if self.ended == "done":
+            found = verdict(debate)
+            record |= {
+                "answer": found.answer,
+                "solution": found.solution,
+                "winner": found.winner,
+                "level_with": [agent for agent in found.level if agent != found.winner],
+                "plurality": found.plurality,
+                "agreement": found.agreeing / debate.num_agents,
+                "consensus": debate.agreed,
+                "aborted": debate.aborted,
+                "answers": list(found.held),
+                "votes": list(found.votes),
+                "rewards": list(found.rewards),
+                "correct": found.correct,
+            }
+        return record
+
+
+# Asking
+
+
+class Asking(Watcher):
+    """One question being debated. What has been said so far is here, whatever happens next."""
+
+    def __init__(self, number: int, debate: Debate, cast: Casting, watcher: Watcher, prices: Sequence[Prices | None] = ()) -> None:
+        self.number, self.debate = number, debate
+        self._speakers, self._watcher = cast(number, self), watcher
+        self._prices = prices or [None] * debate.num_agents
+        self._whole: dict[tuple[int, int], Turn] = {}
+        self._spent: dict[tuple[int, int], tuple[int | None, int | None]] = {}
+        self._again, self._since = 0, time.monotonic()
+
+    async def run(self) -> Asked:
+        self._since = time.monotonic()
+        try:
+            await play(self.debate, self._speak, self._advanced)
+        except EngineError as error:
+            return self.so_far("failed", str(error))
+        return self.so_far("done")
+
+    def heard(self, agent: int, piece: str) -> None:
+        self._watcher.heard(agent, piece)
+
+    def again(self, agent: int, why: str, wait_s: float) -> None:
+        self._again += 1
+        self._watcher.again(agent, why, wait_s)
+
+    async def _speak(self, observation: Observation) -> Said:
+        agent, round = observation.agent, observation.round
+        self._watcher.began(agent, round)
+        said = await self._speakers[agent](observation)
+        turn = self.debate.read(round, agent, said, ballot=observation.contract == BALLOT)
+        self._whole[round, agent], self._spent[round, agent] = turn, self._speakers[agent].spent
+        self._watcher.said(turn)
+        return said
+
+    def _advanced(self, debate: Debate) -> None:
+        self.debate = debate
+
+    def so_far(self, ended: Ended, error: str | None = None) -> Asked:
+        """Half a turn is no turn; a whole one counts even where others of its round are missing."""
+        debate = self.debate
+        if ended != "done":
+            taken = {(turn.round, turn.agent) for turn in debate.turns}
+            debate = replace(debate, turns=(*debate.turns, *(self._whole[key] for key in sorted(self._whole) if key not in taken)))
+        spent = tuple(self._spent[turn.round, turn.agent] for turn in debate.turns)
+        costs = [_cost(tokens, self._prices[turn.agent]) for tokens, turn in zip(spent, debate.turns, strict=True)]
+        cost = None if None in costs or not costs else sum(cost for cost in costs if cost is not None)
+        return Asked(self.number, debate, ended, error, spent, self._again, time.monotonic() - self._since, cost)
+
+
+def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float | None:
+    read, written = spent
+    if prices is None or read is None or written is None:
+        return None
+    return (read * prices.read + written * prices.written) / 1e6
+
+
+# Questions from a file, answers to a file
+
+
+def read_questions(raw: bytes, name: str, instruction: str = BRIEF_BOX) -> list[Question]:
+    """One question a line, or JSON lines with `question` (or `problem`) and, if known, `answer`. Blank lines are skipped but numbered."""
+    try:
+        lines = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{name} is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8") from None
+    filled = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
+    if not filled:
+        raise ConfigError(f"{name} holds no questions; write one a line")
+    if not filled[0][1].startswith("{"):
+        return [Question(line, id=str(number), instruction=instruction) for number, line in filled]
+    return [_question(line, number, name, instruction) for number, line in filled]
+
+
+def _question(line: str, number: int, name: str, instruction: str) -> Question:
+    try:
+        given = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{name}, line {number}: not JSON ({error}), and the first line is; write every line as an object") from None
+    text = (given.get("question") or given.get("problem")) if isinstance(given, dict) else None
+    if not isinstance(text, str) or not text.strip():
+        raise ConfigError(f"{name}, line {number}: needs a text under question")
+    answer = given.get("answer")
+    if answer is not None and (isinstance(answer, bool) or not isinstance(answer, str | int | float)):
+        raise ConfigError(f"{name}, line {number}: answer must be a string or a number, got {type(answer).__name__}")
+    right = None if answer is None else str(answer).rpartition("####")[2].strip() or None
+    return Question(text, right, id=str(number), instruction=instruction)
+
+
+class Answers:
+    """A file with one object a question, whose debates that ended early are played again the next time."""
+
+    def __init__(self, path: Path, questions: Sequence[Question], settings: Mapping[str, Any]) -> None:
+        self.path = path
+        wanted = {(int(question.id), question.text) for question in questions}
+        self.done: dict[int, dict[str, Any]] = {}
+        for record in _records(path):
+            if record["settings"] != settings:
+                name = next(key for key in {**record["settings"], **settings} if record["settings"].get(key) != settings.get(key))
+                raise ConfigError(
+                    f"{path} was begun with {name} {record['settings'].get(name)!r}, not {settings.get(name)!r}; name another --out"
+                )
+            if (record["number"], record["question"]) not in wanted:
+                raise ConfigError(f"{path} answers a question that line {record['number']} of the file does not ask; name another --out")
+            if record["ended"] == "done":
+                self.done[record["number"]] = record
+        self._begun = False
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        if not self._begun:
+            self._keep_whole()
+        with self.path.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+
+    def _keep_whole(self) -> None:
+        """Lets go of debates that ended early, now that there is something in their place, and of a line that a kill cut short."""
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.path.with_name(self.path.name + ".tmp")
+        beside.write_text("".join(json.dumps(record) + "\n" for record in self.done.values()))
+        beside.replace(self.path)
+        self._begun = True
+
+
+def _records(path: Path) -> list[dict[str, Any]]:
+    """Every whole line; one that a kill cut short is left out. A file of another kind is not ours to write over."""
+    found = []
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    for number, line in enumerate(lines, 1):
+        record: Any = None
+        with suppress(ValueError, RecursionError):
+            record = json.loads(line)
+        if isinstance(record, dict) and {"number", "question", "ended", "settings"} <= record.keys():
+            found.append(record)
+        elif line and number < len(lines):
+            raise ConfigError(f"{path}, line {number}: not written by moot ask; name another --out")
+    if lines and lines[-1] and not found:
+        raise ConfigError(f"{path}: not written by moot ask; name another --out")
+    return found

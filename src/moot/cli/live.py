@@ -1,0 +1,239 @@
+"""A debate on the terminal while it happens, and what came of it. All that a model said goes through `plain`: it is hostile text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from moot.ask import Asked, Prices, Verdict, Watcher, verdict
+from moot.debate.prompts import persona
+from moot.debate.protocol import Protocol
+from moot.debate.types import Parsed, Turn
+from moot.terminal import one_line, plain
+
+SHOWN = 4000
+"""Characters of a section that are shown. A megabyte on one line helps nobody; --json and --out have all of it."""
+
+
+def clipped(text: str) -> str:
+    if len(text) <= SHOWN:
+        return plain(text)
+    return f"{plain(text[:SHOWN])} … ({len(text) - SHOWN:,} more characters)"
+
+
+def _short(name: str) -> str:
+    """A model in a folder goes by the folder's name."""
+    return one_line(name.rstrip("/").rpartition("/")[2] if name.startswith(("/", ".", "~")) else name, 40)
+
+
+class Printed(Watcher):
+    """Prints each turn when it is whole: for a pipe, a file, a log."""
+
+    def __init__(self, console: Console, protocol: Protocol, names: Sequence[str]) -> None:
+        self.console, self.protocol, self.names = console, protocol, names
+
+    def __enter__(self) -> Printed:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Nothing is held."""
+
+    def again(self, agent: int, why: str, wait_s: float) -> None:
+        self.line(Text(f"Agent {agent}: {one_line(why, 200)}; asking again in {wait_s:.1f} s", style="yellow"))
+
+    def said(self, turn: Turn) -> None:
+        self.line(self.head(turn.round, turn.agent))
+        if not isinstance(turn.parsed, Parsed):
+            self.line(Text(clipped(turn.text.strip()), style="dim"))
+            self.line(Text(f"could not be read: {one_line(turn.parsed.reason, 200)}", style="yellow"))
+        else:
+            self.sections({name: Text(clipped(content)) for name, content in turn.parsed.fields.items()})
+
+    def sections(self, fields: Mapping[str, Text]) -> None:
+        for name, content in fields.items():
+            self.line(Text.assemble((f"{name}: ", "dim"), content))
+
+    def line(self, text: Text) -> None:
+        """Not folded: who reads a pipe folds it as they like, or searches it."""
+        self.console.print(text, soft_wrap=not self.console.is_terminal)
+
+    def head(self, round: int, agent: int) -> Text:
+        who = f" · {persona(agent).name}" if self.protocol.personas else ""
+        return Text.assemble((f"\nRound {round} · Agent {agent}", "bold"), (f"{who} · {_short(self.names[agent])}", "dim"))
+
+
+class Streamed(Printed):
+    """Shows every seat's words as they come, side by side below what is already said; a whole turn moves up into it."""
+
+    def __init__(self, console: Console, protocol: Protocol, names: Sequence[str]) -> None:
+        super().__init__(console, protocol, names)
+        self._speaking: dict[int, tuple[int, list[str]]] = {}
+        self._held: dict[int, str] = {}
+        self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
+
+    def __enter__(self) -> Streamed:
+        self._live.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        # What was not finished is shown as what it is.
+        for agent, (round, pieces) in sorted(self._speaking.items()):
+            if pieces:
+                text = "".join(pieces)
+                self.console.print(self.head(round, agent))
+                self.console.print(Text(f"{clipped(text.strip())} … (cut off: not a turn)", style="dim"))
+        self._speaking.clear()
+        self._live.stop()
+
+    def began(self, agent: int, round: int) -> None:
+        self._speaking[agent] = (round, [])
+
+    def heard(self, agent: int, piece: str) -> None:
+        self._held.pop(agent, None)
+        self._speaking[agent][1].append(piece)
+
+    def again(self, agent: int, why: str, wait_s: float) -> None:
+        self._speaking[agent][1].clear()
+        self._held[agent] = f"{one_line(why, 200)}; asking again in {wait_s:.1f} s"
+
+    def said(self, turn: Turn) -> None:
+        self._speaking.pop(turn.agent, None)
+        self._held.pop(turn.agent, None)
+        super().said(turn)
+
+    def sections(self, fields: Mapping[str, Text]) -> None:
+        grid = Table.grid(padding=(0, 2))
+        grid.add_column(style="dim", no_wrap=True)
+        grid.add_column(overflow="fold")
+        for name, content in fields.items():
+            grid.add_row(name, content)
+        self.console.print(grid)
+
+    def _render(self) -> RenderableType:
+        speaking = sorted(dict(self._speaking).items())
+        width, height = self.console.size
+        room = max(1, (height - 2) // max(1, len(speaking)) - 2)
+        parts: list[RenderableType] = []
+        for agent, (round, pieces) in speaking[: max(1, (height - 2) // 3)]:
+            parts.append(self.head(round, agent))
+            if agent in self._held:
+                parts.append(Text(self._held[agent], style="yellow"))
+                continue
+            tail = plain("".join(pieces[-500:])[-2 * width * room :])
+            lines = Text(tail or "…", style="dim").wrap(self.console, width)
+            parts += lines[-room:]
+        return Group(*parts)
+
+
+# What came of it
+
+
+def show_outcome(asked: Asked, names: Sequence[str], prices: Sequence[Prices | None], console: Console) -> None:
+    if asked.ended == "done":
+        found = verdict(asked.debate)
+        console.print()
+        console.print(_table(asked, found, names))
+        for line in outcome_lines(asked, found):
+            console.print(line, soft_wrap=not console.is_terminal)
+    console.print(Text(spending(asked, prices), style="dim"), soft_wrap=not console.is_terminal)
+
+
+def _table(asked: Asked, found: Verdict, names: Sequence[str]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    for name in ("", "model", "last answer"):
+        table.add_column(name, overflow="fold")
+    for name in ("votes won–lost", "reward", "unreadable turns"):
+        table.add_column(name, justify="right")
+    for agent in range(asked.debate.num_agents):
+        failed = sum(turn.failed for turn in asked.debate.turns if turn.agent == agent)
+        answer = found.held[agent]
+        table.add_row(
+            f"Agent {agent}",
+            Text(_short(names[agent])),
+            Text("–" if answer is None else one_line(answer, 40)),
+            f"{found.won[agent]}–{found.lost[agent]}",
+            f"{found.rewards[agent]:+.2f}",
+            str(failed),
+            style="bold" if agent == found.winner else None,
+        )
+    return table
+
+
+def outcome_lines(asked: Asked, found: Verdict) -> list[Text]:
+    debate = asked.debate
+    lines = []
+    if debate.aborted:
+        last = debate.turns[-1]
+        lines.append(Text(f"The debate ended early: Agent {last.agent}'s turn in round {last.round} could not be read.", style="yellow"))
+    if all(turn.failed for turn in debate.turns):
+        lines.append(
+            Text(
+                "No turn could be read: this model does not keep to the form. Try a larger one, or a trained --checkpoint.", style="yellow"
+            )
+        )
+    ties = sum(vote["verdict"] == "=" for vote in found.votes)
+    decided = len(found.votes) - ties
+    count = f"{len(found.votes)} vote{'s' * (len(found.votes) != 1)}" + (f", {ties} of them a tie" if ties else "")
+    if found.winner is None:
+        why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not found.votes else "every vote was a tie"
+        lines.append(Text(f"Nobody won: {why}." + (" The answer is the plurality's." if found.agreeing else "")))
+    else:
+        tally = f"{found.won[found.winner]} of {decided} decided votes ({count})"
+        if len(found.level) == 1:
+            lines.append(Text(f"Agent {found.winner} won: {tally}."))
+        else:
+            names = ", ".join(map(str, found.level[:-1])) + f" and {found.level[-1]}"
+            lines.append(Text(f"Agents {names} are level; the tie goes to the lowest number, Agent {found.winner}: {tally}."))
+    lines.append(Text(_agreement(found, debate.num_agents)))
+    lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(found), "bold green")))
+    if found.agreeing > 1 and found.answer != found.plurality:
+        lines.append(Text(f"The plurality answer is another: {_quoted(found.plurality)}.", style="yellow"))
+    if found.correct is not None:
+        lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if found.correct else 'wrong'}."))
+    return lines
+
+
+def _agreement(found: Verdict, agents: int) -> str:
+    if not found.agreeing:
+        return "No agent gave an answer in a box, so answers cannot be compared."
+    if found.agreeing == 1 < agents:
+        return "Agreement: none, no two agents hold the same answer."
+    return f"Agreement: {found.agreeing} of {agents} hold {_quoted(found.plurality)}."
+
+
+def _answer(found: Verdict) -> str:
+    if found.answer is not None:
+        return clipped(found.answer)
+    return clipped(found.solution) if found.solution else "none"
+
+
+def _quoted(answer: str | None) -> str:
+    return "nothing" if answer is None else f"“{one_line(answer, 60)}”"
+
+
+def spending(asked: Asked, prices: Sequence[Prices | None]) -> str:
+    """Tokens, cost and time. A price nobody gave is not guessed."""
+    read, written, silent = asked.tokens()
+    tokens = f"Tokens: {read:,} read, {written:,} written"
+    if silent:
+        tokens += f", and {silent} turns whose server did not say"
+    if asked.again:
+        tokens += f"; {asked.again} tries were thrown away and are not counted"
+    if asked.cost is not None:
+        cost = f"{asked.cost:.6f}".rstrip("0").rstrip(".") if asked.cost < 0.01 else f"{asked.cost:.4f}"
+        money = f"{cost} (by the prices given)"
+    elif all(price is None for price in prices):
+        money = "unknown (give --price-in and --price-out, per million tokens)"
+    elif silent:
+        money = "unknown (not every turn's tokens were told)"
+    elif not asked.debate.turns:
+        money = "unknown (no turn was finished)"
+    else:
+        seats = ", ".join(str(agent) for agent, price in enumerate(prices) if price is None)
+        money = f"unknown (the prices are those of --model, and other models sit in seats {seats})"
+    return f"{tokens}. Cost: {money}. {asked.seconds:.1f} s."

@@ -1,0 +1,552 @@
+"""`moot ask` as a user's shell starts it, against a server on a real socket that speaks well, badly, or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from asking import Answer, ChatServer, broken_off, chunk, here, saying, scripted
+from making import command, moot, surroundings
+from making import text as turn_text
+
+QUESTION = "What is 3 + 4?"
+
+
+def ask(server: ChatServer, *arguments: object, question: str | None = QUESTION, **more: Any) -> subprocess.CompletedProcess[str]:
+    named = [] if question is None else [question]
+    return here(*named, "--engine", "openai", "--base-url", server.url, "--model", "m", *arguments, **more)
+
+
+def record(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
+    (line,) = done.stdout.splitlines()
+    found = json.loads(line)
+    assert isinstance(found, dict)
+    return found
+
+
+def voting(number: int, body: dict[str, Any]) -> Answer:
+    """Agent 0 and 1 answer 7, Agent 2 answers 8; in round 2 whoever can prefers the lower number."""
+    system, newest = body["messages"][0]["content"], body["messages"][-1]["content"]
+    me = int(re.search(r"You are Agent (\d)", system)[1])  # type: ignore[index]
+    others = [agent for agent in range(3) if agent != me]
+    lines = f"Agent {others[0]} > Agent {others[1]}" if "then compare" in newest else "N/A"
+    return saying(turn_text(lines, f"It is \\boxed{{{8 if me == 2 else 7}}}.").removesuffix("</comparison>"))
+
+
+# The whole way
+
+
+def test_a_debate_is_shown_turn_by_turn_and_ends_with_answer_votes_agreement_tokens_and_cost() -> None:
+    with ChatServer(voting) as server:
+        done = moot(
+            "ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m", "--price-in", 1, "--price-out", 5,
+        )  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [f"Round {r} · Agent {a}" in done.stdout for r in (1, 2) for a in range(3)] == [True] * 6
+    assert "Devil's Advocate" in done.stdout
+    # Round 2: 1 > 2 by Agent 0, 0 > 2 by Agent 1, 0 > 1 by Agent 2.
+    rows = {line.split()[1]: line.split() for line in done.stdout.splitlines() if re.match(r"Agent \d  ", line)}
+    assert [rows[agent][3:5] for agent in "012"] == [["7", "2–0"], ["7", "1–1"], ["8", "0–2"]]
+    assert "Agent 0 won: 2 of 3 decided votes (3 votes)." in done.stdout
+    assert "Agreement: 2 of 3 hold “7”." in done.stdout
+    assert "Answer: 7" in done.stdout
+    # Six turns of 100 tokens read at 1 and 10 written at 5 a million: 600 + 300 millionths.
+    assert "Tokens: 600 read, 60 written. Cost: 0.0009 (by the prices given)." in done.stdout
+
+
+def test_json_holds_everything_and_nothing_else_is_printed() -> None:
+    with ChatServer(voting) as server:
+        done = ask(server, "--json")
+    found = record(done)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert found["ended"] == "done" and found["error"] is None
+    assert (found["answer"], found["plurality"], found["winner"], found["level_with"]) == ("7", "7", 0, [])
+    assert found["answers"] == ["7", "7", "8"] and abs(found["agreement"] - 2 / 3) < 1e-12
+    assert [(v["round"], v["author"], v["left"], v["right"]) for v in found["votes"]] == [(2, 0, 1, 2), (2, 1, 0, 2), (2, 2, 0, 1)]
+    # Round 1: won 2 of 2, 1 of 2, 0 of 2 is +1, 0, -1; round 2 is not judged and is 0.
+    assert found["rewards"] == [0.5, 0.0, -0.5]
+    assert found["tokens"] == {"read": 600, "written": 60, "turns_without_count": 0}
+    assert found["cost"] is None and found["correct"] is None
+    assert len(found["turns"]) == 6 and all(turn["text"].endswith("</comparison>") for turn in found["turns"])
+
+
+def test_a_price_nobody_gave_is_unknown_and_so_is_one_for_tokens_nobody_counted() -> None:
+    with ChatServer(voting) as server:
+        assert "Cost: unknown (give --price-in and --price-out" in ask(server).stdout
+    with ChatServer(lambda number, body: saying(scripted(body), usage=None)) as server:
+        done = ask(server, "--price-in", 1, "--price-out", 5)
+    assert "Tokens: 0 read, 0 written, and 6 turns whose server did not say. Cost: unknown (not every turn's" in done.stdout
+
+
+def test_a_closing_ballot_judges_the_last_answers() -> None:
+    """One round and a ballot: 1 > 2, 0 > 2, 0 > 1 are about the answers of that round."""
+
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        status, headers, pieces = voting(number, body)
+        ballot = "closing ballot." in body["messages"][-1]["content"]
+        whole = b"".join(pieces)
+        return status, headers, [whole] if not ballot else saying(VOTE.format(*_others(body)))[2]
+
+    with ChatServer(answer) as server:
+        found = record(ask(server, "--json", "--rounds", 1, "--closing-ballot"))
+    assert len(found["turns"]) == 6 and [turn.get("failure") for turn in found["turns"]] == [None] * 6
+    assert found["rewards"] == [1.0, 0.0, -1.0] and found["answer"] == "7" and found["answers"] == ["7", "7", "8"]
+
+
+VOTE = "<evaluation>Fine.</evaluation><comparison>Agent {} > Agent {}"
+
+
+def _others(body: dict[str, Any]) -> list[int]:
+    me = int(re.search(r"You are Agent (\d)", body["messages"][0]["content"])[1])  # type: ignore[index]
+    return [agent for agent in range(3) if agent != me]
+
+
+def test_where_winner_and_plurality_differ_both_are_shown() -> None:
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        me = int(re.search(r"You are Agent (\d)", body["messages"][0]["content"])[1])  # type: ignore[index]
+        votes = "Agent 2 > Agent 0" if me == 1 else "Agent 2 > Agent 1" if me == 0 else "N/A"
+        lines = votes if "then compare" in body["messages"][-1]["content"] else "N/A"
+        return saying(turn_text(lines, f"\\boxed{{{8 if me == 2 else 7}}}"))
+
+    with ChatServer(answer) as server:
+        done = ask(server)
+    assert "Agent 2 won: 2 of 2 decided votes" in done.stdout
+    assert "Answer: 8" in done.stdout and "The plurality answer is another: “7”." in done.stdout
+
+
+def test_other_models_sit_in_other_seats_and_each_key_goes_to_its_own_server() -> None:
+    keys = {"OPENAI_API_KEY": "common-key", "OPENAI_API_KEY_2": "second-key"}
+    with ChatServer() as common, ChatServer() as first, ChatServer() as second:
+        seats = ("--seat", f"1=one@{first.url}", "--seat", f"2=org/two@v1@{second.url}", "--price-in", 1, "--price-out", 1)
+        done = ask(common, *seats, environment=keys)
+    assert done.returncode == 0, done.stderr
+    assert [{body["model"] for body in server.requests} for server in (common, first, second)] == [{"m"}, {"one"}, {"org/two@v1"}]
+    assert [set(server.keys) for server in (common, first, second)] == [{"Bearer common-key"}, {None}, {"Bearer second-key"}]
+    assert [len(server.requests) for server in (common, first, second)] == [2, 2, 2]
+    assert "unknown (the prices are those of --model, and other models sit in seats 1, 2)" in done.stdout
+
+
+def test_a_seat_of_a_scripted_debate_may_be_at_a_server() -> None:
+    with ChatServer() as server:
+        done = here(QUESTION, "--engine", "scripted", "--seed", 2, "--seat", f"1=m@{server.url}", "--json")
+    assert done.returncode == 0, done.stderr
+    assert len(server.requests) == 2 and len(record(done)["turns"]) == 6
+
+
+def test_the_first_protocol_speaks_in_turn() -> None:
+    with ChatServer() as server:
+        done = ask(server, "--protocol", "v1", "--rounds", 1, "--temperature", 0.3, "--max-tokens", 77)
+    assert done.returncode == 0, done.stderr
+    assert [body["stop"] for body in server.requests] == [["</consensus_reason>"]] * 3
+    assert {(body["temperature"], body["max_tokens"]) for body in server.requests} == {(0.3, 77)}
+    assert "consensus_reason" in done.stdout
+
+
+def test_it_needs_neither_torch_nor_transformers() -> None:
+    script = """
+import sys
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers", "peft", "renderers", "tinker"):
+            raise ModuleNotFoundError(name)
+sys.meta_path.insert(0, Missing())
+from moot.cli import main
+sys.exit(main())
+"""
+    with ChatServer() as server:
+        arguments = ["ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m"]
+        done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, env=surroundings(), timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Answer:" in done.stdout
+
+
+# Trouble
+
+
+def test_a_rate_limit_is_waited_out() -> None:
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        return (429, {"Retry-After": "1"}, [b'{"error": {"message": "slow down"}}']) if number < 2 else saying(scripted(body))
+
+    with ChatServer(answer) as server:
+        began = time.monotonic()
+        done = ask(server, "--rounds", 1)
+        assert time.monotonic() - began >= 1.0
+    assert done.returncode == 0, done.stderr
+    assert "answered 429, too many requests (slow down); asking again in" in done.stdout
+    assert len(server.requests) == 5
+    assert "2 tries were thrown away and are not counted" in done.stdout
+
+
+def test_half_an_answer_is_no_turn_and_the_whole_one_that_follows_is() -> None:
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        if number == 0:
+            return 200, {"Content-Type": "text/event-stream"}, broken_off(chunk("<solution>HALF"))
+        return saying(scripted(body))
+
+    with ChatServer(answer) as server:
+        found = record(ask(server, "--json"))
+    assert found["ended"] == "done" and found["asked_again"] == 1
+    assert len(found["turns"]) == 6 and not any("HALF" in turn["text"] for turn in found["turns"])
+
+
+class Dying(ChatServer):
+    """Answers so many requests, begins the next, and is gone."""
+
+    def __init__(self, lives: int) -> None:
+        super().__init__(self._answer)
+        self._lives = lives
+
+    def _answer(self, number: int, body: dict[str, Any]) -> Answer:
+        if number < self._lives:
+            return saying(scripted(body))
+        if number == self._lives:
+            return 200, {"Content-Type": "text/event-stream"}, self._die()
+        return 200, {"Content-Type": "text/event-stream"}, self._wait()
+
+    def _die(self) -> Iterable[bytes]:
+        yield chunk("<solution>HALF")
+        threading.Thread(target=self.stop).start()
+        time.sleep(0.5)
+        raise ConnectionResetError
+
+    def _wait(self) -> Iterable[bytes]:
+        time.sleep(1.0)
+        raise ConnectionResetError
+
+
+def test_a_server_that_dies_in_round_two_leaves_round_one_and_a_clear_end() -> None:
+    server = Dying(4)
+    server.__enter__()
+    done = ask(server, "--retries", 1)
+    assert done.returncode == 1
+    assert [f"Round 1 · Agent {agent}" in done.stdout for agent in range(3)] == [True] * 3
+    assert done.stdout.count("Round 2 · ") == 1 and "HALF" not in done.stdout
+    assert "Answer:" not in done.stdout
+    assert done.stderr.startswith(f"moot: the debate broke off in round 2: {server.url} cannot be reached")
+    assert "2 times in a row. The 4 turns said in full are above. See that the server runs" in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+def test_what_a_dying_server_said_in_full_is_in_the_record_and_there_is_no_verdict() -> None:
+    server = Dying(4)
+    server.__enter__()
+    done = ask(server, "--retries", 1, "--json")
+    found = record(done)
+    assert done.returncode == 1 and found["ended"] == "failed" and "cannot be reached" in found["error"]
+    assert [turn["round"] for turn in found["turns"]] == [1, 1, 1, 2]
+    assert "winner" not in found and "answer" not in found
+
+
+def test_nobody_there_is_one_clear_line() -> None:
+    with ChatServer() as server:
+        pass
+    done = ask(server, "--retries", 0)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"moot: the debate broke off in round 1: {server.url} cannot be reached")
+    assert "Nothing had been said in full" in done.stderr and done.stderr.count("\n") == 1
+
+
+def start(server: ChatServer, *arguments: object) -> subprocess.Popen[str]:
+    given = command("ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m", *arguments)
+    return subprocess.Popen(given, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def test_ctrl_c_ends_with_what_there_is() -> None:
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        if number < 3:
+            return saying(scripted(body))
+
+        def forever() -> Iterable[bytes]:
+            while True:
+                time.sleep(0.2)
+                yield chunk("<solution>HALF")
+
+        return 200, {"Content-Type": "text/event-stream"}, forever()
+
+    with ChatServer(answer) as server:
+        process = start(server, "--json")
+        while len(server.requests) < 6:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=20)
+    assert process.returncode == 130
+    found = json.loads(output)
+    assert found["ended"] == "interrupted" and len(found["turns"]) == 3
+    assert errors == "moot: interrupted in round 2; the 3 turns said in full are above\n"
+
+
+# Hostile text on a terminal
+
+
+HOSTILE = "\x1b]0;PWNED\x07\x1b[2J\x1b[31m\x9b5n \u202egnp.exe \x08\x08\r\x00 [red]markup[/red] \ud800"
+
+
+def on_a_terminal(server: ChatServer, *arguments: object) -> tuple[int, str]:
+    """The exit status and every byte that a terminal would have got."""
+    given = command("ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", f"m{HOSTILE[:20]}", *arguments)
+    main, other = pty.openpty()
+    environment = {**surroundings({"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"})}
+    process = subprocess.Popen([part.replace("\0", "") for part in given], stdin=other, stdout=other, stderr=other, env=environment)
+    os.close(other)
+    raw = b""
+    while True:
+        try:
+            piece = os.read(main, 65536)
+        except OSError:
+            break
+        if not piece:
+            break
+        raw += piece
+    os.close(main)
+    return process.wait(timeout=30), raw.decode()
+
+
+# What rich itself writes: colours, moving up, clearing a line, hiding and showing the cursor.
+OURS = re.compile(r"\x1b\[[0-9;]*m|\r?\x1b\[(?:[0-9]*A|2K)|\x1b\[\?25[lh]")
+
+
+def test_hostile_text_moves_no_cursor_rings_no_bell_and_sets_no_title() -> None:
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        sections = turn_text("N/A", f"It is {HOSTILE} \\boxed{{{HOSTILE}}}", evaluation=HOSTILE).removesuffix("</comparison>")
+        status, headers, pieces = saying(sections if number % 3 else HOSTILE)
+
+        def slowly() -> Iterable[bytes]:
+            for piece in pieces:
+                time.sleep(0.1)  # so that what is half said is drawn as well
+                yield piece
+
+        return status, headers, slowly()
+
+    with ChatServer(answer) as server:
+        status, shown = on_a_terminal(server)
+    assert status == 0, shown
+    left = OURS.sub("", shown)
+    assert [hex(ord(char)) for char in left if (ord(char) < 32 and char not in "\r\n\t") or 127 <= ord(char) < 160] == []
+    assert not {"\u202e", "\ud800"} & set(left)
+    assert [left[i - 20 : i + 20] for i in range(len(left)) if left[i] == "\r" and left[i + 1 : i + 2] not in ("\r", "\n")] == []
+    assert "[red]markup[/red]" in left
+    assert "\\u001b]0;PWNED\\u0007" in left.replace("\r\n", "")
+
+
+def test_words_are_seen_on_a_terminal_before_the_turn_is_whole() -> None:
+    seen = threading.Event()
+
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        def pieces() -> Iterable[bytes]:
+            yield chunk("<solution>EARLY")
+            seen.wait(1.5)
+            yield chunk(" and \\boxed{7}</solution><evaluation>N/A</evaluation><comparison>N/A", "stop", (1, 1))
+
+        return 200, {"Content-Type": "text/event-stream"}, pieces()
+
+    with ChatServer(answer) as server:
+        status, shown = on_a_terminal(server, "--rounds", 1)
+    assert status == 0, shown
+    plain = OURS.sub("", shown)
+    assert plain.index("<solution>EARLY") < plain.index("EARLY and")
+    # All three at once: the second seat is on the screen before the first is done.
+    assert plain.index("Agent 2") < plain.index("EARLY and")
+
+
+def test_a_megabyte_on_one_line_is_a_turn_and_is_not_poured_over_the_terminal() -> None:
+    with ChatServer(lambda number, body: saying(turn_text("N/A", "x" * 1_000_000 + "\\boxed{7}"))) as server:
+        status, shown = on_a_terminal(server, "--rounds", 1, "--agents", 2)
+        found = record(ask(server, "--rounds", 1, "--agents", 1, "--json"))
+    assert status == 0
+    assert len(shown) < 300_000 and "more characters)" in shown
+    assert len(found["turns"][0]["text"]) > 1_000_000 and found["answer"] == "7"
+
+
+# Questions from a file
+
+
+def test_a_file_of_questions_is_answered_and_asked_only_once(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("What is 3 + 4?\n\nWhat is 1 + 6?\n")
+    with ChatServer() as server:
+        done = ask(server, "--file", "q.txt", question=None, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        assert "2 answered: runs/ask-q.jsonl" in done.stdout
+        rows = [json.loads(line) for line in (tmp_path / "runs/ask-q.jsonl").read_text().splitlines()]
+        assert {row["number"]: row["question"] for row in rows} == {1: "What is 3 + 4?", 3: "What is 1 + 6?"}
+        assert len(server.requests) == 12
+        again = ask(server, "--file", "q.txt", "--json", question=None, cwd=tmp_path)
+        assert again.returncode == 0 and len(server.requests) == 12
+        assert sorted(json.loads(line)["number"] for line in again.stdout.splitlines()) == [1, 3]
+
+
+def test_a_file_goes_on_where_a_dead_server_left_it(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps({"question": f"What is {n} + 1?", "answer": n + 1}) + "\n" for n in range(6)))
+    options = ("--file", "q.jsonl", "--out", "a.jsonl", "--concurrency", 1, "--retries", 0)
+    server = Dying(2 * 6 + 4)
+    server.__enter__()
+    first = ask(server, *options, question=None, cwd=tmp_path)
+    assert first.returncode == 1
+    assert "2 answered" in first.stdout and "The same command again asks only these" in first.stderr
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [row["ended"] for row in rows] == ["done"] * 2 + ["failed"] * 3  # then nobody is there, and the rest waits
+    assert len(rows[2]["turns"]) == 4
+
+    def seven(number: int, body: dict[str, Any]) -> Answer:
+        return saying(turn_text("N/A", "\\boxed{6}"))
+
+    with ChatServer(seven) as alive:
+        environment = {"OPENAI_BASE_URL": alive.url}
+        other = here("--engine", "openai", "--model", "m", *options, cwd=tmp_path, environment=environment)
+        assert other.returncode == 2 and "was begun with base_url" in other.stderr
+        (tmp_path / "a.jsonl").write_text((tmp_path / "a.jsonl").read_text().replace(server.url, alive.url) + '{"number": 6, "torn')
+        second = ask(alive, *options, question=None, cwd=tmp_path)
+        assert second.returncode == 0, second.stderr
+        assert len(alive.requests) == 4 * 6
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [row["number"] for row in rows] == [1, 2, 3, 4, 5, 6] and {row["ended"] for row in rows} == {"done"}
+    assert [row["correct"] for row in rows[2:]] == [False, False, False, True]
+
+
+def test_ctrl_c_in_a_file_loses_no_answer(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("\n".join(f"What is {n} + 1?" for n in range(5)))
+
+    def answer(number: int, body: dict[str, Any]) -> Answer:
+        if number >= 8:
+            time.sleep(30)
+        return saying(scripted(body))
+
+    with ChatServer(answer) as server:
+        given = command(
+            "ask", "--engine", "openai", "--base-url", server.url, "--model", "m", "--file", tmp_path / "q.txt",
+            "--out", tmp_path / "a.jsonl", "--concurrency", 1,
+        )  # fmt: skip
+        process = subprocess.Popen(given, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while len(server.requests) < 9:
+            time.sleep(0.05)
+        time.sleep(0.3)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=20)
+    assert process.returncode == 130 and "1 answered, 4 not" in output
+    assert "The same command again goes on" in errors
+    rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
+    assert [(row["ended"], len(row["turns"])) for row in rows] == [("done", 6), ("interrupted", 2)]
+
+
+def test_a_reader_that_goes_away_is_no_trouble(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text("\n".join(f"What is {n} + 1?" for n in range(40)))
+    with ChatServer(lambda number, body: saying(turn_text("N/A", "x" * 20_000))) as server:
+        given = command("ask", "--engine", "openai", "--base-url", server.url, "--model", "m", "--file", "q.txt", "--json", "--rounds", 1)
+        line = f"{shlex.join(given)} | head -c 100"
+        done = subprocess.run(line, shell=True, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, timeout=60)
+    assert "Traceback" not in done.stderr and len(done.stdout) == 100
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
+def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.tmp").symlink_to("/dev/full")
+    done = here(QUESTION, "--engine", "scripted", "--out", tmp_path / "a.jsonl")
+    assert done.returncode == 1 and "the disk is full" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_file_that_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("dear diary\n")
+    done = here(QUESTION, "--engine", "scripted", "--out", tmp_path / "notes.txt")
+    assert done.returncode == 2 and "not written by moot ask; name another --out" in done.stderr
+    assert (tmp_path / "notes.txt").read_text() == "dear diary\n"
+
+
+# Wrong usage
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ((), "ask one question, or give --file"),
+        (("q", "--file", "x"), "ask one question, or give --file"),
+        (("  ",), "ask one question, or give --file"),
+        (("q", "--engine", "openai", "--model", "m"), "engine openai needs --base-url"),
+        (("q", "--engine", "openai", "--base-url", "http://x"), "engine openai needs --model"),
+        (("q", "--engine", "openai", "--base-url", "x:1", "--model", "m"), "base-url must begin with http:// or https://, got 'x:1'"),
+        (("q", "--engine", "openai", "--base-url", "http://[::1", "--model", "m"), "base-url must begin with http:// or https://"),
+        (("q", "--engine", "openai", "--base-url", "http://x:99999", "--model", "m"), "base-url must begin with http:// or https://"),
+        (("q", "--engine", "openai", "--base-url", "http://me:secret@x/v1", "--model", "m"), "must not hold a name or a password"),
+        (("q", "--tokenizer", "x"), "tokenizer is for --engine tinker"),
+        (("q", "--base-url", "http://x"), "base-url is for --engine openai"),
+        (("q", "--seat", "1:m"), "seat must be NUMBER=MODEL@BASE-URL, got '1:m'"),
+        (("q", "--seat", "3=m@http://x"), "seat 3 does not exist among 3 agents"),
+        (("q", "--seat", "1=m"), "names no server"),
+        (("q", "--seat", "1=m@http://x", "--seat", "1=n@http://x"), "seat 1 is given twice"),
+        (("q", "--agents", "0"), "agents must be at least 1, got 0"),
+        (("q", "--max-tokens", "0"), "max-tokens must be at least 1, got 0"),
+        (("q", "--temperature", "-1"), "temperature must be 0 or more, got -1.0"),
+        (("q", "--timeout", "0"), "timeout must be above 0 seconds"),
+        (("q", "--price-in", "1"), "price-in and price-out go together"),
+        (("q", "--engine", "scripted", "--checkpoint", "x"), "checkpoint needs --engine local or tinker"),
+        (("--file", "missing.txt"), "missing.txt: no such file"),
+    ],
+)
+def test_wrong_usage_is_one_line_that_says_what_to_do(arguments: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    done = here(*arguments, cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == ""
+    assert says in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("raw", "says"),
+    [
+        (b"", "holds no questions"),
+        (b"\xff\xfe", "is not UTF-8"),
+        (b'{"question": "a"}\nplain\n', "line 2: not JSON"),
+        (b'{"q": "a"}\n', "line 1: needs a text under question"),
+        (b'{"question": "a", "answer": [1]}\n', "line 1: answer must be a string or a number"),
+    ],
+)
+def test_a_bad_file_is_found_before_anything_is_asked(raw: bytes, says: str, tmp_path: Path) -> None:
+    (tmp_path / "q").write_bytes(raw)
+    done = here("--file", tmp_path / "q", "--engine", "scripted")
+    assert done.returncode == 2 and says in done.stderr
+
+
+def test_the_help_shows_how_to_begin() -> None:
+    done = moot("ask", "--help")
+    assert done.returncode == 0
+    assert all(option in done.stdout for option in ("QUESTION", "--seat", "--base-url", "--checkpoint", "--price-in", "OPENAI_API_KEY"))
+
+
+# The scripted engine, and questions nobody votes on
+
+
+def test_a_script_can_be_asked_and_the_same_seed_gives_the_same_debate(tmp_path: Path) -> None:
+    first, second, third = (here(QUESTION, "--engine", "scripted", "--seed", seed, "--json", cwd=tmp_path) for seed in (5, 5, 6))
+    assert first.returncode == 0, first.stderr
+    assert record(first)["turns"] == record(second)["turns"] != record(third)["turns"]
+
+
+def test_two_agents_cannot_vote_and_are_told_so() -> None:
+    with ChatServer() as server:
+        done = ask(server, "--agents", 2)
+    assert "Note: with fewer than 3 agents nobody can vote" in done.stdout
+    assert "Nobody won: nobody could vote. The answer is the plurality's." in done.stdout
+
+
+def test_a_model_that_keeps_to_no_form_is_shown_and_told() -> None:
+    with ChatServer(lambda number, body: saying("I think it is 7.")) as server:
+        done = ask(server)
+    assert done.returncode == 0
+    assert "I think it is 7." in done.stdout and "could not be read: no <solution> in the text" in done.stdout
+    assert "No turn could be read: this model does not keep to the form." in done.stdout
+    assert "Answer: none" in done.stdout
+
+
+def test_an_essay_has_no_boxed_answer_and_the_winners_words_are_the_answer() -> None:
+    with ChatServer(lambda number, body: saying(turn_text("N/A", "Because 1945 is past."))) as server:
+        found = record(ask(server, "--json", "--rounds", 1))
+    assert found["answer"] is None and found["plurality"] is None and found["agreement"] == 0

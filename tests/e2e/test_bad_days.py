@@ -1,0 +1,87 @@
+"""Bad days and foreign loggers, for real: a disk that is full, and curves in Weights & Biases and trackio."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+SCRIPTED = ["--engine", "scripted", "--max-tokens", "2000"]
+
+
+def train(where: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "moot", "train", *arguments]
+    return subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    place = tmp_path / "disk"
+    place.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(place)], capture_output=True, text=True)
+    if mounted.returncode:
+        pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
+    yield place
+    subprocess.run(["umount", str(place)], check=True)
+
+
+@pytest.mark.slow
+def test_a_full_disk_stops_the_run_in_one_line_and_room_lets_it_go_on(small_disk: Path) -> None:
+    full = train(small_disk, *SCRIPTED)
+    assert full.returncode == 1, full.stdout + full.stderr
+    assert "the disk is full" in " ".join(full.stdout.split()) and "Traceback" not in full.stderr
+    subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
+    again = train(small_disk, *SCRIPTED)
+    assert again.returncode == 0, again.stdout + again.stderr
+    rows = [json.loads(line) for line in (small_disk / "runs/demo-arithmetic-seed0/metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows if row["phase"] != "eval"] == list(range(1, 12))
+
+
+@pytest.mark.slow
+def test_a_checkpoint_that_does_not_fit_is_a_full_disk_too(small_disk: Path, tmp_path: Path) -> None:
+    """The local engine's weights are written by a library with an error of its own for it."""
+    pytest.importorskip("torch")
+    from tiny_chat import save
+
+    subprocess.run(["mount", "-o", "remount,size=60k", str(small_disk)], check=True)
+    model = save(tmp_path / "model")
+    short = ["--model", str(model), "--max-tokens", "16", "--eval-every", "0", "--device", "cpu", "--lora-rank", "32"]
+    full = train(small_disk, *short)
+    assert full.returncode == 1, full.stdout + full.stderr
+    assert "the disk is full" in " ".join(full.stdout.split()) and "Traceback" not in full.stderr
+
+
+@pytest.mark.slow
+def test_curves_go_to_weights_and_biases_and_to_trackio_when_asked(tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    pytest.importorskip("trackio")
+    places = {"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path / "trackio")}
+    done = train(tmp_path, *SCRIPTED, "--log", "wandb", "trackio", **places)
+    assert done.returncode == 0, done.stdout + done.stderr
+    rows = [json.loads(line) for line in (tmp_path / "runs/demo-arithmetic-seed0/metrics.jsonl").read_text().splitlines()]
+    expected = [row["env/all/reward/total"] for row in rows if row["phase"] == "self_play"]
+
+    (binary,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")
+    from wandb.proto import wandb_internal_pb2
+    from wandb.sdk.internal.datastore import DataStore
+
+    store, seen = DataStore(), []
+    store.open_for_scan(str(binary))
+    while (data := store.scan_data()) is not None:
+        record = wandb_internal_pb2.Record()
+        record.ParseFromString(data)
+        for item in record.history.item:
+            if (item.key or "/".join(item.nested_key)) == "env/all/reward/total":
+                seen.append(json.loads(item.value_json))
+    assert seen == pytest.approx(expected)
+
+    (database,) = (tmp_path / "trackio").glob("*.db")
+    with sqlite3.connect(database) as connection:
+        logged = [json.loads(row) for (row,) in connection.execute("select metrics from metrics order by step, id")]
+    assert [row["env/all/reward/total"] for row in logged if "env/all/reward/total" in row] == pytest.approx(expected)
