@@ -9,8 +9,8 @@ A directory is written beside its place and renamed into it, so a kill leaves th
 
 from __future__ import annotations
 
-import hashlib
 import errno
+import hashlib
 import json
 import os
 import shutil
