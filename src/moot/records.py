@@ -14,6 +14,7 @@ one or none; what a killed iteration left behind is overwritten when it is playe
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import json
 import os
@@ -161,13 +162,18 @@ class Run:
         return connection
 
     def _add_to_index(self, step: int, lines: Sequence[bytes], played: Sequence[Played]) -> None:
-        with contextlib.closing(self.index()) as connection:
-            offset = 0
-            connection.execute("delete from debates where step = ?", (step,))
-            for line in lines:
-                connection.execute(_INSERT, _index_row(step, offset, len(line), json.loads(line)))
-                offset += len(line)
-            connection.commit()
+        try:
+            with contextlib.closing(self.index()) as connection:
+                offset = 0
+                connection.execute("delete from debates where step = ?", (step,))
+                for line in lines:
+                    connection.execute(_INSERT, _index_row(step, offset, len(line), json.loads(line)))
+                    offset += len(line)
+                connection.commit()
+        except sqlite3.OperationalError as error:
+            if "full" not in str(error):
+                raise
+            raise OSError(errno.ENOSPC, "no space left on the device", str(self.path / "index.sqlite")) from error
 
     def _drop_from_index(self, step: int) -> None:
         if (self.path / "index.sqlite").exists():
