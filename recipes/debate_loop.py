@@ -1,0 +1,156 @@
+"""Debate training in one file: the whole algorithm on moot's own parts, to read and to change.
+
+    python recipes/debate_loop.py                              # SmolLM2-135M on arithmetic, on this machine
+    python recipes/debate_loop.py --engine scripted            # the same in seconds: no model, nothing learned
+    python recipes/debate_loop.py --reward truth --iterations 20
+
+    questions -> debates -> votes -> rewards -> advantages -> datums -> one optimizer step -> a fresh sampler -> again
+
+Left out, and in `moot train`: checkpoints and resuming, records on disk, evaluation, progress bars, schedules, a KL penalty, sampling
+ahead of training, every remedy, and what to do on bad days.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from dataclasses import replace
+from typing import Any
+
+from moot.debate.protocol import V2
+from moot.debate.rewards import REWARDS
+from moot.debate.state import Debate
+from moot.engine.protocol import AdamParams, Datum, Sampler, SamplingParams
+from moot.rl import warm
+from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
+from moot.rl.datums import datums
+from moot.rl.metrics import answer_metrics, carries_gradient, optim_metrics, reward_metrics, rollout_metrics
+from moot.rl.rendering import Rendering
+from moot.rl.rollout import Rollout, rollout
+from moot.rl.trust import Judged, panel
+from moot.tasks import Task, load
+from moot.tasks.answers import grade
+
+
+def make_engine(name: str, model: str) -> tuple[Any, Rendering]:
+    """An engine has the verbs of the Tinker API: forward_backward, optim_step, snapshot. A rendering turns messages into its tokens."""
+    if name == "scripted":
+        from moot.engine.scripted import ScriptedEngine
+
+        script = ScriptedEngine()
+        return script, Rendering(script.tokenizer)
+    from moot.engine.local import LocalEngine
+
+    local = LocalEngine.create(model)
+    return local, Rendering(local.tokenizer, model)
+
+
+async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args: argparse.Namespace) -> None:
+    """The warm start. A model that writes no valid turn gets no votes, so it first copies debates written by a script that knows the
+    answers. This uses labels: its gain is not debate's."""
+    for first in range(0, args.warm_questions, args.warm_batch):
+        numbers = range(first, first + args.warm_batch)
+        lessons = await warm.examples(task, rendering, args.protocol, args.agents, args.rounds, numbers, args.seed)
+        out = await engine.forward_backward(lessons, "cross_entropy")
+        await engine.optim_step(AdamParams(args.warm_rate, grad_clip_norm=1.0))
+        tokens = sum(float(lesson.mask.sum()) for lesson in lessons)
+        print(f"warm start {first:4d}: loss {out.loss / tokens:.3f} a token", flush=True)
+
+
+async def play(engine: Any, sampler: Sampler, rendering: Rendering, task: Task, args: argparse.Namespace, iteration: int) -> list[Rollout]:
+    """Self-play: every seat of every debate is the same policy, under another persona and temperature. All debates run at once; the
+    engine batches what they ask for, and a turn that extends the last one is only prefilled where it is new."""
+    first = args.warm_questions + (iteration - 1) * args.batch
+    debates = [Debate(task.train(number), args.agents, args.rounds, args.protocol) for number in range(first, first + args.batch)]
+    played = await rollout(
+        debates, sampler, rendering, SamplingParams(args.max_tokens),
+        tempered=engine.capabilities.tempered_training, seed=f"{args.seed}/{iteration}",
+    )  # fmt: skip
+    return [each for each in played if each.error is None]  # what the engine lost is nobody's fault, and never scored
+
+
+def lessons_from(played: list[Rollout], task: Task, args: argparse.Namespace, seats: SeatMeans) -> tuple[list[Datum], dict[str, Any]]:
+    """Votes to per-token advantages.
+
+    The reward reads each debate's comparisons: `generator_judge` gives every step two numbers, how the others liked its answer and how
+    well its own votes agree with theirs. The estimator subtracts a mean, so that half of what is said is pushed up and half down. Credit
+    goes to tokens: the generator's to solution and evaluation, the judge's to comparison.
+    """
+    debates = [each.debate for each in played]
+    grades = [grade(debate, task.equal, task.extract) for debate in debates]  # looked at by the panel, and by the reward truth alone
+    scores = [REWARDS[args.reward](debate, found) for debate, found in zip(debates, grades, strict=True)]
+    values = advantages(zip(debates, scores, strict=True), ESTIMATORS[args.advantage], seats)
+    lessons = [
+        datum
+        for each, value in zip(played, values, strict=True)
+        if carries_gradient(value)
+        for datum in datums(each.debate, each.sampled, value)
+    ]
+    judged = [Judged.of(*each) for each in zip(debates, scores, grades, strict=True)]
+    numbers = rollout_metrics(played) | reward_metrics(debates, scores, values) | answer_metrics(debates, grades, task.name)
+    return lessons, {**numbers, **panel(judged)}
+
+
+async def learn(engine: Any, lessons: list[Datum], rate: float) -> dict[str, Any]:
+    """One policy-gradient step: minus the sum over tokens of ratio times advantage, the ratio being trainer over sampler probability.
+    On-policy it is 1 at every temperature, and `kl_sample_train_v2` says how nearly."""
+    if not lessons:
+        return {}
+    losses, step = engine.forward_backward(lessons, "importance_sampling"), engine.optim_step(AdamParams(rate, grad_clip_norm=1.0))
+    out = await losses  # both were enqueued before either is awaited: a remote engine never waits for us
+    await step
+    return dict(optim_metrics(lessons, out.logprobs))
+
+
+async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
+    engine, rendering = make_engine(args.engine, args.model)
+    task, seats, rows = load(args.task, args.seed), SeatMeans(), []
+    try:
+        await teach_the_contract(engine, rendering, task, args)
+        for iteration in range(1, args.iterations + 1):
+            sampler = await engine.snapshot()  # keeps these weights, however training goes on
+            played = await play(engine, sampler, rendering, task, args, iteration)
+            lessons, row = lessons_from(played, task, args, seats)
+            row |= await learn(engine, lessons, args.rate)
+            rows.append(row)
+            shown = {
+                "reward": row["env/all/reward/total"],
+                "with gradient": row["debates/with_gradient"],
+                "unreadable": row["parse_error"],
+                "right": row[f"train_{task.name}/correct"],
+                "judges right": row["trust/judge_accuracy"],
+                "kl": row.get("optim/kl_sample_train_v2"),
+            }
+            numbers = (f"{name} {'–' if value is None else format(value, '.3g')}" for name, value in shown.items())
+            print(f"iteration {iteration}: {', '.join(numbers)}", flush=True)
+    finally:
+        await engine.close()
+    return rows
+
+
+def arguments(given: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--engine", choices=["local", "scripted"], default="local")
+    parser.add_argument("--model", default="smollm2-135m", help="a hub id or a directory")
+    parser.add_argument("--task", default="arithmetic")
+    parser.add_argument("--agents", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--max-tokens", type=int, default=128)
+    parser.add_argument("--batch", type=int, default=6, help="questions an iteration")
+    parser.add_argument("--iterations", type=int, default=3)
+    parser.add_argument("--reward", choices=list(REWARDS), default="generator_judge")
+    parser.add_argument("--advantage", choices=list(ESTIMATORS), default="center_group")
+    parser.add_argument("--rate", type=float, default=2e-5)
+    parser.add_argument("--warm-questions", type=int, default=16)
+    parser.add_argument("--warm-batch", type=int, default=2)
+    parser.add_argument("--warm-rate", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=0)
+    args = parser.parse_args(given)
+    if args.agents < 3:
+        parser.error(f"--agents must be at least 3, got {args.agents}: with fewer nobody can vote")
+    args.protocol = replace(V2, reward=args.reward, advantage=args.advantage)
+    return args
+
+
+if __name__ == "__main__":
+    asyncio.run(run(arguments()))
