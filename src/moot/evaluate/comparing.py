@@ -127,7 +127,8 @@ def _values(rows: Sequence[Row], questions: Sequence[str]) -> list[list[float]]:
 
 
 PANELS: tuple[tuple[str, str, str], ...] = (
-    ("eval", r"test_[^/]*/correct", "right answers, held out"),
+    ("eval", r"test_[^/]*/correct", "right answers in debate, held out"),
+    ("eval", r"test_[^/]*/direct/accuracy", "right answers alone, held out"),
     ("eval", r"test_[^/]*/cons@k", "right by plurality (cons@k), held out"),
     ("eval", r"trust/judge_accuracy", "votes that prefer the right answer, held out"),
     ("eval", r"test/turns_with_vote", "turns with a vote, held out"),

@@ -105,7 +105,7 @@ def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAM
 
 
 def seeds_interval(
-    ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike] | None = None, *, seed: int = 0, resamples: int = 4000
+    ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike] | None = None, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval:
     """The mean over runs and questions (less theirs), one array a run, all on the same questions in the same order.
 
@@ -113,13 +113,18 @@ def seeds_interval(
     """
     groups = [np.stack([_array(run) for run in runs]) for runs in (ours, theirs) if runs is not None]
     chance = np.random.default_rng(seed)
-    drawn = np.zeros(resamples)
-    for i in range(resamples):
-        questions = chance.integers(0, groups[0].shape[1], groups[0].shape[1])
-        means = [group[chance.integers(0, len(group), len(group))][:, questions].mean() for group in groups]
-        drawn[i] = means[0] - (means[1] if len(means) > 1 else 0.0)
+    count = groups[0].shape[1]
+    means: list[list[Array]] = [[] for _ in groups]
+    step = max(1, _CHUNK // count)
+    for start in range(0, resamples, step):
+        rows = min(step, resamples - start)
+        questions = _times(chance, rows, count) / count
+        for found, group in zip(means, groups, strict=True):
+            runs = _times(chance, rows, len(group)) / len(group)
+            found.append(np.einsum("rq,rs,sq->r", questions, runs, group, optimize=True))
+    drawn = [np.concatenate(found) for found in means]
     value = groups[0].mean() - (groups[1].mean() if len(groups) > 1 else 0.0)
-    return _interval(value, drawn)
+    return _interval(value, drawn[0] - drawn[1] if len(drawn) > 1 else drawn[0])
 
 
 def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
@@ -143,13 +148,16 @@ def _resampled(pairs: Sequence[tuple[Array, Array]], seed: int, resamples: int) 
     step = max(1, _CHUNK // count)
     sums = []
     for start in range(0, resamples, step):
-        rows = min(step, resamples - start)
-        picked = chance.integers(0, count, (rows, count)) + count * np.arange(rows)[:, None]
-        times = np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
-        sums.append(times @ columns)
+        sums.append(_times(chance, min(step, resamples - start), count) @ columns)
     whole = np.concatenate(sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         return list((whole[:, 0::2] / whole[:, 1::2]).T)
+
+
+def _times(chance: np.random.Generator, rows: int, count: int) -> NDArray[np.int64]:
+    """How often each of `count` is picked when `count` are drawn with replacement, `rows` times."""
+    picked = chance.integers(0, count, (rows, count)) + count * np.arange(rows)[:, None]
+    return np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
 
 
 def _interval(value: float, drawn: Array) -> Interval:
