@@ -20,7 +20,7 @@ from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
 from moot.engine.scripted import ByteTokenizer, ScriptedEngine
 from moot.evaluate import Answers, EvalConfig, Report, Row, evaluate
-from moot.evaluate.answers import debate_of, debate_record, question_key
+from moot.evaluate.answers import Place, debate_of, debate_record, question_key
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, rollout, turn_seed
 from moot.tasks.task import Task
@@ -102,8 +102,8 @@ def plain(config: EvalConfig, right: Callable[[int, int], bool], wrong: str = WR
 
 
 def test_direct_is_the_first_of_votes_answers_and_the_plurality_wins() -> None:
-    """Right answers of 5: question 0: none; 1: the first two; 2: the last three; 3: all."""
-    rights = {0: (), 1: (0, 1), 2: (2, 3, 4), 3: (0, 1, 2, 3, 4)}
+    """Right answers of 5: question 0: none; 1: the first two; 2: the last four; 3: all."""
+    rights = {0: (), 1: (0, 1), 2: (1, 2, 3, 4), 3: (0, 1, 2, 3, 4)}
     config = replace(CONFIG, modes=("direct", "vote"), k=5)
     sampler = plain(config, lambda i, number: number in rights[i])
     direct, vote = run(sampler, config).rows
@@ -112,7 +112,7 @@ def test_direct_is_the_first_of_votes_answers_and_the_plurality_wins() -> None:
     assert value(direct, "accuracy") == 0.5
     assert value(vote, "accuracy") == value(vote, "cons@k") == 0.5
     assert [share[0] for share in vote.by_question["cons@k"].values()] == [0, 0, 1, 1]
-    assert value(vote, "avg@k") == value(vote, "correct") == pytest.approx((0 + 2 + 3 + 5) / 20)
+    assert value(vote, "avg@k") == value(vote, "correct") == pytest.approx((0 + 2 + 4 + 5) / 20)
     assert (value(vote, "pass@k"), value(vote, "format")) == (0.75, 1.0)
     assert len(sampler.calls) == 20, "direct's answers are among them"
     assert vote.difference is not None
@@ -441,6 +441,14 @@ def test_an_evaluation_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(t
     assert run(rest, ALL, opponents={"them": Others()}, answers=Answers(file)) == whole
     assert 0 < len(rest.calls) < 4 * (3 + 6 + 6)
     assert len(Answers(file)) == 4 * (3 + 1 + 3)
+
+
+def test_a_line_that_a_kill_cut_short_does_not_swallow_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_bytes(b'{"settings": "half a li')
+    Answers(file).add(Place("s", "q", 0), {"text": "7", "stop": "stop", "tokens": 1})
+    found = Answers(file).get(Place("s", "q", 0))
+    assert found is not None and found["text"] == "7"
 
 
 def test_what_the_engine_lost_is_left_out_counted_and_tried_again(tmp_path: Path) -> None:
