@@ -139,7 +139,8 @@ def test_runs_are_compared_in_one_table_and_one_figure(trained: Path) -> None:
 
 def test_compare_says_what_is_missing(trained: Path, tmp_path: Path) -> None:
     done = here(tmp_path, "compare", trained / "truth-seed0", "--evals", "none", "--no-figure")
-    assert done.returncode == 0 and "No saved evaluation: truth" in done.stdout
+    words = " ".join(done.stdout.split())
+    assert done.returncode == 0 and "No saved evaluation: " in words and "truth-seed0. Make one with: moot eval RUN" in words
     assert here(tmp_path, "compare", tmp_path / "nothing").returncode == 2
 
 

@@ -111,20 +111,36 @@ def seeds_interval(
 
     Runs are drawn anew as well as questions: three seeds that disagree make a wide interval, however many questions there were.
     """
-    groups = [np.stack([_array(run) for run in runs]) for runs in (ours, theirs) if runs is not None]
+    sides = [[np.stack([_array(run) for run in runs])] for runs in (ours, theirs) if runs is not None]
+    drawn = [found[0] for found in _with_runs(sides, seed, resamples)]
+    value = sides[0][0].mean() - (sides[1][0].mean() if len(sides) > 1 else 0.0)
+    return _interval(value, drawn[0] - drawn[1] if len(drawn) > 1 else drawn[0])
+
+
+def seeds_share(tops: Sequence[ArrayLike], bottoms: Sequence[ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+    """A share over runs and questions, as (top, bottom) of each run; None where nothing could be counted."""
+    top, bottom = (np.stack([_array(run) for run in runs]) for runs in (tops, bottoms))
+    if not bottom.sum():
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        above, below = _with_runs([[top, bottom]], seed, resamples)[0]
+        return _share(top.sum(axis=0), bottom.sum(axis=0), above / below)
+
+
+def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> list[list[Array]]:
+    """Means over draws of runs and of questions. Tables of one side (runs by questions) share the draws of runs, all share questions."""
     chance = np.random.default_rng(seed)
-    count = groups[0].shape[1]
-    means: list[list[Array]] = [[] for _ in groups]
+    count = sides[0][0].shape[1]
+    means: list[list[list[Array]]] = [[[] for _ in side] for side in sides]
     step = max(1, _CHUNK // count)
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)
         questions = _times(chance, rows, count) / count
-        for found, group in zip(means, groups, strict=True):
-            runs = _times(chance, rows, len(group)) / len(group)
-            found.append(np.einsum("rq,rs,sq->r", questions, runs, group, optimize=True))
-    drawn = [np.concatenate(found) for found in means]
-    value = groups[0].mean() - (groups[1].mean() if len(groups) > 1 else 0.0)
-    return _interval(value, drawn[0] - drawn[1] if len(drawn) > 1 else drawn[0])
+        for found, side in zip(means, sides, strict=True):
+            runs = _times(chance, rows, len(side[0])) / len(side[0])
+            for column, table in zip(found, side, strict=True):
+                column.append(np.einsum("rq,rs,sq->r", questions, runs, table, optimize=True))
+    return [[np.concatenate(column) for column in found] for found in means]
 
 
 def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
