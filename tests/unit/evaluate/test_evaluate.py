@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -14,15 +13,13 @@ import numpy as np
 import pytest
 from making import lines, text
 
-from moot.debate.protocol import V2
-from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
-from moot.engine.scripted import ByteTokenizer, ScriptedEngine
+from moot.engine.scripted import ByteTokenizer
 from moot.evaluate import Answers, EvalConfig, Report, Row, evaluate
-from moot.evaluate.answers import Place, debate_of, debate_record, question_key
+from moot.evaluate.answers import Place, question_key
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, rollout, turn_seed
+from moot.rl.rollout import Player, turn_seed
 from moot.tasks.task import Task
 
 TOKENIZER = ByteTokenizer()
@@ -349,19 +346,6 @@ def test_match_tokens_needs_something_to_match() -> None:
 
 
 # Going on
-
-
-@pytest.mark.parametrize(
-    "choices",
-    [{}, {"closing_ballot": True}, {"shuffle_labels": True}, {"closing_ballot": True, "shuffle_labels": True, "schedule": "sequential"}],
-)
-@pytest.mark.parametrize("style", ["mixed", "hostile"])
-def test_a_debate_read_from_its_record_is_the_debate_that_was_played(choices: dict[str, object], style: str) -> None:
-    engine = ScriptedEngine(style=style, seed=3)  # type: ignore[arg-type]
-    empty = [Debate(Question(f"What is {i} + 0?", str(i), id=str(i)), 4, 2, V2.with_choices(choices)) for i in range(8)]
-    played = asyncio.run(rollout(empty, engine, RENDERING, SamplingParams(2000)))
-    for each, blank in zip(played, empty, strict=True):
-        assert debate_of(json.loads(json.dumps(debate_record(each))), blank) == each.debate
 
 
 def test_rounds_end_when_the_answers_agree_where_the_run_plays_so() -> None:
