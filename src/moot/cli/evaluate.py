@@ -120,8 +120,9 @@ class Eval:
             stack.push_async_callback(players.close)
             step = await players.load(self.step)
             questions, left_out = unseen(task, config if run is not None else None, self.questions, step)
-            if left_out:
-                console.print(Text(left_out, style="yellow"))
+            few = f"Note: the task has only {len(questions)} questions to ask." if len(questions) < self.questions else None
+            for note in filter(None, (left_out, few)):
+                console.print(Text(note, style="yellow"))
             guests = await players.opponents(self.opponents, settings) if "opponents" in self.modes else {}
             settings = replace(settings, policy=players.identity, opponents={name: known for name, (_, known) in guests.items()})
             out = self.out or place(run.path if run else None, config.model.model, task.name, self.name, step)
