@@ -215,7 +215,6 @@ class Server(http.server.BaseHTTPRequestHandler):
 
 @pytest.mark.slow
 def test_a_chat_server_takes_the_seats_that_the_policy_does_not(tmp_path: Path) -> None:
-    pytest.importorskip("moot.engine.chat")
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         name = f"tiny@http://127.0.0.1:{server.server_address[1]}/v1"

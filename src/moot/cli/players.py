@@ -129,14 +129,11 @@ def _is_endpoint(name: str) -> bool:
 
 def endpoint(name: str, settings: EvalConfig) -> tuple[Opponent, Any]:
     """`MODEL@URL`, an OpenAI-compatible server, as a speaker in text alone; and what must be closed when done."""
-    try:
-        from moot.engine.chat import Chat, ChatSpeaker, Endpoint  # type: ignore[import-not-found, unused-ignore]
-    except ModuleNotFoundError:
-        raise ConfigError(f"this moot cannot speak to servers, got opponent {name!r}; name base, a run or a model") from None
+    from moot.engine.chat import Chat, ChatSpeaker, Endpoint
 
     model, _, address = name.partition("@")
     chat = Chat(Endpoint(address.rstrip("/"), model, os.environ.get("OPENAI_API_KEY") or None))
-    speaker = ChatSpeaker(chat, settings.protocol.contract, settings.max_tokens, seed=settings.seed)
+    speaker = ChatSpeaker(chat, settings.max_tokens, seed=settings.seed)
     return lambda seat: speaker, chat
 
 
