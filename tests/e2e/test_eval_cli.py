@@ -6,15 +6,18 @@ Mostly in this process, because a command of its own takes seconds to start; wha
 from __future__ import annotations
 
 import contextlib
+import http.server
 import io
 import json
 import signal
 import subprocess
+import threading
 import time
 from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
-from making import command, moot, surroundings
+from making import command, moot, surroundings, text
 
 from moot.cli import main
 
@@ -136,7 +139,8 @@ def test_runs_are_compared_in_one_table_and_one_figure(trained: Path) -> None:
 
 def test_compare_says_what_is_missing(trained: Path, tmp_path: Path) -> None:
     done = here(tmp_path, "compare", trained / "truth-seed0", "--evals", "none", "--no-figure")
-    assert done.returncode == 0 and "No saved evaluation: truth" in done.stdout
+    words = " ".join(done.stdout.split())
+    assert done.returncode == 0 and "No saved evaluation: " in words and "truth-seed0. Make one with: moot eval RUN" in words
     assert here(tmp_path, "compare", tmp_path / "nothing").returncode == 2
 
 
@@ -187,3 +191,38 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path: Path) -> None:
     assert kept.endswith(b"\n") and 5 <= kept.count(b"\n") < 302
     assert moot(*arguments, cwd=tmp_path).returncode == 0
     assert answers.read_bytes().startswith(kept)
+
+
+class Server(http.server.BaseHTTPRequestHandler):
+    """A chat server that always gives the same turn."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        type(self).asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        said = {
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": text(solution="\\boxed{7}")}, "finish_reason": "stop"}]
+        }
+        body = json.dumps(said).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.mark.slow
+def test_a_chat_server_takes_the_seats_that_the_policy_does_not(tmp_path: Path) -> None:
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        name = f"tiny@http://127.0.0.1:{server.server_address[1]}/v1"
+        done = evaluate(tmp_path, *SCRIPTED, "--questions", "2", "--modes", "opponents", "--opponents", name)
+        server.shutdown()
+    assert done.returncode == 0, done.stdout + done.stderr
+    # Two questions, three debates each, two seats in each of them, two rounds.
+    assert len(Server.asked) == 2 * 3 * 2 * 2
+    assert {request["model"] for request in Server.asked} == {"tiny"}
+    report = json.loads((tmp_path / "evals/smollm2-135m-arithmetic/report.json").read_text())
+    assert report["rows"][0]["name"] == f"against {name}" and report["rows"][0]["questions"] == 2

@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.text import Text
 
 from moot.debate.types import ConfigError
-from moot.evaluate.comparing import PANELS, Group, compared, ends, groups, open_runs, saved_report
-from moot.evaluate.table import latex, legend, markdown, p_value, percent, rich_table, signed
+from moot.evaluate.comparing import PANELS, Entry, Group, compared, ends, entries, groups, open_runs
+from moot.evaluate.table import latex, legend, markdown, p_value, percent, rich_tables, signed
 
 
 @dataclass(frozen=True)
@@ -27,8 +27,9 @@ class Compare:
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
     """Folders of runs; the first one's group is what the others are compared with."""
-    evals: str = "*"
-    """Which saved evaluations: a name or a pattern; of several, the one of the last step."""
+    evals: tuple[str, ...] = ("*",)
+    """Which saved evaluations, by name or pattern; of those that fit, the one of the last step. Several names (warm final) compare each run
+    with itself instead: at the later ones, less at the first."""
     step: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Only evaluations of this step."""
     out: Path = Path("compare")
@@ -51,9 +52,9 @@ class Compare:
             raise ConfigError("name the runs to compare: moot compare RUN RUN …")
         console = Console(highlight=False, stderr=self.json or self.markdown or self.latex)
         members = groups(open_runs(self.runs))
-        reports = [(group, [r for run in group.runs if (r := saved_report(run, self.evals, self.step)) is not None]) for group in members]
-        _check_same(reports)
-        rows = compared([(group, found) for group, found in reports if found], self.seed)
+        table = entries(members, self.evals, self.step)
+        _check_same(table)
+        rows = compared(table, self.seed)
         numbers = {"groups": [_about(group) for group in members], "evaluations": rows, "training": _training(members)}
         tables = [table for table in (_evaluations(rows), _curves(members)) if table[1]]
         self._write(tables, numbers)
@@ -63,7 +64,8 @@ class Compare:
 
             drawn = draw(members, [self.out / "curves.png", self.out / "curves.svg"], self.against)
         self._show(tables, numbers, console)
-        without = [group.label for group, found in reports if not found]
+        found = {run for entry in table for run in entry.reports}
+        without = [str(run.path) for group in members for run in group.runs if str(run.path) not in found]
         if without:
             console.print(Text(f"\nNo saved evaluation: {', '.join(without)}. Make one with: moot eval RUN", style="yellow"))
         files = ["table.md", "table.tex", "compare.json", *(["curves.png", "curves.svg"] if drawn else [])]
@@ -84,23 +86,25 @@ class Compare:
         else:
             for header, rows, caption in tables:
                 console.print(Text(f"\n{caption}", style="bold"))
-                console.print(rich_table(header, rows))
+                for part in rich_tables(header, rows):
+                    console.print(part)
+                    console.print()
                 console.print(Text("\n".join(legend(header)), style="dim"))
 
 
 _Table = tuple[list[str], list[list[str]], str]
 
 
-def _check_same(reports: Sequence[tuple[Group, Sequence[Any]]]) -> None:
+def _check_same(table: Sequence[Entry]) -> None:
     """Accuracies on different tasks are not comparable, whatever the table would look like."""
-    tasks = {report.settings["task"]: group.label for group, found in reports for report in found}
+    tasks = {report.settings["task"]: entry.label for entry in table for report in entry.reports.values()}
     if len(tasks) > 1:
         named = ", ".join(f"{task} ({label})" for task, label in tasks.items())
         raise ConfigError(f"the saved evaluations are of different tasks: {named}; choose with --evals")
 
 
 def _evaluations(rows: Sequence[dict[str, Any]]) -> _Table:
-    header = ["mode", "run", "seeds", "accuracy", "less the first", "p", "cons@k", "judges right", "tokens"]
+    header = ["mode", "run", "seeds", "accuracy", "less the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
     made = [
         [
             row["mode"],
@@ -109,8 +113,10 @@ def _evaluations(rows: Sequence[dict[str, Any]]) -> _Table:
             percent(row["accuracy"], bounds=True),
             signed(row["difference"]),
             p_value(row["difference"]),
+            _percent(row["format"]),
+            _percent(row["pass@k"]),
             _percent(row["cons@k"]),
-            _percent(row["judge"]),
+            percent(row["judge"], bounds=True),
             f"{row['tokens']:,.0f}",
         ]
         for row in rows
@@ -119,26 +125,20 @@ def _evaluations(rows: Sequence[dict[str, Any]]) -> _Table:
 
 
 def _curves(members: Sequence[Group]) -> _Table:
-    header = ["run", "seeds", *(title for _, _, title in PANELS)]
     made = []
-    for group in members:
-        found = [ends(group, phase, key) for phase, key, _ in PANELS]
-        if any(found):
-            cells = [_ends(each, "tokens" in title) for each, (_, _, title) in zip(found, PANELS, strict=True)]
-            made.append([group.label, str(len(group.runs)), *cells])
-    return header, made, "During training: first and last value, mean and standard deviation over seeds"
+    for panel in PANELS:
+        for group in members:
+            if (found := ends(group, panel)) is not None:
+                made.append(
+                    [panel.title, group.label, str(found["runs"]), *(_spread(found[end], panel.share) for end in ("first", "last"))]
+                )
+    return ["what", "run", "seeds", "first", "last"], made, "During training: mean and standard deviation over seeds"
 
 
-def _ends(found: dict[str, Any] | None, plain_number: bool) -> str:
-    if found is None:
-        return "–"
-
-    def one(spread: dict[str, float | None]) -> str:
-        scale = 1 if plain_number else 100
-        sd = "" if spread["sd"] is None else f" ± {scale * spread['sd']:.1f}"
-        return f"{scale * (spread['mean'] or 0.0):.1f}{sd}"
-
-    return f"{one(found['first'])} → {one(found['last'])}"
+def _spread(found: dict[str, float | None], share: bool) -> str:
+    scale = 100 if share else 1
+    sd = "" if found["sd"] is None else f" ± {scale * found['sd']:.1f}"
+    return f"{scale * (found['mean'] or 0.0):.1f}{sd}"
 
 
 def _percent(value: float | None) -> str:
@@ -146,7 +146,7 @@ def _percent(value: float | None) -> str:
 
 
 def _training(members: Sequence[Group]) -> dict[str, Any]:
-    return {group.label: {title: ends(group, phase, key) for phase, key, title in PANELS} for group in members}
+    return {group.label: {panel.title: ends(group, panel) for panel in PANELS} for group in members}
 
 
 def _about(group: Group) -> dict[str, Any]:

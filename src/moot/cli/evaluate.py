@@ -58,7 +58,7 @@ class Eval:
     match_tokens: bool = False
     """Choose k so that a vote generates as many tokens as a debate."""
     opponents: tuple[str, ...] = ("base",)
-    """Who else debates in mode opponents: base (the model before training), a run, run@STEP, a model, or an endpoint's address."""
+    """Who else debates in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
     questions: int = 200
     """How many held-out questions."""
     seed: int = 0
@@ -120,9 +120,10 @@ class Eval:
             stack.push_async_callback(players.close)
             step = await players.load(self.step)
             questions, left_out = unseen(task, config if run is not None else None, self.questions, step)
-            if left_out:
-                console.print(Text(left_out, style="yellow"))
-            guests = await players.opponents(self.opponents) if "opponents" in self.modes else {}
+            few = f"Note: the task has only {len(questions)} questions to ask." if len(questions) < self.questions else None
+            for note in filter(None, (left_out, few)):
+                console.print(Text(note, style="yellow"))
+            guests = await players.opponents(self.opponents, settings) if "opponents" in self.modes else {}
             settings = replace(settings, policy=players.identity, opponents={name: known for name, (_, known) in guests.items()})
             out = self.out or place(run.path if run else None, config.model.model, task.name, self.name, step)
             answers = stack.enter_context(contextlib.closing(Answers(out / "answers.jsonl")))
@@ -192,9 +193,9 @@ def unseen(task: Task, trained: TrainConfig | None, count: int, step: int) -> tu
     asked = list(task.held_out)[:count]
     if trained is None or step == 0:
         return asked, None
-    own = load_task(trained.debate.task, trained.seed, trained.eval_questions)
-    played = max(0, step - trained.warm_steps) * trained.optim.batch_size
-    seen = {own.train(number).text for number in range(trained.warm.warm_questions + min(played, trained.optim.num_train_datapoints))}
+    played = min(max(0, step - trained.warm_steps) * trained.optim.batch_size, trained.optim.num_train_datapoints)
+    sources = [load_task(name, trained.seed, trained.eval_questions) for name in trained.recipe.curriculum or (trained.debate.task,)]
+    seen = {source.train(number).text for source in sources for number in range(trained.warm.warm_questions + played)}
     kept = [question for question in asked if question.text not in seen]
     if len(kept) == len(asked):
         return kept, None

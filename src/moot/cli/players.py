@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from moot.cli.engines import make_engine
 from moot.debate.play import Speak
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Sampler
-from moot.evaluate import Opponent
+from moot.evaluate import EvalConfig, Opponent
 from moot.records import Run
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.rl.rendering import Rendering
@@ -56,15 +57,20 @@ class Players:
             self.sampler, self.identity = await self._engine.snapshot(), f"{model} {_seal(place)}"
         return self.step
 
-    async def opponents(self, names: Sequence[str]) -> dict[str, tuple[Opponent, str]]:
+    async def opponents(self, names: Sequence[str], settings: EvalConfig) -> dict[str, tuple[Opponent, str]]:
         """By name: who sits in a seat, and what tells it apart from others of that name."""
-        return {name: await self._opponent(name) for name in names}
+        places = {name.partition("@")[2] for name in names if _is_endpoint(name)}
+        if len(places) > 1 and os.environ.get("OPENAI_API_KEY"):
+            raise ConfigError(f"opponents name {len(places)} servers, and the key in OPENAI_API_KEY is for one; name one server at a time")
+        return {name: await self._opponent(name, settings) for name in names}
 
-    async def _opponent(self, name: str) -> tuple[Opponent, str]:
+    async def _opponent(self, name: str, settings: EvalConfig) -> tuple[Opponent, str]:
         if name == "base":
             return _token_player(await self._engine.base(), self.rendering), self.config.model.model
-        if name.startswith(("http://", "https://")):
-            return endpoint(name)
+        if _is_endpoint(name):
+            speaker, chat = endpoint(name, settings)
+            self._engines.append(chat)
+            return speaker, name
         path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
         if path and Run.exists(Path(path)):
             return await self._past(Path(path), int(at) if at.isdigit() else None)
@@ -117,9 +123,18 @@ def _token_player(sampler: Sampler, rendering: Rendering) -> Opponent:
     return lambda seat: player
 
 
-def endpoint(address: str) -> tuple[Opponent, str]:
-    """An OpenAI-compatible endpoint as a speaker in text alone."""
-    raise ConfigError(f"opponents cannot be endpoints yet, got {address!r}; name base, a run or a model")
+def _is_endpoint(name: str) -> bool:
+    return "@http://" in name or "@https://" in name
+
+
+def endpoint(name: str, settings: EvalConfig) -> tuple[Opponent, Any]:
+    """`MODEL@URL`, an OpenAI-compatible server, as a speaker in text alone; and what must be closed when done."""
+    from moot.engine.chat import Chat, ChatSpeaker, Endpoint
+
+    model, _, address = name.partition("@")
+    chat = Chat(Endpoint(address.rstrip("/"), model, os.environ.get("OPENAI_API_KEY") or None))
+    speaker = ChatSpeaker(chat, settings.max_tokens, seed=settings.seed)
+    return lambda seat: speaker, chat
 
 
 def _seal(place: Path) -> str:

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Question, Said, Turn
 from moot.rl.rollout import Rollout
@@ -112,9 +111,9 @@ def cut(record: Record) -> tuple[float, float]:
     return float(stops.count("length")), float(len(stops))
 
 
-def debate_of(record: Record, question: Question, num_agents: int, max_rounds: int, protocol: Protocol) -> Debate:
-    debate = Debate(question, num_agents, max_rounds, protocol)
-    return replace(debate, turns=tuple(_turn_of(debate, turn) for turn in record["turns"]))
+def debate_of(record: Record, empty: Debate) -> Debate:
+    """`empty` filled with what was said."""
+    return replace(empty, turns=tuple(_turn_of(empty, turn) for turn in record["turns"]))
 
 
 def _turn_of(debate: Debate, turn: Record) -> Turn:

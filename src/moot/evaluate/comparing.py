@@ -5,14 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from moot.debate.types import ConfigError
 from moot.evaluate.report import Report, Row
-from moot.evaluate.statistics import seeds_interval, sign_flip_p
+from moot.evaluate.statistics import seeds_interval, seeds_share, sign_flip_p
 from moot.records import Run
 
 _SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
@@ -69,54 +69,93 @@ def saved_report(run: Run, pattern: str, step: int | None = None) -> Report | No
     return max(fitting, key=lambda each: each[:2])[2] if fitting else None
 
 
-def compared(members: Sequence[tuple[Group, Sequence[Report]]], seed: int = 0) -> list[dict[str, Any]]:
-    """One row for each mode and group, as plain data; differences are against the first group's same mode."""
-    modes = list(dict.fromkeys(row.name for _, reports in members for report in reports for row in report.rows))
+@dataclass(frozen=True)
+class Entry:
+    """One line of the table in each mode: some runs' evaluations."""
+
+    label: str
+    reports: Mapping[str, Report]
+    """By run."""
+    versus: str | None = None
+    """The label of the entry that it is compared with."""
+
+
+def entries(members: Sequence[Group], patterns: Sequence[str], step: int | None = None) -> list[Entry]:
+    """One pattern: a group each, compared with the first group. Several: each group at each of them, compared with its own first."""
+    found: list[Entry] = []
+    for group in members:
+        own: list[Entry] = []
+        for pattern in patterns:
+            reports = {str(run.path): report for run in group.runs if (report := saved_report(run, pattern, step)) is not None}
+            if reports:
+                label = group.label if len(patterns) == 1 else f"{group.label}, {pattern}"
+                own.append(Entry(label, reports, own[0].label if own else None))
+        found += own
+    if len(patterns) == 1:
+        return [replace(each, versus=found[0].label if i else None) for i, each in enumerate(found)]
+    return found
+
+
+def compared(table: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
+    """One row for each mode and entry, as plain data."""
+    modes = list(dict.fromkeys(row.name for entry in table for report in entry.reports.values() for row in report.rows))
     made: list[dict[str, Any]] = []
     for mode in modes:
-        first: tuple[Group, list[Row]] | None = None
-        for group, reports in members:
-            rows = [row for report in reports for row in report.rows if row.name == mode]
-            if not rows:
-                continue
-            made.append(_compared(mode, group, rows, first, seed))
-            first = first or (group, rows)
+        rows: dict[str, dict[str, Row]] = {}
+        for entry in table:
+            own = {run: row for run, report in entry.reports.items() for row in report.rows if row.name == mode}
+            if own:
+                rows[entry.label] = own
+                made.append(_compared(mode, entry, own, rows.get(entry.versus or ""), seed))
     return made
 
 
-def _compared(mode: str, group: Group, rows: list[Row], first: tuple[Group, list[Row]] | None, seed: int) -> dict[str, Any]:
-    common = _common([rows])
+def _compared(mode: str, entry: Entry, rows: Mapping[str, Row], base: Mapping[str, Row] | None, seed: int) -> dict[str, Any]:
+    own = list(rows.values())
+    common = _common(own)
     row: dict[str, Any] = {
         "mode": mode,
-        "group": group.label,
-        "seeds": len(rows),
+        "group": entry.label,
+        "seeds": len(own),
         "questions": len(common),
-        "accuracy": seeds_interval(_values(rows, common), seed=seed).as_dict() if common else None,
-        "over_seeds": [number["value"] for each in rows if (number := each.metrics.get("accuracy")) is not None],
-        "tokens": float(np.mean([each.tokens for each in rows])),
+        "accuracy": _share(own, "accuracy", common, seed),
+        "judge": _share(own, "judge", [q for q in common if all(q in each.by_question.get("judge", {}) for each in own)], seed),
+        "over_seeds": [number["value"] for each in own if (number := each.metrics.get("accuracy")) is not None],
+        "tokens": float(np.mean([each.tokens for each in own])),
         "difference": None,
     }
-    for metric in ("format", "pass@k", "cons@k", "winner", "judge", "comparisons"):
-        known = [number["value"] for each in rows if (number := each.metrics.get(metric)) is not None]
+    for metric in ("format", "pass@k", "cons@k", "winner", "comparisons"):
+        known = [number["value"] for each in own if (number := each.metrics.get(metric)) is not None]
         row[metric] = float(np.mean(known)) if known else None
-    if first is not None and (both := _common([rows, first[1]])):
-        ours, theirs = _values(rows, both), _values(first[1], both)
-        gaps = np.mean(ours, axis=0) - np.mean(theirs, axis=0)
-        p = sign_flip_p(gaps, seed=seed)
-        row["difference"] = {
-            **seeds_interval(ours, theirs, seed=seed).as_dict(),
-            "p": p,
-            "versus": first[0].label,
-            "questions": len(both),
-        }
+    if base is not None and (both := _common([*own, *base.values()])):
+        row["difference"] = {**_difference(rows, base, both, seed), "versus": entry.versus, "questions": len(both)}
     return row
 
 
-def _common(sides: Sequence[Sequence[Row]]) -> list[str]:
+def _difference(rows: Mapping[str, Row], base: Mapping[str, Row], questions: Sequence[str], seed: int) -> dict[str, float]:
+    """The same runs at two moments are paired; different runs are not, whatever their seeds."""
+    ours, theirs = _values(list(rows.values()), questions), _values(list(base.values()), questions)
+    if set(rows) == set(base):
+        before = dict(zip(base, theirs, strict=True))
+        gaps = [np.subtract(now, before[run]) for run, now in zip(rows, ours, strict=True)]
+        found = seeds_interval(gaps, seed=seed)
+    else:
+        found = seeds_interval(ours, theirs, seed=seed)
+    return {**found.as_dict(), "p": sign_flip_p(np.mean(ours, axis=0) - np.mean(theirs, axis=0), seed=seed)}
+
+
+def _common(rows: Sequence[Row]) -> list[str]:
     """Questions that every run answered."""
-    all_rows = [row for rows in sides for row in rows]
-    first, *others = (row.by_question.get("accuracy", {}) for row in all_rows)
+    first, *others = (row.by_question.get("accuracy", {}) for row in rows)
     return [question for question in first if all(question in other for other in others)]
+
+
+def _share(rows: Sequence[Row], metric: str, questions: Sequence[str], seed: int) -> dict[str, float] | None:
+    if not questions:
+        return None
+    tops, bottoms = ([[row.by_question[metric][q][side] for q in questions] for row in rows] for side in (0, 1))
+    found = seeds_share(tops, bottoms, seed=seed)
+    return None if found is None else found.as_dict()
 
 
 def _values(rows: Sequence[Row], questions: Sequence[str]) -> list[list[float]]:
@@ -126,15 +165,29 @@ def _values(rows: Sequence[Row], questions: Sequence[str]) -> list[list[float]]:
 # Curves
 
 
-PANELS: tuple[tuple[str, str, str], ...] = (
-    ("eval", r"test_[^/]*/correct", "right answers, held out"),
-    ("eval", r"test_[^/]*/cons@k", "right by plurality (cons@k), held out"),
-    ("eval", r"trust/judge_accuracy", "votes that prefer the right answer, held out"),
-    ("eval", r"test/turns_with_vote", "turns with a vote, held out"),
-    ("self_play", r"train_[^/]*/correct", "right answers, training"),
-    ("self_play", r"env/all/ac_tokens_per_turn", "tokens a turn, training"),
+@dataclass(frozen=True)
+class Panel:
+    title: str
+    phase: str
+    key: str
+    """Of the run's metrics, as a pattern."""
+    saved: tuple[str, str] | None = None
+    """Mode and metric of the evaluations saved by `moot eval`, for runs that measured nothing on the way."""
+
+    @property
+    def share(self) -> bool:
+        return "tokens" not in self.title
+
+
+PANELS = (
+    Panel("right answers in debate, held out", "eval", r"test_[^/]*/correct", ("debate", "accuracy")),
+    Panel("right answers alone, held out", "eval", r"test_[^/]*/direct/accuracy", ("direct", "accuracy")),
+    Panel("right by plurality (cons@k), held out", "eval", r"test_[^/]*/cons@k", ("debate", "cons@k")),
+    Panel("judges right, held out", "eval", r"trust/judge_accuracy", ("debate", "judge")),
+    Panel("turns with a vote, held out", "eval", r"test/turns_with_vote"),
+    Panel("right answers, training", "self_play", r"train_[^/]*/correct"),
+    Panel("tokens a turn, training", "self_play", r"env/all/ac_tokens_per_turn"),
 )
-"""Phase, key, and what it is."""
 
 
 @dataclass(frozen=True)
@@ -148,36 +201,56 @@ class Curve:
     runs: int
 
 
-def curve(group: Group, phase: str, key: str, against: str = "step") -> Curve | None:
-    """Mean and range over the group's runs, at the steps where all of them have the number."""
-    series = [_series(run, phase, key, against) for run in group.runs]
-    series = [each for each in series if each]
+def curve(group: Group, panel: Panel, against: str = "step") -> Curve | None:
+    """Mean and range over the group's runs.
+
+    Runs that were measured equally often are laid over each other moment by moment, because a budget of tokens ends them at
+    different steps; others at the steps that all of them have.
+    """
+    series = [found for run in group.runs if (found := _series(run, panel, against))]
     if not series:
         return None
-    steps = sorted(set.intersection(*(set(each) for each in series)))
-    if not steps:
+    if len({len(each) for each in series}) == 1:
+        aligned = [list(each.values()) for each in series]
+    else:
+        steps = sorted(set.intersection(*(set(each) for each in series)))
+        aligned = [[each[step] for step in steps] for each in series]
+    if not aligned[0]:
         return None
-    values = np.array([[each[step][1] for step in steps] for each in series])
-    places = np.array([[each[step][0] for step in steps] for each in series]).mean(axis=0)
-    return Curve(places.tolist(), values.mean(axis=0).tolist(), values.min(axis=0).tolist(), values.max(axis=0).tolist(), len(series))
+    places, values = np.array(aligned).transpose(2, 0, 1)
+    ends = (values.min(axis=0).tolist(), values.max(axis=0).tolist())
+    return Curve(places.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *ends, len(series))
 
 
-def _series(run: Run, phase: str, key: str, against: str) -> dict[int, tuple[float, float]]:
-    """Step -> (where it stands on the axis, value)."""
-    tokens = 0.0
-    found: dict[int, tuple[float, float]] = {}
-    for row in run.metrics():
-        if row["phase"] == "self_play":
-            tokens += row.get("tokens/sampled") or 0.0
-        value = next((v for name, v in row.items() if re.fullmatch(key, name)), None)
-        if row["phase"] == phase and isinstance(value, int | float):
-            found[row["step"]] = (float(row["step"]) if against == "step" else tokens, float(value))
+def _series(run: Run, panel: Panel, against: str) -> dict[int, tuple[float, float]]:
+    """Step -> (where it stands on the axis, value), in order."""
+    rows = run.metrics()
+    found: dict[int, float] = {}
+    for row in rows:
+        value = next((v for name, v in row.items() if re.fullmatch(panel.key, name)), None)
+        if row["phase"] == panel.phase and isinstance(value, int | float):
+            found[row["step"]] = float(value)
+    if not found and panel.saved is not None:
+        found = _saved_series(run, *panel.saved)
+    if against == "step":
+        return {step: (float(step), found[step]) for step in sorted(found)}
+    spent = {row["step"]: row.get("tokens/sampled") or 0.0 for row in rows if row["phase"] == "self_play"}
+    return {step: (sum(tokens for at, tokens in spent.items() if at <= step), found[step]) for step in sorted(found)}
+
+
+def _saved_series(run: Run, mode: str, metric: str) -> dict[int, float]:
+    found: dict[int, float] = {}
+    for path in sorted((run.path / "evals").glob("*/report.json"), key=lambda path: path.stat().st_mtime):
+        report = Report.read(path)
+        for row in report.rows:
+            if row.name == mode and (number := row.metrics.get(metric)) is not None:
+                found[report.settings.get("step") or 0] = number["value"]
     return found
 
 
-def ends(group: Group, phase: str, key: str) -> dict[str, Any] | None:
+def ends(group: Group, panel: Panel) -> dict[str, Any] | None:
     """The first and the last value of a metric: mean and standard deviation over seeds."""
-    series = [list(found.values()) for run in group.runs if (found := _series(run, phase, key, "step"))]
+    series = [list(found.values()) for run in group.runs if (found := _series(run, panel, "step"))]
     if not series:
         return None
 

@@ -10,7 +10,7 @@ from moot.debate.protocol import candidates
 from moot.debate.rewards import REWARDS, AgentScores, Grades, Scores, last_parsed
 from moot.debate.state import Debate
 from moot.debate.types import Parsed
-from moot.rl.metrics import answer_metrics, mean
+from moot.rl.metrics import answer_metrics, mean, rewarded
 from moot.rl.trust import Judged, winner
 
 Share = tuple[float, float]
@@ -129,4 +129,4 @@ def _standing(scores: Scores) -> list[float]:
     """What the peers' votes gave each agent on average."""
     if isinstance(scores, AgentScores):
         return list(scores.rewards)
-    return [mean(row) or 0.0 for row in scores.streams["generator"].values]
+    return [mean(row) or 0.0 for row in rewarded(scores, "generator")]

@@ -16,7 +16,7 @@ LINES = ("-", "--", "-.", ":")
 
 def draw(members: Sequence[Group], targets: Sequence[Path], against: str = "step") -> bool:
     """The picture in each of `targets`, by their endings; False if no run has anything to show yet."""
-    panels = [(title, found) for phase, key, title in PANELS if any(found := [curve(group, phase, key, against) for group in members])]
+    panels = [(panel, found) for panel in PANELS if any(found := [curve(group, panel, against) for group in members])]
     if not panels:
         return False
     try:
@@ -29,15 +29,15 @@ def draw(members: Sequence[Group], targets: Sequence[Path], against: str = "step
     figure = Figure(figsize=(4.2 * columns, 3.0 * rows + 0.5), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots(rows, columns, squeeze=False)
-    for axis, (title, found) in zip(axes.flat, panels, strict=False):
+    for axis, (panel, found) in zip(axes.flat, panels, strict=False):
         for i, one in enumerate(found):
             if one is not None:
                 _line(axis, one, members[i].label, i)
-        axis.set_title(title, fontsize=9)
+        axis.set_title(panel.title, fontsize=9)
         axis.set_xlabel("step" if against == "step" else "tokens sampled in self-play", fontsize=8)
         axis.tick_params(labelsize=8)
         axis.grid(alpha=0.25)
-        if "tokens" not in title:
+        if panel.share:
             axis.set_ylim(-0.02, 1.02)
     for axis in list(axes.flat)[len(panels) :]:
         axis.set_visible(False)

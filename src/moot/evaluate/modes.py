@@ -45,6 +45,8 @@ class EvalConfig:
     tempered: bool = True
     """Whether debates are sampled at the personas' temperatures."""
     protocol: Protocol = V2
+    stop_when_settled: bool = False
+    extra_rounds: int = 0
     policy: str = ""
     """Whose answers these are, for finding them again in a file: a model, a checkpoint."""
     opponents: Mapping[str, str] = field(default_factory=dict)
@@ -80,6 +82,8 @@ class EvalConfig:
             max_tokens=d.max_tokens,
             concurrency=d.concurrency,
             protocol=config.protocol,
+            stop_when_settled=config.recipe.stop_when_settled,
+            extra_rounds=config.recipe.extra_rounds,
         )
         return replace(same, **changes)
 
@@ -98,7 +102,14 @@ class EvalConfig:
             return {**common, "kind": kind, "temperature": self.answer_temperature}
         # Rewards are found in what was said; they do not change it.
         rules = {name: value for name, value in self.protocol.as_dict().items() if name not in _SCORING}
-        debate = {"num_agents": self.num_agents, "max_rounds": self.max_rounds, "tempered": self.tempered, "protocol": rules}
+        debate: dict[str, Any] = {
+            "num_agents": self.num_agents,
+            "max_rounds": self.max_rounds,
+            "tempered": self.tempered,
+            "protocol": rules,
+        }
+        if self.stop_when_settled or self.extra_rounds:
+            debate |= {"stop_when_settled": self.stop_when_settled, "extra_rounds": self.extra_rounds}
         return {**common, "kind": "debate", **debate, **({} if kind == "debate" else {"against": self.opponents[opponent_in(kind)]})}
 
 

@@ -20,7 +20,7 @@ from moot.evaluate.report import Report, Row, make_row
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, rollout, turn_seed
 from moot.rl.trust import panel
-from moot.tasks.answers import grade
+from moot.tasks.answers import grade, settled_by
 from moot.tasks.task import Task
 
 Opponent = Callable[[int], Player | Speak]
@@ -62,7 +62,7 @@ async def evaluate(
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
     kept = Answers() if answers is None else answers
-    work = _Work(Player(sampler, rendering, tempered=config.tempered), config, distinct, guests, kept, watch)
+    work = _Work(Player(sampler, rendering, tempered=config.tempered), config, task, distinct, guests, kept, watch)
 
     k = config.k
     if config.match_tokens:
@@ -71,7 +71,7 @@ async def evaluate(
         k = work.matching_k()
         watch.note(f"vote takes k = {k}: as many answers as generate the tokens of one debate")
     await work.sample(all_needs(config, config.modes, k))
-    return await asyncio.to_thread(_report, work, task, k)
+    return await asyncio.to_thread(_report, work, k)
 
 
 class _Work:
@@ -81,16 +81,29 @@ class _Work:
         self,
         policy: Player,
         config: EvalConfig,
+        task: Task,
         questions: Mapping[str, Question],
         opponents: Mapping[str, Opponent],
         answers: Answers,
         watch: Watcher,
     ) -> None:
-        self.policy, self.config, self.questions, self.opponents, self.answers, self.watch = (
-            policy, config, questions, opponents, answers, watch,
-        )  # fmt: skip
+        self.policy, self.config, self.task, self.questions = policy, config, task, questions
+        self.opponents, self.answers, self.watch = opponents, answers, watch
         self._gate = asyncio.Semaphore(config.concurrency)
         self._digests: dict[str, str] = {}
+
+    def debate(self, question: Question) -> Debate:
+        config, task = self.config, self.task
+        as_needed = config.stop_when_settled or config.extra_rounds
+        return Debate(
+            question,
+            config.num_agents,
+            config.max_rounds,
+            config.protocol,
+            settled=settled_by(task.equal, task.extract) if as_needed else None,
+            stop_when_settled=config.stop_when_settled,
+            extra_rounds=config.extra_rounds,
+        )
 
     def place(self, kind: str, key: str, number: int) -> Place:
         if kind not in self._digests:
@@ -147,7 +160,7 @@ class _Work:
 
         config = self.config
         (played,) = await rollout(
-            [Debate(question, config.num_agents, config.max_rounds, config.protocol)],
+            [self.debate(question)],
             self.policy.sampler,
             self.policy.rendering,
             SamplingParams(config.max_tokens),
@@ -170,7 +183,7 @@ class _Work:
 # From samples to rows
 
 
-def _report(work: _Work, task: Task, k: int) -> Report:
+def _report(work: _Work, k: int) -> Report:
     config = work.config
     rows: list[Row] = []
     counted: dict[tuple[str, int], dict[str, Counted]] = {}
@@ -179,14 +192,14 @@ def _report(work: _Work, task: Task, k: int) -> Report:
             sampled = (need.kind, need.count)
             if sampled not in counted:  # debate and debate+vote look at the same debates
                 records = {key: each for key in work.questions if (each := work.records(need.kind, key, need.count)) is not None}
-                counted[sampled] = {key: _with_cut(each, records[key]) for key, each in _count(work, task, need.kind, records).items()}
+                counted[sampled] = {key: _with_cut(each, records[key]) for key, each in _count(work, need.kind, records).items()}
             found = counted[sampled]
             name = {"vote": f"vote@{k}", "opponents": need.kind}.get(mode, mode)
             answers = config.num_agents if need.kind == "debate" else need.count
             first = rows[0] if rows else None
             rows.append(make_row(name, answers, HEADLINE[mode], found, len(work.questions) - len(found), first, config.seed))
     judged = [each for one in counted.get(("debate", 1), {}).values() for each in one.judged]
-    return Report(_settings(config, task, k, work.questions), rows, panel(judged) if judged else {})
+    return Report(_settings(config, work.task, k, work.questions), rows, panel(judged) if judged else {})
 
 
 def _with_cut(counted: Counted, records: Sequence[Record]) -> Counted:
@@ -194,18 +207,14 @@ def _with_cut(counted: Counted, records: Sequence[Record]) -> Counted:
     return replace(counted, shares={**counted.shares, "cut": (sum(ends), sum(turns))})
 
 
-def _count(work: _Work, task: Task, kind: str, records: Mapping[str, list[Record]]) -> dict[str, Counted]:
-    config = work.config
+def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[str, Counted]:
+    task = work.task
     tokens = {key: sum(record["tokens"] for record in found) for key, found in records.items()}
     if kind == "answer":
         answers = {key: plain_answers(work.questions[key], [record["text"] for record in found]) for key, found in records.items()}
         grades = _graded(list(answers.values()), task)
         return {key: Counted(count_answers(answers[key], found), tokens[key]) for key, found in zip(answers, grades, strict=True)}
-    debates = [
-        debate_of(record, work.questions[key], config.num_agents, config.max_rounds, config.protocol)
-        for key, found in records.items()
-        for record in found
-    ]
+    debates = [debate_of(record, work.debate(work.questions[key])) for key, found in records.items() for record in found]
     flat = iter([judge(debate, found) for debate, found in zip(debates, _graded(debates, task), strict=True)])
     judged = {key: tuple(next(flat) for _ in found) for key, found in records.items()}
     if kind == "debate":
@@ -234,6 +243,8 @@ def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Qu
         "max_tokens": config.max_tokens,
         "temperature": config.answer_temperature,
         "protocol": config.protocol.as_dict(),
+        "stop_when_settled": config.stop_when_settled,
+        "extra_rounds": config.extra_rounds,
         "policy": config.policy,
         "opponents": dict(config.opponents),
     }

@@ -11,6 +11,7 @@ from typing import Any
 from moot.debate.types import ConfigError
 from moot.evaluate.counting import Counted, Share
 from moot.evaluate.statistics import intervals, paired_interval, sign_flip_p
+from moot.records import write_atomically
 
 FORMAT = 1
 Number = dict[str, float]
@@ -59,9 +60,7 @@ class Report:
 
     def save(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        beside = path.with_name(path.name + ".tmp")
-        beside.write_text(json.dumps(self.as_dict(), indent=1))
-        beside.replace(path)
+        write_atomically(path, json.dumps(self.as_dict(), indent=1).encode())
 
     @classmethod
     def read(cls, path: Path) -> Report:

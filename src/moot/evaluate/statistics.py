@@ -105,21 +105,42 @@ def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAM
 
 
 def seeds_interval(
-    ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike] | None = None, *, seed: int = 0, resamples: int = 4000
+    ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike] | None = None, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval:
     """The mean over runs and questions (less theirs), one array a run, all on the same questions in the same order.
 
     Runs are drawn anew as well as questions: three seeds that disagree make a wide interval, however many questions there were.
     """
-    groups = [np.stack([_array(run) for run in runs]) for runs in (ours, theirs) if runs is not None]
+    sides = [[np.stack([_array(run) for run in runs])] for runs in (ours, theirs) if runs is not None]
+    drawn = [found[0] for found in _with_runs(sides, seed, resamples)]
+    value = sides[0][0].mean() - (sides[1][0].mean() if len(sides) > 1 else 0.0)
+    return _interval(value, drawn[0] - drawn[1] if len(drawn) > 1 else drawn[0])
+
+
+def seeds_share(tops: Sequence[ArrayLike], bottoms: Sequence[ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+    """A share over runs and questions, as (top, bottom) of each run; None where nothing could be counted."""
+    top, bottom = (np.stack([_array(run) for run in runs]) for runs in (tops, bottoms))
+    if not bottom.sum():
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        above, below = _with_runs([[top, bottom]], seed, resamples)[0]
+        return _share(top.sum(axis=0), bottom.sum(axis=0), above / below)
+
+
+def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> list[list[Array]]:
+    """Means over draws of runs and of questions. Tables of one side (runs by questions) share the draws of runs, all share questions."""
     chance = np.random.default_rng(seed)
-    drawn = np.zeros(resamples)
-    for i in range(resamples):
-        questions = chance.integers(0, groups[0].shape[1], groups[0].shape[1])
-        means = [group[chance.integers(0, len(group), len(group))][:, questions].mean() for group in groups]
-        drawn[i] = means[0] - (means[1] if len(means) > 1 else 0.0)
-    value = groups[0].mean() - (groups[1].mean() if len(groups) > 1 else 0.0)
-    return _interval(value, drawn)
+    count = sides[0][0].shape[1]
+    means: list[list[list[Array]]] = [[[] for _ in side] for side in sides]
+    step = max(1, _CHUNK // count)
+    for start in range(0, resamples, step):
+        rows = min(step, resamples - start)
+        questions = _times(chance, rows, count) / count
+        for found, side in zip(means, sides, strict=True):
+            runs = _times(chance, rows, len(side[0])) / len(side[0])
+            for column, table in zip(found, side, strict=True):
+                column.append(np.einsum("rq,rs,sq->r", questions, runs, table, optimize=True))
+    return [[np.concatenate(column) for column in found] for found in means]
 
 
 def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
@@ -143,13 +164,16 @@ def _resampled(pairs: Sequence[tuple[Array, Array]], seed: int, resamples: int) 
     step = max(1, _CHUNK // count)
     sums = []
     for start in range(0, resamples, step):
-        rows = min(step, resamples - start)
-        picked = chance.integers(0, count, (rows, count)) + count * np.arange(rows)[:, None]
-        times = np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
-        sums.append(times @ columns)
+        sums.append(_times(chance, min(step, resamples - start), count) @ columns)
     whole = np.concatenate(sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         return list((whole[:, 0::2] / whole[:, 1::2]).T)
+
+
+def _times(chance: np.random.Generator, rows: int, count: int) -> NDArray[np.int64]:
+    """How often each of `count` is picked when `count` are drawn with replacement, `rows` times."""
+    picked = chance.integers(0, count, (rows, count)) + count * np.arange(rows)[:, None]
+    return np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
 
 
 def _interval(value: float, drawn: Array) -> Interval:

@@ -75,24 +75,26 @@ def _cells(row: Row, shown: Sequence[tuple[str, str]], versus: bool) -> list[str
     return [row.name, str(row.k), percent(row.metrics.get("accuracy"), bounds=True), *against, *rest, f"{row.tokens:,.0f}"]
 
 
-MAIN = ("mode", "k", "accuracy", "p", "tokens")
+WORDS = ("mode", "run", "what", "check")
+MAIN = (*WORDS, "k", "seeds", "accuracy", "p", "tokens", "first", "last")
 
 
 def rich_tables(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Table]:
     """What matters first, then the rest: together they are too wide for a terminal."""
-    main = [i for i, head in enumerate(header) if head in MAIN or head.startswith("less ")]
-    rest = [i for i in range(len(header)) if i == 0 or i not in main]
+    aside = ("tokens",) if "run" in header else ()
+    main = [i for i, head in enumerate(header) if (head in MAIN and head not in aside) or head.startswith("less ")]
+    rest = [i for i, head in enumerate(header) if head in WORDS or i not in main]
 
     def part(columns: Sequence[int], gap: int) -> Table:
         return rich_table([header[i] for i in columns], [[row[i] for i in columns] for row in rows], gap)
 
-    return [part(main, 2)] + ([part(rest, 1)] if len(rest) > 1 else [])
+    return [part(main, 2)] + ([part(rest, 1)] if not {header[i] for i in rest} <= set(WORDS) else [])
 
 
 def rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, gap, 0, 0))
-    for i, head in enumerate(header):
-        table.add_column(Text(head), justify="left" if i == 0 else "right", no_wrap=i == 0)
+    for head in header:
+        table.add_column(Text(head), justify="left" if head in WORDS else "right", no_wrap=head == "mode")
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
     return table
@@ -107,7 +109,14 @@ def _line(row: Sequence[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |"
 
 
-_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {"~": "\\textasciitilde{}", "^": "\\textasciicircum{}", "\\": "\\textbackslash{}", "–": "--"}
+_SPECIAL = {c: f"\\{c}" for c in "&%$#_{}"} | {
+    "~": "\\textasciitilde{}",
+    "^": "\\textasciicircum{}",
+    "\\": "\\textbackslash{}",
+    "–": "--",
+    "±": "$\\pm$",
+    "→": "$\\rightarrow$",
+}
 
 
 def latex(header: Sequence[str], rows: Sequence[Sequence[str]], caption: str) -> str:

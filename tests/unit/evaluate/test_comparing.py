@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moot.debate.types import ConfigError
-from moot.evaluate.comparing import compared, curve, ends, groups, open_runs, saved_report
+from moot.evaluate.comparing import PANELS, compared, curve, ends, entries, groups, open_runs, saved_report
 from moot.evaluate.counting import Counted
 from moot.evaluate.report import Report, make_row
 from moot.evaluate.table import latex, markdown
@@ -23,10 +23,10 @@ def a_run(where: Path, name: str, seed: int, reward: str = "generator_judge", va
     return run
 
 
-def evaluated(run: Run, right: list[int], step: int = 3, task: str = "sums", first: int = 0) -> None:
+def evaluated(run: Run, right: list[int], step: int = 3, task: str = "sums", first: int = 0, name: str = "") -> None:
     counted = {str(first + i): Counted({"avg@k": (float(r), 1.0)}, tokens=10) for i, r in enumerate(right)}
     row = make_row("direct", 1, "avg@k", counted, 0, None, 0)
-    Report({"task": task, "step": step}, [row], {}).save(run.path / "evals" / f"{task}-step{step}" / "report.json")
+    Report({"task": task, "step": step}, [row], {}).save(run.path / "evals" / (name or f"{task}-step{step}") / "report.json")
 
 
 def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_differences_are_on_the_questions_that_all_have(tmp_path: Path) -> None:
     evaluated(peers[1], [1, 1, 1, 1])
     evaluated(truth, [1, 1, 1, 1], first=1)
     found = groups([*peers, truth])
-    first, second = compared([(group, [r for run in group.runs if (r := saved_report(run, "*"))]) for group in found])
+    first, second = compared(entries(found, ["*"]))
     assert (first["group"], first["seeds"], first["questions"], first["accuracy"]["value"]) == ("peer", 2, 4, 0.75)
     assert first["over_seeds"] == [0.5, 1.0] and first["difference"] is None
     assert (second["questions"], second["accuracy"]["value"]) == (4, 1.0)
@@ -59,6 +59,30 @@ def test_differences_are_on_the_questions_that_all_have(tmp_path: Path) -> None:
     assert gap["value"] == pytest.approx(1 / 3)
     assert gap["p"] == pytest.approx(0.5), "two differences of the same sign: 2 of 4 ways are as extreme"
     assert gap["low"] <= gap["value"] <= gap["high"]
+
+
+def test_a_run_at_two_moments_is_paired_with_itself(tmp_path: Path) -> None:
+    """Two seeds, far apart from each other, each of which gains one question of four: the gain is certain, the level is not."""
+    runs = [a_run(tmp_path, f"peer-seed{seed}", seed) for seed in (0, 1)]
+    for run, warm, final in zip(runs, ([0, 0, 0, 0], [1, 1, 1, 0]), ([1, 0, 0, 0], [1, 1, 1, 1]), strict=True):
+        evaluated(run, warm, step=1, name="warm")
+        evaluated(run, final, step=2, name="final")
+    warm, final = compared(entries(groups(runs), ["warm", "final"]))
+    assert (warm["group"], final["group"]) == ("peer, warm", "peer, final")
+    assert warm["difference"] is None
+    gap = final["difference"]
+    assert (gap["value"], gap["versus"]) == (0.25, "peer, warm")
+    # Each question's mean gain is 1/2, 0, 0, 1/2, whichever runs are drawn: 0 only if neither gaining question is.
+    assert gap["high"] - gap["low"] < final["accuracy"]["high"] - final["accuracy"]["low"]
+    assert gap["p"] == pytest.approx(0.5)
+
+
+def test_judge_accuracy_of_a_group_is_a_share_of_all_its_votes(tmp_path: Path) -> None:
+    run = a_run(tmp_path, "peer-seed0", 0)
+    counted = {str(i): Counted({"avg@k": (1.0, 1.0), "judge": (float(right), 4.0)}) for i, right in enumerate((4, 2, 3))}
+    Report({"task": "sums", "step": 1}, [make_row("debate", 3, "avg@k", counted, 0, None, 0)], {}).save(run.path / "evals/a/report.json")
+    (row,) = compared(entries(groups([run]), ["*"]))
+    assert row["judge"]["value"] == 0.75 and 0.5 <= row["judge"]["low"] < 0.75 < row["judge"]["high"] <= 1
 
 
 def test_of_several_evaluations_the_last_step_counts_unless_one_is_named(tmp_path: Path) -> None:
@@ -74,15 +98,27 @@ def test_of_several_evaluations_the_last_step_counts_unless_one_is_named(tmp_pat
 def test_curves_are_mean_and_range_over_seeds_at_the_steps_all_have(tmp_path: Path) -> None:
     made = [a_run(tmp_path, "peer-seed0", 0, values=(0.0, 0.2, 0.4)), a_run(tmp_path, "peer-seed1", 1, values=(0.2, 0.6))]
     (group,) = groups(made)
-    found = curve(group, "eval", r"test_[^/]*/correct")
+    right, _, _, judges, *_ = PANELS
+    found = curve(group, right)
     assert found is not None
     assert (found.steps, found.runs) == ([0, 1], 2)
     assert (found.mean, found.low, found.high) == (pytest.approx([0.1, 0.4]), [0.0, 0.2], [0.2, 0.6])
-    tokens = curve(group, "eval", r"test_[^/]*/correct", "tokens")
-    assert tokens is not None and tokens.steps == [0, 100]
-    assert curve(group, "eval", "trust/judge_accuracy") is None, "null is not a number"
-    last = ends(group, "eval", r"test_[^/]*/correct")
+    tokens = curve(group, right, "tokens")
+    assert tokens is not None and tokens.steps == [100, 200], "what was sampled up to and with the step"
+    assert curve(group, judges) is None, "null is not a number"
+    last = ends(group, right)
     assert last is not None and last["last"]["mean"] == pytest.approx(0.5) and last["last"]["sd"] == pytest.approx(0.02**0.5)
+
+
+def test_runs_that_end_at_different_steps_are_laid_over_each_other_moment_by_moment(tmp_path: Path) -> None:
+    runs = [a_run(tmp_path, f"peer-seed{seed}", seed) for seed in (0, 1)]
+    for run, last in zip(runs, (7, 9), strict=True):
+        evaluated(run, [0, 0], step=2)
+        evaluated(run, [1, 0], step=last)
+    (group,) = groups(runs)
+    alone = curve(group, next(panel for panel in PANELS if panel.saved == ("direct", "accuracy")))
+    assert alone is not None
+    assert (alone.steps, alone.mean) == ([2, 8], [0.0, 0.5]), "from the saved evaluations, as nothing was measured on the way"
 
 
 def test_a_run_named_twice_is_refused(tmp_path: Path) -> None:

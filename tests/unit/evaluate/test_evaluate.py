@@ -17,7 +17,7 @@ from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
 from moot.engine.scripted import ByteTokenizer
 from moot.evaluate import Answers, EvalConfig, Report, Row, evaluate
-from moot.evaluate.answers import question_key
+from moot.evaluate.answers import Place, question_key
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, turn_seed
 from moot.tasks.task import Task
@@ -99,8 +99,8 @@ def plain(config: EvalConfig, right: Callable[[int, int], bool], wrong: str = WR
 
 
 def test_direct_is_the_first_of_votes_answers_and_the_plurality_wins() -> None:
-    """Right answers of 5: question 0: none; 1: the first two; 2: the last three; 3: all."""
-    rights = {0: (), 1: (0, 1), 2: (2, 3, 4), 3: (0, 1, 2, 3, 4)}
+    """Right answers of 5: question 0: none; 1: the first two; 2: the last four; 3: all."""
+    rights = {0: (), 1: (0, 1), 2: (1, 2, 3, 4), 3: (0, 1, 2, 3, 4)}
     config = replace(CONFIG, modes=("direct", "vote"), k=5)
     sampler = plain(config, lambda i, number: number in rights[i])
     direct, vote = run(sampler, config).rows
@@ -109,7 +109,7 @@ def test_direct_is_the_first_of_votes_answers_and_the_plurality_wins() -> None:
     assert value(direct, "accuracy") == 0.5
     assert value(vote, "accuracy") == value(vote, "cons@k") == 0.5
     assert [share[0] for share in vote.by_question["cons@k"].values()] == [0, 0, 1, 1]
-    assert value(vote, "avg@k") == value(vote, "correct") == pytest.approx((0 + 2 + 3 + 5) / 20)
+    assert value(vote, "avg@k") == value(vote, "correct") == pytest.approx((0 + 2 + 4 + 5) / 20)
     assert (value(vote, "pass@k"), value(vote, "format")) == (0.75, 1.0)
     assert len(sampler.calls) == 20, "direct's answers are among them"
     assert vote.difference is not None
@@ -348,6 +348,15 @@ def test_match_tokens_needs_something_to_match() -> None:
 # Going on
 
 
+def test_rounds_end_when_the_answers_agree_where_the_run_plays_so() -> None:
+    config = replace(CONFIG, modes=("debate",), max_rounds=3, stop_when_settled=True)
+    sampler = Scripted(lambda question, seat, round, params: turn(seat != 0 or round > 1 or question > 1, question))
+    (row,) = run(sampler, config).rows
+    # Questions 0 and 1 need a second round, 2 and 3 do not.
+    assert Counter(round for _, _, round in sampler.calls) == {1: 12, 2: 6}
+    assert value(row, "accuracy") == 1.0
+
+
 ALL = replace(CONFIG, modes=("direct", "vote", "debate", "opponents"), k=3)
 
 
@@ -416,6 +425,14 @@ def test_an_evaluation_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(t
     assert run(rest, ALL, opponents={"them": Others()}, answers=Answers(file)) == whole
     assert 0 < len(rest.calls) < 4 * (3 + 6 + 6)
     assert len(Answers(file)) == 4 * (3 + 1 + 3)
+
+
+def test_a_line_that_a_kill_cut_short_does_not_swallow_the_next(tmp_path: Path) -> None:
+    file = tmp_path / "answers.jsonl"
+    file.write_bytes(b'{"settings": "half a li')
+    Answers(file).add(Place("s", "q", 0), {"text": "7", "stop": "stop", "tokens": 1})
+    found = Answers(file).get(Place("s", "q", 0))
+    assert found is not None and found["text"] == "7"
 
 
 def test_what_the_engine_lost_is_left_out_counted_and_tried_again(tmp_path: Path) -> None:

@@ -34,6 +34,6 @@ RENDERING = Rendering(ENGINE.tokenizer)
 def test_a_kept_debate_comes_back_as_it_was(protocol: Protocol) -> None:
     """Comparison lines are about the same seats, ballots are ballots, and what failed has failed. Twenty debates, some of them hostile."""
     asked = [Debate(Question(f"What is {i} + 4?", str(i + 4), str(i)), 4, 2, protocol) for i in range(20)]
-    for each in asyncio.run(rollout(asked, ENGINE, RENDERING, SamplingParams(max_tokens=3000))):
-        kept = json.loads(json.dumps(debate_record(each)))
-        assert debate_of(kept, each.debate.question, 4, 2, protocol) == each.debate
+    played = asyncio.run(rollout(asked, ENGINE, RENDERING, SamplingParams(max_tokens=3000)))
+    for empty, each in zip(asked, played, strict=True):
+        assert debate_of(json.loads(json.dumps(debate_record(each))), empty) == each.debate

@@ -107,6 +107,9 @@ def test_the_cautious_interval_is_the_wider_on_each_side() -> None:
     nothing = cautious_interval([0.0] * 10, [1.0] * 10)
     assert nothing is not None and nothing.low == 0.0
     assert nothing.high == pytest.approx(wilson(0, 10)[1]), "a bootstrap of ten zeros has no width"
+    most = cautious_interval([1.0] * 9 + [0.0], [1.0] * 10)
+    assert most is not None and most.low == pytest.approx(wilson(9, 10)[0]), "the bootstrap would begin at 70%"
+    assert most.high == 1.0, "and Wilson would end below 1"
     # Ten questions of eight votes each that all agree: Wilson takes them for eighty, the bootstrap for ten.
     clustered = cautious_interval([8.0] * 5 + [0.0] * 5, [8.0] * 10)
     assert clustered is not None
