@@ -98,7 +98,7 @@ def main() -> None:
         moot(
             ["compare", *whole, "--evals", phase, "--against", "tokens", "--out", str(args.out / phase)], args.out / "logs" / "compare.log"
         )
-    say(f"tables and curves: {args.out / 'final'}; logs: {args.out / 'logs'}" + (f"; FAILED: {', '.join(failed)}" if failed else ""))
+    say(f"tables and curves: {args.out / 'final'}, {args.out / 'gain'}; logs: {args.out / 'logs'}" + (f"; FAILED: {', '.join(failed)}" if failed else ""))
     sys.exit(bool(failed))
 
 

@@ -149,6 +149,9 @@ async def judge_for(config: TrainConfig, engine: Any, rendering: Rendering, cons
         return None, None
     if name == "base":
         return Player(await engine.base(), rendering, learns=False), None
+    if "@http" in name:
+        seat, chat = endpoint(name, EvalConfig.of(config))
+        return seat(0), chat
     # An engine of its own: loading another run's weights into ours would be what training starts from.
     run = Run.open(Path(name)) if Run.exists(Path(name)) else None
     model = TrainConfig.from_dict(run.config).model if run else replace(config.model, model=name, renderer="auto")

@@ -65,6 +65,8 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
         "tokens/read": float(read),
         "debates/played": float(len(played)),
         "debates/failed": float(len(rollouts) - len(played)),
+        # Of those, the ones whose next turn did not fit the model's context.
+        "debates/overflowed": float(sum((each.error or "").startswith("ContextOverflow") for each in rollouts)),
         "parse_error": mean(float(turn.failed) for turn in turns),
         "round": mean(float(turn.round) for turn in turns),
         "consensus_reached": mean(value for debate in debates for value in _settled(debate)),

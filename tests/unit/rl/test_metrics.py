@@ -41,7 +41,8 @@ PLAYED = Rollout(
 
 
 def test_what_was_played() -> None:
-    found = rollout_metrics([PLAYED, Rollout(Debate(Question("q")), error="EngineError: time-out")])
+    lost = [Rollout(Debate(Question("q")), error=error) for error in ("EngineError: time-out", "ContextOverflow: 9 tokens and 9 more")]
+    found = rollout_metrics([PLAYED, *lost])
     assert found == {
         "env/all/total_episodes": 2.0,
         "env/all/total_turns": 4.0,
@@ -53,7 +54,8 @@ def test_what_was_played() -> None:
         "tokens/sampled": 16.0,
         "tokens/read": 27.0,
         "debates/played": 1.0,
-        "debates/failed": 1.0,
+        "debates/failed": 2.0,
+        "debates/overflowed": 1.0,
         "parse_error": 0.25,
         "round": 1.5,
         "consensus_reached": 0.0,
@@ -69,6 +71,7 @@ def test_a_prompt_that_does_not_extend_counts_whole() -> None:
 def test_nothing_played_is_none_and_not_zero() -> None:
     found = rollout_metrics([Rollout(Debate(Question("q")), error="lost")])
     counts = {"env/all/total_episodes", "env/all/total_turns", "tokens/sampled", "tokens/read", "debates/played", "debates/failed"}
+    counts |= {"debates/overflowed"}
     assert {name for name, value in found.items() if value is not None} == counts
     assert (found["debates/failed"], found["env/all/total_turns"]) == (1.0, 0.0)
 
