@@ -48,7 +48,7 @@ class Data:
             task = load(self.task, self.seed)
             splits = gather(task, self.questions)
         columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=quiet, transient=True) as bar:
+        with Progress(*columns, console=quiet, transient=True, disable=not quiet.is_terminal) as bar:
             checking = bar.add_task("checking", total=sum(map(len, splits.values())))
             report = check(task, splits, lambda: bar.advance(checking))
         if self.json:
@@ -74,7 +74,9 @@ def show(report: Report, console: Console) -> None:
         _list(console, "red", f"{name}: wrong answers that it accepts", [f"{t.id}: {t.given} for {t.right}" for t in split.passing])
         _list(console, "red", f"{name}: questions that stand there with different answers", list(split.contradictions))
         _list(console, "yellow", f"{name}: answers it can only compare as they stand", [f"{t.id}: {t.right}" for t in split.as_text])
-        _list(console, "yellow", f"{name}: solutions that end in another answer", [f"{t.id}: {t.given} for {t.right}" for t in split.unlike])
+        _list(
+            console, "yellow", f"{name}: solutions that end in another answer", [f"{t.id}: {t.given} for {t.right}" for t in split.unlike]
+        )
     _list(console, "red", "questions that are trained on and tested", [f"{a} is {b}" for a, b in report.overlap])
     console.print(Text("Nothing wrong.", style="green") if report.good else Text("Something is wrong: see above.", style="red"))
 

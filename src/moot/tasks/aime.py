@@ -20,7 +20,9 @@ def row(raw: Raw, where: str) -> Row:
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
     chosen = spec.fill(SetSettings)
-    splits = {"test": lambda: convert(read(Path(chosen.test)) if chosen.test else fetch("aime24", HUB, "train", files="test=FILE.jsonl"), row)}
+    splits = {
+        "test": lambda: convert(read(Path(chosen.test)) if chosen.test else fetch("aime24", HUB, "train", files="test=FILE.jsonl"), row)
+    }
     if chosen.train:
         splits["train"] = lambda: convert(read(Path(chosen.train)), row)
     return fixed_set("aime24", grading(chosen.grader or "number"), splits, chosen.held_out or "test", seed, held_out)

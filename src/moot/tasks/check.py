@@ -102,8 +102,16 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
         answers[normal(question.text)].add(question.answer)
     contradictions = tuple(text for text, given in answers.items() if len(given) > 1)
     graded = sum(question.answer is not None for question in questions)
-    kinds = [all_of(kind) for kind in ("failing", "passing", "as_text", "unlike")]
-    return SplitReport(len(questions), graded, *kinds, sum(seen.values()) - len(seen), contradictions)
+    return SplitReport(
+        len(questions),
+        graded,
+        all_of("failing"),
+        all_of("passing"),
+        all_of("as_text"),
+        all_of("unlike"),
+        duplicates=sum(seen.values()) - len(seen),
+        contradictions=contradictions,
+    )
 
 
 def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]:

@@ -5,6 +5,7 @@ Without answers it is open-ended, and so is a text file with one prompt a line.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -55,5 +56,5 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
     found = {name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled)) for name, rows in raws.items()}
-    splits = {name: partial(list, rows) for name, rows in found.items()}
+    splits: dict[str, Callable[[], list[Row]]] = {name: partial(list, rows) for name, rows in found.items()}
     return fixed_set(Path(spec.name).stem, grading(chosen.grader), splits, chosen.held_out, seed, held_out, open_ended=not labelled)

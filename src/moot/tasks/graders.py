@@ -22,7 +22,8 @@ LONGEST = 1000
 
 _PLAIN = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
 _FRACTION = re.compile(r"([-+]?)\s*(?:\\[dt]?frac\s*\{([0-9]+)\}\s*\{([0-9]+)\}|([0-9]+)\s*/\s*([0-9]+))")
-_NO_PART = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{[^{}]*\}|\\[,!; ]|(?<=[0-9]),(?=[0-9]{3})|(?<=[A-Za-z}])\s*\^\s*\{?[0-9]\}?")
+_WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
+_NO_PART = re.compile(r"\\[,!; ]|(?<=[0-9]),(?=[0-9]{3})|(?<=[A-Za-z}])\s*\^\s*\{?[0-9]\}?")
 _LETTER = re.compile(r"\W*(?:\\(?:text|mathrm|textbf|mathbf)\W*)?([A-Za-z])\W*")
 _LABELLED = re.compile(r"\W*([A-Z])\s*[).:]")
 _CHOSEN = re.compile(r"(?i:answer|choice|option)(?i:\s+is)?\s*:?\s*\W{0,4}([A-Z])\b|\(([A-Z])\)")
@@ -47,7 +48,8 @@ def _value(text: str) -> Fraction | None:
     """The one number in it. A sum is worth what stands after its last equals sign; two numbers are no number."""
     if len(text) > LONGEST:
         return None
-    text = _NO_PART.sub("", text.rpartition("=")[2].replace("\u2212", "-")).replace("\\$", "").strip(" $*").rstrip(".")
+    text = _WRAPPED.sub(lambda found: f" {found[1]} ", text.rpartition("=")[2].replace("\u2212", "-"))
+    text = _NO_PART.sub("", text).replace("\\$", "").strip(" $*").rstrip(".")
     if fraction := _FRACTION.fullmatch(text):
         above, below = fraction[2] or fraction[4], fraction[3] or fraction[5]
         return Fraction(int(f"{fraction[1]}{above}"), int(below)) if int(below) else None
@@ -105,6 +107,8 @@ def grading(name: str) -> Grading:
         try:
             return bool(function(given, right))
         except Exception as error:
-            raise ConfigError(f"grader {name!r} failed on {given[:80]!r} against {right[:80]!r}: {type(error).__name__}: {error}") from error
+            raise ConfigError(
+                f"grader {name!r} failed on {given[:80]!r} against {right[:80]!r}: {type(error).__name__}: {error}"
+            ) from error
 
     return Grading(equal)

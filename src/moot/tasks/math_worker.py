@@ -91,7 +91,8 @@ def judge(given: str, right: str) -> bytes:
 def parsed(answer: str) -> list[Any]:
     from math_verify import LatexExtractionConfig, parse
 
-    return parse(f"\\boxed{{{answer}}}", [LatexExtractionConfig(boxed_match_priority=0)], fallback_mode="no_fallback", parsing_timeout=None)
+    config = [LatexExtractionConfig(boxed_match_priority=0)]
+    return list(parse(f"\\boxed{{{answer}}}", config, fallback_mode="no_fallback", parsing_timeout=None))
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ LONGEST = 1000
 """Of an answer that is evaluated; longer ones are compared as they stand."""
 MOST_REMEMBERED = 20_000
 
-_THIN = re.compile(r"\\[,!;: ]|~")
-_SPACE = re.compile(r"\s+|\\[,!;: ]|~|\\left(?![a-z])|\\right(?![a-z])|^\$+|\$+$")
+_THIN = re.compile(r"(?<!\\)\\[,!;: ]|~")
+_SPACE = re.compile(r"\s+|(?<!\\)\\[,!;: ]|~|\\left(?![a-z])|\\right(?![a-z])|^\$+|\$+$")
 _NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]+)?(?<=[0-9])")
 _MIXED = re.compile(r"(?<![0-9./])([0-9]+)\s+([0-9]+)/([0-9]+)(?![0-9])")
 _BASE = re.compile(r"_\{?([0-9]+)\}?$")

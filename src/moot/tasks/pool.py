@@ -104,7 +104,13 @@ class _Worker:
         command = [sys.executable, "-P", str(_WORKER), str(seconds), str(megabytes)]
         surroundings = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0, env=surroundings, start_new_session=True
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=surroundings,
+            start_new_session=True,
         )
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._requests, self._replies = self._process.stdin, self._process.stdout
@@ -117,7 +123,9 @@ class _Worker:
             self._process.kill()
             said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
             self.kill()
-            raise ConfigError(f"the grader math needs the package math-verify: pip install 'moot[data]' ({said[-1] if said else 'no reply'})")
+            raise ConfigError(
+                f"the grader math needs the package math-verify: pip install 'moot[data]' ({said[-1] if said else 'no reply'})"
+            )
 
     def ask(self, message: bytes) -> Outcome:
         try:

@@ -58,7 +58,9 @@ class Spec:
 
     def no_words(self) -> None:
         if self.words:
-            raise ConfigError(f"task {self.text!r}: {self.words[0]!r} means nothing here; write settings as name=value, with commas between")
+            raise ConfigError(
+                f"task {self.text!r}: {self.words[0]!r} means nothing here; write settings as name=value, with commas between"
+            )
 
 
 def _typed(value: str, default: Any, where: str) -> Any:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from moot.debate.types import Question
 from moot.tasks.answers import Extract, Grader, exact, last_number
 
+
 @dataclass(frozen=True)
 class Task:
     """Everything is fixed by the seed: question number i of a task is the same whenever it is asked for."""

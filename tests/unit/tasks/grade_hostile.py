@@ -1,6 +1,6 @@
 """Grades hostile answers from threads and from a coroutine, in a process of its own so that its children's memory can be told.
 
-    python grade_hostile.py COUNT SECONDS
+python grade_hostile.py COUNT SECONDS
 """
 
 from __future__ import annotations
@@ -38,7 +38,14 @@ def main(count: int, seconds: float) -> None:
     accepted = [(given[:100], right) for (given, right), verdict in zip(pairs, verdicts, strict=True) if verdict]
     pool.close()
     largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1024 if sys.platform == "linux" else 1 << 20)
-    found = {"verdicts": len(verdicts), "accepted": accepted, "elapsed": elapsed, "works": works, "largest_mb": largest, "outcomes": outcomes}
+    found = {
+        "verdicts": len(verdicts),
+        "accepted": accepted,
+        "elapsed": elapsed,
+        "works": works,
+        "largest_mb": largest,
+        "outcomes": outcomes,
+    }
     print(json.dumps(found))
 
 

@@ -38,7 +38,7 @@ KINDS = [
     lambda n: "2^" * n + "2",
     lambda n: "\\cdot".join(f"(x+{i})" for i in range(n)),
     lambda n: f"(x+y+z)^{{{n}}}",
-    lambda n: f"(x+1)^{{{10**(n % 9)}}}",
+    lambda n: f"(x+1)^{{{10 ** (n % 9)}}}",
     lambda n: f"\\sum_{{k=1}}^{{{10 ** (n % 12)}}} k^k",
     lambda n: f"\\prod_{{k=1}}^{{{10 ** (n % 12)}}} (k+1)",
     lambda n: "\\int_0^\\infty e^{-x^{" + "x" * (n % 9 + 1) + "}} dx",
@@ -50,7 +50,11 @@ KINDS = [
     lambda n: f"\\sin(10^{{10^{{{n % 12}}}}})",
     lambda n: f"7^{{10^{{{n % 15}}}}} \\mod 13",
     lambda n: f"\\log_{{{n + 2}}}(10^{{10^{{{n % 12}}}}})",
-    lambda n: "\\begin{pmatrix}" + " \\\\ ".join(" & ".join(f"x^{{{i * j}}}" for i in range(n % 9 + 2)) for j in range(n % 9 + 2)) + "\\end{pmatrix}^{-1}",
+    lambda n: (
+        "\\begin{pmatrix}"
+        + " \\\\ ".join(" & ".join(f"x^{{{i * j}}}" for i in range(n % 9 + 2)) for j in range(n % 9 + 2))
+        + "\\end{pmatrix}^{-1}"
+    ),
     lambda n: "\\begin{pmatrix}" * n,
     lambda n: "\\{" + ",".join(map(str, range(n))) + "\\}",
     lambda n: f"x \\in (0, 10^{{10^{{{n % 12}}}}}) \\cup \\{{1\\}}",

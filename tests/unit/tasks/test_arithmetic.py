@@ -10,7 +10,14 @@ from moot.tasks.answers import boxed
 from moot.tasks.arithmetic import near_miss, question, solution
 
 HARD = "arithmetic:operands=3,operators=+-x,digits=2"
-SPELLINGS = ["arithmetic", "arithmetic:operands=3", HARD, "arithmetic:digits=1,operators=x", "arithmetic:operands=4,digits=3", "arithmetic:operators=-"]
+SPELLINGS = [
+    "arithmetic",
+    "arithmetic:operands=3",
+    HARD,
+    "arithmetic:digits=1,operators=x",
+    "arithmetic:operands=4,digits=3",
+    "arithmetic:operators=-",
+]
 
 
 def value(text: str) -> int:

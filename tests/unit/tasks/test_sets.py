@@ -49,7 +49,10 @@ def test_how_a_task_is_spelled(text: str, name: str, words: tuple[str, ...], set
 @pytest.mark.parametrize(
     ("name", "complaint"),
     [
-        ("nope", "task must be one of arithmetic, gsm8k, math, aime24, reasoning-gym, longwriter, a .jsonl or .txt file, or path.py:function, got 'nope'"),
+        (
+            "nope",
+            f"task must be one of {', '.join(TASKS)}, a .jsonl or .txt file, or path.py:function, got 'nope'",
+        ),
         ("arithmetic:hard", "'hard' means nothing here"),
         ("arithmetic:size=3", "there is no setting 'size'; there are operands, digits, operators"),
         ("arithmetic:operands=two", "operands must be a whole number, got 'two'"),
@@ -137,7 +140,15 @@ def test_math_says_what_it_leaves_out(caplog: pytest.LogCaptureFixture) -> None:
 
 @pytest.mark.parametrize(
     ("chosen", "count"),
-    [("algebra", 2), ("counting-and-probability", 2), ("Counting_and_Probability", 2), ("algebra,geometry", 4), ("level=1", 3), ("level=1-2", 6), ("algebra,level=2", 1)],
+    [
+        ("algebra", 2),
+        ("counting-and-probability", 2),
+        ("Counting_and_Probability", 2),
+        ("algebra,geometry", 4),
+        ("level=1", 3),
+        ("level=1-2", 6),
+        ("algebra,level=2", 1),
+    ],
 )
 def test_math_by_subject_and_level(chosen: str, count: int) -> None:
     """Rows 0 to 11: row i is of subject i mod 7 and level i mod 5 + 1; row 8, of no level, has no answer."""
@@ -177,7 +188,9 @@ def test_longwriter_conversations(tmp_path: Path) -> None:
 
 
 def test_a_file_with_fields_of_its_own(tmp_path: Path) -> None:
-    rows: list[dict[str, object]] = [{"q": f"{i} or {i + 1}?", "target": "AB"[i % 2], "why": f"Because \\boxed{{{'AB'[i % 2]}}}."} for i in range(10)]
+    rows: list[dict[str, object]] = [
+        {"q": f"{i} or {i + 1}?", "target": "AB"[i % 2], "why": f"Because \\boxed{{{'AB'[i % 2]}}}."} for i in range(10)
+    ]
     path = write(tmp_path / "mine.jsonl", rows)
     task = load(f"{path}:question=q,answer=target,solution=why,grader=choice")
     asked = task.train(0)
@@ -235,12 +248,13 @@ def test_a_json_list_is_a_file_of_rows_too(tmp_path: Path) -> None:
 def test_a_users_own_task(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from moot.tasks import Task\nfrom moot.debate.types import Question\n"
-        "def task(seed, held_out):\n    return Task('mine', lambda i: Question(f'{i} + {seed}?', str(i + seed)), [Question('1 + 1?', '2')] * held_out)\n"
+        "def task(seed, held_out):\n"
+        "    return Task('mine', lambda i: Question(f'{i} + {seed}?', str(i + seed)), [Question('1 + 1?', '2')] * held_out)\n"
         "def nothing(seed, held_out):\n    return None\n"
     )
     task = load(f"{tmp_path}/mine.py:task", seed=3, held_out=2)
     assert (task.name, task.train(4).answer, len(task.held_out)) == ("mine", "7", 2)
-    with pytest.raises(ConfigError, match="must return a moot.tasks.Task, got NoneType"):
+    with pytest.raises(ConfigError, match=r"must return a moot\.tasks\.Task, got NoneType"):
         load(f"{tmp_path}/mine.py:nothing")
 
 
