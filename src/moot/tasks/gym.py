@@ -5,19 +5,24 @@ Graded by exact match: its own score gives part of the credit to any text that c
 
 from __future__ import annotations
 
+import difflib
 import hashlib
-from dataclasses import fields
-from typing import Any, get_args
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, get_args, get_origin, get_type_hints
 
 from moot.debate.types import ConfigError, Question
-from moot.tasks.graders import BOXED, grading
+from moot.tasks.graders import grading
 from moot.tasks.sets import normal
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-TRIES = 1000
-_STRIDE = 10_000_019
-"""Item i of seed s is item i + 1 of seed s - 1: seeds of ours must lie further apart than any run is long."""
+SIZE = 500
+"""Of a dataset of the package; many are strung together, because some make all their items at once."""
+KEPT = 300
+"""Training questions of each, where three quarters are expected to be on that side."""
+_APART = 10_000_000
+"""Item i of seed s is often item i + 1 of seed s - 1: seeds of ours must lie further apart than any run is long."""
 
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
@@ -25,30 +30,42 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
         raise ConfigError(f"task {spec.text!r}: name one generator, as in reasoning-gym:chain_sum,max_digits=3")
     settings = dict(spec.settings or {})
     graded = grading(settings.pop("grader", "text"))
-    items = _generator(spec, settings, (seed + 1) * _STRIDE * 10)
+    make = _maker(spec, settings)
 
-    def question(split: str, number: int) -> Question | None:
+    def questions(split: str, dataset: int) -> Iterator[Question]:
         """Which side a question is on is a matter of its text, so no seed ever trains on what another was measured on."""
-        for attempt in range(TRIES):
-            index = number + attempt * _STRIDE % (_STRIDE * 9)
-            item = items(index)
-            text, answer = str(item["question"]), item["answer"]
+        start = (2 * seed + (split == "held_out")) * _APART + dataset * SIZE
+        items = make(start)
+        for i in range(SIZE):
+            text, answer = str(items[i]["question"]), items[i]["answer"]
             if answer is None:
                 raise ConfigError(f"task {spec.text!r} gives no single right answer, so nothing can be graded; choose another generator")
-            rank = hashlib.sha256(normal(text).encode("utf-8", "surrogatepass")).digest()[0]
-            if (rank < 32) == (split == "held_out"):
-                return Question(text, str(answer).strip(), id=f"{split}-{number}", instruction=graded.instruction or BOXED)
-        return None
+            first = hashlib.sha256(normal(text).encode("utf-8", "surrogatepass")).digest()[0]
+            if (first < 64) == (split == "held_out"):
+                yield Question(text, str(answer).strip(), id=f"{split}-{start + i}", instruction=graded.instruction)
+
+    @lru_cache(maxsize=4)
+    def opened(dataset: int) -> tuple[list[Question], Iterator[Question]]:
+        return [], questions("train", dataset)
 
     def train(number: int) -> Question:
-        if (found := question("train", number)) is None:
+        """Items are made when they are first asked for, which in training is one after another."""
+        dataset, i = divmod(number, KEPT)
+        known, coming = opened(dataset)
+        while len(known) <= i:
+            if (found := next(coming, None)) is None:
+                break
+            known.append(found)
+        if not known:
             raise ConfigError(f"task {spec.text!r} has too few different questions; make it harder")
-        return found
+        return known[i % len(known)]
 
     tests: dict[str, Question] = {}
-    for number in range(4 * held_out):
-        if len(tests) < held_out and (found := question("held_out", _STRIDE // 2 + number)) is not None:
-            tests.setdefault(found.text, found)
+    for dataset in range(1 + held_out // 50):
+        for asked in questions("held_out", dataset):
+            if len(tests) == held_out:
+                break
+            tests.setdefault(asked.text, asked)
     return Task(
         f"reasoning-gym:{spec.words[0]}",
         train,
@@ -60,40 +77,49 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     )
 
 
-def _generator(spec: Spec, settings: dict[str, str], seed: int) -> Any:
-    """A function from a number to an item."""
+def _maker(spec: Spec, settings: dict[str, str]) -> Callable[[int], Any]:
+    """From a seed to a dataset of the package, once its name and settings are known to be good."""
     try:
-        import reasoning_gym  # type: ignore[import-not-found, unused-ignore]
-        from reasoning_gym.factory import DATASETS  # type: ignore[import-not-found, unused-ignore]
+        import reasoning_gym
+        from reasoning_gym.factory import DATASETS
     except ImportError:
         raise ConfigError(f"task {spec.text!r} needs the package reasoning-gym: pip install 'moot[data]'") from None
     name = spec.words[0]
     if name not in DATASETS:
-        import difflib
-
         close = ", ".join(difflib.get_close_matches(name, DATASETS, 3)) or f"{', '.join(sorted(DATASETS)[:5])}, …"
         raise ConfigError(f"task {spec.text!r}: reasoning-gym has no generator {name!r}; there are {close}")
-    known = {f.name: f for f in fields(DATASETS[name][1]) if f.name not in ("seed", "size")}
+    known = {name: kind for name, kind in get_type_hints(DATASETS[name][1]).items() if name not in ("seed", "size")}
     if unknown := settings.keys() - known.keys():
         raise ConfigError(f"task {spec.text!r}: there is no setting {min(unknown)!r}; there are {', '.join(known)}")
-    given = {key: _value(value, known[key].type, f"task {spec.text!r}: {key}") for key, value in settings.items()}
-    try:
-        made = reasoning_gym.create_dataset(name, seed=seed, size=2**31 - 1, **given)
-    except Exception as error:  # its own checks are assertions
-        raise ConfigError(f"task {spec.text!r}: {error or type(error).__name__}") from None
-    return lambda number: made[number]
+    given = {key: _value(value, known[key], f"task {spec.text!r}: {key}") for key, value in settings.items()}
+
+    def make(seed: int) -> Any:
+        try:
+            return reasoning_gym.create_dataset(name, seed=seed, size=SIZE, **given)
+        except Exception as error:  # its own checks are assertions
+            raise ConfigError(f"task {spec.text!r}: {error or type(error).__name__}") from None
+
+    make(0)
+    return make
 
 
 def _value(text: str, kind: Any, where: str) -> Any:
-    """A setting of its dataclass; several values, as for operators, are written with + between them."""
-    kinds = {kind, *get_args(kind)} - {type(None)}
-    try:
-        if bool in kinds:
-            return {"yes": True, "true": True, "no": False, "false": False}[text.lower()]
-        if int in kinds:
-            return int(text)
-        if float in kinds:
-            return float(text)
-    except (ValueError, KeyError):
-        raise ConfigError(f"{where} must be {getattr(kind, '__name__', kind)}, got {text!r}") from None
-    return text
+    """A setting of its dataclass. Lists, which some generators take, cannot be spelled here."""
+    kinds = [kind] if get_origin(kind) in (list, tuple, dict, set) else [*get_args(kind), kind]
+    for known, read in _READ.items():
+        if known in kinds:
+            try:
+                return read(text)
+            except (ValueError, KeyError):
+                break
+    if text in kinds:  # one of several words
+        return text
+    raise ConfigError(f"{where} must be {getattr(kind, '__name__', kind)}, got {text!r}")
+
+
+_READ: dict[type, Callable[[str], Any]] = {
+    bool: lambda text: {"yes": True, "true": True, "no": False, "false": False}[text.lower()],
+    int: int,
+    float: float,
+    str: str,
+}

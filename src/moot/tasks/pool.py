@@ -33,7 +33,7 @@ def cores() -> int:
 class Pool:
     """At most `workers` comparisons at once, each with so much processor time and memory."""
 
-    def __init__(self, workers: int | None = None, seconds: float = 3.0, megabytes: int = 1024) -> None:
+    def __init__(self, workers: int | None = None, seconds: float = 3.0, megabytes: int = 512) -> None:
         self.workers = workers or min(8, cores())
         self._limits = (seconds, megabytes)
         self._idle: list[_Worker] = []

@@ -20,7 +20,7 @@ from moot.tasks.pool import Pool
 
 
 def main(count: int, seconds: float) -> None:
-    pool = Pool(workers=2, seconds=seconds, megabytes=1024)
+    pool = Pool(workers=2, seconds=seconds)
     equal = EqualMathematics(pool)
     pairs = hostile(count)
     half = count // 2

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from moot.debate.types import ConfigError
 from moot.tasks import load
+from moot.tasks.gym import _value
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed: its tasks were not tested")
 
@@ -38,6 +41,30 @@ def test_what_is_held_out_is_never_trained_on() -> None:
 def test_seeds_give_different_questions() -> None:
     one, two = (load("reasoning-gym:chain_sum", seed) for seed in (0, 1))
     assert not {one.train(i).text for i in range(20)} & {two.train(i).text for i in range(20)}
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        ("3", int, 3),
+        ("3", int | None, 3),
+        ("0.5", float, 0.5),
+        ("yes", bool, True),
+        ("no", bool, False),
+        ("b", str, "b"),
+        ("b", Literal["a", "b"], "b"),
+    ],
+)
+def test_settings_are_read_by_their_kind(text: str, kind: object, value: object) -> None:
+    assert _value(text, kind, "here") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"), [("x", int), ("2.5", int), ("maybe", bool), ("c", Literal["a", "b"]), ("a", list[str]), ("1", tuple[int, int])]
+)
+def test_settings_of_another_kind_are_refused(text: str, kind: object) -> None:
+    with pytest.raises(ConfigError, match=f"here must be .*, got '{text}'"):
+        _value(text, kind, "here")
 
 
 def test_only_the_exact_answer_counts() -> None:
