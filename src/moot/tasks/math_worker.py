@@ -12,12 +12,16 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import resource
 import signal
 import sys
+from dataclasses import replace
 from typing import Any
 
 READY, EQUAL, DIFFERENT, UNREADABLE, TIME, MEMORY = b"R", b"=", b"!", b"?", b"T", b"M"
+WORDS = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{[^{}]*\}")
+VARIABLE = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")
 OUT_OF_MEMORY, WORN_OUT = 3, 4
 MOST_REQUESTS = 1000
 """Caches grow with every new formula; a fresh child now and then costs nothing."""
@@ -82,17 +86,35 @@ def read(count: int) -> bytes:
 def judge(given: str, right: str) -> bytes:
     from math_verify import verify
 
-    target, gold = parsed(given), parsed(right)
+    # To math-verify the t of 3t is a unit and left out. Where the right answer has a letter of its own, letters are variables.
+    units = not VARIABLE.search(WORDS.sub("", right))
+    target, gold = parsed(given, units), parsed(right, units)
     if not target or not gold:
         return UNREADABLE
-    return EQUAL if verify(gold, target, allow_set_relation_comp=True, timeout_seconds=None) else DIFFERENT
+    equal = verify(gold, target, allow_set_relation_comp=True, timeout_seconds=None)
+    return EQUAL if equal and not tiny_and_apart(gold[0], target[0]) else DIFFERENT
 
 
-def parsed(answer: str) -> list[Any]:
+def tiny_and_apart(a: Any, b: Any) -> bool:
+    """math-verify compares numbers to six decimals, by which all numbers below a millionth are equal."""
+    try:
+        left, right = complex(a), complex(b)
+    except (TypeError, ValueError, AttributeError):
+        return False
+    size = max(abs(left), abs(right))
+    return size < 1e-3 and abs(left - right) > 1e-5 * size
+
+
+def parsed(answer: str, units: bool) -> list[Any]:
+    """With units left out or not; the other way where nothing sensible remains (`a + b + c`, c for cups)."""
     from math_verify import LatexExtractionConfig, parse
 
-    config = [LatexExtractionConfig(boxed_match_priority=0)]
-    return list(parse(f"\\boxed{{{answer}}}", config, fallback_mode="no_fallback", parsing_timeout=None))
+    config = LatexExtractionConfig(boxed_match_priority=0)
+    for each in (units, not units):
+        chosen = replace(config, normalization_config=replace(config.normalization_config, units=each))
+        if found := parse(f"\\boxed{{{answer}}}", [chosen], fallback_mode="no_fallback", parsing_timeout=None):
+            return list(found)
+    return []
 
 
 if __name__ == "__main__":

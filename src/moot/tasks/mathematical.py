@@ -14,10 +14,11 @@ LONGEST = 1000
 """Of an answer that is evaluated; longer ones are compared as they stand."""
 MOST_REMEMBERED = 20_000
 
-_THIN = re.compile(r"(?<!\\)\\[,!;: ]|~")
+_THIN = re.compile(r"(?<=[0-9]),(?:\\!)\s*(?=[0-9]{3})|(?<!\\)\\[,!;: ]|~")
 _SPACE = re.compile(r"\s+|(?<!\\)\\[,!;: ]|~|\\left(?![a-z])|\\right(?![a-z])|^\$+|\$+$")
 _NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]+)?(?<=[0-9])")
 _MIXED = re.compile(r"(?<![0-9./])([0-9]+)\s+([0-9]+)/([0-9]+)(?![0-9])")
+_LETTER = re.compile(r"[A-Za-z<>!]")
 _BASE = re.compile(r"_\{?([0-9]+)\}?$")
 _BRACES = re.compile(r"\\.|[{}]", re.S)
 _WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\{([^{}\\$]*)\}")
@@ -98,8 +99,11 @@ def _number(answer: str) -> Decimal | None:
 
 
 def _spoken(answer: str) -> str:
-    """As math-verify understands it: to it a thin space and a space between a whole and a part are products and sums."""
-    return _MIXED.sub(r"\1\\frac{\2}{\3}", _THIN.sub("", answer))
+    """As math-verify understands it: to it a thin space and a space between a whole and a part are products and sums, and a sum with
+    its result an equation that holds or not."""
+    answer = _THIN.sub("", answer).rstrip(" .,")
+    sum_, _, result = answer.rpartition("=")
+    return _MIXED.sub(r"\1\\frac{\2}{\3}", result if sum_ and not _LETTER.search(sum_) else answer)
 
 
 def _word(right: str) -> str | None:
