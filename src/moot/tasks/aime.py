@@ -25,4 +25,4 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     }
     if chosen.train:
         splits["train"] = lambda: convert(read(Path(chosen.train)), row)
-    return fixed_set("aime24", grading(chosen.grader or "number"), splits, chosen.held_out or "test", seed, held_out)
+    return fixed_set(spec.label, grading(chosen.grader or "number"), splits, chosen.held_out or "test", seed, held_out)

@@ -108,4 +108,4 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
         found = question(seed, "held_out", number, settings)
         tests.setdefault(found.text, found)
         number += 1
-    return Task("arithmetic", lambda i: question(seed, "train", i, settings), tuple(tests.values()), solution=solution, near_miss=near_miss)
+    return Task(spec.label, lambda i: question(seed, "train", i, settings), tuple(tests.values()), solution=solution, near_miss=near_miss)

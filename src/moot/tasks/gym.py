@@ -67,7 +67,7 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
                 break
             tests.setdefault(asked.text, asked)
     return Task(
-        f"reasoning-gym:{spec.words[0]}",
+        spec.label,
         train,
         tuple(tests.values()),
         graded.equal,

@@ -31,7 +31,7 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     files = {"train": chosen.train, **({"test": chosen.test} if chosen.test else {})}
     named = {name: file for name, file in files.items() if file} or files
     splits = {name: partial(_split, file) for name, file in named.items()}
-    return fixed_set("longwriter", GRADERS["text"], splits, chosen.held_out, seed, held_out, open_ended=True)
+    return fixed_set(spec.label, GRADERS["text"], splits, chosen.held_out, seed, held_out, open_ended=True)
 
 
 def _split(file: str) -> list[Row]:

@@ -64,4 +64,4 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     files = {"train": chosen.train, "test": chosen.test}
     named = {name: file for name, file in files.items() if file} or files
     splits = {name: partial(split, name, file, subjects, _levels(chosen.level)) for name, file in named.items()}
-    return fixed_set("math", grading(chosen.grader or "math"), splits, chosen.held_out, seed, held_out)
+    return fixed_set(spec.label, grading(chosen.grader or "math"), splits, chosen.held_out, seed, held_out)

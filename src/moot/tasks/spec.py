@@ -46,6 +46,12 @@ class Spec:
                 settings[key] = value
         return cls(text, name, tuple(words), settings)
 
+    @property
+    def label(self) -> str:
+        """What results go by: the same for the same questions, wherever their files are."""
+        said = [*self.words, *(f"{key}={value}" for key, value in (self.settings or {}).items() if key not in ("train", "test", "grader"))]
+        return f"{self.name}:{','.join(said)}" if said else self.name
+
     def fill(self, kind: type[Settings]) -> Settings:
         """The settings as `kind`, a dataclass of defaults. A name it does not know is an error that lists those it does."""
         known = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]

@@ -174,8 +174,8 @@ def _grade_hostile(count: int, seconds: float) -> None:
     assert "lost" not in found["outcomes"]
 
 
-def test_120_hostile_answers_from_threads_and_async_code() -> None:
-    _grade_hostile(120, seconds=0.2)
+def test_60_hostile_answers_from_threads_and_async_code() -> None:
+    _grade_hostile(60, seconds=0.2)
 
 
 @pytest.mark.slow

@@ -22,7 +22,7 @@ def test_chain_sums_within_their_digits() -> None:
         assert len(terms) == 5
         assert all(10 <= int(term) <= 99 for term in terms[::2])
         assert eval(expression) == int(asked.answer or "")
-    assert task.name == "reasoning-gym:chain_sum"
+    assert task.name == "reasoning-gym:chain_sum,min_digits=2,max_digits=2,min_terms=3,max_terms=3"
     assert len({q.text for q in trained}) == 50
     assert trained == [task.train(i) for i in range(50)]
 

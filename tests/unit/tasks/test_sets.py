@@ -47,6 +47,22 @@ def test_how_a_task_is_spelled(text: str, name: str, words: tuple[str, ...], set
 
 
 @pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("arithmetic", "arithmetic"),
+        ("arithmetic:operands=3,digits=1", "arithmetic:operands=3,digits=1"),
+        (GSM8K, "gsm8k"),
+        (f"{GSM8K},held_out=test,grader=exact", "gsm8k:held_out=test"),
+        (f"math:algebra,level=1-5,{MATH}", "math:algebra,level=1-5"),
+        (f"aime24:test={HERE}/aime24.jsonl", "aime24"),
+        (f"{HERE}/aime24.jsonl", "aime24"),
+    ],
+)
+def test_what_results_go_by(name: str, label: str) -> None:
+    assert load(name).name == label
+
+
+@pytest.mark.parametrize(
     ("name", "complaint"),
     [
         (
