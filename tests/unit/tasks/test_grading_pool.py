@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -45,11 +46,31 @@ def test_an_answer_that_never_ends_costs_its_time_and_no_more(pool: Pool) -> Non
 
 def test_a_worker_that_is_killed_is_replaced(pool: Pool) -> None:
     pool.ask("1", "2")
+    killed = len(pool._all)
     for worker in list(pool._all):
-        os.kill(worker._process.pid, 9)
+        os.killpg(worker._process.pid, 9)
     outcomes = [pool.ask("\\frac{2}{4}", "0.5") for _ in range(4)]
-    assert outcomes.count("lost") <= 2
-    assert outcomes[-1] == "equal"
+    assert outcomes == ["lost"] * killed + ["equal"] * (4 - killed)
+
+
+def test_a_reply_that_nobody_waited_for_is_not_the_next_ones() -> None:
+    """Ctrl-C while a half is compared with a half; then a third with a half."""
+    lonely = Pool(workers=1)
+    try:
+        assert lonely.ask("\\frac{1}{2}", "0.6") == "different"
+        (worker,) = lonely._all
+
+        def interrupted(patience: float) -> bytes:
+            raise KeyboardInterrupt
+
+        worker._reply = interrupted  # type: ignore[method-assign]
+        with pytest.raises(KeyboardInterrupt):
+            lonely.ask("\\frac{1}{2}", "0.5")
+        del worker._reply
+        assert lonely.ask("\\frac{1}{3}", "0.5") == "different"
+        assert worker not in lonely._all
+    finally:
+        lonely.close()
 
 
 def test_every_thread_gets_its_own_verdict(pool: Pool) -> None:
@@ -105,6 +126,23 @@ def test_nothing_is_left_behind() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert "ZeroDivisionError" in done.stderr
     assert _alive(int(done.stdout)) == []
+
+
+def test_a_program_that_is_killed_leaves_nothing_behind_either() -> None:
+    program = (
+        "import time; from moot.tasks.pool import Pool; p = Pool(1); p.ask('x', 'y'); "
+        "print([w._process.pid for w in p._all][0], flush=True); time.sleep(600)"
+    )
+    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
+        assert running.stdout is not None
+        group = int(running.stdout.readline())
+        assert _alive(group)
+        running.kill()
+    for _ in range(200):
+        if not _alive(group):
+            break
+        time.sleep(0.1)
+    assert _alive(group) == []
 
 
 def test_a_closed_pool_starts_again_when_it_is_asked() -> None:
