@@ -57,9 +57,10 @@ class Pool:
 
     def close(self) -> None:
         with self._free:
-            ending, self._all, self._idle, self._started = self._all, set(), [], 0
+            ending, idle = self._all, set(self._idle)
+            self._all, self._idle, self._started = set(), [], 0
         for worker in ending:
-            worker.kill()
+            worker.kill(patience=1.0 if worker in idle else 0.0)
 
     def _take(self) -> _Worker:
         with self._free:
@@ -134,9 +135,14 @@ class _Worker:
             return "lost"
         return _OUTCOMES.get(self._reply(self._patience), "lost")
 
-    def kill(self) -> None:
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(self._process.pid, signal.SIGKILL)  # it and the child that works for it
+    def kill(self, patience: float = 0.0) -> None:
+        """One that is idle ends by itself when nobody will ask any more."""
+        self._requests.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        if self._process.returncode != 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # it and the child that works for it
         self._process.wait()
         for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
             assert pipe is not None
