@@ -1,20 +1,26 @@
-"""The final answer in a solution, and whether it is right. Exact comparison of numbers and text; more graders come with the tasks."""
+"""The final answer in a solution, and whether it is right."""
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
+from typing import TypeVar
 
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate, Settled
 from moot.debate.types import Parsed, Turn
 
 Grader = Callable[[str, str], bool]
-"""(an answer, the right one or another answer) -> whether they are equal."""
+"""(an answer, the right one or another answer) -> whether they are equal. One that waits for processes says how many in `workers`."""
 Extract = Callable[[str], str | None]
 """A solution's text -> its final answer, for solutions without a box."""
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 _BRACES = re.compile(r"\\boxed\{|\\.|[{}]", re.S)
 _NUMBER = re.compile(r"[-+]?[0-9][0-9,]*(?:\.[0-9]+)?")
@@ -111,3 +117,22 @@ def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = last_numbe
     right = debate.question.answer
     verdicts = [right is not None and equal(kind, right) for kind in kinds]
     return Grades(tuple(answers), tuple(k is not None and verdicts[k] for k in same), tuple(same))
+
+
+def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = last_number) -> list[Grades]:
+    """Many debates, in order; as many at once as the grader has processes."""
+    return in_parallel(lambda debate: grade(debate, equal, otherwise), list(debates), equal)
+
+
+async def grade_all_async(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = last_number) -> list[Grades]:
+    """The same from a coroutine, while the event loop goes on."""
+    return await asyncio.to_thread(grade_all, list(debates), equal, otherwise)
+
+
+def in_parallel(work: Callable[[T], R], over: Sequence[T], equal: Grader) -> list[R]:
+    """Threads are of use only where a grader waits for other processes; a user's own function need not stand them."""
+    workers = min(len(over), getattr(equal, "workers", 1))
+    if workers < 2:
+        return [work(each) for each in over]
+    with ThreadPoolExecutor(workers, thread_name_prefix="moot-grading") as threads:
+        return list(threads.map(work, over))

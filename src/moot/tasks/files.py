@@ -1,56 +1,60 @@
-"""Questions from a JSON lines file: `question` (or `problem`) and `answer`, whose last `#### x` is the answer where there is one."""
+"""Any file of questions: `questions.jsonl`, with `question=FIELD,answer=FIELD,grader=NAME` where its fields have other names.
+
+Without answers it is open-ended, and so is a text file with one prompt a line.
+"""
 
 from __future__ import annotations
 
-import json
-import random
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from moot.debate.types import ConfigError, Question
-from moot.tasks.answers import last_number
-from moot.tasks.task import BOXED, Task
+from moot.debate.types import ConfigError
+from moot.tasks.graders import grading
+from moot.tasks.rows import Raw, Row, convert, field, read
+from moot.tasks.sets import fixed_set
+from moot.tasks.spec import Spec
+from moot.tasks.task import Task
+
+QUESTION = ("question", "problem", "prompt")
 
 
-def read(path: Path) -> list[tuple[Question, str]]:
-    """Questions with their worked solutions, the empty text where there is none."""
-    if not path.is_file():
-        raise ConfigError(f"task {str(path)!r}: there is no such file")
-    found = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n"), 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-            text = row.get("question") or row["problem"]
-            worked, marker, answer = str(row["answer"]).rpartition("####")
-        except (ValueError, KeyError, AttributeError, TypeError) as error:
-            raise ConfigError(f"{path}, line {number}: needs the fields question and answer ({error})") from None
-        answer = answer.strip()
-        solution = f"{worked.strip()}\nThe answer is \\boxed{{{answer}}}." if marker else str(row.get("solution", ""))
-        found.append((Question(str(text), answer or None, id=str(number), instruction=BOXED), solution))
-    if not found:
-        raise ConfigError(f"{path} holds no questions")
-    return found
+@dataclass(frozen=True)
+class Settings:
+    question: str = ""
+    """The field with the question; question, problem or prompt if not given."""
+    answer: str = ""
+    """The field with the right answer; answer if not given. What stands after #### counts, where there is such a mark."""
+    solution: str = "solution"
+    """The field with a worked solution, if there is one."""
+    grader: str = "exact"
+    """exact, number, text, choice, math, or path.py:function."""
+    test: str = ""
+    """Another file, with the test split."""
+    held_out: str = ""
+    """validation: a slice of the file. test: the test file, for the last measurement."""
 
 
-def task(path: Path, seed: int = 0, held_out: int = 64) -> Task:
-    rows = read(path)
-    random.Random(seed).shuffle(rows)
-    held_out = min(held_out, len(rows) // 5)
-    tests, train = rows[:held_out], rows[held_out:]
-    worked = {question.id: solution for question, solution in rows}
+def row(raw: Raw, where: str, chosen: Settings, labelled: bool) -> Row:
+    question = field(raw, where, *([chosen.question] if chosen.question else QUESTION))
+    if not labelled:
+        return Row(question)
+    worked, marker, answer = field(raw, where, chosen.answer or "answer").rpartition("####")
+    answer = answer.strip()
+    solution = f"{worked.strip()}\nThe answer is \\boxed{{{answer}}}." if marker else str(raw.get(chosen.solution) or "")
+    return Row(question, answer, solution)
 
-    def pick(number: int) -> Question:
-        epoch, i = divmod(number, len(train))
-        order = list(range(len(train)))
-        random.Random(f"{seed}/{epoch}").shuffle(order)
-        return train[order[i]][0]
 
-    def solution(question: Question) -> str:
-        return worked.get(question.id) or f"The answer is \\boxed{{{question.answer}}}."
-
-    def near_miss(question: Question, number: int) -> str:
-        digits = last_number(question.answer or "")
-        return str(int(float(digits.replace(",", ""))) + number + 1) if digits else f"not {question.answer}"
-
-    return Task(path.stem, pick, [question for question, _ in tests], solution=solution, near_miss=near_miss)
+def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
+    spec.no_words()
+    chosen = spec.fill(Settings)
+    raws = {name: read(Path(file)) for name, file in {"train": spec.name, "test": chosen.test}.items() if file}
+    for name, rows in raws.items():
+        if not rows:
+            raise ConfigError(f"{spec.name if name == 'train' else chosen.test} holds no questions")
+    # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
+    labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
+    found = {name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled)) for name, rows in raws.items()}
+    splits: dict[str, Callable[[], list[Row]]] = {name: partial(list, rows) for name, rows in found.items()}
+    return fixed_set(Path(spec.name).stem, grading(chosen.grader), splits, chosen.held_out, seed, held_out, open_ended=not labelled)

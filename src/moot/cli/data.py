@@ -1,0 +1,91 @@
+"""`moot data check`: whether a task's right answers, grader and splits can be trusted, before anything is trained on them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
+
+from moot.debate.types import ConfigError
+from moot.tasks import load
+from moot.tasks.check import Report, check, gather
+from moot.terminal import one_line
+
+SHOWN = 10
+
+
+@dataclass(frozen=True)
+class Data:
+    """Check a task's data: every right answer passes its own grader, a perturbed one does not, nothing is there twice, and no
+    test question is trained on.
+
+    TASK is what --task takes elsewhere: arithmetic, gsm8k, math:algebra,level=1-3, aime24, reasoning-gym:NAME, longwriter,
+    questions.jsonl, prompts.txt. gsm8k:train=FILE,test=FILE reads files instead of the hub. Exit status 1 when something is wrong.
+    """
+
+    action: Annotated[Literal["check"], tyro.conf.Positional]
+    """What to do with it."""
+    task: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="TASK")]
+    """The task, with its settings."""
+    questions: int = 0
+    """Look at the first so many questions of each split; 0 is all of a set, and 1000 of a task without end."""
+    seed: int = 0
+    """Which questions of a task without end."""
+    json: bool = False
+    """Print one JSON object, with every trouble in it."""
+
+    def run(self) -> int:
+        if self.questions < 0:
+            raise ConfigError(f"questions must be 0 or more, got {self.questions}")
+        quiet = Console(stderr=True, highlight=False)
+        with quiet.status(f"loading {one_line(self.task)}"):
+            task = load(self.task, self.seed)
+            splits = gather(task, self.questions)
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=quiet, transient=True, disable=not quiet.is_terminal) as bar:
+            checking = bar.add_task("checking", total=sum(map(len, splits.values())))
+            report = check(task, splits, lambda: bar.advance(checking))
+        if self.json:
+            print(json.dumps(report.as_json()))
+        else:
+            show(report, Console(highlight=False))
+        return 0 if report.good else 1
+
+
+def show(report: Report, console: Console) -> None:
+    table = Table(box=None, pad_edge=False, header_style="dim")
+    table.add_column(report.task)
+    for heading in ("questions", "right accepted", "wrong refused", "only as text", "duplicates"):
+        table.add_column(heading, justify="right")
+    for name, split in report.splits.items():
+        graded = [f"{split.graded - len(bad)} of {split.graded}" for bad in (split.failing, split.passing)] if split.graded else ["–", "–"]
+        table.add_row(name, str(split.questions), *graded, str(len(split.as_text)) if split.graded else "–", str(split.duplicates))
+    console.print(table)
+    for note in report.notes:
+        console.print(Text(f"Note: {note}.", style="yellow"))
+    for name, split in report.splits.items():
+        _list(console, "red", f"{name}: right answers that their own grader refuses", [f"{t.id}: {t.right}" for t in split.failing])
+        _list(console, "red", f"{name}: wrong answers that it accepts", [f"{t.id}: {t.given} for {t.right}" for t in split.passing])
+        _list(console, "red", f"{name}: questions that stand there with different answers", list(split.contradictions))
+        _list(console, "yellow", f"{name}: answers it can only compare as they stand", [f"{t.id}: {t.right}" for t in split.as_text])
+        _list(
+            console, "yellow", f"{name}: solutions that end in another answer", [f"{t.id}: {t.given} for {t.right}" for t in split.unlike]
+        )
+    _list(console, "red", "questions that are trained on and tested", [f"{a} is {b}" for a, b in report.overlap])
+    console.print(Text("Nothing wrong.", style="green") if report.good else Text("Something is wrong: see above.", style="red"))
+
+
+def _list(console: Console, style: str, heading: str, lines: list[str]) -> None:
+    if not lines:
+        return
+    console.print(Text(f"{len(lines)} {heading}:", style=style))
+    for line in lines[:SHOWN]:
+        console.print(Text(f"  {one_line(line, 110)}"))
+    if len(lines) > SHOWN:
+        console.print(Text(f"  … and {len(lines) - SHOWN} more (--json lists all)"))

@@ -1,0 +1,139 @@
+"""Is the data fit to be graded? Every right answer must pass its own grader, a wrong one that looks like it must not, and no
+test question may be trained on."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from moot.debate.types import Question
+from moot.tasks.answers import answer_in, boxed, in_parallel
+from moot.tasks.sets import normal
+from moot.tasks.task import Task
+
+
+@dataclass(frozen=True)
+class Trouble:
+    id: str
+    right: str
+    """The answer that is known."""
+    given: str = ""
+    """What was graded against it."""
+
+
+@dataclass(frozen=True)
+class SplitReport:
+    questions: int
+    graded: int
+    failing: tuple[Trouble, ...] = ()
+    """Right answers that their own grader does not accept."""
+    passing: tuple[Trouble, ...] = ()
+    """Wrong answers that it does."""
+    as_text: tuple[Trouble, ...] = ()
+    """Right answers that it can only compare as they stand: written another way they would count as wrong."""
+    unlike: tuple[Trouble, ...] = ()
+    """Worked solutions that end in another answer."""
+    duplicates: int = 0
+    """Questions that stood there before."""
+    contradictions: tuple[str, ...] = ()
+    """Questions that stand there twice, with different answers."""
+
+
+@dataclass(frozen=True)
+class Report:
+    task: str
+    splits: Mapping[str, SplitReport]
+    overlap: tuple[tuple[str, str], ...]
+    """Questions of another split that are also trained on: (in train, in the other)."""
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def good(self) -> bool:
+        return not self.overlap and not any(s.failing or s.passing or s.contradictions for s in self.splits.values())
+
+    def as_json(self) -> dict[str, Any]:
+        def written(split: SplitReport) -> dict[str, Any]:
+            return {
+                name: [vars(each) if isinstance(each, Trouble) else each for each in value] if isinstance(value, tuple) else value
+                for name, value in vars(split).items()
+            }
+
+        splits = {name: written(split) for name, split in self.splits.items()}
+        return {"task": self.task, "good": self.good, "splits": splits, "overlap": self.overlap, "notes": self.notes}
+
+
+def gather(task: Task, most: int) -> Mapping[str, Sequence[Question]]:
+    """All of a fixed set, or its first `most`; so many of one without end, beside what is held out of it."""
+    if task.splits is None:
+        return {"train": [task.train(i) for i in range(most or 1000)], "held_out": task.held_out}
+    return {name: questions[: most or None] for name, questions in task.splits().items()}
+
+
+def check(task: Task, splits: Mapping[str, Sequence[Question]], checked: Callable[[], object] = lambda: None) -> Report:
+    """`checked` is called after each question, from whichever thread."""
+    found = {name: _split(task, questions, checked) for name, questions in splits.items()}
+    trained = {normal(question.text): question.id for question in splits.get("train", ())}
+    overlap = [
+        (trained[normal(question.text)], question.id)
+        for name, questions in splits.items()
+        if name != "train"
+        for question in questions
+        if normal(question.text) in trained
+    ]
+    return Report(task.name, found, tuple(overlap), task.notes)
+
+
+def _split(task: Task, questions: Sequence[Question], checked: Callable[[], object]) -> SplitReport:
+    def one(numbered: tuple[int, Question]) -> dict[str, Trouble]:
+        found = _question(task, *numbered)
+        checked()
+        return found
+
+    results = in_parallel(one, list(enumerate(questions)), task.equal)
+
+    def all_of(kind: str) -> tuple[Trouble, ...]:
+        return tuple(result[kind] for result in results if kind in result)
+
+    seen = Counter(normal(question.text) for question in questions)
+    answers: dict[str, set[str | None]] = defaultdict(set)
+    for question in questions:
+        answers[normal(question.text)].add(question.answer)
+    contradictions = tuple(text for text, given in answers.items() if len(given) > 1)
+    graded = sum(question.answer is not None for question in questions)
+    return SplitReport(
+        len(questions),
+        graded,
+        all_of("failing"),
+        all_of("passing"),
+        all_of("as_text"),
+        all_of("unlike"),
+        duplicates=sum(seen.values()) - len(seen),
+        contradictions=contradictions,
+    )
+
+
+def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]:
+    right = question.answer
+    if right is None:
+        return {}
+    found: dict[str, Trouble] = {}
+
+    def graded(answer: str) -> tuple[bool, str]:
+        """As a model would write it."""
+        read = answer_in(f"The answer is \\boxed{{{answer}}}.", task.extract)
+        return read is not None and task.equal(read, right), read or ""
+
+    passes, read = graded(right)
+    if not passes:
+        found["failing"] = Trouble(question.id, right, read)
+    if task.near_miss is not None:
+        passes, read = graded(task.near_miss(question, number))
+        if passes:
+            found["passing"] = Trouble(question.id, right, read)
+    if (outcome := getattr(task.equal, "outcome", None)) is not None and not right.isdecimal() and outcome(right, right) != "equal":
+        found["as_text"] = Trouble(question.id, right)
+    if task.solution is not None and (last := boxed(task.solution(question))) and not task.equal(last, right):
+        found["unlike"] = Trouble(question.id, right, last)
+    return found

@@ -1,0 +1,114 @@
+"""When is an answer right? One dict: each way to compare answers comes with how to find one where nothing is boxed, what to ask
+for, and how to make a wrong one that looks right."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from fractions import Fraction
+
+from moot import users
+from moot.debate.types import ConfigError
+from moot.tasks.answers import Extract, Grader, exact, last_number
+from moot.tasks.mathematical import equal_mathematics, last_mathematics
+from moot.tasks.misses import next_letter, slip
+
+BOXED = "Put the final answer in \\boxed{}."
+LETTER = "Put the letter of the right choice in \\boxed{}."
+LONGEST = 1000
+"""Of an answer that is read at all: longer ones are compared as they stand."""
+
+_PLAIN = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)")
+_FRACTION = re.compile(r"([-+]?)\s*(?:\\[dt]?frac\s*\{([0-9]+)\}\s*\{([0-9]+)\}|([0-9]+)\s*/\s*([0-9]+))")
+_WRAPPED = re.compile(r"\\(?:text|mathrm|textbf|mathbf)\s*\{([^{}]*)\}")
+_NO_PART = re.compile(r"\\[,!; ]|(?<=[0-9]),(?=[0-9]{3})|(?<=[A-Za-z}])\s*\^\s*\{?[0-9]\}?")
+_LETTER = re.compile(r"\W*(?:\\(?:text|mathrm|textbf|mathbf)\W*)?([A-Za-z])\W*")
+_LABELLED = re.compile(r"\W*([A-Z])\s*[).:]")
+_CHOSEN = re.compile(r"(?i:answer|choice|option)(?i:\s+is)?\s*:?\s*\W{0,4}([A-Z])\b|\(([A-Z])\)")
+_ANNOUNCED = re.compile(r"answer(?:\s+is\b|\s*:)\s*:?[ \t]*([^\n]+)", re.I)
+
+
+@dataclass(frozen=True)
+class Grading:
+    equal: Grader
+    extract: Extract = last_number
+    instruction: str = BOXED
+    near_miss: Callable[[str, int], str] = slip
+
+
+def number(given: str, right: str) -> bool:
+    """Equal as exact numbers; signs of currency, separators and units apart."""
+    a, b = _value(given), _value(right)
+    return a is not None and a == b
+
+
+def _value(text: str) -> Fraction | None:
+    """The one number in it. A sum is worth what stands after its last equals sign; two numbers are no number."""
+    if len(text) > LONGEST:
+        return None
+    text = _WRAPPED.sub(lambda found: f" {found[1]} ", text.rpartition("=")[2].replace("\u2212", "-"))
+    text = _NO_PART.sub("", text).replace("\\$", "").strip(" $*").rstrip(".")
+    if fraction := _FRACTION.fullmatch(text):
+        above, below = fraction[2] or fraction[4], fraction[3] or fraction[5]
+        return Fraction(int(f"{fraction[1]}{above}"), int(below)) if int(below) else None
+    found = _PLAIN.findall(text)
+    return Fraction(Decimal(found[0])) if len(found) == 1 else None
+
+
+def text(given: str, right: str) -> bool:
+    """The same characters, white space apart."""
+    return given.split() == right.split()
+
+
+def last_text(solution: str) -> str | None:
+    """What follows the last "answer is" on its line, or else the last line."""
+    tail = solution[-4000:].strip()
+    announced = _ANNOUNCED.findall(tail)
+    return (announced[-1] if announced else tail.rpartition("\n")[2]).strip(" \t.*$`") or None
+
+
+def choice(given: str, right: str) -> bool:
+    a, b = _letter(given), _letter(right)
+    return a is not None and a == b
+
+
+def _letter(answer: str) -> str | None:
+    """B, (b), \\text{B}, and `B) because …`."""
+    found = _LETTER.fullmatch(answer[:LONGEST]) or _LABELLED.match(answer[:LONGEST])
+    return found[1].upper() if found else None
+
+
+def last_choice(solution: str) -> str | None:
+    tail = solution[-4000:]
+    found = _CHOSEN.findall(tail)
+    return found[-1][0] or found[-1][1] if found else _letter(tail.strip().rpartition("\n")[2])
+
+
+GRADERS: dict[str, Grading] = {
+    "exact": Grading(exact),
+    "number": Grading(number),
+    "text": Grading(text, last_text),
+    "choice": Grading(choice, last_choice, LETTER, next_letter),
+    "math": Grading(equal_mathematics, last_mathematics),
+}
+
+
+def grading(name: str) -> Grading:
+    """By name, or a user's own `path.py:function` of (answer, right answer)."""
+    if name in GRADERS:
+        return GRADERS[name]
+    if ":" not in name:
+        raise ConfigError(f"grader must be one of {', '.join(GRADERS)} or path.py:function, got {name!r}")
+    function = users.load(name, "grader")
+
+    def equal(given: str, right: str) -> bool:
+        try:
+            return bool(function(given, right))
+        except Exception as error:
+            raise ConfigError(
+                f"grader {name!r} failed on {given[:80]!r} against {right[:80]!r}: {type(error).__name__}: {error}"
+            ) from error
+
+    return Grading(equal)

@@ -1,0 +1,133 @@
+"""Mathematics that is equal though written differently: math-verify, elsewhere, behind what can be told at a glance."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections import OrderedDict
+from decimal import Decimal
+
+from moot.tasks.answers import last_number
+from moot.tasks.pool import Outcome, Pool
+
+LONGEST = 1000
+"""Of an answer that is evaluated; longer ones are compared as they stand."""
+MOST_REMEMBERED = 20_000
+
+_THIN = re.compile(r"(?<=[0-9]),(?:\\!)\s*(?=[0-9]{3})|(?<!\\)\\[,!;: ]|~")
+_SPACE = re.compile(r"\s+|(?<!\\)\\[,!;: ]|~|\\left(?![a-z])|\\right(?![a-z])|^\$+|\$+$")
+_NUMBER = re.compile(r"-?(?:[0-9]{1,3}(?:,[0-9]{3})+|[0-9]+)?(?:\.[0-9]+)?(?<=[0-9])")
+_MIXED = re.compile(r"(?<![0-9./])([0-9]+)\s+([0-9]+)/([0-9]+)(?![0-9])")
+_LETTER = re.compile(r"[A-Za-z<>!]")
+_BASE = re.compile(r"_\{?([0-9]+)\}?$")
+_BRACES = re.compile(r"\\.|[{}]", re.S)
+_WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\{([^{}\\$]*)\}")
+_WORD = re.compile(r"\(?[A-Za-z](?:[A-Za-z ,'-]*[A-Za-z])?\)?")
+_ANNOUNCED = re.compile(r"answer(?:\s+is\b|\s*:)\s*:?[ \t]*([^\n]+)", re.I)
+_SPANS = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
+
+
+class EqualMathematics:
+    """Calls are safe from every thread, and never take longer than the pool's limit."""
+
+    def __init__(self, pool: Pool | None = None) -> None:
+        self.pool = pool or Pool()
+        self._known: OrderedDict[tuple[str, str], Outcome] = OrderedDict()
+        self._lock = threading.Lock()
+
+    @property
+    def workers(self) -> int:
+        return self.pool.workers
+
+    def __call__(self, given: str, right: str) -> bool:
+        told = at_a_glance(given, right)
+        return told if told is not None else self.outcome(given, right) == "equal"
+
+    def outcome(self, given: str, right: str) -> Outcome:
+        """What math-verify says of the two, and why not where it says nothing. Remembered: agents repeat themselves and each other."""
+        pair = _spoken(given), _spoken(right)
+        with self._lock:
+            if pair in self._known:
+                self._known.move_to_end(pair)
+                return self._known[pair]
+        outcome = self.pool.ask(*pair)
+        if outcome != "lost":
+            with self._lock:
+                self._known[pair] = outcome
+                while len(self._known) > MOST_REMEMBERED:
+                    self._known.popitem(last=False)
+        return outcome
+
+
+def at_a_glance(given: str, right: str) -> bool | None:
+    """The verdict where no mathematics is needed; None where it is."""
+    if given == right:
+        return True
+    if len(given) > LONGEST or len(right) > LONGEST:
+        return False
+    a, b = _tidy(given), _tidy(right)
+    if a == b:
+        return True
+    if not a or not b:
+        return False
+    if (m := _number(a)) is not None and (n := _number(b)) is not None:
+        return m == n  # to the last digit, where math-verify would round to six
+    if (m_base := _BASE.search(a)) and (n_base := _BASE.search(b)) and m_base[1] != n_base[1]:
+        return False
+    if (words := _word(right)) is not None:
+        return _unwrapped(given) == words
+    return None if _balanced(given) else False
+
+
+def _balanced(answer: str) -> bool:
+    """Otherwise it could close the box it is put into, and say two things at once."""
+    depth = 0
+    for brace in _BRACES.findall(answer):
+        depth += {"{": 1, "}": -1}.get(brace, 0)
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def _tidy(answer: str) -> str:
+    """Without what is never shown or never means anything."""
+    return _SPACE.sub("", answer.strip()).rstrip(".").replace("\\dfrac", "\\frac").replace("\\tfrac", "\\frac")
+
+
+def _number(answer: str) -> Decimal | None:
+    return Decimal(answer.replace(",", "")) if _NUMBER.fullmatch(answer) else None
+
+
+def _spoken(answer: str) -> str:
+    """As math-verify understands it: to it a thin space and a space between a whole and a part are products and sums, and a sum with
+    its result an equation that holds or not."""
+    answer = _THIN.sub("", answer).rstrip(" .,")
+    sum_, _, result = answer.rpartition("=")
+    return _MIXED.sub(r"\1\\frac{\2}{\3}", result if sum_ and not _LETTER.search(sum_) else answer)
+
+
+def _word(right: str) -> str | None:
+    """A right answer that is all words, `\\text{Evelyn}` or `\\text{(B)}`; None where there is anything to calculate."""
+    words = _WORDS.fullmatch(right.strip().strip("$"))
+    return _unwrapped(right) if words and _WORD.fullmatch(words[1].strip()) else None
+
+
+def _unwrapped(answer: str) -> str:
+    plain = " ".join(_WORDS.sub(r" \1 ", answer).strip(" $.").split()).casefold()
+    return plain[1:-1].strip() if plain.startswith("(") and plain.endswith(")") else plain
+
+
+def last_mathematics(solution: str) -> str | None:
+    """What follows the last "answer is", or else the last formula, or else the last number."""
+    tail = solution[-4000:]
+    announced = _ANNOUNCED.findall(tail)
+    spans = list(_SPANS.finditer(announced[-1] if announced else tail))
+    if spans:
+        found = next(filter(None, (spans[0] if announced else spans[-1]).groups()), "")
+        return found.rpartition("=")[2].strip() or None
+    if announced and len(announced[-1]) <= 100:
+        return announced[-1].strip(" \t.*`") or None
+    return last_number(tail)
+
+
+equal_mathematics = EqualMathematics()

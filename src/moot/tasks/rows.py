@@ -1,0 +1,91 @@
+"""Rows of a published set, from a file or from the hub, and what becomes of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moot.debate.types import ConfigError
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Row:
+    question: str
+    answer: str | None = None
+    """None where the set gives no answers at all; empty where it has a hole."""
+    solution: str = ""
+    """Worked, where the set has one."""
+
+
+def read(path: Path) -> list[tuple[str, Raw]]:
+    """Where each row stands, and the row. JSON lines, a JSON list, or a text file with one prompt a line."""
+    if not path.is_file():
+        raise ConfigError(f"task {str(path)!r}: there is no such file")
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
+    found: list[tuple[str, Raw]] = []
+    if path.suffix == ".json" and text.lstrip().startswith("["):
+        return [_object(row, f"{path}, row {i}") for i, row in enumerate(_json(text, str(path)), 1)]
+    for number, line in enumerate(text.split("\n"), 1):
+        where = f"{path}, line {number}"
+        if line.strip():
+            found.append((where, {"prompt": line.strip()}) if path.suffix == ".txt" else _object(_json(line, where), where))
+    return found
+
+
+def _json(text: str, where: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{where}: not JSON ({error})") from None
+
+
+def _object(row: Any, where: str) -> tuple[str, Raw]:
+    if not isinstance(row, dict):
+        raise ConfigError(f"{where}: needs an object with the fields question and answer, got {type(row).__name__}")
+    return where, row
+
+
+def fetch(
+    task: str, hub: str, split: str, config: str | None = None, files: str = "train=FILE.jsonl,test=FILE.jsonl"
+) -> list[tuple[str, Raw]]:
+    """From the hub, kept in the usual cache. Whoever has no network is told how to name a file."""
+    way_out = f"give files instead: {task}:{files}"
+    try:
+        import datasets  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        raise ConfigError(f"task {task} comes from the hub through the package datasets: pip install 'moot[data]', or {way_out}") from None
+    try:
+        rows = datasets.load_dataset(hub, config, split=split)
+    except Exception as error:  # whatever its dozen dependencies raise when there is no network, no such set, no permission
+        said = " ".join(str(error).split())[:200]
+        raise ConfigError(f"task {task}: {hub} ({split}) cannot be fetched ({type(error).__name__}: {said}); {way_out}") from None
+    return [(f"{hub}, {split}, row {i}", row) for i, row in enumerate(rows, 1)]
+
+
+def field(raw: Raw, where: str, *names: str) -> str:
+    """The first of the fields that is there, as text; numbers are written out."""
+    for name in names:
+        if name in raw:
+            value = raw[name]
+            if value is None:
+                return ""
+            if isinstance(value, bool) or not isinstance(value, str | int | float):
+                raise ConfigError(f"{where}: {name} must be text or a number, got {type(value).__name__}")
+            return str(value).strip()
+    raise ConfigError(f"{where}: needs the field {' or '.join(names)}; it has {', '.join(raw) or 'none'}")
+
+
+def convert(raws: Iterable[tuple[str, Raw]], make: Callable[[Raw, str], Row | None]) -> list[Row]:
+    """Every row that `make` does not filter out."""
+    found = [row for where, raw in raws if (row := make(raw, where)) is not None]
+    if empty := next((i for i, row in enumerate(found, 1) if not row.question), None):
+        raise ConfigError(f"row {empty} has an empty question; take it out of the file")
+    return found

@@ -1,0 +1,123 @@
+"""Sets of fixed size: what is trained on, what is held out, and in which order questions come.
+
+A published test split is for the last measurement of a result. Settings are chosen on a validation slice of the training split.
+Which questions are in the slice is fixed by their text alone: whatever the seed and however many are asked for, a question that
+one run was measured on was never trained on by another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from moot.debate.types import ConfigError, Question
+from moot.tasks.graders import Grading
+from moot.tasks.rows import Row
+from moot.tasks.task import Task
+
+SLICE = 500
+"""Most questions of a validation slice; a fifth of a small set."""
+
+
+@dataclass(frozen=True)
+class SetSettings:
+    """What can be set of every published set."""
+
+    train: str = ""
+    """A file with the training split, instead of the hub."""
+    test: str = ""
+    """A file with the test split."""
+    held_out: str = ""
+    """validation: a slice of the training split, the default where there is one. test: the test split, for the last measurement."""
+    grader: str = ""
+    """Another grader than the set's own."""
+
+
+def normal(text: str) -> str:
+    """Questions that differ only in white space and case are one question."""
+    return " ".join(text.split()).casefold()
+
+
+def fixed_set(
+    name: str, grading: Grading, splits: Mapping[str, Callable[[], list[Row]]], use: str, seed: int, held_out: int, open_ended: bool = False
+) -> Task:
+    """`splits` are read when they are needed: training must not fetch a test split."""
+    if use not in ("", "validation", "test"):
+        raise ConfigError(f"task {name}: held_out must be validation or test, got {use!r}")
+    use = use or ("validation" if "train" in splits else "test")
+    if use == "test" and "test" not in splits:
+        raise ConfigError(f"task {name}: held_out=test needs a test split; name its file with test=FILE")
+    if use == "validation" and "train" not in splits:
+        raise ConfigError(f"task {name}: held_out=validation needs a training split; name its file with train=FILE")
+    notes: list[str] = []
+    worked: dict[str, str] = {}
+
+    def questions(split: str) -> list[Question]:
+        rows = splits[split]()
+        kept = [(i, row) for i, row in enumerate(rows, 1) if row.answer != ""]
+        if len(kept) < len(rows):
+            notes.append(f"{len(rows) - len(kept)} of the {len(rows)} {split} questions of {name} have no answer and are left out")
+            logging.getLogger("moot").warning(notes[-1])
+        if not kept:
+            raise ConfigError(f"task {name}: the {split} split holds no questions; check the file and the subjects and levels asked for")
+        worked.update({f"{split}-{i}": row.solution for i, row in kept if row.solution})
+        instruction = "" if open_ended else grading.instruction
+        return [Question(row.question, row.answer, id=f"{split}-{i}", instruction=instruction) for i, row in kept]
+
+    training = questions("train") if "train" in splits else []
+    kept, apart = _slice(training)
+    test = questions("test") if use == "test" else []
+    pool = test if use == "test" else apart
+    if use == "test":
+        kept = training
+    chosen = list(pool)
+    random.Random(f"{seed}/held out").shuffle(chosen)
+
+    def all_splits() -> Mapping[str, Sequence[Question]]:
+        tests = {"test": test or questions("test")} if "test" in splits else {}
+        return {**({"train": training} if training else {}), **tests}
+
+    def solution(question: Question) -> str:
+        return worked.get(question.id) or f"The answer is \\boxed{{{question.answer}}}."
+
+    return Task(
+        name,
+        _stream(name, kept, seed),
+        chosen[:held_out],
+        grading.equal,
+        grading.extract,
+        None if open_ended else solution,
+        None if open_ended else lambda question, number: grading.near_miss(question.answer or "", number),
+        open_ended,
+        all_splits,
+        tuple(notes),
+    )
+
+
+def _slice(questions: Sequence[Question]) -> tuple[list[Question], list[Question]]:
+    """To train on, and to hold out. Copies of a question have one hash, and so stay on one side."""
+    ranks = [hashlib.sha256(normal(question.text).encode("utf-8", "surrogatepass")).digest() for question in questions]
+    size = min(SLICE, len(questions) // 5)
+    last = sorted(ranks)[size - 1] if size else b""
+    kept = [question for question, rank in zip(questions, ranks, strict=True) if rank > last]
+    return kept, [question for question, rank in zip(questions, ranks, strict=True) if rank <= last]
+
+
+def _stream(name: str, questions: Sequence[Question], seed: int) -> Callable[[int], Question]:
+    @lru_cache(maxsize=4)
+    def order(epoch: int) -> list[int]:
+        found = list(range(len(questions)))
+        random.Random(f"{seed}/{epoch}").shuffle(found)
+        return found
+
+    def pick(number: int) -> Question:
+        if not questions:
+            raise ConfigError(f"task {name} has only a test split: evaluate on it, and train on another task")
+        epoch, i = divmod(number, len(questions))
+        return questions[order(epoch)[i]]
+
+    return pick

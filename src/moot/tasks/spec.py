@@ -1,0 +1,83 @@
+"""How a task is spelled: `name`, `name:word,setting=value,…`, or a file, `questions.jsonl:setting=value,…`.
+
+Nothing in it needs quoting in a shell.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, fields
+from typing import Any, TypeVar
+
+from moot.debate.types import ConfigError
+
+_FILE = re.compile(r"(.+?\.(?:jsonl|json|txt))(?::(.*))?", re.S)
+_TRUE = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
+
+Settings = TypeVar("Settings")
+
+
+@dataclass(frozen=True)
+class Spec:
+    text: str
+    """As it was written, for messages."""
+    name: str
+    """What stands before the colon: a task's name, or a file."""
+    words: tuple[str, ...] = ()
+    """What stands after it without a value: subjects, the name of a generator."""
+    settings: Mapping[str, str] | None = None
+
+    @classmethod
+    def read(cls, text: str) -> Spec:
+        file = _FILE.fullmatch(text)
+        name, rest = text.partition(":")[::2]
+        if file and ("/" in name or "." in name):
+            name, rest = file[1], file[2] or ""
+        words: list[str] = []
+        settings: dict[str, str] = {}
+        for piece in filter(None, (each.strip() for each in rest.split(","))):
+            key, equals, value = piece.partition("=")
+            if not equals:
+                words.append(piece)
+            elif key in settings:
+                raise ConfigError(f"task {text!r}: {key} is given twice; leave one of them out")
+            else:
+                settings[key] = value
+        return cls(text, name, tuple(words), settings)
+
+    @property
+    def label(self) -> str:
+        """What results go by: the same for the same questions, wherever their files are."""
+        said = [*self.words, *(f"{key}={value}" for key, value in (self.settings or {}).items() if key not in ("train", "test", "grader"))]
+        return f"{self.name}:{','.join(said)}" if said else self.name
+
+    def fill(self, kind: type[Settings]) -> Settings:
+        """The settings as `kind`, a dataclass of defaults. A name it does not know is an error that lists those it does."""
+        known = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
+        given: dict[str, Any] = {}
+        for key, value in (self.settings or {}).items():
+            if key not in known:
+                raise ConfigError(f"task {self.text!r}: there is no setting {key!r}; there are {', '.join(known) or 'none'}")
+            given[key] = _typed(value, known[key], f"task {self.text!r}: {key}")
+        return kind(**given)
+
+    def no_words(self) -> None:
+        if self.words:
+            raise ConfigError(
+                f"task {self.text!r}: {self.words[0]!r} means nothing here; write settings as name=value, with commas between"
+            )
+
+
+def _typed(value: str, default: Any, where: str) -> Any:
+    if isinstance(default, bool):
+        if value.lower() not in _TRUE:
+            raise ConfigError(f"{where} must be yes or no, got {value!r}")
+        return _TRUE[value.lower()]
+    if isinstance(default, int):
+        try:
+            return int(value)
+        except ValueError:
+            raise ConfigError(f"{where} must be a whole number, got {value!r}") from None
+    assert default is not MISSING
+    return value

@@ -1,0 +1,93 @@
+"""What `moot data check` finds in data that is wrong in a known way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from moot.tasks import Task, load
+from moot.tasks.check import Report, check, gather
+
+HERE = Path(__file__).parent / "fixtures"
+
+
+def checked(name: str, most: int = 0) -> Report:
+    task = load(name)
+    return check(task, gather(task, most))
+
+
+def write(path: Path, rows: list[dict[str, object]]) -> str:
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return str(path)
+
+
+def test_good_data_is_good() -> None:
+    report = checked(f"gsm8k:train={HERE}/gsm8k_train.jsonl,test={HERE}/gsm8k_test.jsonl")
+    assert report.good
+    assert {name: (s.questions, s.graded, s.duplicates) for name, s in report.splits.items()} == {"train": (10, 10, 0), "test": (2, 2, 0)}
+
+
+def test_a_task_without_end_is_sampled() -> None:
+    report = checked("arithmetic", 50)
+    assert report.good
+    assert {name: s.questions for name, s in report.splits.items()} == {"train": 50, "held_out": 64}
+
+
+def test_an_answer_its_own_grader_refuses(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"question": "one?", "answer": "1"}, {"question": "two?", "answer": "many"}]
+    report = checked(f"{write(tmp_path / 'a.jsonl', rows)}:grader=number")
+    assert not report.good
+    assert [(t.id, t.right) for t in report.splits["train"].failing] == [("train-2", "many")]
+
+
+def test_a_grader_that_accepts_everything(tmp_path: Path) -> None:
+    (tmp_path / "lax.py").write_text("def lax(given, right):\n    return True\n")
+    path = write(tmp_path / "a.jsonl", [{"question": "one?", "answer": "1"}])
+    report = checked(f"{path}:grader={tmp_path}/lax.py:lax")
+    assert not report.good
+    assert [(t.right, t.given) for t in report.splits["train"].passing] == [("1", "2")]
+
+
+def test_a_question_that_stands_there_twice(tmp_path: Path) -> None:
+    same: list[dict[str, object]] = [{"question": "One?", "answer": "1"}, {"question": " one? ", "answer": "1"}]
+    report = checked(write(tmp_path / "a.jsonl", same))
+    assert report.good
+    assert report.splits["train"].duplicates == 1
+    report = checked(write(tmp_path / "b.jsonl", [*same, {"question": "ONE?", "answer": "2"}]))
+    assert not report.good
+    assert report.splits["train"].contradictions == ("one?",)
+
+
+def test_a_test_question_that_is_trained_on(tmp_path: Path) -> None:
+    train = write(tmp_path / "a.jsonl", [{"question": "One?", "answer": "1"}, {"question": "Two?", "answer": "2"}])
+    test = write(tmp_path / "b.jsonl", [{"question": "three?", "answer": "3"}, {"question": "two?  ", "answer": "2"}])
+    report = checked(f"{train}:test={test}")
+    assert not report.good
+    assert report.overlap == (("train-2", "test-2"),)
+
+
+def test_a_solution_that_ends_elsewhere(tmp_path: Path) -> None:
+    report = checked(write(tmp_path / "a.jsonl", [{"question": "One?", "answer": "1", "solution": "It is \\boxed{2}."}]))
+    assert [(t.right, t.given) for t in report.splits["train"].unlike] == [("1", "2")]
+
+
+def test_prompts_have_nothing_to_grade() -> None:
+    report = checked(f"longwriter:train={HERE}/longwriter.jsonl")
+    assert report.good
+    assert (report.splits["train"].questions, report.splits["train"].graded) == (6, 0)
+
+
+def test_mathematics() -> None:
+    pytest.importorskip("math_verify")
+    report = checked(f"math:train={HERE}/math_train.jsonl,test={HERE}/math500.jsonl")
+    assert report.good, report.as_json()
+    assert report.splits["train"].as_text == ()
+    assert report.notes == ("1 of the 12 train questions of math have no answer and are left out",)
+
+
+def test_the_report_can_be_written_down() -> None:
+    task = Task("empty", train=lambda i: load("arithmetic").train(i), held_out=())
+    report = check(task, gather(task, 3))
+    assert json.loads(json.dumps(report.as_json()))["splits"]["train"]["questions"] == 3
