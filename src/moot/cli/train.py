@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import re
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, fields
@@ -42,7 +43,7 @@ class Train:
     """
 
     preset: str = _DEFAULT
-    """Where the other defaults come from: demo, math, easy, hard or v1."""
+    """Where the other defaults come from: demo, math, easy, hard, v1 or aime."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS[_DEFAULT])
     run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR")] = None
     """The run's folder; runs/PRESET-TASK-seedSEED if not given."""
@@ -114,12 +115,18 @@ class Train:
         if self.resume is not None:
             run = Run.open(self.resume)
             return TrainConfig.from_dict(run.config), self.resume
-        path = self.run_dir or Path("runs") / f"{self.preset}-{Path(self.config.debate.task).stem}-seed{self.config.seed}"
+        path = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}-seed{self.config.seed}"
         if Run.exists(path):
             before = TrainConfig.from_dict(Run.open(path).config)
             if changed := differences(before, self.config):
                 raise ConfigError(f"{path} was started with other settings ({changed}); name another --run, or go on with --resume {path}")
         return self.config, path
+
+
+def _folder(task: str) -> str:
+    """A task's name as part of a folder's: files without their path, settings without what a shell would trip over."""
+    name = Path(task).stem if Path(task).suffix in (".jsonl", ".json", ".txt") else task
+    return re.sub(r"[^\w.+=-]+", "-", name).strip("-")[:60]
 
 
 def differences(a: TrainConfig, b: TrainConfig) -> str:

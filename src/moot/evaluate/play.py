@@ -20,7 +20,7 @@ from moot.evaluate.report import Report, Row, make_row
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, rollout, turn_seed
 from moot.rl.trust import panel
-from moot.tasks.answers import grade, settled_by
+from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task
 
 Opponent = Callable[[int], Player | Speak]
@@ -227,7 +227,7 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
 
 
 def _graded(debates: Sequence[Debate], task: Task) -> list[Grades]:
-    return [grade(debate, task.equal, task.extract) for debate in debates]
+    return grade_all(debates, task.equal, task.extract)
 
 
 def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Question]) -> dict[str, Any]:

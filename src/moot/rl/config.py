@@ -43,7 +43,8 @@ class ModelConfig:
 @dataclass(frozen=True)
 class DebateConfig:
     task: str = "arithmetic"
-    """Where questions come from: arithmetic, or a JSON lines file with question and answer."""
+    """Where questions come from: arithmetic, gsm8k, math, aime24, reasoning-gym:NAME, longwriter, or a file; settings follow a colon, as in
+    math:algebra,level=1-3 or arithmetic:operands=3. docs/tasks.md lists them."""
     num_agents: int = 3
     """Copies of the model in a debate. Below 3 nobody can vote."""
     max_rounds: int = 2
@@ -242,6 +243,17 @@ PRESETS: dict[str, TrainConfig] = {
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4),
     ),
     "v1": replace(_MATH, protocol=PROTOCOLS["v1"]),
+    # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in and faded out.
+    "aime": replace(
+        _MATH,
+        protocol=replace(V2, judge_consensus="leave_one_out", closing_ballot=True),
+        debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2, reward_mix=0.3),
+        optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
+        warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),
+        recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math"), truth_schedule="linear"),
+        eval_modes=("direct", "vote"),
+        eval_questions=30,
+    ),
 }
 ABOUT = {
     "demo": "SmolLM2-135M on arithmetic, a few minutes on two cores",
@@ -249,4 +261,5 @@ ABOUT = {
     "easy": "its settings for easier questions (GSM8K, MATH): 2 rounds, larger batches",
     "hard": "its settings for hard questions: warm start, 5 agents, weight on judging",
     "v1": "the first source: sequential, five sections, win rate",
+    "aime": "warm start, then a curriculum from GSM8K to MATH with truth faded out, evaluated on AIME 2024",
 }

@@ -14,93 +14,30 @@ import json
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Awaitable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
-from typing import Protocol as Interface
 
 import numpy as np
 
-from moot.debate.play import Speak
-from moot.debate.rewards import Grades, Reward, Scores, mix_truth
+from moot.debate.rewards import Grades, Scores, mix_truth
 from moot.debate.state import Debate
 from moot.debate.types import Question
-from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput, Trainer
-from moot.records import Played, Run, write_atomically
+from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput
+from moot.records import Played, write_atomically
 from moot.rl import warm
-from moot.rl.advantages import Estimator, SeatMeans, advantages
-from moot.rl.config import TrainConfig
+from moot.rl.advantages import SeatMeans, advantages
 from moot.rl.datums import datums
+from moot.rl.loop import Loop, Stopped, Watcher
 from moot.rl.metrics import Metrics, answer_metrics, carries_gradient, optim_metrics, reward_metrics, rollout_metrics
-from moot.rl.recipe import Asked, Curriculum, judges_of_a_share, scheduled, seats_of_past_selves, still_open, winners_turns
+from moot.rl.recipe import Asked, judges_of_a_share, scheduled, seats_of_past_selves, still_open, winners_turns
 from moot.rl.remedies import ALARMS
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import Judges, Player, Rollout, Seats, rollout
 from moot.rl.trust import Alarms, Judged, panel
-from moot.tasks.answers import grade, settled_by
+from moot.tasks.answers import grade_all_async, settled_by
 from moot.tasks.task import Task
 
-
-class Stopped(Exception):
-    """The run cannot usefully go on. What was committed is safe; the message says why and what to do."""
-
-
-class Watcher(Interface):
-    """Who looks on: the progress bar, TensorBoard, a test."""
-
-    def began(self, step: int, total: int, phase: str) -> None: ...
-    def debate_finished(self, rollout: Rollout) -> None: ...
-    def row(self, row: dict[str, Any]) -> None: ...
-    def note(self, text: str) -> None: ...
-
-
-@dataclass
-class Loop:
-    """Everything one run needs, and the little that changes: `seats`, `alarms` and `skipped` go into each checkpoint."""
-
-    config: TrainConfig
-    engine: Trainer
-    rendering: Rendering
-    task: Task
-    run: Run
-    watcher: Watcher
-    reward: Reward
-    estimator: Estimator
-    seats: SeatMeans = field(default_factory=SeatMeans)
-    alarms: Alarms = field(default_factory=Alarms)
-    skipped: int = 0
-    """Optimizer steps in a row whose gradient was not finite."""
-    sampled: int = 0
-    """Tokens sampled in self-play so far."""
-    curriculum: Curriculum = field(init=False)
-    stages: Sequence[Task] = ()
-    """The curriculum's tasks; none means `task` alone."""
-    judge: Player | Speak | None = None
-    """Votes from outside, and is never trained."""
-    also: Callable[[Sampler], Awaitable[Metrics]] | None = None
-    """What an evaluation measures besides debates: plain answers, votes. Handed in, because it is made of this loop's own parts."""
-    again: list[Asked] = field(default_factory=list)
-    """Questions to be debated once more, by more agents."""
-    past: list[Player] = field(default_factory=list)
-    """Kept checkpoints that may hold a seat."""
-
-    def __post_init__(self) -> None:
-        self.curriculum = Curriculum(self.stages or [self.task], self.config.recipe.promote_at)
-
-    @property
-    def total(self) -> int:
-        return self.config.warm_steps + self.config.iterations
-
-    @property
-    def spent(self) -> bool:
-        """Whether the budget of tokens is used up."""
-        return 0 < self.config.recipe.max_sampled_tokens <= self.sampled
-
-    def done(self, step: int) -> float:
-        """The share of self-play that is over before `step`, by tokens where they are what ends it."""
-        if limit := self.config.recipe.max_sampled_tokens:
-            return min(1.0, self.sampled / limit)
-        return (step - self.config.warm_steps - 1) / max(1, self.config.iterations)
+__all__ = ["Loop", "Stopped", "Watcher", "train"]
 
 
 async def train(loop: Loop) -> None:
@@ -213,7 +150,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         raise Stopped(f"every debate of step {step} failed in the engine ({rollouts[0].error}); mend that and start again to go on")
     debates = [each.debate for each in played]
     tasks = [loop.curriculum.tasks[each.level] for each in asked]
-    grades = [grade(debate, task.equal, task.extract) for debate, task in zip(debates, tasks, strict=True)]
+    grades = await graded(debates, tasks)
     mix, bonus = (
         scheduled(value, recipe.truth_schedule, loop.done(step)) for value in (config.debate.reward_mix, config.debate.correct_bonus)
     )
@@ -260,6 +197,16 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         "debates/dropped": float(len(played) - len(lessons)),
         "time/train_s": time.perf_counter() - started,
     }
+
+
+async def graded(debates: Sequence[Debate], tasks: Sequence[Task]) -> list[Grades]:
+    """Each by its own task's grader, which may have processes to wait for; a batch holds few different tasks."""
+    found: dict[int, Grades] = {}
+    for task in dict.fromkeys(map(id, tasks)):
+        mine = [i for i, other in enumerate(tasks) if id(other) == task]
+        known = tasks[mine[0]]
+        found |= zip(mine, await grade_all_async([debates[i] for i in mine], known.equal, known.extract), strict=True)
+    return [found[i] for i in range(len(debates))]
 
 
 def _records(rollouts: list[Rollout], scores: Sequence[Any], grades: Sequence[Grades], values: Sequence[Any]) -> list[Played]:
@@ -399,7 +346,7 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
     # The same seed each time, so that two evaluations differ by the weights alone.
     rollouts = await play_all(loop, debates, sampler, f"{config.seed}/eval")
     played = [each for each in rollouts if each.error is None]
-    grades = [grade(each.debate, loop.task.equal, loop.task.extract) for each in played]
+    grades = await graded([each.debate for each in played], [loop.task] * len(played))
     scores = [loop.reward(each.debate, found) for each, found in zip(played, grades, strict=True)]
     judged = [Judged.of(each.debate, score, found) for each, score, found in zip(played, scores, grades, strict=True)]
     could, did = sum(each.cast.could_vote for each in judged), sum(each.cast.did_vote for each in judged)

@@ -1,0 +1,83 @@
+"""What one run is made of, and what it remembers from step to step."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from typing import Protocol as Interface
+
+from moot.debate.play import Speak
+from moot.debate.rewards import Reward
+from moot.engine.protocol import Sampler, Trainer
+from moot.records import Run
+from moot.rl.advantages import Estimator, SeatMeans
+from moot.rl.config import TrainConfig
+from moot.rl.metrics import Metrics
+from moot.rl.recipe import Asked, Curriculum
+from moot.rl.rendering import Rendering
+from moot.rl.rollout import Player, Rollout
+from moot.rl.trust import Alarms
+from moot.tasks.task import Task
+
+
+class Stopped(Exception):
+    """The run cannot usefully go on. What was committed is safe; the message says why and what to do."""
+
+
+class Watcher(Interface):
+    """Who looks on: the progress bar, TensorBoard, a test."""
+
+    def began(self, step: int, total: int, phase: str) -> None: ...
+    def debate_finished(self, rollout: Rollout) -> None: ...
+    def row(self, row: dict[str, Any]) -> None: ...
+    def note(self, text: str) -> None: ...
+
+
+@dataclass
+class Loop:
+    """Everything one run needs, and the little that changes: `seats`, `alarms` and `skipped` go into each checkpoint."""
+
+    config: TrainConfig
+    engine: Trainer
+    rendering: Rendering
+    task: Task
+    run: Run
+    watcher: Watcher
+    reward: Reward
+    estimator: Estimator
+    seats: SeatMeans = field(default_factory=SeatMeans)
+    alarms: Alarms = field(default_factory=Alarms)
+    skipped: int = 0
+    """Optimizer steps in a row whose gradient was not finite."""
+    sampled: int = 0
+    """Tokens sampled in self-play so far."""
+    curriculum: Curriculum = field(init=False)
+    stages: Sequence[Task] = ()
+    """The curriculum's tasks; none means `task` alone."""
+    judge: Player | Speak | None = None
+    """Votes from outside, and is never trained."""
+    also: Callable[[Sampler], Awaitable[Metrics]] | None = None
+    """What an evaluation measures besides debates: plain answers, votes. Handed in, because it is made of this loop's own parts."""
+    again: list[Asked] = field(default_factory=list)
+    """Questions to be debated once more, by more agents."""
+    past: list[Player] = field(default_factory=list)
+    """Kept checkpoints that may hold a seat."""
+
+    def __post_init__(self) -> None:
+        self.curriculum = Curriculum(self.stages or [self.task], self.config.recipe.promote_at)
+
+    @property
+    def total(self) -> int:
+        return self.config.warm_steps + self.config.iterations
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget of tokens is used up."""
+        return 0 < self.config.recipe.max_sampled_tokens <= self.sampled
+
+    def done(self, step: int) -> float:
+        """The share of self-play that is over before `step`, by tokens where they are what ends it."""
+        if limit := self.config.recipe.max_sampled_tokens:
+            return min(1.0, self.sampled / limit)
+        return (step - self.config.warm_steps - 1) / max(1, self.config.iterations)
