@@ -23,7 +23,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _BRACES = re.compile(r"\\boxed\{|\\.|[{}]", re.S)
-_NUMBER = re.compile(r"[-+]?[0-9][0-9,]*(?:\.[0-9]+)?")
+_NUMBER = re.compile(r"[-+]?[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?")
 
 
 def boxed(text: str) -> str | None:
