@@ -1,0 +1,183 @@
+// What each number means, in plain words; and how to read it, where there is a way. A tone is good, fair, bad or plain.
+
+const share = (value) => `${Math.round(value * 100)}%`;
+
+export const TRUST = {
+  "trust/judge_accuracy": {
+    name: "Judges prefer right answers",
+    says: "Of the votes between a right and a wrong answer, the share that went to the right one. A coin toss gives 50%.",
+    show: share,
+    read: (v) => (v < 0.5 ? ["bad", "worse than a coin: votes reward wrong answers"] : v < 0.6 ? ["fair", "hardly better than a coin"] : ["good", "votes carry truth"]),
+  },
+  "trust/vote_truth_agreement": {
+    name: "Votes favour the truth",
+    says: "How much more reward right answers get from the votes than wrong ones in the same debate, from −2 to +2. Above 0 the votes teach the right thing.",
+    read: (v) => (v < 0 ? ["bad", "wrong answers are paid more"] : v < 0.2 ? ["fair", "next to no pull to the truth"] : ["good", "right answers are paid more"]),
+  },
+  "trust/winner_correct": {
+    name: "Winners are right",
+    says: "How often the winner of a debate holds the right answer. Read it against the mean accuracy of all agents: voting is worth something only if winners do better.",
+    show: share,
+    against: "trust/mean_accuracy",
+    read: (v, other) => (other === null || other === undefined ? ["plain", ""] : v > other + 0.02 ? ["good", `better than the mean agent (${share(other)})`] : v < other - 0.02 ? ["bad", `worse than the mean agent (${share(other)})`] : ["fair", `no better than the mean agent (${share(other)})`]),
+  },
+  "trust/mean_accuracy": {
+    name: "Agents are right",
+    says: "The share of agents whose last answer is right.",
+    show: share,
+    read: () => ["plain", ""],
+  },
+  "trust/position_bias": {
+    name: "Seat matters",
+    says: "How far votes lean to the lower-numbered agent where both answers are equally right: 0 is fair, +0.5 means it always wins.",
+    read: (v) => (Math.abs(v) > 0.15 ? ["bad", v > 0 ? "lower numbers win for no reason" : "higher numbers win for no reason"] : Math.abs(v) > 0.07 ? ["fair", "a lean worth watching"] : ["good", "fair"]),
+  },
+  "trust/length_bias": {
+    name: "Length matters",
+    says: "How far votes lean to the longer solution where both are equally right: 0 is fair, +0.5 means the longer one always wins.",
+    read: (v) => (Math.abs(v) > 0.15 ? ["bad", v > 0 ? "longer answers win for no reason" : "shorter answers win for no reason"] : Math.abs(v) > 0.07 ? ["fair", "a lean worth watching"] : ["good", "fair"]),
+  },
+  "trust/vote_cycles": {
+    name: "Votes run in circles",
+    says: "Of three answers with a clear preference on every pair, how often the preferences go round: A over B, B over C, C over A. Chance alone gives 25%.",
+    show: share,
+    read: (v) => (v > 0.2 ? ["bad", "as good as chance"] : v > 0.1 ? ["fair", "some"] : ["good", "preferences are consistent"]),
+  },
+  "trust/answer_diversity": {
+    name: "Answers differ",
+    says: "Different answers in the last round, divided by agents. Where all say the same, votes have nothing to choose between.",
+    read: (v) => (v < 0.4 ? ["fair", "mostly one answer"] : ["plain", ""]),
+  },
+  "trust/judges_per_pair": {
+    name: "Judges for a pair",
+    says: "Votes on each pair of answers that has any. With one judge, that judge always agrees with itself.",
+    read: (v) => (v < 1.5 ? ["fair", "mostly single judges"] : ["good", "several judges agree or not"]),
+  },
+  "trust/duplicate_votes": {
+    name: "Votes said twice",
+    says: "The share of votes that repeat what the same judge said about the same pair in the same turn.",
+    show: share,
+    read: (v) => (v > 0.2 ? ["fair", "judges repeat themselves"] : ["good", "few"]),
+  },
+};
+
+export const ALARMS = {
+  "alarm/degenerate_consensus": {
+    name: "Everyone says the same",
+    rings: "In the last 5 iterations all agents gave one answer in over 80% of debates, or most iterations had no debate with a signal.",
+    means: "Votes have nothing to choose between, so next to nothing is learned; the agents may be copying each other.",
+    todo: "Try harder questions, more agents, or personas on. Open some of these debates and see whether agents copy.",
+  },
+  "alarm/random_noise": {
+    name: "Votes look like coin tosses",
+    rings: "The judges' accuracy cannot be told from 50% (or, where no answers are known, judges hardly ever agree).",
+    means: "The reward is mostly noise. A rising reward curve does not mean better answers while this rings.",
+    todo: "Give judging more weight (lambda_judge), mix in a little truth (reward_mix 0.3), warm start longer, or use a stronger model. Fewer debates an iteration make this ring too: look at more.",
+  },
+  "alarm/format_collapse": {
+    name: "Turns lose their form",
+    rings: "Over 40% of turns cannot be read, or only half as many turns cast a vote as at their best.",
+    means: "The model is forgetting how to write its sections; failed turns earn −1 and nobody can judge them.",
+    todo: "If turns are cut (turns/cut), raise max_tokens. Otherwise lower learning_rate, warm start longer, and keep the format penalty on.",
+  },
+};
+
+// By key, or by the pattern of a key whose middle is a task's name. The rest explain themselves or stay silent.
+const MEANINGS = [
+  [/^env\/all\/reward\/total$/, "Mean over agents of all the reward they got in a debate."],
+  [/^env\/all\/by_group\/frac_mixed$/, "Share of debates whose agents did not all get the same."],
+  [/^env\/all\/total_episodes$/, "Agents that debated: debates times agents."],
+  [/^env\/all\/total_turns$/, "Turns taken."],
+  [/^env\/all\/turns_per_episode$/, "Turns an agent took in a debate."],
+  [/^env\/all\/ac_tokens_per_turn$/, "Tokens a turn: how much the model writes."],
+  [/^env\/all\/ob_tokens_per_turn$/, "Tokens of the prompt of a turn: how much the model reads."],
+  [/^tokens\/sampled$/, "Tokens written in this step."],
+  [/^tokens\/read$/, "Tokens of prompts that were new in this step."],
+  [/^debates\/played$/, "Debates that were played to their end."],
+  [/^debates\/failed$/, "Debates that the engine lost; they are left out of training."],
+  [/^debates\/with_signal$/, "Share of debates in which the votes say anything at all."],
+  [/^debates\/with_gradient$/, "Share of debates with an advantage other than 0: those that teach."],
+  [/^debates\/dropped$/, "Debates left out of training because no token had an advantage."],
+  [/^parse_error$/, "Share of turns whose sections could not be read."],
+  [/^round$/, "Mean round of a turn."],
+  [/^consensus_reached$/, "Share of turns that completed an agreement of all agents."],
+  [/^turns\/cut$/, "Share of turns that were cut at their token limit."],
+  [/^v2\/total_votes$/, "Votes that count."],
+  [/^v2\/missing_comparisons$/, "Turns that could have voted and did not (−0.5 each)."],
+  [/^v2\/comparison_lines_invalid$/, "Lines of comparisons that gave no vote."],
+  [/^reward\/gen\/mean$/, "Mean reward for solutions and evaluations: how often others prefer them."],
+  [/^reward\/judge\/mean$/, "Mean reward for comparisons: how often they agree with the consensus."],
+  [/^pairwise_reward$/, "Mean reward from pairwise votes."],
+  [/^pairwise_total_votes$/, "Valid votes a debate."],
+  [/^pairwise_malformed$/, "Votes a debate that name nobody, or one agent twice."],
+  [/^pairwise_any_votes$/, "Share of debates with any vote."],
+  [/\/format$/, "Share of agents with an answer that can be graded."],
+  [/\/correct$/, "Share of agents whose last answer is right."],
+  [/\/pass@k$/, "Share of debates in which any agent is right."],
+  [/\/avg@k$/, "Mean share of right agents in a debate."],
+  [/\/cons@k$/, "Share of debates whose most common answer is right."],
+  [/^optim\/kl_sample_train_v1$/, "Mean gap between the sampler's and the trainer's logprobs. Near 0 when training is on-policy."],
+  [/^optim\/kl_sample_train_v2$/, "Half the mean square of that gap."],
+  [/^optim\/kl_policy_base$/, "How far the policy has gone from the base model, a token."],
+  [/^optim\/entropy$/, "Minus the mean logprob of what was sampled. Falling to 0 means the model always says the same."],
+  [/^optim\/loss$/, "The loss summed over tokens."],
+  [/^optim\/grad_norm$/, "Length of the gradient before clipping."],
+  [/^optim\/steps_skipped$/, "Optimizer steps left out because the gradient was not finite."],
+  [/^optim\/trained_tokens$/, "Tokens that carried a loss."],
+  [/^optim\/lr$/, "Learning rate."],
+  [/^optim\/staleness$/, "How many steps old the weights were that sampled this batch."],
+  [/^warm\/loss_per_token$/, "Loss a token of the supervised warm start."],
+  [/^test\/valid_turns$/, "Held out: share of turns that can be read."],
+  [/^test\/turns_with_vote$/, "Held out: share of turns that voted among those that could."],
+];
+
+export function meaning(key) {
+  const known = TRUST[key] ?? ALARMS[key];
+  if (known) return known.says ?? known.rings;
+  return MEANINGS.find(([pattern]) => pattern.test(key))?.[1] ?? "";
+}
+
+export function title(key) {
+  return (TRUST[key] ?? ALARMS[key])?.name ?? key;
+}
+
+// Groups in the order a reader asks: is it trustworthy, is it rewarded, is it right, does it debate well, does it train well.
+const GROUPS = [
+  ["Trust", /^(trust|alarm)\//],
+  ["Reward", /(^|\/)reward|^pairwise|frac_mixed/],
+  ["Answers", /^(train|test)_|@k$|\/correct$|^test\//],
+  ["Debates", /^(debates|v2|turns|parse_error|round|consensus)/],
+  ["Optimisation", /^(optim|warm)\//],
+  ["Size and time", /^(env\/all|tokens|time)\//],
+];
+
+export function group(key) {
+  return GROUPS.find(([, pattern]) => pattern.test(key))?.[0] ?? "Other";
+}
+
+export const GROUP_ORDER = [...GROUPS.map(([name]) => name), "Other"];
+
+export const FATES = {
+  vote: ["✓", "counted"],
+  self: ["✗", "names its own author, so it is thrown away"],
+  same: ["✗", "compares an agent with itself"],
+  unknown: ["✗", "names an agent that is not here"],
+  unseen: ["✗", "not counted: the author could not compare these two"],
+  superseded: ["↺", "not counted: the author said something else about this pair later, or said it before"],
+  unreadable: ["✗", "not a comparison: a line is “Agent A > Agent B” or “Agent A = Agent B”"],
+};
+
+// A parser's reason, and what a reader can do with it.
+export function failure(reason, protocol) {
+  const ends = protocol?.on_parse_failure === "abort";
+  const cost = ends
+    ? "The debate ended here; what was said before counts."
+    : "The turn counts as failed: it earns −1, the others are told that it gave no valid response, and no vote can be about it.";
+  let why = "The sections must each stand once, in their order, with opening and closing tag.";
+  if (/^no </.test(reason)) why = "There is no section at all: the model did not follow the form.";
+  else if (/^sampling ended/.test(reason)) why = "The turn was cut at its token limit before the last tag: it was too long, so max_tokens may be too small.";
+  else if (/^the text ends/.test(reason)) why = "The turn stops before all sections are written.";
+  else if (/^expected/.test(reason)) why = "The tags do not come in their order: one is missing, doubled or misplaced.";
+  else if (/^consensus is/.test(reason)) why = "The consensus section may only say YES or NO.";
+  return { why, cost };
+}
