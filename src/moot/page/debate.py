@@ -219,6 +219,6 @@ def _load(file: Path, *stamp: int) -> dict[str, Any]:
     names = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
     with zipfile.ZipFile(file) as archive:
         if sum(member.file_size for member in archive.infolist()) > LARGEST:
-            raise ValueError(f"{file.name} would unpack to more than a gigabyte")
+            raise ValueError(f"{file.name} would unpack to more than {LARGEST:,} bytes")
     with np.load(file, allow_pickle=False) as arrays:
         return {name: arrays[name] for name in names}

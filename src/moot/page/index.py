@@ -48,6 +48,8 @@ class Progress:
     steps: int = 0
     filed: int = 0
     words: int = 0
+    changes: int = 0
+    """Steps put in or taken out since this page began: a step that is played again changes no count."""
 
 
 class Index:
@@ -61,6 +63,8 @@ class Index:
         self.progress = Progress()
         self.searchable = True
         """False where this Python's SQLite has no full-text search: then only questions are searched."""
+        self.trouble: str | None = None
+        """Why the index could not be brought up to date."""
 
     # Filling
 
@@ -70,35 +74,46 @@ class Index:
             stamp = _folder_stamp(self.run)
             if stamp is not None and stamp == self._folder_stamp and self.progress.words == self.progress.steps:
                 return
-            with contextlib.closing(self._open()) as connection:
-                files = self._files()
-                known = dict(connection.execute("select step, stamp from steps"))
-                with connection:
-                    for step in known.keys() - files.keys():
-                        _forget(connection, step)
-                missing = sorted((step for step in files if known.get(step) != files[step]), reverse=True)
-                words = {step for (step,) in connection.execute("select step from steps where words")} & files.keys() - set(missing)
-                filed = len(files) - len(missing)
-                self.progress = Progress(len(files), filed, len(words))
-                for batch in _timed(missing):
-                    with connection:
-                        for step in batch:
-                            self._file(connection, step, files[step])
-                    filed += len(batch)
-                    self.progress = Progress(len(files), filed, len(words))
-                    if until():
-                        return
-                found = len(words)
-                for batch in _timed(sorted(files.keys() - words, reverse=True)):
-                    with connection:
-                        for step in batch:
-                            self._read_words(connection, step)
-                    found += len(batch)
-                    self.progress = Progress(len(files), filed, found)
-                    if until():
-                        return
+            try:
+                whole = self._fill(until)
+                self.trouble = None
+            except (sqlite3.Error, OSError) as error:
+                # A full disk, most likely. What is there can still be read; the next look tries again.
+                self.trouble, whole = f"{self.file} cannot be written: {error}", False
             # Where the folder changed meanwhile, the next call looks again.
-            self._folder_stamp = stamp
+            self._folder_stamp = stamp if whole else None
+
+    def _fill(self, until: Callable[[], bool]) -> bool:
+        """Whether it came to the end."""
+        with contextlib.closing(self._open()) as connection:
+            files = self._files()
+            known = dict(connection.execute("select step, stamp from steps"))
+            gone = known.keys() - files.keys()
+            with connection:
+                for step in gone:
+                    _forget(connection, step)
+            changes = self.progress.changes + len(gone)
+            missing = sorted((step for step in files if known.get(step) != files[step]), reverse=True)
+            words = {step for (step,) in connection.execute("select step from steps where words")} & files.keys() - set(missing)
+            filed, searchable = len(files) - len(missing), len(words)
+            self.progress = Progress(len(files), filed, searchable, changes)
+            for batch in _timed(missing):
+                with connection:
+                    for step in batch:
+                        self._file(connection, step, files[step])
+                filed, changes = filed + len(batch), changes + len(batch)
+                self.progress = Progress(len(files), filed, searchable, changes)
+                if until():
+                    return False
+            for batch in _timed(sorted(files.keys() - words, reverse=True)):
+                with connection:
+                    for step in batch:
+                        self._read_words(connection, step)
+                searchable += len(batch)
+                self.progress = Progress(len(files), filed, searchable, changes)
+                if until():
+                    return False
+        return True
 
     def _files(self) -> dict[int, str]:
         """The run's steps, each with what changes when its file is written anew."""
@@ -149,6 +164,7 @@ class Index:
                     with contextlib.suppress(sqlite3.OperationalError):
                         connection.execute(_WORDS)
                     connection.execute(f"pragma user_version = {VERSION}")
+            connection.execute("select count(*) from steps, debates where false")
             self.searchable = bool(connection.execute("select 1 from sqlite_master where name = 'words'").fetchone())
         except sqlite3.DatabaseError:
             connection.close()

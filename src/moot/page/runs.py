@@ -95,7 +95,10 @@ class Watched:
     def ask(self, question: Callable[[Metrics], T]) -> T:
         """What the metrics of this moment say. Asked one at a time, for reading on adds to the same lists."""
         with self._lock:
-            self._metrics = self._metrics.caught_up(inside(self.path, "metrics.jsonl"))
+            try:
+                self._metrics = self._metrics.caught_up(inside(self.path, "metrics.jsonl"))
+            except Outside:
+                self._metrics = Metrics()
             return question(self._metrics)
 
     def summary(self) -> dict[str, Any]:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import mimetypes
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -140,6 +141,8 @@ def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
             body, status = {"error": str(error)}, 400
         except Outside as error:
             body, status = {"error": str(error)}, 403
+        except sqlite3.DatabaseError as error:
+            body, status = {"error": f"the index cannot be read just now ({error}); it is being made again"}, 503
         # ASCII only: half a surrogate has no UTF-8, but it has an escape.
         return Response(json.dumps(_finite(body), allow_nan=False), status, {"cache-control": "no-store"}, "application/json")
 
@@ -229,7 +232,7 @@ class _Page:
             "rows": rows[:limit],
             "next": None if more is None else f"{more['step']}.{more['number']}",
             "counts": index.counts(chosen) if after is None else None,
-            "index": {**vars(index.progress), "searchable": index.searchable},
+            "index": {**vars(index.progress), "searchable": index.searchable, "trouble": index.trouble},
         }
 
     def debate(self, request: Request) -> Any:
@@ -285,7 +288,8 @@ class _Page:
         while worker.is_alive() and time.monotonic() < until:
             worker.join(0.01)
             progress = index.progress
-            if progress.filed and progress.filed == progress.steps:
+            # The newest come first: a large run has its first page long before it has all.
+            if progress.filed and (progress.filed == progress.steps or progress.filed * 4 >= MOST):
                 break
         return index
 

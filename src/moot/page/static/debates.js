@@ -85,7 +85,7 @@ export function debatesView(main, query, runs) {
     }
   }
 
-  const stamp = (index) => `${index.steps} ${index.filed} ${asked.q ? index.words : ""}`;
+  const stamp = (index) => `${index.steps} ${index.filed} ${index.changes} ${asked.q ? index.words : ""}`;
 
   function tell({ counts, index, rows }) {
     const parts = [plural(counts.debates, "debate")];
@@ -95,11 +95,11 @@ export function debatesView(main, query, runs) {
       hint(counts.misled, "won by a wrong answer", { correct: "misled" }), hint(counts.disagree, "in disagreement", { disagree: "yes" }),
       hint(counts.no_signal, "whose votes say nothing", { signal: "no" }), hint(counts.error, "lost by the engine", { error: "yes" }),
     ].filter(Boolean);
-    const waiting = index.filed < index.steps ? ` · reading the run: ${index.filed.toLocaleString("en")} of ${index.steps.toLocaleString("en")} steps`
+    const waiting = index.trouble ? ` · ${oneLine(index.trouble, 300)}` : index.filed < index.steps ? ` · reading the run: ${index.filed.toLocaleString("en")} of ${index.steps.toLocaleString("en")} steps`
       : asked.q && !index.searchable ? " · only questions can be searched here (this SQLite has no full-text search)"
       : asked.q && index.words < index.steps ? ` · searched ${index.words.toLocaleString("en")} of ${index.steps.toLocaleString("en")} steps so far` : "";
     fill(summary, parts, hints.map((each) => [" · ", each]), h("span", { class: "waiting" }, waiting));
-    if (!rows.length) fill(body, h("tr", {}, h("td", { colspan: 5, class: "quiet pad" }, index.filed < index.steps ? "Reading…" : Object.keys(asked).length ? "No debate is like that. Clear a filter, or search for less." : "No debate has been written yet.")));
+    if (!rows.length) fill(body, h("tr", {}, h("td", { colspan: 5, class: "quiet pad" }, index.trouble ? "The list cannot be made." : index.filed < index.steps ? "Reading…" : Object.keys(asked).length ? "No debate is like that. Clear a filter, or search for less." : "No debate has been written yet.")));
   }
 
   function row(debate) {
