@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browsing import serving
 from paging import failed, record, turn, write_run
-from test_view import all_text, driver, one_text, place, until  # noqa: F401
+from test_view import all_text, driver, one_text, place, until, visiting  # noqa: F401
 
 from moot.debate.protocol import V2
 
@@ -64,7 +63,7 @@ def url(place: Path, driver: Any) -> Iterator[str]:  # noqa: F811
     (run / "debates" / "000002.jsonl").write_bytes(
         b'{"turns": \n[1, 2]\n{"question": 3}\n{"question": {"text": "t", "answer": 1}, "turns": [{}], "num_agents": 0}\n'
     )
-    with serving(place / "hostile", cache=place / "cache") as address:
+    with visiting(driver, place / "hostile", cache=place / "cache") as address:
         yield address
 
 
@@ -73,7 +72,7 @@ NAME = "<img src=x onerror=window.hurt=13>"
 
 def unharmed(browser: Any, url: str) -> None:
     assert browser.execute_script("return window.hurt") is None
-    assert browser.execute_script("return document.title") == "moot"
+    assert browser.execute_script("return document.title").endswith("moot")
     assert browser.current_url.startswith(url)
     kinds = ("script", "img", "iframe", "form:not(.filters)", "style", "link", "meta", "[onerror]", "[onload]", "#bait")
     assert browser.execute_script("return document.querySelectorAll(arguments[0]).length", ", ".join(f"main {kind}" for kind in kinds)) == 0

@@ -47,12 +47,12 @@ class View:
         listening = listen(self.port)
         where = f"http://localhost:{listening.getsockname()[1]}/"
         console = Console(highlight=False)
-        console.print(Text(f"{found} run{'' if found == 1 else 's'}. New ones turn up by themselves." if found else _NONE))
-        console.print(Text(f"Look at them: {where}   (Ctrl-C stops)", style="green"))
-        if self.open:
-            webbrowser.open(where)
         server = uvicorn.Server(uvicorn.Config(make_app(runs), log_level="error", access_log=False, server_header=False, lifespan="off"))
         with contextlib.suppress(KeyboardInterrupt):  # which is how one leaves
+            console.print(Text(f"{found} run{'' if found == 1 else 's'}. New ones turn up by themselves." if found else _NONE))
+            console.print(Text(f"Look at them: {where}   (Ctrl-C stops)", style="green"))
+            if self.open:
+                webbrowser.open(where)
             server.run(sockets=[listening])
         return 0
 

@@ -66,6 +66,7 @@ def _debate(record: Mapping[str, Any], tokens: Mapping[Any, Any]) -> dict[str, A
         "winner": record.get("winner"),
         "signal": record.get("signal"),
         "rewards": record.get("rewards"),
+        "returns": record.get("returns"),
         "advantages": record.get("advantages"),
         "error": record.get("error"),
         "tokens_error": tokens.get("error"),
@@ -105,6 +106,7 @@ def _turn(
         "correct": turn.get("correct"),
         "stop": turn.get("stop"),
         "rewards": _of_step(record.get("rewards"), turn["agent"], step),
+        "returns": _of_step(record.get("returns"), turn["agent"], step),
         "advantages": _of_step(record.get("advantages"), turn["agent"], step),
     }
     places = _Places(text[:LONGEST])

@@ -55,9 +55,9 @@ def test_each_line_of_a_comparison_says_what_became_of_it(tmp_path: Path) -> Non
 
 def test_a_reward_by_agent_is_a_stream_of_its_own(tmp_path: Path) -> None:
     votes = [{"turn": 0, "left": 1, "right": 2, "verdict": "="}]
-    found = seen(tmp_path, record(votes=votes, rewards=[0.5, 0.25, 0.0], advantages=[0.25, 0.0, -0.25]))
+    found = seen(tmp_path, record(votes=votes, rewards=[0.5, 0.25, 0.0], returns=[0.5, 0.25, -1.0], advantages=[0.25, 0.0, -0.25]))
     assert [each["rewards"] for each in found["turns"]] == [{"agent": 0.5}, {"agent": 0.25}, {"agent": 0.0}]
-    assert found["turns"][2]["advantages"] == {"agent": -0.25}
+    assert found["turns"][2]["advantages"] == {"agent": -0.25} and found["turns"][2]["returns"] == {"agent": -1.0}
     assert found["votes"][0]["left"] == {"agent": 1, "round": None}
 
 

@@ -21,6 +21,7 @@ export function debateView(main, query) {
   const body = h("div", {}, h("p", { class: "quiet pad" }, "Reading the debate…"));
   main.append(body);
 
+  document.title = `${place} · ${oneLine(run, 60)} · moot`;
   const list = link({ view: "debates", run, ...kept });
   const other = (to) => ({ view: "debate", run, debate: to, ...kept, shade: mode, layout: stacked ? "stacked" : null });
 
@@ -53,6 +54,28 @@ export function debateView(main, query) {
       h("section", { class: "outcome" }, h("p", { class: "why" }, why(debate, rows)), debate.error ? h("pre", { class: "said" }, visible(debate.error)) : h("div", { class: "scroll" }, node)),
       debate.turns.length ? toolbar() : null,
       rounds.map(round));
+    mark(kept.q);
+  }
+
+  // What was searched for stands out, without a change to the page: ranges, not elements.
+  function mark(searched) {
+    if (!("highlights" in CSS)) return;
+    const ranges = [];
+    const words = (searched ?? "").toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);
+    const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
+    for (let node = walker.nextNode(); words.length && node && ranges.length < 2000; node = walker.nextNode()) {
+      const text = node.data.toLowerCase();
+      if (text.length !== node.data.length || !node.parentElement.closest(".said, .tokens, h1")) continue;
+      for (const word of words) {
+        for (let at = text.indexOf(word); at >= 0 && ranges.length < 2000; at = text.indexOf(word, at + word.length)) {
+          const range = new Range();
+          range.setStart(node, at);
+          range.setEnd(node, at + word.length);
+          ranges.push(range);
+        }
+      }
+    }
+    CSS.highlights.set("found", new Highlight(...ranges));
   }
 
   function step(name, label, key) {
@@ -89,7 +112,7 @@ export function debateView(main, query) {
     return h("section", { class: "round" },
       h("h2", {}, `Round ${number}`),
       box,
-      votes.length ? h("div", { class: "scroll" }, matrix(votes, debate.agents)) : h("p", { class: "quiet novotes" }, own.length && number > 1 ? "No vote was cast in this round." : "No votes: nobody had seen two other answers yet."));
+      votes.length ? h("div", { class: "scroll" }, matrix(votes, debate.agents)) : h("p", { class: "quiet novotes" }, number === 1 && debate.protocol.schedule !== "sequential" ? "No votes: nobody has seen another answer yet." : "No vote was cast in this round."));
   }
 
   function card(turn, scale) {
@@ -111,9 +134,9 @@ export function debateView(main, query) {
 
   function sections(turn) {
     const order = turn.sections?.map((section) => section.name) ?? Object.keys(turn.fields);
-    const outside = turn.sections?.length ? [turn.text.slice(0, turn.sections[0].begin), turn.text.slice(turn.sections.at(-1).end)].map((part) => part.trim()).filter(Boolean) : [];
+    const outside = turn.sections?.length ? [turn.text.slice(0, turn.sections[0].begin), turn.text.slice(turn.sections.at(-1).end)].map((part) => part.trim()).filter(Boolean).join("\n\n…\n\n") : "";
     return [
-      outside.map((part) => h("details", { class: "outside" }, h("summary", {}, `Outside the sections, read by nobody (${plural(part.length, "character")})`), said(part, true))),
+      outside && h("details", { class: "outside" }, h("summary", {}, `Outside the sections, read by nobody (${plural(outside.length, "character")})`), said(outside, true)),
       order.filter((name) => name in turn.fields).map((name) => h("section", { class: `part ${name}` }, h("h3", {}, name.replace("_", " "), pay(turn, name)),
         name === "comparison" && turn.lines ? comparison(turn.lines) : silent(turn.fields[name]) ? h("p", { class: "quiet" }, "N/A") : said(turn.fields[name], true))),
     ];
@@ -161,7 +184,7 @@ export function debateView(main, query) {
     const streams = Object.keys(turn.rewards);
     const name = { generator: "answer", judge: "judging", agent: "agent", step: "step" };
     if (!streams.length) return null;
-    return h("footer", {}, streams.map((stream) => h("span", { title: `${stream}: reward, and advantage after centring` }, `${name[stream] ?? stream} `, h("b", {}, signed(turn.rewards[stream])), turn.advantages[stream] !== undefined ? h("span", { class: "quiet" }, ` → ${signed(turn.advantages[stream])}`) : null)),
+    return h("footer", {}, streams.map((stream) => h("span", { title: `${stream}: reward, and advantage after centring` }, `${name[stream] ?? stream} `, h("b", {}, signed(turn.rewards[stream])), turn.returns[stream] !== undefined ? `, return ${signed(turn.returns[stream])}` : null, turn.advantages[stream] !== undefined ? h("span", { class: "quiet" }, ` → ${signed(turn.advantages[stream])}`) : null)),
       turn.tokens ? h("span", { class: "quiet", title: "mean chance of a token, as sampled" }, `${plural(turn.tokens.ids.length, "token")}, ${percent(meanChance(turn.tokens.logprobs))}`) : null);
   }
 

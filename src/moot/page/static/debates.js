@@ -15,6 +15,7 @@ export function debatesView(main, query, runs) {
   let shape = "";
   let request = null;
 
+  document.title = `${oneLine(run, 60)} · moot`;
   const summary = h("p", { class: "quiet", id: "found", role: "status" });
   const fresh = h("button", { class: "fresh", hidden: true, onclick: () => load() }, "New debates were played: show them");
   const body = h("tbody");

@@ -24,6 +24,7 @@ function show() {
   drawTop(wanted);
   fill(main);
   main.className = `view-${wanted}`;
+  document.title = "moot";
   view = (VIEWS[wanted] ?? overview)(main, query, runs);
   scrollTo(0, 0);
 }

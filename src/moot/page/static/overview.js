@@ -3,6 +3,7 @@
 import { curves } from "./curves.js";
 import { ago, fill, h, number, oneLine, percent, plural, signed } from "./dom.js";
 import { ALARMS, TRUST } from "./glossary.js";
+import { settings } from "./settings.js";
 import { ask, link, note } from "./state.js";
 
 export function overview(main, query, runs) {
@@ -14,10 +15,11 @@ export function overview(main, query, runs) {
   const alarms = h("div", { class: "alarms" });
   const trust = h("div", { class: "scroll" });
   const charts = curves(query);
+  const told = settings();
   main.append(
-    h("section", {}, h("h1", {}, "Runs"), h("div", { class: "scroll" }, h("table", { class: "runs" },
+    h("section", {}, h("h1", {}, "Runs"), h("div", { class: "scroll tall" }, h("table", { class: "runs" },
       h("thead", {}, h("tr", {}, ["", "Run", "Progress", "Reward", "Judges right", "Right", "Held out", "Last row"].map((name) => h("th", {}, name)))),
-      table))),
+      table)), told.node),
     h("section", {}, h("h2", {}, "Can the votes be trusted?"), alarms, trust),
     charts.node,
   );
@@ -119,6 +121,7 @@ export function overview(main, query, runs) {
     drawn = signature;
     for (const cell of table.querySelectorAll(".age")) cell.textContent = ago(runs.find((run) => run.name === cell.dataset.run)?.age_s);
     const now = JSON.stringify(runs.filter((run) => chosen.includes(run.name)).map((run) => [run.name, run.rows]));
+    told.update(chosen);
     if (now !== rows) drawTrust().catch(() => { rows = ""; });
     rows = now;
   }

@@ -90,6 +90,7 @@ function tip(target, turn, piece) {
       row("stream", stream ? STREAMS[stream] ?? stream : "none: nothing is taught here"),
       row("advantage", signed(piece.advantage, 3)),
       stream && turn.rewards[stream] !== undefined ? row("reward", signed(turn.rewards[stream], 3)) : null,
+      stream && turn.returns?.[stream] !== undefined ? row("return", signed(turn.returns[stream], 3)) : null,
       row("logprob", piece.logprob === null ? "–" : `${signed(piece.logprob, 3)} (${chance(piece.logprob)})`)));
   box.hidden = false;
   const spot = target.getClientRects()[0];

@@ -33,7 +33,7 @@ function cell(i, j, { won, tied }, other) {
 
 // What each agent came to over the whole debate.
 export function standing(debate) {
-  const { agents, votes, turns, rewards, winner } = debate;
+  const { agents, votes, turns, rewards, returns, winner } = debate;
   const streams = rewards && !Array.isArray(rewards) ? Object.keys(rewards) : rewards ? ["agent"] : [];
   const label = { generator: "answer reward", judge: "judge reward", agent: "reward", step: "reward" };
   const mean = (values) => (values?.length ? values.reduce((a, b) => a + b, 0) / values.length : null);
@@ -51,10 +51,10 @@ export function standing(debate) {
   return {
     rows,
     node: h("table", { class: "standing" },
-      h("thead", {}, h("tr", {}, h("th", {}, ""), h("th", {}, "last answer"), h("th", {}, "votes won–lost"), streams.map((stream) => h("th", {}, `${label[stream] ?? stream}${stream === "agent" ? "" : ", mean"}`)), h("th", {}, "failed"))),
+      h("thead", {}, h("tr", {}, h("th", {}, ""), h("th", {}, "last answer"), h("th", {}, "votes won–lost"), streams.map((stream) => h("th", {}, `${label[stream] ?? stream}${stream === "agent" ? "" : ", mean"}`)), returns ? h("th", { title: "the reward, less 1 for each failed turn" }, "return") : null, h("th", {}, "failed"))),
       h("tbody", {}, rows.map(({ agent, seat, last, failed, won, lost, rewards: own }) => h("tr", { class: agent === winner ? "winner" : "" },
         h("th", { scope: "row" }, agentName(agent), agent === winner ? h("span", { class: "crown", title: "won" }, " ★") : null, seat.persona ? h("small", {}, seat.persona) : null),
-        h("td", {}, answer(last)), h("td", { class: "num" }, `${won}–${lost}`), own.map((value) => h("td", { class: "num" }, signed(value))), h("td", { class: "num" }, failed || "")))))
+        h("td", {}, answer(last)), h("td", { class: "num" }, `${won}–${lost}`), own.map((value) => h("td", { class: "num" }, signed(value))), returns ? h("td", { class: "num" }, signed(returns[agent])) : null, h("td", { class: "num" }, failed || "")))))
   };
 }
 
