@@ -24,7 +24,7 @@ class View:
     From elsewhere: ssh -L 8717:localhost:8717 HOST, then open http://localhost:8717.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN")] = (Path("runs"),)
+    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (Path("runs"),)
     """Runs, or folders of runs."""
     port: int = 8717
     """Where the page is; the next free one if it is taken, any if 0."""
@@ -35,6 +35,7 @@ class View:
         try:
             import uvicorn
 
+            from moot.page.index import cache_folder, tidy
             from moot.page.runs import Runs
             from moot.page.server import make_app
         except ModuleNotFoundError as error:
@@ -44,10 +45,14 @@ class View:
                 raise ConfigError(f"{place}: there is no such folder; name a run, or a folder of runs")
         runs = Runs(self.runs)
         found = len(runs.all())
+        cache = cache_folder()
+        tidy(cache)
         listening = listen(self.port)
         where = f"http://localhost:{listening.getsockname()[1]}/"
         console = Console(highlight=False)
-        server = uvicorn.Server(uvicorn.Config(make_app(runs), log_level="error", access_log=False, server_header=False, lifespan="off"))
+        server = uvicorn.Server(
+            uvicorn.Config(make_app(runs, cache), log_level="error", access_log=False, server_header=False, lifespan="off")
+        )
         with contextlib.suppress(KeyboardInterrupt):  # which is how one leaves
             console.print(Text(f"{found} run{'' if found == 1 else 's'}. New ones turn up by themselves." if found else _NONE))
             console.print(Text(f"Look at them: {where}   (Ctrl-C stops)", style="green"))

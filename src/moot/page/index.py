@@ -19,26 +19,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from moot.page.filters import Where, clean
 from moot.page.runs import Outside, inside
 
 VERSION = 1
 LONGEST = 50_000
 """Characters of a turn that can be searched."""
 
-_SCHEMA = """
-create table steps (step integer primary key, stamp text, words integer default 0);
-create table debates (
-    id integer primary key autoincrement, step integer, number integer, question text, agents integer, winner integer,
-    signal integer, failures integer, correct real, winner_correct integer, disagreement integer, error text,
-    unique (step, number));
-"""
+_TABLES = (
+    "create table if not exists steps (step integer primary key, stamp text, words integer default 0)",
+    """create table if not exists debates (
+        id integer primary key autoincrement, step integer, number integer, question text, agents integer, winner integer,
+        signal integer, failures integer, correct real, winner_correct integer, disagreement integer, error text,
+        unique (step, number))""",
+)
 # Without the text itself, which the run has. What a step said before it was played again stays behind under an id that is gone.
-_WORDS = "create virtual table words using fts5 (said, content='', columnsize=0)"
+_WORDS = "create virtual table if not exists words using fts5 (said, content='', columnsize=0)"
 _COLUMNS = "step, number, question, agents, winner, signal, failures, correct, winner_correct, disagreement, error"
-
-
-class Refused(ValueError):
-    """A filter that makes no sense; the message says which and what would."""
 
 
 @dataclass(frozen=True)
@@ -89,7 +86,7 @@ class Index:
             files = self._files()
             known = dict(connection.execute("select step, stamp from steps"))
             gone = known.keys() - files.keys()
-            with connection:
+            with _transaction(connection):
                 for step in gone:
                     _forget(connection, step)
             changes = self.progress.changes + len(gone)
@@ -98,7 +95,7 @@ class Index:
             filed, searchable = len(files) - len(missing), len(words)
             self.progress = Progress(len(files), filed, searchable, changes)
             for batch in _timed(missing):
-                with connection:
+                with _transaction(connection):
                     for step in batch:
                         self._file(connection, step, files[step])
                 filed, changes = filed + len(batch), changes + len(batch)
@@ -106,7 +103,7 @@ class Index:
                 if until():
                     return False
             for batch in _timed(sorted(files.keys() - words, reverse=True)):
-                with connection:
+                with _transaction(connection):
                     for step in batch:
                         self._read_words(connection, step)
                 searchable += len(batch)
@@ -128,12 +125,16 @@ class Index:
         return found
 
     def _file(self, connection: sqlite3.Connection, step: int, stamp: str) -> None:
+        if connection.execute("select 1 from steps where step = ? and stamp = ?", (step, stamp)).fetchone():
+            return  # another page was quicker
         _forget(connection, step)
         rows = [_row(step, place, record) for place, record in enumerate(records(self.run, step))]
         connection.executemany(f"insert or replace into debates ({_COLUMNS}) values ({', '.join('?' * 11)})", rows)
         connection.execute("insert into steps (step, stamp) values (?, ?)", (step, stamp))
 
     def _read_words(self, connection: sqlite3.Connection, step: int) -> None:
+        if connection.execute("select 1 from steps where step = ? and words", (step,)).fetchone():
+            return
         if self.searchable:
             ids = dict(connection.execute("select number, id from debates where step = ?", (step,)))
             said = ((ids.get(place), _said(record)) for place, record in enumerate(records(self.run, step)))
@@ -151,7 +152,7 @@ class Index:
             return self._prepared()
 
     def _prepared(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.file, timeout=30)
+        connection = sqlite3.connect(self.file, timeout=30, isolation_level=None)
         try:
             connection.execute("pragma journal_mode = wal")
             connection.execute("pragma synchronous = off")  # losing it costs seconds, not data
@@ -159,8 +160,9 @@ class Index:
             if version not in (0, VERSION):
                 raise sqlite3.DatabaseError("an index of another version")
             if version == 0:
-                with connection:
-                    connection.executescript(_SCHEMA)
+                with _transaction(connection):
+                    for table in _TABLES:
+                        connection.execute(table)
                     with contextlib.suppress(sqlite3.OperationalError):
                         connection.execute(_WORDS)
                     connection.execute(f"pragma user_version = {VERSION}")
@@ -231,6 +233,18 @@ def _select(what: str, clauses: Sequence[str]) -> str:
     return f"select {what} from debates" + (f" where {' and '.join(clauses)}" if clauses else "")
 
 
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Begun as a writer, so that what is read in it is still so when it is written."""
+    connection.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    connection.execute("commit")
+
+
 def _forget(connection: sqlite3.Connection, step: int) -> None:
     connection.execute("delete from debates where step = ?", (step,))
     connection.execute("delete from steps where step = ?", (step,))
@@ -267,6 +281,14 @@ def cache_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="moot-view-"))
 
 
+def tidy(folder: Path, days: float = 60) -> None:
+    """Indexes nobody has added to for long: the runs may be gone, and making one again takes seconds."""
+    for file in folder.glob("*.sqlite*"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > days * 86400:
+                file.unlink()
+
+
 # What is filed
 
 
@@ -297,7 +319,7 @@ def _row(step: int, place: int, record: Mapping[str, Any] | None) -> tuple[Any, 
         return (
             step,
             place,
-            _clean(record["question"]["text"])[:2000],
+            clean(record["question"]["text"])[:2000],
             agents,
             winner if isinstance(winner, int) else None,
             int(bool(record["signal"])) if "signal" in record else None,
@@ -305,7 +327,7 @@ def _row(step: int, place: int, record: Mapping[str, Any] | None) -> tuple[Any, 
             right / agents if known else None,
             int(bool(last.get(winner, {}).get("correct"))) if known and winner is not None else None,
             int(len({str(turn.get("answer")) for turn in last.values()}) > 1),
-            None if record.get("error") is None else _clean(record["error"])[:2000],
+            None if record.get("error") is None else clean(record["error"])[:2000],
         )
     except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError):
         return (step, place, "", None, None, None, 0, None, None, 0, "this record cannot be read")
@@ -315,68 +337,6 @@ def _said(record: Mapping[str, Any] | None) -> str:
     try:
         assert record is not None
         said = [record["question"]["text"], *(turn["text"][:LONGEST] for turn in record["turns"]), record.get("error") or ""]
-        return _clean("\n".join(map(str, said)))
+        return clean("\n".join(map(str, said)))
     except (AssertionError, KeyError, TypeError):
         return ""
-
-
-def _clean(text: Any) -> str:
-    """SQLite takes no half surrogates, and ends a text at a zero."""
-    return str(text).encode("utf-8", "replace").decode().replace("\0", "\ufffd")
-
-
-# What can be asked for
-
-
-@dataclass(frozen=True)
-class Where:
-    clauses: tuple[str, ...] = ()
-    values: tuple[Any, ...] = ()
-
-
-CHOICES: dict[str, dict[str, str]] = {
-    "failed": {"yes": "failures > 0", "no": "failures = 0"},
-    "correct": {
-        "all": "correct = 1",
-        "mixed": "correct > 0 and correct < 1",
-        "none": "correct = 0",
-        "misled": "winner_correct = 0 and correct > 0",
-        "unknown": "correct is null",
-    },
-    "disagree": {"yes": "disagreement", "no": "not disagreement"},
-    "signal": {"yes": "signal", "no": "signal = 0"},
-    "error": {"yes": "error is not null", "no": "error is null"},
-}
-
-
-def where(asked: Mapping[str, str], ringing: Callable[[str], list[int]], searchable: bool = True) -> Where:
-    """The filters of a link. `ringing` tells at which steps an alarm rang."""
-    clauses: list[str] = []
-    values: list[Any] = []
-    for name, choices in CHOICES.items():
-        if chosen := asked.get(name):
-            if chosen not in choices:
-                raise Refused(f"{name} must be one of {', '.join(choices)}, got {chosen[:40]!r}")
-            clauses.append(choices[chosen])
-    for name, sign in (("from", ">="), ("to", "<=")):
-        if asked.get(name):
-            clauses.append(f"step {sign} ?")
-            values.append(whole(name, asked[name]))
-    if alarm := asked.get("alarm"):
-        clauses.append("step in (select value from json_each(?))")
-        values.append(json.dumps(ringing(alarm)))
-    if words := asked.get("q", "").split():
-        if searchable:
-            clauses.append("id in (select rowid from words where words match ?)")
-            values.append(" ".join(f'"{_clean(word).replace(chr(34), chr(34) * 2)}"' for word in words[:20]) + "*")
-        else:
-            for word in words[:20]:
-                clauses.append("instr(lower(question), lower(?))")
-                values.append(_clean(word))
-    return Where(tuple(f"({clause})" for clause in clauses), tuple(values))
-
-
-def whole(name: str, text: str) -> int:
-    if not (text.isascii() and text.isdigit() and len(text) < 16):
-        raise Refused(f"{name} must be a whole number, got {text[:40]!r}")
-    return int(text)

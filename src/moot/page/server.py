@@ -24,7 +24,8 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from moot.page import debate as debates
-from moot.page.index import Index, Refused, Where, where, whole
+from moot.page.filters import Refused, Where, where, whole
+from moot.page.index import Index
 from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
 
 STATIC = Path(__file__).parent / "static"

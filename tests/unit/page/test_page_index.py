@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +13,8 @@ from typing import Any
 import pytest
 from paging import failed, record, turn, write_run, write_step
 
-from moot.page.index import Index, Refused, where
+from moot.page.filters import Refused, where
+from moot.page.index import Index, tidy
 
 RIGHT = record(turn(0, "7", True), turn(1, "7", True), turn(2, "7", True), question="Which is right?")
 MISLED = record(turn(0, "8"), turn(1, "7", True), turn(2, "8"), question="Who is misled?")
@@ -133,6 +137,43 @@ def test_it_can_be_stopped_and_goes_on_with_the_newest_first(tmp_path: Path) -> 
     again = Index(run, tmp_path / "cache")
     again.fill()
     assert places(again) == ["3.0", "2.0", "1.0"] and places(again, q="number 2") == ["2.0"]
+
+
+def test_two_pages_may_fill_the_same_index_at_once(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {step: [record(question=f"Number {step}?")] for step in range(1, 41)}, tokens=False)
+    pages = [Index(run, tmp_path / "cache") for _ in range(4)]
+    threads = [threading.Thread(target=page.fill) for page in pages]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert [page.trouble for page in pages] == [None] * 4
+    assert len(places(pages[0])) == 40 and len(set(places(pages[0]))) == 40
+    assert places(pages[1], q="number 17") == ["17.0"] and len(places(pages[2], q="number")) == 40
+
+
+def test_what_was_long_unused_is_cleared_away(tmp_path: Path) -> None:
+    old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
+    for file, days in ((old, 61), (new, 59)):
+        file.write_text("")
+        os.utime(file, (time.time() - days * 86400,) * 2)
+    tidy(tmp_path)
+    assert not old.exists() and new.exists()
+
+
+def test_a_disk_that_is_full_is_told_and_tried_again(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_step(index.run, 11, [record(question="Brand new?")])
+
+    def full(*_: object) -> None:
+        raise sqlite3.OperationalError("database or disk is full")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(index, "_file", full)
+        index.fill()
+    assert index.trouble is not None and index.trouble.endswith("cannot be written: database or disk is full")
+    assert len(places(index)) == 5
+    index.fill()
+    assert index.trouble is None and len(places(index)) == 6
 
 
 def test_nothing_is_written_into_the_run(tmp_path: Path) -> None:

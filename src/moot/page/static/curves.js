@@ -22,22 +22,61 @@ export function curves(query) {
   let smooth = Number(query.get("smooth") ?? 0) || 0;
   let pending = null;
 
-  const find = h("input", { type: "search", placeholder: "Find a metric", "aria-label": "Find a metric", value: wanted, oninput: (event) => { wanted = event.target.value; note({ find: wanted }); sift(); } });
-  const slider = h("input", { type: "range", min: 0, max: 0.98, step: 0.02, value: smooth, "aria-label": "Smoothing", oninput: (event) => { smooth = Number(event.target.value); note({ smooth: smooth || null }); for (const chart of charts.values()) chart.paint(); } });
-  const node = h("section", { class: "curves" },
-    h("div", { class: "bar" }, h("h2", {}, "Curves"), find, h("label", { class: "quiet" }, "smooth ", slider), count,
-      h("span", { class: "quiet hint" }, "drag to zoom, double-click to zoom out, click to open the debates of a step")),
-    groups);
+  const find = h("input", {
+    type: "search",
+    placeholder: "Find a metric",
+    "aria-label": "Find a metric",
+    value: wanted,
+    oninput: (event) => {
+      wanted = event.target.value;
+      note({ find: wanted });
+      sift();
+    },
+  });
+  const slider = h("input", {
+    type: "range",
+    min: 0,
+    max: 0.98,
+    step: 0.02,
+    value: smooth,
+    "aria-label": "Smoothing",
+    oninput: (event) => {
+      smooth = Number(event.target.value);
+      note({ smooth: smooth || null });
+      for (const chart of charts.values()) chart.paint();
+    },
+  });
+  const node = h(
+    "section",
+    { class: "curves" },
+    h(
+      "div",
+      { class: "bar" },
+      h("h2", {}, "Curves"),
+      find,
+      h("label", { class: "quiet" }, "smooth ", slider),
+      count,
+      h("span", { class: "quiet hint" }, "drag to zoom, double-click to zoom out, click to open the debates of a step"),
+    ),
+    groups,
+  );
 
-  const seen = new IntersectionObserver((entries) => {
-    for (const entry of entries) {
-      const chart = charts.get(entry.target.dataset.id);
-      if (chart) chart.visible = entry.isIntersecting;
-    }
-    fetchSoon();
-  }, { rootMargin: "200px" });
+  const seen = new IntersectionObserver(
+    (entries) => {
+      for (const entry of entries) {
+        const chart = charts.get(entry.target.dataset.id);
+        if (chart) chart.visible = entry.isIntersecting;
+      }
+      fetchSoon();
+    },
+    { rootMargin: "200px" },
+  );
 
-  const board = { redraw: () => { for (const chart of charts.values()) chart.redraw(); } };
+  const board = {
+    redraw: () => {
+      for (const chart of charts.values()) chart.redraw();
+    },
+  };
   live.add(board);
 
   function update(names, found, tint) {
@@ -55,7 +94,11 @@ export function curves(query) {
       }
     }
     for (const [id, chart] of charts) {
-      if (!present.has(id)) { chart.leave(); seen.unobserve(chart.node); charts.delete(id); }
+      if (!present.has(id)) {
+        chart.leave();
+        seen.unobserve(chart.node);
+        charts.delete(id);
+      }
     }
     arrange();
     sift();
@@ -64,14 +107,33 @@ export function curves(query) {
 
   let arranged = "";
   function arrange() {
-    const order = [...charts.values()].sort((a, b) => GROUP_ORDER.indexOf(a.group) - GROUP_ORDER.indexOf(b.group) || (a.phase === b.phase ? 0 : a.phase === "train" ? -1 : 1) || a.key.localeCompare(b.key));
+    const order = [...charts.values()].sort(
+      (a, b) =>
+        GROUP_ORDER.indexOf(a.group) - GROUP_ORDER.indexOf(b.group) ||
+        (a.phase === b.phase ? 0 : a.phase === "train" ? -1 : 1) ||
+        a.key.localeCompare(b.key),
+    );
     const signature = order.map((chart) => chart.id).join("\n");
     if (signature === arranged) return;
     arranged = signature;
-    fill(groups, GROUP_ORDER.map((name) => {
-      const own = order.filter((chart) => chart.group === name);
-      return own.length ? h("details", { open: true, class: "group" }, h("summary", {}, name, h("span", { class: "quiet" }, ` ${own.length}`)), h("div", { class: "charts" }, own.map((chart) => chart.node))) : null;
-    }));
+    fill(
+      groups,
+      GROUP_ORDER.map((name) => {
+        const own = order.filter((chart) => chart.group === name);
+        return own.length
+          ? h(
+              "details",
+              { open: true, class: "group" },
+              h("summary", {}, name, h("span", { class: "quiet" }, ` ${own.length}`)),
+              h(
+                "div",
+                { class: "charts" },
+                own.map((chart) => chart.node),
+              ),
+            )
+          : null;
+      }),
+    );
     for (const chart of order) seen.observe(chart.node);
   }
 
@@ -94,7 +156,9 @@ export function curves(query) {
 
   async function fetchNow() {
     const due = [...charts.values()].filter((chart) => chart.visible && chart.stale && !chart.node.hidden);
-    const byPhase = Map.groupBy ? Map.groupBy(due, (chart) => chart.phase) : new Map([...new Set(due.map((c) => c.phase))].map((p) => [p, due.filter((c) => c.phase === p)]));
+    const byPhase = Map.groupBy
+      ? Map.groupBy(due, (chart) => chart.phase)
+      : new Map([...new Set(due.map((c) => c.phase))].map((p) => [p, due.filter((c) => c.phase === p)]));
     for (const [phase, own] of byPhase) {
       for (const chart of own) chart.stale = false;
       try {
@@ -127,9 +191,19 @@ class Chart {
     this.canvas = h("div", { class: "plot" });
     this.values = h("div", { class: "values" });
     const name = title(key);
-    this.node = h("figure", { class: "chart", data: { id, key } },
-      h("figcaption", { title: about || key }, h("span", {}, name), phase !== "train" ? h("span", { class: "chip" }, phase === "eval" ? "held out" : phase) : null, name !== key ? h("small", {}, key) : null),
-      this.canvas, this.values);
+    this.node = h(
+      "figure",
+      { class: "chart", data: { id, key } },
+      h(
+        "figcaption",
+        { title: about || key },
+        h("span", {}, name),
+        phase !== "train" ? h("span", { class: "chip" }, phase === "eval" ? "held out" : phase) : null,
+        name !== key ? h("small", {}, key) : null,
+      ),
+      this.canvas,
+      this.values,
+    );
     this.resize = new ResizeObserver(() => {
       const width = this.canvas.clientWidth;
       if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
@@ -140,7 +214,14 @@ class Chart {
   paint() {
     if (!this.data.length || !this.canvas.clientWidth) return;
     const { chosen, colour, smooth } = this.settings();
-    const tables = this.data.flatMap(([steps, values]) => (smooth ? [[steps, values], [steps, smoothed(values, smooth)]] : [[steps, values]]));
+    const tables = this.data.flatMap(([steps, values]) =>
+      smooth
+        ? [
+            [steps, values],
+            [steps, smoothed(values, smooth)],
+          ]
+        : [[steps, values]],
+    );
     const joined = tables.some(([steps]) => steps.length) ? uPlot.join(tables.map(once)) : [[], ...tables.map(() => [])];
     const shape = JSON.stringify([chosen, smooth > 0]);
     if (this.plot && this.shape === shape) this.plot.setData(joined, !this.zoomed);
@@ -156,20 +237,37 @@ class Chart {
     const ink = style.getPropertyValue("--quiet").trim();
     const grid = style.getPropertyValue("--line").trim();
     const strokes = chosen.map((name) => style.getPropertyValue(`--${colour(name)}`).trim());
-    const line = (stroke, alpha, width) => ({ stroke, alpha, width, points: { show: (u, i) => u.data[i].filter((v) => v !== null && v !== undefined).length < 30, size: 4 } });
+    const line = (stroke, alpha, width) => ({
+      stroke,
+      alpha,
+      width,
+      points: { show: (u, i) => u.data[i].filter((v) => v !== null && v !== undefined).length < 30, size: 4 },
+    });
     const axis = { stroke: ink, font: "11px system-ui, sans-serif", grid: { stroke: grid, width: 1 }, ticks: { show: false } };
-    this.plot = new uPlot({
-      width: this.canvas.clientWidth, height: HEIGHT,
-      legend: { show: false },
-      scales: { x: { time: false }, y: { range } },
-      cursor: { sync: { key: "curves", setSeries: false }, points: { size: 6 }, drag: { setScale: true, x: true, y: false } },
-      axes: [{ ...axis, size: 22, gap: 3, space: 60 }, { ...axis, size: 44, gap: 3, space: 28, values: (u, ticks) => ticks.map((v) => short(v)) }],
-      series: [{}, ...strokes.flatMap((stroke) => (smooth ? [line(stroke, 0.25, 1), line(stroke, 1, 1.6)] : [line(stroke, 1, 1.6)]))],
-      hooks: {
-        setCursor: [(u) => this.tell(u.cursor.idx)],
-        setScale: [(u, name) => { if (name === "x") this.zoomed = u.data[0].length > 0 && (u.scales.x.min > u.data[0][0] || u.scales.x.max < u.data[0].at(-1)); }],
+    this.plot = new uPlot(
+      {
+        width: this.canvas.clientWidth,
+        height: HEIGHT,
+        legend: { show: false },
+        scales: { x: { time: false }, y: { range } },
+        cursor: { sync: { key: "curves", setSeries: false }, points: { size: 6 }, drag: { setScale: true, x: true, y: false } },
+        axes: [
+          { ...axis, size: 22, gap: 3, space: 60 },
+          { ...axis, size: 44, gap: 3, space: 28, values: (u, ticks) => ticks.map((v) => short(v)) },
+        ],
+        series: [{}, ...strokes.flatMap((stroke) => (smooth ? [line(stroke, 0.25, 1), line(stroke, 1, 1.6)] : [line(stroke, 1, 1.6)]))],
+        hooks: {
+          setCursor: [(u) => this.tell(u.cursor.idx)],
+          setScale: [
+            (u, name) => {
+              if (name === "x") this.zoomed = u.data[0].length > 0 && (u.scales.x.min > u.data[0][0] || u.scales.x.max < u.data[0].at(-1));
+            },
+          ],
+        },
       },
-    }, joined, this.canvas);
+      joined,
+      this.canvas,
+    );
     this.plot.over.addEventListener("click", () => this.open());
   }
 
@@ -177,12 +275,21 @@ class Chart {
   tell(idx) {
     const { chosen, colour, smooth } = this.settings();
     const steps = this.plot?.data[0] ?? [];
-    fill(this.values, chosen.map((name, i) => {
-      const values = this.plot?.data[smooth ? 2 * i + 1 : i + 1] ?? [];
-      const at = idx === null || idx === undefined ? values.findLastIndex((v) => v !== null && v !== undefined) : idx;
-      const value = values[at];
-      return h("span", { title: name }, h("span", { class: `swatch ${colour(name)}` }), value === null || value === undefined ? "–" : number(value));
-    }), steps.length ? h("span", { class: "quiet" }, idx === null || idx === undefined ? "last" : `step ${steps[idx]}`) : null);
+    fill(
+      this.values,
+      chosen.map((name, i) => {
+        const values = this.plot?.data[smooth ? 2 * i + 1 : i + 1] ?? [];
+        const at = idx === null || idx === undefined ? values.findLastIndex((v) => v !== null && v !== undefined) : idx;
+        const value = values[at];
+        return h(
+          "span",
+          { title: name },
+          h("span", { class: `swatch ${colour(name)}` }),
+          value === null || value === undefined ? "–" : number(value),
+        );
+      }),
+      steps.length ? h("span", { class: "quiet" }, idx === null || idx === undefined ? "last" : `step ${steps[idx]}`) : null,
+    );
   }
 
   // From a spike to the debates that made it: of the run whose curve is nearest.

@@ -1,21 +1,19 @@
 // One debate: the question, who won and why, and every round with its votes.
 
-import { add, fill, h, oneLine, percent, plural, signed, visible } from "./dom.js";
-import { ALARMS, FATES, failure } from "./glossary.js";
+import { fill, h, oneLine, plural, visible } from "./dom.js";
+import { ALARMS } from "./glossary.js";
 import { typeset } from "./maths.js";
 import { ask, filters, go, link, note } from "./state.js";
-import { largest, legend, MODES, shaded } from "./tokens.js";
-import { agentName, answer, matrix, standing, why } from "./votes.js";
-
-const FIRST = 20_000;
-// Characters of a section, or of a turn's tokens, before one must ask for more.
+import { largest, legend, MODES } from "./tokens.js";
+import { card, FIRST } from "./turn.js";
+import { matrix, standing, why } from "./votes.js";
 
 export function debateView(main, query) {
   const run = query.get("run");
   const place = query.get("debate");
   const kept = filters(query);
   let debate = null;
-  let mode = query.get("shade") in MODES ? query.get("shade") : "";
+  let mode = Object.hasOwn(MODES, query.get("shade") ?? "") ? (query.get("shade") ?? "") : "";
   let stacked = query.get("layout") === "stacked";
   let gone = false;
   const body = h("div", {}, h("p", { class: "quiet pad" }, "Reading the debate…"));
@@ -30,30 +28,77 @@ export function debateView(main, query) {
       debate = await ask("debate", { run, debate: place, ...kept });
       if (!gone) draw();
     } catch (error) {
-      if (!gone) fill(body, h("div", { class: "pad" }, h("h1", {}, "This debate cannot be shown"), h("p", {}, visible(error.message)), h("a", { href: list }, "Back to the list")));
-      if (!gone && patience > 0) setTimeout(() => { if (!gone && !debate) load(patience - 1); }, 2000);
+      if (!gone)
+        fill(
+          body,
+          h(
+            "div",
+            { class: "pad" },
+            h("h1", {}, "This debate cannot be shown"),
+            h("p", {}, visible(error.message)),
+            h("a", { href: list }, "Back to the list"),
+          ),
+        );
+      if (!gone && patience > 0)
+        setTimeout(() => {
+          if (!gone && !debate) load(patience - 1);
+        }, 2000);
     }
   }
 
   function draw() {
-    const head = h("div", { class: "bar crumbs" },
-      h("a", { href: list }, "← ", oneLine(run, 50)), h("span", { class: "quiet" }, `step ${debate.step} · debate ${debate.number}`),
+    const head = h(
+      "div",
+      { class: "bar crumbs" },
+      h("a", { href: list }, "← ", oneLine(run, 50)),
+      h("span", { class: "quiet" }, `step ${debate.step} · debate ${debate.number}`),
       h("span", { class: "grow" }),
-      step("previous", "‹ previous", "k"), step("next", "next ›", "j"));
-    if (debate.broken) return void fill(body, head, h("div", { class: "pad" }, h("h1", {}, "This record cannot be read"), h("p", {}, visible(debate.broken)), h("p", { class: "quiet" }, `Line ${debate.number + 1} of debates/${String(debate.step).padStart(6, "0")}.jsonl.`)));
+      step("previous", "‹ previous", "k"),
+      step("next", "next ›", "j"),
+    );
+    if (debate.broken)
+      return void fill(
+        body,
+        head,
+        h(
+          "div",
+          { class: "pad" },
+          h("h1", {}, "This record cannot be read"),
+          h("p", {}, visible(debate.broken)),
+          h("p", { class: "quiet" }, `Line ${debate.number + 1} of debates/${String(debate.step).padStart(6, "0")}.jsonl.`),
+        ),
+      );
     const known = debate.question.answer !== null && debate.question.answer !== undefined;
     for (const turn of debate.turns) turn.known = known;
     const { rows, node } = standing(debate);
     const rounds = [...new Set(debate.turns.map((turn) => turn.round))].sort((a, b) => a - b);
-    fill(body, head,
-      h("section", { class: "question-box" },
+    fill(
+      body,
+      head,
+      h(
+        "section",
+        { class: "question-box" },
         h("h1", { dir: "auto" }, typeset(debate.question.text.slice(0, FIRST))),
-        h("p", { class: "quiet" }, known ? ["The answer is ", h("b", { class: "truth" }, oneLine(debate.question.answer, 200)), ". No agent was told."] : "Nobody knows the answer here.",
-          debate.question.id ? ` · ${oneLine(debate.question.id, 60)}` : "", ` · ${rules(debate)}`),
-        debate.alarms?.map((key) => h("span", { class: "chip bad", title: ALARMS[key].means }, "⚠ ", ALARMS[key].name, " at this step"))),
-      h("section", { class: "outcome" }, h("p", { class: "why" }, why(debate, rows)), debate.error ? h("pre", { class: "said" }, visible(debate.error)) : h("div", { class: "scroll" }, node)),
+        h(
+          "p",
+          { class: "quiet" },
+          known
+            ? ["The answer is ", h("b", { class: "truth" }, oneLine(debate.question.answer, 200)), ". No agent was told."]
+            : "Nobody knows the answer here.",
+          debate.question.id ? ` · ${oneLine(debate.question.id, 60)}` : "",
+          ` · ${rules(debate)}`,
+        ),
+        debate.alarms?.map((key) => h("span", { class: "chip bad", title: ALARMS[key].means }, "⚠ ", ALARMS[key].name, " at this step")),
+      ),
+      h(
+        "section",
+        { class: "outcome" },
+        h("p", { class: "why" }, why(debate, rows)),
+        debate.error ? h("pre", { class: "said" }, visible(debate.error)) : h("div", { class: "scroll" }, node),
+      ),
       debate.turns.length ? toolbar() : null,
-      rounds.map(round));
+      rounds.map(round),
+    );
     mark(kept.q);
   }
 
@@ -61,7 +106,10 @@ export function debateView(main, query) {
   function mark(searched) {
     if (!("highlights" in CSS)) return;
     const ranges = [];
-    const words = (searched ?? "").toLowerCase().split(/[^\p{L}\p{N}]+/u).filter(Boolean);
+    const words = (searched ?? "")
+      .toLowerCase()
+      .split(/[^\p{L}\p{N}]+/u)
+      .filter(Boolean);
     const walker = document.createTreeWalker(body, NodeFilter.SHOW_TEXT);
     for (let node = walker.nextNode(); words.length && node && ranges.length < 2000; node = walker.nextNode()) {
       const text = node.data.toLowerCase();
@@ -80,123 +128,121 @@ export function debateView(main, query) {
 
   function step(name, label, key) {
     const to = debate[name];
-    return to ? h("a", { class: "step", href: link(other(to)), title: `${label} (${key})` }, label) : h("span", { class: "step quiet" }, label);
+    return to
+      ? h("a", { class: "step", href: link(other(to)), title: `${label} (${key})` }, label)
+      : h("span", { class: "step quiet" }, label);
   }
 
   function rules({ protocol, agents, max_rounds: most }) {
-    return [plural(agents.length, "agent"), `up to ${plural(most ?? 1, "round")}`, protocol.schedule === "sequential" ? "one after another" : "all at once", protocol.reward && `reward ${oneLine(protocol.reward, 40)}`].filter(Boolean).join(" · ");
+    return [
+      plural(agents.length, "agent"),
+      `up to ${plural(most ?? 1, "round")}`,
+      protocol.schedule === "sequential" ? "one after another" : "all at once",
+      protocol.reward && `reward ${oneLine(protocol.reward, 40)}`,
+    ]
+      .filter(Boolean)
+      .join(" · ");
   }
 
   function toolbar() {
     const has = debate.turns.some((turn) => turn.tokens);
     const scale = largest(debate.turns);
-    const button = (value, text) => h("button", { "aria-pressed": String(mode === value), disabled: value !== "" && !has, onclick: () => shade(value), title: { "": "Sections, with mathematics typeset (c)", advantage: "Each token tinted by its advantage (c)", surprise: "Each token tinted by how unlikely it was" }[value] }, text);
-    return h("div", { class: "bar tools" },
-      h("span", { class: "switch", role: "group", "aria-label": "Shading" }, Object.entries(MODES).map(([value, text]) => button(value, text))),
-      h("span", { class: "switch", role: "group", "aria-label": "Layout" },
+    const button = (value, text) =>
+      h(
+        "button",
+        {
+          "aria-pressed": String(mode === value),
+          disabled: value !== "" && !has,
+          onclick: () => shade(value),
+          title: {
+            "": "Sections, with mathematics typeset (c)",
+            advantage: "Each token tinted by its advantage (c)",
+            surprise: "Each token tinted by how unlikely it was",
+          }[value],
+        },
+        text,
+      );
+    return h(
+      "div",
+      { class: "bar tools" },
+      h(
+        "span",
+        { class: "switch", role: "group", "aria-label": "Shading" },
+        Object.entries(MODES).map(([value, text]) => button(value, text)),
+      ),
+      h(
+        "span",
+        { class: "switch", role: "group", "aria-label": "Layout" },
         h("button", { "aria-pressed": String(!stacked), onclick: () => lay(false), title: "Agents side by side (l)" }, "Side by side"),
-        h("button", { "aria-pressed": String(stacked), onclick: () => lay(true), title: "One under another (l)" }, "Stacked")),
+        h("button", { "aria-pressed": String(stacked), onclick: () => lay(true), title: "One under another (l)" }, "Stacked"),
+      ),
       mode ? legend(mode, scale) : null,
-      !has ? h("span", { class: "quiet" }, debate.tokens_error ? `its tokens cannot be read: ${oneLine(debate.tokens_error, 120)}` : "this run kept no tokens, so there is no shading") : null);
+      !has
+        ? h(
+            "span",
+            { class: "quiet" },
+            debate.tokens_error
+              ? `its tokens cannot be read: ${oneLine(debate.tokens_error, 120)}`
+              : "this run kept no tokens, so there is no shading",
+          )
+        : null,
+    );
   }
 
-  function shade(value) { mode = value; note({ shade: mode || null }); redraw(); }
-  function lay(value) { stacked = value; note({ layout: stacked ? "stacked" : null }); redraw(); }
-  function redraw() { const y = scrollY; draw(); scrollTo(0, y); }
+  function shade(value) {
+    mode = value;
+    note({ shade: mode || null });
+    redraw();
+  }
+  function lay(value) {
+    stacked = value;
+    note({ layout: stacked ? "stacked" : null });
+    redraw();
+  }
+  function redraw() {
+    const y = scrollY;
+    draw();
+    scrollTo(0, y);
+  }
 
   function round(number) {
     const own = debate.turns.filter((turn) => turn.round === number);
     const votes = debate.votes.filter((vote) => vote.round === number);
     const scale = largest(debate.turns);
-    const box = h("div", { class: stacked ? "turns stacked" : `turns n${Math.min(debate.agents.length, 6)}` }, own.map((turn) => card(turn, scale)));
-    return h("section", { class: "round" },
+    const box = h(
+      "div",
+      { class: stacked ? "turns stacked" : `turns n${Math.min(debate.agents.length, 6)}` },
+      own.map((turn) => card(turn, debate, mode, scale)),
+    );
+    return h(
+      "section",
+      { class: "round" },
       h("h2", {}, `Round ${number}`),
       box,
-      votes.length ? h("div", { class: "scroll" }, matrix(votes, debate.agents)) : h("p", { class: "quiet novotes" }, number === 1 && debate.protocol.schedule !== "sequential" ? "No votes: nobody has seen another answer yet." : "No vote was cast in this round."));
+      votes.length
+        ? h("div", { class: "scroll" }, matrix(votes, debate.agents))
+        : h(
+            "p",
+            { class: "quiet novotes" },
+            number === 1 && debate.protocol.schedule !== "sequential"
+              ? "No votes: nobody has seen another answer yet."
+              : "No vote was cast in this round.",
+          ),
+    );
   }
-
-  function card(turn, scale) {
-    const seat = debate.agents[turn.agent] ?? {};
-    return h("article", { class: `turn a${turn.agent % 8}${turn.failure !== undefined ? " failed" : ""}`, "aria-label": `Agent ${turn.agent}, round ${turn.round}` },
-      h("header", {}, agentName(turn.agent), seat.persona ? h("span", { class: "persona", title: seat.style }, seat.persona) : null,
-        turn.temperature !== undefined ? h("span", { class: "quiet", title: "sampling temperature" }, `T ${turn.temperature.toFixed(1)}`) : null,
-        h("span", { class: "grow" }), turn.failure === undefined ? answer(turn) : h("span", { class: "chip warn" }, "failed"),
-        turn.stop === "length" ? h("span", { class: "chip warn", title: "cut at its token limit" }, "cut") : null),
-      turn.failure !== undefined ? explained(turn) : null,
-      mode && turn.tokens ? tokens(turn, scale) : turn.failure !== undefined ? said(turn.text, false) : sections(turn),
-      earned(turn));
-  }
-
-  function explained(turn) {
-    const { why: reason, cost } = failure(turn.failure, debate.protocol);
-    return h("div", { class: "failure" }, h("b", {}, "Could not be read: "), h("code", {}, visible(turn.failure)), h("p", {}, reason, " ", cost));
-  }
-
-  function sections(turn) {
-    const order = turn.sections?.map((section) => section.name) ?? Object.keys(turn.fields);
-    const outside = turn.sections?.length ? [turn.text.slice(0, turn.sections[0].begin), turn.text.slice(turn.sections.at(-1).end)].map((part) => part.trim()).filter(Boolean).join("\n\n…\n\n") : "";
-    return [
-      outside && h("details", { class: "outside" }, h("summary", {}, `Outside the sections, read by nobody (${plural(outside.length, "character")})`), said(outside, true)),
-      order.filter((name) => name in turn.fields).map((name) => h("section", { class: `part ${name}` }, h("h3", {}, name.replace("_", " "), pay(turn, name)),
-        name === "comparison" && turn.lines ? comparison(turn.lines) : silent(turn.fields[name]) ? h("p", { class: "quiet" }, "N/A") : said(turn.fields[name], true))),
-    ];
-  }
-
-  const silent = (text) => /^n\/a\.?$/i.test(text.trim());
-
-  function pay(turn, name) {
-    const stream = turn.sections?.find((section) => section.name === name)?.stream;
-    const value = stream ? turn.advantages[stream] : undefined;
-    return value === undefined || value === null ? null : h("span", { class: `pay ${value > 0 ? "up" : value < 0 ? "down" : ""}`, title: `${stream} advantage: what the tokens of this section are taught` }, signed(value));
-  }
-
-  function comparison(lines) {
-    const spoken = lines.slice(0, 500).filter((line) => line.fate !== "silent");
-    if (!spoken.length) return h("p", { class: "quiet" }, "N/A");
-    return h("ul", { class: "lines" }, spoken.map(({ text, fate }) => h("li", { class: fate === "vote" ? "counted" : "void" }, h("span", { class: "fate", title: FATES[fate][1] }, FATES[fate][0]), h("span", { class: "said", dir: "auto" }, visible(text.slice(0, 1000))), fate === "vote" ? null : h("small", {}, FATES[fate][1]))),
-      lines.length > 500 ? h("li", { class: "quiet" }, `and ${plural(lines.length - 500, "more line")}`) : null);
-  }
-
-  // Long text comes in parts: a line of a megabyte must not stop the page.
-  function said(text, maths) {
-    const node = h("div", { class: text.length > 3000 ? "said long" : "said", dir: "auto" });
-    add(node, maths ? typeset(text.slice(0, FIRST)) : visible(text.slice(0, FIRST)));
-    if (!text.length) add(node, h("span", { class: "quiet" }, "(nothing)"));
-    return text.length > FIRST ? [node, longer(text.length - FIRST, (from, to) => node.append(visible(text.slice(FIRST + from, FIRST + to))))] : node;
-  }
-
-  function longer(left, show) {
-    let from = 0;
-    const size = 100_000;
-    const label = () => `Show ${Math.min(size, left - from).toLocaleString("en")} of ${(left - from).toLocaleString("en")} more characters`;
-    const button = h("button", { class: "more", onclick: () => { show(from, from + size); from += size; if (from >= left) button.remove(); else button.textContent = label(); } }, label());
-    return button;
-  }
-
-  function tokens(turn, scale) {
-    let limit = FIRST;
-    const box = h("div", {}, shaded(turn, mode, scale, limit));
-    if (turn.text.length <= limit) return box;
-    return [box, longer(turn.text.length - limit, (_, to) => { limit = FIRST + to; fill(box, shaded(turn, mode, scale, limit)); })];
-  }
-
-  function earned(turn) {
-    const streams = Object.keys(turn.rewards);
-    const name = { generator: "answer", judge: "judging", agent: "agent", step: "step" };
-    if (!streams.length) return null;
-    return h("footer", {}, streams.map((stream) => h("span", { title: `${stream}: reward, and advantage after centring` }, `${name[stream] ?? stream} `, h("b", {}, signed(turn.rewards[stream])), turn.returns[stream] !== undefined ? `, return ${signed(turn.returns[stream])}` : null, turn.advantages[stream] !== undefined ? h("span", { class: "quiet" }, ` → ${signed(turn.advantages[stream])}`) : null)),
-      turn.tokens ? h("span", { class: "quiet", title: "mean chance of a token, as sampled" }, `${plural(turn.tokens.ids.length, "token")}, ${percent(meanChance(turn.tokens.logprobs))}`) : null);
-  }
-
-  const meanChance = (logprobs) => { const known = logprobs.filter((v) => v !== null); return known.length ? Math.exp(known.reduce((a, b) => a + b, 0) / known.length) : null; };
 
   load();
   return {
-    leave: () => { gone = true; },
+    leave: () => {
+      gone = true;
+    },
     keys: {
-      j: () => debate?.next && go(other(debate.next)), k: () => debate?.previous && go(other(debate.previous)),
-      ArrowRight: () => debate?.next && go(other(debate.next)), ArrowLeft: () => debate?.previous && go(other(debate.previous)),
-      c: () => debate?.turns && shade(mode === "advantage" ? "" : "advantage"), l: () => debate?.turns && lay(!stacked),
+      j: () => debate?.next && go(other(debate.next)),
+      k: () => debate?.previous && go(other(debate.previous)),
+      ArrowRight: () => debate?.next && go(other(debate.next)),
+      ArrowLeft: () => debate?.previous && go(other(debate.previous)),
+      c: () => debate?.turns && shade(mode === "advantage" ? "" : "advantage"),
+      l: () => debate?.turns && lay(!stacked),
       Escape: () => go(Object.fromEntries(new URLSearchParams(list.slice(2)))),
     },
   };

@@ -36,7 +36,9 @@ export function visible(text) {
 }
 
 export function oneLine(text, width = 200) {
-  const flat = visible(String(text ?? "").slice(0, 4 * width)).replace(/\s+/g, " ").trim();
+  const flat = visible(String(text ?? "").slice(0, 4 * width))
+    .replace(/\s+/g, " ")
+    .trim();
   return flat.length > width ? flat.slice(0, width - 1) + "…" : flat;
 }
 

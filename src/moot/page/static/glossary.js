@@ -7,19 +7,36 @@ export const TRUST = {
     name: "Judges prefer right answers",
     says: "Of the votes between a right and a wrong answer, the share that went to the right one. A coin toss gives 50%.",
     show: share,
-    read: (v) => (v < 0.5 ? ["bad", "worse than a coin: votes reward wrong answers"] : v < 0.6 ? ["fair", "hardly better than a coin"] : ["good", "votes carry truth"]),
+    read: (v) =>
+      v < 0.5
+        ? ["bad", "worse than a coin: votes reward wrong answers"]
+        : v < 0.6
+          ? ["fair", "hardly better than a coin"]
+          : ["good", "votes carry truth"],
   },
   "trust/vote_truth_agreement": {
     name: "Votes favour the truth",
     says: "How much more reward right answers get from the votes than wrong ones in the same debate, from −2 to +2. Above 0 the votes teach the right thing.",
-    read: (v) => (v < 0 ? ["bad", "wrong answers are paid more"] : v < 0.2 ? ["fair", "next to no pull to the truth"] : ["good", "right answers are paid more"]),
+    read: (v) =>
+      v < 0
+        ? ["bad", "wrong answers are paid more"]
+        : v < 0.2
+          ? ["fair", "next to no pull to the truth"]
+          : ["good", "right answers are paid more"],
   },
   "trust/winner_correct": {
     name: "Winners are right",
     says: "How often the winner of a debate holds the right answer. Read it against the mean accuracy of all agents: voting is worth something only if winners do better.",
     show: share,
     against: "trust/mean_accuracy",
-    read: (v, other) => (other === null || other === undefined ? ["plain", ""] : v > other + 0.02 ? ["good", `better than the mean agent (${share(other)})`] : v < other - 0.02 ? ["bad", `worse than the mean agent (${share(other)})`] : ["fair", `no better than the mean agent (${share(other)})`]),
+    read: (v, other) =>
+      other === null || other === undefined
+        ? ["plain", ""]
+        : v > other + 0.02
+          ? ["good", `better than the mean agent (${share(other)})`]
+          : v < other - 0.02
+            ? ["bad", `worse than the mean agent (${share(other)})`]
+            : ["fair", `no better than the mean agent (${share(other)})`],
   },
   "trust/mean_accuracy": {
     name: "Agents are right",
@@ -30,12 +47,22 @@ export const TRUST = {
   "trust/position_bias": {
     name: "Seat matters",
     says: "How far votes lean to the lower-numbered agent where both answers are equally right: 0 is fair, +0.5 means it always wins.",
-    read: (v) => (Math.abs(v) > 0.15 ? ["bad", v > 0 ? "lower numbers win for no reason" : "higher numbers win for no reason"] : Math.abs(v) > 0.07 ? ["fair", "a lean worth watching"] : ["good", "fair"]),
+    read: (v) =>
+      Math.abs(v) > 0.15
+        ? ["bad", v > 0 ? "lower numbers win for no reason" : "higher numbers win for no reason"]
+        : Math.abs(v) > 0.07
+          ? ["fair", "a lean worth watching"]
+          : ["good", "fair"],
   },
   "trust/length_bias": {
     name: "Length matters",
     says: "How far votes lean to the longer solution where both are equally right: 0 is fair, +0.5 means the longer one always wins.",
-    read: (v) => (Math.abs(v) > 0.15 ? ["bad", v > 0 ? "longer answers win for no reason" : "shorter answers win for no reason"] : Math.abs(v) > 0.07 ? ["fair", "a lean worth watching"] : ["good", "fair"]),
+    read: (v) =>
+      Math.abs(v) > 0.15
+        ? ["bad", v > 0 ? "longer answers win for no reason" : "shorter answers win for no reason"]
+        : Math.abs(v) > 0.07
+          ? ["fair", "a lean worth watching"]
+          : ["good", "fair"],
   },
   "trust/vote_cycles": {
     name: "Votes run in circles",
@@ -175,7 +202,8 @@ export function failure(reason, protocol) {
     : "The turn counts as failed: it earns −1, the others are told that it gave no valid response, and no vote can be about it.";
   let why = "The sections must each stand once, in their order, with opening and closing tag.";
   if (/^no </.test(reason)) why = "There is no section at all: the model did not follow the form.";
-  else if (/^sampling ended/.test(reason)) why = "The turn was cut at its token limit before the last tag: it was too long, so max_tokens may be too small.";
+  else if (/^sampling ended/.test(reason))
+    why = "The turn was cut at its token limit before the last tag: it was too long, so max_tokens may be too small.";
   else if (/^the text ends/.test(reason)) why = "The turn stops before all sections are written.";
   else if (/^expected/.test(reason)) why = "The tags do not come in their order: one is missing, doubled or misplaced.";
   else if (/^consensus is/.test(reason)) why = "The consensus section may only say YES or NO.";

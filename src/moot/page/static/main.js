@@ -35,7 +35,9 @@ function drawTop(wanted) {
   fill(
     top,
     h("a", { href: "/", class: "name", title: "All runs" }, "moot"),
-    h("nav", {},
+    h(
+      "nav",
+      {},
       tab("runs", "Runs", link({ run: here().getAll("run") })),
       run && tab("debates", "Debates", link({ view: "debates", run, ...filters() })),
     ),
@@ -76,7 +78,15 @@ async function look() {
 }
 
 function noRuns() {
-  fill(main, h("div", { class: "pad" }, h("h1", {}, "No run here yet"), h("p", {}, "A run is a folder that ", h("code", {}, "moot train"), " makes. It will turn up here by itself.")));
+  fill(
+    main,
+    h(
+      "div",
+      { class: "pad" },
+      h("h1", {}, "No run here yet"),
+      h("p", {}, "A run is a folder that ", h("code", {}, "moot train"), " makes. It will turn up here by itself."),
+    ),
+  );
 }
 
 setInterval(look, 2000);
@@ -138,9 +148,22 @@ document.addEventListener("keydown", (event) => {
 function toggleHelp() {
   const open = document.querySelector("dialog");
   if (open) return void open.remove();
-  const box = h("dialog", { "aria-label": "Keys" },
+  const box = h(
+    "dialog",
+    { "aria-label": "Keys" },
     h("h2", {}, "Keys"),
-    h("dl", { class: "keys" }, KEYS.map(([keys, what]) => [h("dt", {}, keys.split(/\s+/).map((key) => h("kbd", {}, key))), h("dd", {}, what)])),
+    h(
+      "dl",
+      { class: "keys" },
+      KEYS.map(([keys, what]) => [
+        h(
+          "dt",
+          {},
+          keys.split(/\s+/).map((key) => h("kbd", {}, key)),
+        ),
+        h("dd", {}, what),
+      ]),
+    ),
     h("p", { class: "quiet" }, "Every filter, choice and debate is in the address: copy it to share what you see."),
     h("button", { onclick: toggleHelp }, "Close"),
   );
@@ -152,7 +175,11 @@ function turnTheme() {
   const dark = document.documentElement.dataset.theme ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light");
   const next = dark === "dark" ? "light" : "dark";
   document.documentElement.dataset.theme = next;
-  try { localStorage.setItem("theme", next); } catch { /* then it is for this visit */ }
+  try {
+    localStorage.setItem("theme", next);
+  } catch {
+    /* then it is for this visit */
+  }
   curvesThemeChanged();
 }
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", curvesThemeChanged);

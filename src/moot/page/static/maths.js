@@ -4,7 +4,11 @@
 import { visible } from "./dom.js";
 
 const LONGEST = 3000;
-const PAIRS = [["$$", "$$", true], ["\\[", "\\]", true], ["\\(", "\\)", false]];
+const PAIRS = [
+  ["$$", "$$", true],
+  ["\\[", "\\]", true],
+  ["\\(", "\\)", false],
+];
 const ENVIRONMENT = /^\\begin\{(equation|align|gather|cases|matrix|pmatrix|bmatrix|array)(\*?)\}/;
 
 // Text in, [{text} | {tex, display, source}] out. One pass: at each marker either a formula ends soon enough, or it is text.
@@ -80,7 +84,15 @@ function rendered({ tex, display, source }) {
   node.title = visible(source);
   try {
     // trust: no links, images or raw HTML. The limits stop macros that grow without end and boxes larger than the page.
-    katex.render(tex, node, { displayMode: display, output: "html", throwOnError: true, strict: false, trust: false, maxSize: 8, maxExpand: 200 });
+    katex.render(tex, node, {
+      displayMode: display,
+      output: "html",
+      throwOnError: true,
+      strict: false,
+      trust: false,
+      maxSize: 8,
+      maxExpand: 200,
+    });
   } catch {
     return null;
   }

@@ -16,8 +16,14 @@ export function piecesOf(turn) {
   const found = [];
   for (let i = 0; i < starts.length; i++) {
     const last = found.at(-1);
-    if (last && last.start === starts[i] && i + 1 < starts.length) { last.tokens.push(i); continue; }
-    if (last && last.start === starts[i]) { last.tokens.push(i); break; }
+    if (last && last.start === starts[i] && i + 1 < starts.length) {
+      last.tokens.push(i);
+      continue;
+    }
+    if (last && last.start === starts[i]) {
+      last.tokens.push(i);
+      break;
+    }
     found.push({ start: starts[i], tokens: [i] });
   }
   found.forEach((piece, k) => {
@@ -39,7 +45,8 @@ function sectionAt(turn, place) {
 
 export function largest(turns) {
   let most = 0;
-  for (const turn of turns) for (const value of turn.tokens?.advantages ?? []) if (value !== null && Math.abs(value) > most) most = Math.abs(value);
+  for (const turn of turns)
+    for (const value of turn.tokens?.advantages ?? []) if (value !== null && Math.abs(value) > most) most = Math.abs(value);
   return most;
 }
 
@@ -60,8 +67,13 @@ export function shaded(turn, mode, scale, limit) {
   }
   if (!pieces.length) node.textContent = visible(turn.text.slice(0, limit));
   node.dataset.shown = shown;
-  node.addEventListener("pointerover", (event) => { const k = event.target.dataset?.k; if (k !== undefined) tip(event.target, turn, pieces[k]); });
-  node.addEventListener("pointerleave", () => { document.getElementById("tip").hidden = true; });
+  node.addEventListener("pointerover", (event) => {
+    const k = event.target.dataset?.k;
+    if (k !== undefined) tip(event.target, turn, pieces[k]);
+  });
+  node.addEventListener("pointerleave", () => {
+    document.getElementById("tip").hidden = true;
+  });
   return node;
 }
 
@@ -81,17 +93,30 @@ const STREAMS = { generator: "answers (generator)", judge: "judging (judge)", ag
 
 function tip(target, turn, piece) {
   const box = document.getElementById("tip");
-  const stream = turn.failure !== undefined && "generator" in turn.advantages ? "generator" : "agent" in turn.advantages ? "agent" : "step" in turn.advantages ? "step" : piece.section?.stream;
+  const stream =
+    turn.failure !== undefined && "generator" in turn.advantages
+      ? "generator"
+      : "agent" in turn.advantages
+        ? "agent"
+        : "step" in turn.advantages
+          ? "step"
+          : piece.section?.stream;
   const row = (name, ...value) => [h("dt", {}, name), h("dd", {}, value)];
-  fill(box, h("code", {}, piece.text === "" ? "end of turn" : visible(piece.text.slice(0, 60)).replaceAll("\n", "⏎").replaceAll(" ", "␣")),
-    h("dl", {},
+  fill(
+    box,
+    h("code", {}, piece.text === "" ? "end of turn" : visible(piece.text.slice(0, 60)).replaceAll("\n", "⏎").replaceAll(" ", "␣")),
+    h(
+      "dl",
+      {},
       row(piece.ids.length > 1 ? "tokens" : "token", piece.ids.slice(0, 8).join(" ")),
-      row("section", turn.failure !== undefined ? "none: the turn failed" : piece.section?.name ?? "outside the sections"),
-      row("stream", stream ? STREAMS[stream] ?? stream : "none: nothing is taught here"),
+      row("section", turn.failure !== undefined ? "none: the turn failed" : (piece.section?.name ?? "outside the sections")),
+      row("stream", stream ? (STREAMS[stream] ?? stream) : "none: nothing is taught here"),
       row("advantage", signed(piece.advantage, 3)),
       stream && turn.rewards[stream] !== undefined ? row("reward", signed(turn.rewards[stream], 3)) : null,
       stream && turn.returns?.[stream] !== undefined ? row("return", signed(turn.returns[stream], 3)) : null,
-      row("logprob", piece.logprob === null ? "–" : `${signed(piece.logprob, 3)} (${chance(piece.logprob)})`)));
+      row("logprob", piece.logprob === null ? "–" : `${signed(piece.logprob, 3)} (${chance(piece.logprob)})`),
+    ),
+  );
   box.hidden = false;
   const spot = target.getClientRects()[0];
   const below = spot.bottom + box.offsetHeight + 12 < innerHeight;
@@ -105,8 +130,20 @@ function chance(logprob) {
 }
 
 export function legend(mode, scale) {
-  const scaleOf = (names) => h("span", { class: "ramp" }, names.map((name) => h("i", { class: `t ${name}` })));
+  const scaleOf = (names) =>
+    h(
+      "span",
+      { class: "ramp" },
+      names.map((name) => h("i", { class: `t ${name}` })),
+    );
   const levels = Array.from({ length: SHADES }, (_, i) => i + 1);
-  if (mode === "surprise") return h("span", { class: "legend" }, "expected ", scaleOf(["", ...levels.map((i) => `odd${i}`)]), " 1 in 400 or rarer");
-  return h("span", { class: "legend" }, `${signed(-scale)} less of this `, scaleOf([...levels.map((i) => `minus${SHADES + 1 - i}`), "", ...levels.map((i) => `plus${i}`)]), ` more of this ${signed(scale)}`);
+  if (mode === "surprise")
+    return h("span", { class: "legend" }, "expected ", scaleOf(["", ...levels.map((i) => `odd${i}`)]), " 1 in 400 or rarer");
+  return h(
+    "span",
+    { class: "legend" },
+    `${signed(-scale)} less of this `,
+    scaleOf([...levels.map((i) => `minus${SHADES + 1 - i}`), "", ...levels.map((i) => `plus${i}`)]),
+    ` more of this ${signed(scale)}`,
+  );
 }
