@@ -2,7 +2,7 @@
 
 import { fill, h, oneLine, plural, visible } from "./dom.js";
 import { ALARMS } from "./glossary.js";
-import { typeset } from "./maths.js";
+import { typeset, typesetAnswer } from "./maths.js";
 import { ask, filters, go, link, note } from "./state.js";
 import { largest, legend, MODES } from "./tokens.js";
 import { card, FIRST } from "./turn.js";
@@ -83,7 +83,7 @@ export function debateView(main, query) {
           "p",
           { class: "quiet" },
           known
-            ? ["The answer is ", h("b", { class: "truth" }, oneLine(debate.question.answer, 200)), ". No agent was told."]
+            ? ["The answer is ", h("b", { class: "truth" }, typesetAnswer(oneLine(debate.question.answer, 200))), ". No agent was told."]
             : "Nobody knows the answer here.",
           debate.question.id ? ` · ${oneLine(debate.question.id, 60)}` : "",
           ` · ${rules(debate)}`,

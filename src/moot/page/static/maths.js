@@ -68,12 +68,29 @@ function braceEnd(text, open) {
 
 export function typeset(text, most = 300) {
   const out = document.createDocumentFragment();
-  let count = 0;
-  for (const piece of pieces(text)) {
-    const node = piece.tex !== undefined && count++ < most ? rendered(piece) : null;
-    out.append(node ?? visible(piece.text ?? piece.source));
-  }
+  const nodes = pieces(text).map(
+    (piece, i) => (piece.tex !== undefined && i < 2 * most ? rendered(piece) : null) ?? piece.text ?? piece.source,
+  );
+  const display = (node) => node instanceof Node && node.classList.contains("display");
+  nodes.forEach((node, i) => {
+    if (node instanceof Node) return out.append(node);
+    // A formula on a line of its own brings its own space.
+    const after = display(nodes[i - 1]) ? trimmed(node, node.trimStart()) : node;
+    out.append(visible(display(nodes[i + 1]) ? trimmed(after, after.trimEnd()) : after));
+  });
   return out;
+}
+
+// Without the space at its end, where that holds a line's end.
+function trimmed(text, shorter) {
+  const cut = text.startsWith(shorter) ? text.slice(shorter.length) : text.slice(0, -shorter.length || undefined);
+  return cut.includes("\n") ? shorter : text;
+}
+
+// An answer is often a formula without its signs.
+export function typesetAnswer(text) {
+  const bare = /\\[a-zA-Z]|[_^]/.test(text) && !/\$|\\\(|\\\[/.test(text) ? rendered({ tex: text, display: false, source: text }) : null;
+  return bare ?? typeset(text);
 }
 
 function rendered({ tex, display, source }) {

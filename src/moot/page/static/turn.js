@@ -26,7 +26,6 @@ export function card(turn, debate, mode, scale) {
       turn.temperature !== undefined
         ? h("span", { class: "quiet", title: "sampling temperature" }, `T ${turn.temperature.toFixed(1)}`)
         : null,
-      h("span", { class: "grow" }),
       turn.failure === undefined ? answer(turn) : h("span", { class: "chip warn" }, "failed"),
       turn.stop === "length" ? h("span", { class: "chip warn", title: "cut at its token limit" }, "cut") : null,
     ),

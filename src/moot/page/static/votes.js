@@ -1,6 +1,7 @@
 // Who was preferred to whom, and why somebody won.
 
 import { h, oneLine, plural, signed } from "./dom.js";
+import { typesetAnswer } from "./maths.js";
 
 export function agentName(agent) {
   return h("span", { class: `agent a${agent % 8}` }, `Agent ${agent}`);
@@ -141,7 +142,7 @@ export function answer(turn) {
         : null;
   return turn.answer === null || turn.answer === undefined
     ? h("span", { class: "quiet" }, "no answer found", mark)
-    : h("span", { class: "answer" }, oneLine(turn.answer, 60), mark);
+    : h("span", { class: "answer" }, typesetAnswer(oneLine(turn.answer, 120)), mark);
 }
 
 export function why(debate, rows) {
