@@ -69,6 +69,8 @@ def test_a_turn_has_its_own_tokens(tmp_path: Path) -> None:
     assert empty["tokens"] == {"starts": [0], "ids": [before], "logprobs": [round(-before / 1000, 5)], "advantages": [0.5]}
     assert short["tokens"]["starts"] == [0, 4]  # three characters, the last of them two to a browser
     assert short["temperature"] == 0.5
+    before_it = shown(tmp_path / "run", 1, 0)
+    assert before_it is not None and before_it["turns"][0]["tokens"]["ids"][0] == 0 and len(before_it["turns"][1]["tokens"]["ids"]) == 3
     assert short["failure"] == "no <solution> in the text" and "sections" not in short
 
 

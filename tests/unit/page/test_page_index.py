@@ -90,6 +90,15 @@ def test_a_filter_that_makes_no_sense_is_refused_by_name(asked: dict[str, str], 
         where(asked, none)
 
 
+def test_an_answer_stands_although_a_later_turn_failed(tmp_path: Path) -> None:
+    debate = record(
+        turn(0, "7", True), turn(1, "7", True), turn(2, "7", True), failed(0, round=2), turn(1, "7", True, 2), turn(2, "7", True, 2)
+    )
+    index = Index(write_run(tmp_path / "run", {1: [debate]}), tmp_path / "cache")
+    index.fill()
+    assert places(index, correct="all", failed="yes", disagree="no") == ["1.0"]
+
+
 def test_counts_say_what_each_filter_would_leave(index: Index) -> None:
     assert index.counts(where({}, none)) == {
         "debates": 5,
