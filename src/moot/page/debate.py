@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.parsing import CONTRACTS, comparison_lines, parse
+from moot.debate.labels import labels_for, with_agents
+from moot.debate.parsing import BALLOT, CONTRACTS, comparison_lines, parse
 from moot.debate.prompts import persona
-from moot.debate.types import Parsed
+from moot.debate.types import Parsed, Question
 from moot.page.index import records
 from moot.page.runs import inside
 from moot.rl.datums import STREAM_OF
@@ -49,19 +50,22 @@ def _shown(run: Path, step: int, record: Mapping[str, Any]) -> dict[str, Any]:
 
 def _debate(record: Mapping[str, Any], tokens: Mapping[Any, Any]) -> dict[str, Any]:
     protocol = record.get("protocol") or {}
-    agents, turns = int(record["num_agents"]), list(record["turns"])
-    votes = _votes(record)
+    agents, turns, jury = int(record["num_agents"]), list(record["turns"]), list(record.get("jury") or ())
+    votes = _votes(record, agents)
     place = {}
     taken = [0] * agents
     for i, turn in enumerate(turns):
         place[i] = taken[turn["agent"]]
         taken[turn["agent"]] += 1
+    labels = [_labels(record, protocol, viewer, agents) for viewer in range(agents + len(jury))]
     return {
         "question": {name: record["question"].get(name) for name in ("id", "text", "answer")},
         "agents": [_seat(protocol, agent) for agent in range(agents)],
         "max_rounds": record.get("max_rounds"),
         "protocol": protocol,
-        "turns": [_turn(record, protocol, i, place[i], votes, tokens.get(i)) for i in range(len(turns))],
+        "turns": [_turn(record, turns[i], place[i], i, votes, tokens.get(i), labels[turns[i]["agent"]]) for i in range(len(turns))],
+        "jury": [_judge(record, judge, agents + j, votes, labels[agents + j]) for j, judge in enumerate(jury)],
+        "jury_counts": record.get("jury_counts"),
         "votes": votes,
         "winner": record.get("winner"),
         "signal": record.get("signal"),
@@ -77,54 +81,66 @@ def _seat(protocol: Mapping[str, Any], agent: int) -> dict[str, Any]:
     return {"persona": persona(agent).name, "style": persona(agent).style} if protocol.get("personas") else {}
 
 
-def _votes(record: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every vote with the round and agent of all three: who cast it, and the two it is about."""
+def _labels(record: Mapping[str, Any], protocol: Mapping[str, Any], viewer: int, agents: int) -> list[int]:
+    """The number by which `viewer` knows each agent."""
+    if not protocol.get("shuffle_labels"):
+        return list(range(agents))
+    question = record["question"]
+    return list(labels_for(Question(str(question["text"]), id=str(question.get("id") or "")), viewer, agents))
+
+
+def _votes(record: Mapping[str, Any], agents: int) -> list[dict[str, Any]]:
+    """Every vote with the round and agent of all three: who cast it, and the two it is about. Judge j is author N + j, of no round."""
     turns = record["turns"]
+    # Those of judges who count stand among the debate's own; where they only look on, they are added here and marked.
+    cast = [{**vote, "counts": True} for vote in record.get("votes") or ()]
+    if not record.get("jury_counts"):
+        for j, judge in enumerate(record.get("jury") or ()):
+            cast += [{**vote, "turn": None, "judge": j, "counts": False} for vote in judge.get("votes") or ()]
     found = []
-    for vote in record.get("votes") or ():
-        judge = turns[vote["turn"]]
+    for vote in cast:
+        of_agent = vote["turn"] is not None
         about = {}
         for side in ("left", "right"):
             by_turn = f"{side}_turn" in vote
             turn = turns[vote[f"{side}_turn"]] if by_turn else {"agent": vote[side], "round": None}
             about[side] = {"agent": turn["agent"], "round": turn["round"]}
-        found.append({"turn": vote["turn"], "round": judge["round"], "author": judge["agent"], "verdict": vote["verdict"], **about})
+        found.append(
+            {
+                "turn": vote["turn"],
+                "round": turns[vote["turn"]]["round"] if of_agent else None,
+                "author": turns[vote["turn"]]["agent"] if of_agent else agents + int(vote["judge"]),
+                "verdict": vote["verdict"],
+                "counts": vote["counts"],
+                **about,
+            }
+        )
     return found
 
 
 def _turn(
-    record: Mapping[str, Any], protocol: Mapping[str, Any], i: int, step: int, votes: Sequence[Mapping[str, Any]], tokens: Any
+    record: Mapping[str, Any],
+    turn: Mapping[str, Any],
+    step: int,
+    i: int,
+    votes: Sequence[Mapping[str, Any]],
+    tokens: Any,
+    labels: list[int],
 ) -> dict[str, Any]:
-    turn = record["turns"][i]
-    text = str(turn["text"])
-    shown: dict[str, Any] = {
+    cast = [vote for vote in votes if vote["turn"] == i]
+    shown = {
         "round": turn["round"],
         "agent": turn["agent"],
-        "text": text[:LONGEST],
-        "length": len(text),
         "answer": turn.get("answer"),
         "correct": turn.get("correct"),
         "stop": turn.get("stop"),
         "rewards": _of_step(record.get("rewards"), turn["agent"], step),
         "returns": _of_step(record.get("returns"), turn["agent"], step),
         "advantages": _of_step(record.get("advantages"), turn["agent"], step),
+        **_said(record, turn, turn["agent"], bool(turn.get("ballot")), cast, labels),
     }
-    places = _Places(text[:LONGEST])
-    if "failure" in turn:
-        shown["failure"] = str(turn["failure"])
-    else:
-        shown["fields"] = {str(name): str(content)[:LONGEST] for name, content in dict(turn.get("fields") or {}).items()}
-        contract = protocol.get("contract", "three_tag")
-        parsed = parse(text, contract, turn.get("stop") != "length") if contract in CONTRACTS else None
-        if isinstance(parsed, Parsed):
-            shown["sections"] = [
-                {"name": name, "begin": places.utf16(begin), "end": places.utf16(end), "stream": STREAM_OF.get(name)}
-                for name, (begin, end) in parsed.spans.items()
-            ]
-        if "comparison" in shown["fields"]:
-            cast = [vote for vote in votes if vote["turn"] == i]
-            shown["lines"] = list(_lines(shown["fields"]["comparison"], turn["agent"], int(record["num_agents"]), cast))
     if tokens is not None:
+        places = _Places(shown["text"])
         kept = tokens["starts"] <= len(places.text)
         shown["temperature"] = tokens["temperature"]
         shown["tokens"] = {
@@ -133,6 +149,43 @@ def _turn(
             "logprobs": _numbers(tokens["logprobs"][kept]),
             "advantages": _numbers(tokens["advantages"][kept]),
         }
+    return shown
+
+
+def _judge(
+    record: Mapping[str, Any], judge: Mapping[str, Any], number: int, votes: Sequence[Mapping[str, Any]], labels: list[int]
+) -> dict[str, Any]:
+    """A judge without a seat: it earns nothing and is taught nothing."""
+    cast = [vote for vote in votes if vote["author"] == number]
+    return {"agent": number, "rewards": {}, "returns": {}, "advantages": {}, **_said(record, judge, number, True, cast, labels)}
+
+
+def _said(
+    record: Mapping[str, Any], turn: Mapping[str, Any], author: int, ballot: bool, cast: Sequence[Mapping[str, Any]], labels: list[int]
+) -> dict[str, Any]:
+    """The text, where its sections stand in it, and what became of each line of its comparison."""
+    text = str(turn["text"])
+    shown: dict[str, Any] = {"text": text[:LONGEST], "length": len(text), "ballot": ballot}
+    if labels != list(range(len(labels))):
+        shown["labels"] = labels
+    if "failure" in turn:
+        return {**shown, "failure": str(turn["failure"])}
+    shown["fields"] = {str(name): str(content)[:LONGEST] for name, content in dict(turn.get("fields") or {}).items()}
+    contract = BALLOT if ballot else (record.get("protocol") or {}).get("contract", "three_tag")
+    parsed = parse(text, contract, turn.get("stop") != "length") if contract in CONTRACTS else None
+    if isinstance(parsed, Parsed):
+        places = _Places(shown["text"])
+        shown["sections"] = [
+            {
+                "name": name,
+                "begin": places.utf16(begin),
+                "end": places.utf16(end),
+                "stream": "judge" if ballot and name in STREAM_OF else STREAM_OF.get(name),
+            }
+            for name, (begin, end) in parsed.spans.items()
+        ]
+    if "comparison" in shown["fields"]:
+        shown["lines"] = list(_lines(shown["fields"]["comparison"], author, labels, cast))
     return shown
 
 
@@ -146,13 +199,14 @@ def _of_step(values: Any, agent: int, step: int) -> dict[str, Any]:
         return {}
 
 
-def _lines(content: str, author: int, agents: int, cast: Sequence[Mapping[str, Any]]) -> Any:
-    """Each line of a comparison, and what became of it."""
+def _lines(content: str, author: int, labels: list[int], cast: Sequence[Mapping[str, Any]]) -> Any:
+    """Each line of a comparison, written in its author's labels, and what became of it."""
+    parsed = with_agents(Parsed({}, {}, comparison_lines(content)), labels)
     counted: dict[tuple[Any, Any, Any], int] = {}
     for vote in cast:
         key = (vote["left"]["agent"], vote["right"]["agent"], vote["verdict"])
         counted[key] = counted.get(key, 0) + 1
-    lines = list(zip(content.split("\n"), comparison_lines(content), strict=True))
+    lines = list(zip(content.split("\n"), parsed.lines, strict=True))
     fates: list[str] = []
     # An author's last word on a pair is the one that counts, so votes are given out from the end.
     for _, line in reversed(lines):
@@ -163,7 +217,7 @@ def _lines(content: str, author: int, agents: int, cast: Sequence[Mapping[str, A
             fates.append("self")
         elif line.left == line.right:
             fates.append("same")
-        elif not (0 <= line.left < agents and 0 <= line.right < agents):
+        elif not (0 <= line.left < len(labels) and 0 <= line.right < len(labels)):
             fates.append("unknown")
         elif counted.get(key):
             counted[key] -= 1

@@ -312,7 +312,7 @@ def _row(step: int, place: int, record: Mapping[str, Any] | None) -> tuple[Any, 
     try:
         assert record is not None
         turns = list(record["turns"])
-        last = {turn["agent"]: turn for turn in turns if "failure" not in turn}
+        last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
         known = record["question"]["answer"] is not None and bool(turns)
         agents, winner = int(record["num_agents"]), record.get("winner")
         right = sum(bool(turn.get("correct")) for turn in last.values())
@@ -336,7 +336,8 @@ def _row(step: int, place: int, record: Mapping[str, Any] | None) -> tuple[Any, 
 def _said(record: Mapping[str, Any] | None) -> str:
     try:
         assert record is not None
-        said = [record["question"]["text"], *(turn["text"][:LONGEST] for turn in record["turns"]), record.get("error") or ""]
+        turns = [*record["turns"], *record.get("jury", ())]
+        said = [record["question"]["text"], *(turn["text"][:LONGEST] for turn in turns), record.get("error") or ""]
         return clean("\n".join(map(str, said)))
     except (AssertionError, KeyError, TypeError):
         return ""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import threading
@@ -17,6 +18,8 @@ Series = tuple[list[float], list[float | None]]
 """Steps and values; None where a step says that nothing was measured."""
 
 ALARMS = ("alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse")
+LARGEST_REPORT = 50_000_000
+"""Bytes of an evaluation's report that are read at all."""
 TRAINING = ("warm", "self_play")
 """The phases whose rows make one curve; any other phase (an evaluation) has curves of its own."""
 
@@ -100,6 +103,18 @@ class Watched:
             except Outside:
                 self._metrics = Metrics()
             return question(self._metrics)
+
+    def evals(self) -> list[dict[str, Any]]:
+        """What `moot eval` reported about it, newest first, without the single questions."""
+        found: list[dict[str, Any]] = []
+        for file in self.path.glob("evals/*/report.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, Outside):
+                inside_file = inside(self.path, "evals", file.parent.name, "report.json")
+                if inside_file.stat().st_size < LARGEST_REPORT:
+                    report = json.loads(inside_file.read_bytes())
+                    rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
+                    found.append({"name": file.parent.name, "written": inside_file.stat().st_mtime, "rows": rows})
+        return sorted(found, key=lambda report: report["written"], reverse=True)[:20]
 
     def summary(self) -> dict[str, Any]:
         """A line in the table of runs."""

@@ -27,6 +27,7 @@ from moot.page import debate as debates
 from moot.page.filters import Refused, Where, where, whole
 from moot.page.index import Index
 from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
+from moot.rl import remedies
 
 STATIC = Path(__file__).parent / "static"
 MOST = 200
@@ -55,6 +56,8 @@ def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
         Route("/api/metrics", _json(page.metrics)),
         Route("/api/curves", _json(page.curves)),
         Route("/api/config", _json(page.config)),
+        Route("/api/evals", _json(page.evals)),
+        Route("/api/words", _json(page.words)),
         Route("/api/debates", _json(page.debates)),
         Route("/api/debate", _json(page.debate)),
         *(Route(path, _file(content, kind)) for path, content, kind in _static()),
@@ -219,6 +222,13 @@ class _Page:
     def config(self, request: Request) -> Any:
         run = self._run(request)
         return {"name": run.name, "path": str(run.path), "header": run.header()}
+
+    def evals(self, request: Request) -> Any:
+        return {run.name: run.evals() for run in self._named(request)}
+
+    def words(self, request: Request) -> Any:
+        """What the trust panel and the alarms mean, in the words the loop uses too."""
+        return {key: vars(meaning) for key, meaning in (remedies.PANEL | remedies.ALARMS).items()}
 
     def debates(self, request: Request) -> Any:
         asked = request.query_params

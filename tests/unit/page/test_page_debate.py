@@ -12,7 +12,12 @@ from hypothesis import strategies as st
 from making import lines, text
 from paging import failed, record, turn, write_run, write_tokens
 
+from moot.debate.labels import labels_for
+from moot.debate.protocol import V2
+from moot.debate.types import Question
 from moot.page.debate import _Places, shown
+from moot.page.filters import where
+from moot.page.index import Index
 
 
 def seen(tmp_path: Path, *records: dict[str, Any], number: int = 0, tokens: bool = True) -> dict[str, Any]:
@@ -48,9 +53,56 @@ def test_each_line_of_a_comparison_says_what_became_of_it(tmp_path: Path) -> Non
     fates = [line["fate"] for line in found["turns"][3]["lines"]]
     assert fates == ["superseded", "vote", "self", "same", "unknown", "unreadable", "silent", "unseen"]
     assert found["votes"] == [
-        {"turn": 3, "round": 2, "author": 0, "verdict": ">", "left": {"agent": 2, "round": 1}, "right": {"agent": 1, "round": 1}}
+        {
+            "turn": 3,
+            "round": 2,
+            "author": 0,
+            "verdict": ">",
+            "counts": True,
+            "left": {"agent": 2, "round": 1},
+            "right": {"agent": 1, "round": 1},
+        }
     ]
     assert found["turns"][3]["rewards"] == {"generator": 0.25, "judge": -1.0}
+
+
+def test_a_closing_ballot_is_all_judging_and_no_answer(tmp_path: Path) -> None:
+    said = "<evaluation>Fine.</evaluation><comparison>Agent 1 > Agent 2</comparison>"
+    ballot = {"round": 2, "agent": 0, "text": said, "fields": {"evaluation": "Fine.", "comparison": "Agent 1 > Agent 2"}, "ballot": True}
+    votes = [{"turn": 3, "left_turn": 1, "right_turn": 2, "verdict": ">"}]
+    found = seen(tmp_path, record(turn(0, "7", True), turn(1), turn(2), ballot, votes=votes))["turns"][3]
+    assert found["ballot"] and [section["stream"] for section in found["sections"]] == ["judge", "judge"]
+    assert [line["fate"] for line in found["lines"]] == ["vote"]
+    index = Index(tmp_path / "run", tmp_path / "cache")
+    index.fill()
+    assert index.page(where({}, lambda _: []), None, 1)[0]["correct"] == 1 / 3  # the ballot took nobody's answer away
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_judges_without_a_seat_are_numbered_behind_the_agents(tmp_path: Path, counts: bool) -> None:
+    said = "<evaluation>Fine.</evaluation><comparison>Agent 1 > Agent 2</comparison>"
+    cast = {"left_turn": 1, "right_turn": 2, "verdict": ">"}
+    judge = {"text": said, "fields": {"evaluation": "Fine.", "comparison": "Agent 1 > Agent 2"}, "votes": [cast]}
+    silent = {"text": "no idea", "failure": "no <evaluation> in the text", "votes": []}
+    among = [{"turn": None, "judge": 1, **cast}] if counts else []
+    found = seen(tmp_path, record(jury=[silent, judge], jury_counts=counts, votes=among))
+    (vote,) = found["votes"]
+    assert (vote["author"], vote["turn"], vote["round"], vote["counts"]) == (4, None, None, counts)
+    assert [each["agent"] for each in found["jury"]] == [3, 4] and found["jury_counts"] is counts
+    assert found["jury"][0]["failure"] == "no <evaluation> in the text" and [line["fate"] for line in found["jury"][1]["lines"]] == ["vote"]
+
+
+def test_shuffled_labels_are_read_as_their_author_meant_them(tmp_path: Path) -> None:
+    question = Question("What is 3 + 4?", id="q")
+    labels = labels_for(question, 0, 3)
+    others = [f"Agent {labels[1]} > Agent {labels[2]}", f"Agent {labels[0]} > Agent {labels[1]}"]
+    judge = turn(0, round=2, comparison="\n".join(others), text=text("\n".join(others)))
+    votes = [{"turn": 3, "left_turn": 1, "right_turn": 2, "verdict": ">"}]
+    debate = record(turn(0), turn(1), turn(2), judge, votes=votes, protocol={**V2.as_dict(), "shuffle_labels": True})
+    found = seen(tmp_path, debate)["turns"]
+    assert [line["fate"] for line in found[3]["lines"]] == ["vote", "self"]
+    assert found[3].get("labels", [0, 1, 2]) == list(labels)
+    assert any("labels" in each for each in found)
 
 
 def test_a_reward_by_agent_is_a_stream_of_its_own(tmp_path: Path) -> None:

@@ -131,6 +131,23 @@ def test_a_summary_needs_no_settings_and_counts_steps_where_it_has_them(tmp_path
     assert run.summary()["total"] == 3 + 3 * 3
 
 
+def test_evaluations_are_read_without_their_questions_and_broken_ones_passed_over(tmp_path: Path) -> None:
+    run, _ = watched(tmp_path / "run", "")
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "report.json").write_text('{"rows": []}')
+    for name, body in {
+        "good": '{"rows": [{"name": "direct", "by_question": {"a": 1}, "tokens": 5}], "trust": {}}',
+        "odd": '{"rows": [1]}',
+        "empty": "",
+        "list": "[]",
+    }.items():
+        (tmp_path / "run" / "evals" / name).mkdir(parents=True)
+        (tmp_path / "run" / "evals" / name / "report.json").write_text(body)
+    (tmp_path / "run" / "evals" / "link").symlink_to(tmp_path / "secret")
+    (report,) = run.evals()
+    assert report["name"] == "good" and report["rows"] == [{"name": "direct", "tokens": 5}]
+
+
 # Thinning
 
 

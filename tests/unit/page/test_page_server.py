@@ -15,6 +15,7 @@ pytest.importorskip("starlette")
 
 from moot.page.runs import Runs
 from moot.page.server import make_app
+from moot.rl import remedies
 
 
 class Answer:
@@ -241,6 +242,13 @@ def test_a_file_is_sent_once_and_then_only_asked_after(app: Any) -> None:
     assert first.headers["content-type"].startswith("text/javascript")
     again = ask(app, "/static/main.js", if_none_match=first.headers["etag"])
     assert again.status == 304 and again.body == b""
+
+
+def test_the_page_has_the_words_of_the_training_loop_and_a_name_for_each(app: Any) -> None:
+    words = ask(app, "/api/words").json
+    assert words["alarm/random_noise"] == vars(remedies.ALARMS["alarm/random_noise"])
+    named = ask(app, "/static/glossary.js").body.decode()
+    assert set(words) == {*remedies.PANEL, *remedies.ALARMS} and all(f'"{key}": {{' in named for key in words)
 
 
 def test_the_page_asks_for_nothing_that_is_not_here(app: Any) -> None:

@@ -98,6 +98,7 @@ export function debateView(main, query) {
       ),
       debate.turns.length ? toolbar() : null,
       rounds.map(round),
+      debate.jury.length ? jury() : null,
     );
     mark(kept.q);
   }
@@ -124,6 +125,26 @@ export function debateView(main, query) {
       }
     }
     CSS.highlights.set("found", new Highlight(...ranges));
+  }
+
+  function jury() {
+    const votes = debate.votes.filter((vote) => vote.author >= debate.agents.length);
+    return h(
+      "section",
+      { class: "round" },
+      h("h2", {}, debate.jury.length === 1 ? "A judge without a seat" : "Judges without a seat"),
+      h(
+        "p",
+        { class: "quiet" },
+        debate.jury_counts ? "Their votes count like the agents'." : "They only look on: their votes are in no reward.",
+      ),
+      h(
+        "div",
+        { class: stacked ? "turns stacked" : `turns n${Math.min(debate.jury.length, 6)}` },
+        debate.jury.map((turn) => card(turn, debate, mode, 0)),
+      ),
+      votes.length ? h("div", { class: "scroll" }, matrix(votes, debate.agents)) : null,
+    );
   }
 
   function step(name, label, key) {
@@ -217,7 +238,7 @@ export function debateView(main, query) {
     return h(
       "section",
       { class: "round" },
-      h("h2", {}, `Round ${number}`),
+      h("h2", {}, own.every((turn) => turn.ballot) ? "Closing ballot" : `Round ${number}`),
       box,
       votes.length
         ? h("div", { class: "scroll" }, matrix(votes, debate.agents))

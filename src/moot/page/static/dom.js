@@ -49,12 +49,14 @@ export function number(value, digits = 3) {
   if (Number.isInteger(value) && Math.abs(value) < 1e9) return value.toLocaleString("en").replace("-", "−");
   const size = Math.abs(value);
   if (size !== 0 && (size < 1e-3 || size >= 1e6)) return value.toExponential(2).replace("-", "−");
-  return value.toFixed(size >= 100 ? 1 : digits).replace("-", "−");
+  const text = size.toFixed(size >= 100 ? 1 : digits);
+  return (value < 0 && Number(text) ? "−" : "") + text;
 }
 
 export function signed(value, digits = 2) {
   if (value === null || value === undefined) return "–";
-  return (value > 0 ? "+" : value < 0 ? "−" : "") + Math.abs(value).toFixed(digits);
+  const text = Math.abs(value).toFixed(digits);
+  return (Number(text) === 0 ? "" : value > 0 ? "+" : "−") + text;
 }
 
 export function percent(value) {

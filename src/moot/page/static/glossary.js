@@ -1,11 +1,13 @@
 // What each number means, in plain words; and how to read it, where there is a way. A tone is good, fair, bad or plain.
+// What the trust panel and the alarms mean, and what to do, comes from the server, which has it from where the training loop has it.
+
+import { ask } from "./state.js";
 
 const share = (value) => `${Math.round(value * 100)}%`;
 
 export const TRUST = {
   "trust/judge_accuracy": {
     name: "Judges prefer right answers",
-    says: "Of the votes between a right and a wrong answer, the share that went to the right one. A coin toss gives 50%.",
     show: share,
     read: (v) =>
       v < 0.5
@@ -16,7 +18,6 @@ export const TRUST = {
   },
   "trust/vote_truth_agreement": {
     name: "Votes favour the truth",
-    says: "How much more reward right answers get from the votes than wrong ones in the same debate, from −2 to +2. Above 0 the votes teach the right thing.",
     read: (v) =>
       v < 0
         ? ["bad", "wrong answers are paid more"]
@@ -26,7 +27,6 @@ export const TRUST = {
   },
   "trust/winner_correct": {
     name: "Winners are right",
-    says: "How often the winner of a debate holds the right answer. Read it against the mean accuracy of all agents: voting is worth something only if winners do better.",
     show: share,
     against: "trust/mean_accuracy",
     read: (v, other) =>
@@ -40,51 +40,57 @@ export const TRUST = {
   },
   "trust/mean_accuracy": {
     name: "Agents are right",
-    says: "The share of agents whose last answer is right.",
+    means: "The share of agents whose last answer is right.",
     show: share,
     read: () => ["plain", ""],
   },
   "trust/position_bias": {
-    name: "Seat matters",
-    says: "How far votes lean to the lower-numbered agent where both answers are equally right: 0 is fair, +0.5 means it always wins.",
+    name: "Numbers matter",
     read: (v) =>
-      Math.abs(v) > 0.15
+      Math.abs(v) > 0.2
         ? ["bad", v > 0 ? "lower numbers win for no reason" : "higher numbers win for no reason"]
-        : Math.abs(v) > 0.07
+        : Math.abs(v) > 0.1
           ? ["fair", "a lean worth watching"]
           : ["good", "fair"],
   },
   "trust/length_bias": {
     name: "Length matters",
-    says: "How far votes lean to the longer solution where both are equally right: 0 is fair, +0.5 means the longer one always wins.",
     read: (v) =>
-      Math.abs(v) > 0.15
+      Math.abs(v) > 0.2
         ? ["bad", v > 0 ? "longer answers win for no reason" : "shorter answers win for no reason"]
-        : Math.abs(v) > 0.07
+        : Math.abs(v) > 0.1
           ? ["fair", "a lean worth watching"]
           : ["good", "fair"],
   },
   "trust/vote_cycles": {
     name: "Votes run in circles",
-    says: "Of three answers with a clear preference on every pair, how often the preferences go round: A over B, B over C, C over A. Chance alone gives 25%.",
     show: share,
     read: (v) => (v > 0.2 ? ["bad", "as good as chance"] : v > 0.1 ? ["fair", "some"] : ["good", "preferences are consistent"]),
   },
   "trust/answer_diversity": {
     name: "Answers differ",
-    says: "Different answers in the last round, divided by agents. Where all say the same, votes have nothing to choose between.",
     read: (v) => (v < 0.4 ? ["fair", "mostly one answer"] : ["plain", ""]),
   },
   "trust/judges_per_pair": {
     name: "Judges for a pair",
-    says: "Votes on each pair of answers that has any. With one judge, that judge always agrees with itself.",
-    read: (v) => (v < 1.5 ? ["fair", "mostly single judges"] : ["good", "several judges agree or not"]),
+    read: (v) => (v < 2 ? ["fair", "often a single judge"] : ["good", "several judges"]),
   },
   "trust/duplicate_votes": {
     name: "Votes said twice",
-    says: "The share of votes that repeat what the same judge said about the same pair in the same turn.",
     show: share,
     read: (v) => (v > 0.2 ? ["fair", "judges repeat themselves"] : ["good", "few"]),
+  },
+  "trust/outside_agreement": {
+    name: "Outside judges agree",
+    means: "Of an outside judge's votes on pairs that the agents have settled, the share that agree with them.",
+    show: share,
+    read: (v) => (v < 0.6 ? ["fair", "the agents' taste is their own"] : ["good", "others see it the same way"]),
+  },
+  "trust/outside_accuracy": {
+    name: "Outside judges are right",
+    means: "Of an outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
+    show: share,
+    read: (v) => (v < 0.6 ? ["fair", "hardly better than a coin"] : ["good", "it knows better"]),
   },
 };
 
@@ -92,20 +98,14 @@ export const ALARMS = {
   "alarm/degenerate_consensus": {
     name: "Everyone says the same",
     rings: "In the last 5 iterations all agents gave one answer in over 80% of debates, or most iterations had no debate with a signal.",
-    means: "Votes have nothing to choose between, so next to nothing is learned; the agents may be copying each other.",
-    todo: "Try harder questions, more agents, or personas on. Open some of these debates and see whether agents copy.",
   },
   "alarm/random_noise": {
     name: "Votes look like coin tosses",
     rings: "The judges' accuracy cannot be told from 50% (or, where no answers are known, judges hardly ever agree).",
-    means: "The reward is mostly noise. A rising reward curve does not mean better answers while this rings.",
-    todo: "Give judging more weight (lambda_judge), mix in a little truth (reward_mix 0.3), warm start longer, or use a stronger model. Fewer debates an iteration make this ring too: look at more.",
   },
   "alarm/format_collapse": {
     name: "Turns lose their form",
     rings: "Over 40% of turns cannot be read, or only half as many turns cast a vote as at their best.",
-    means: "The model is forgetting how to write its sections; failed turns earn −1 and nobody can judge them.",
-    todo: "If turns are cut (turns/cut), raise max_tokens. Otherwise lower learning_rate, warm start longer, and keep the format penalty on.",
   },
 };
 
@@ -153,14 +153,28 @@ const MEANINGS = [
   [/^optim\/trained_tokens$/, "Tokens that carried a loss."],
   [/^optim\/lr$/, "Learning rate."],
   [/^optim\/staleness$/, "How many steps old the weights were that sampled this batch."],
+  [/^recipe\/reward_mix$/, "Share of ground truth in the reward at this step."],
+  [/^recipe\/correct_bonus$/, "What a right answer is given on top at this step."],
+  [/^recipe\/curriculum_level$/, "Which task of the curriculum is being trained on."],
+  [/^recipe\/debated_again$/, "Questions debated once more because their agents had ended in disagreement."],
+  [/^distill\/loss_per_token$/, "Loss a token of the supervised step on winners' turns."],
+  [/^jury\/ballots$/, "Ballots that judges without a seat gave."],
+  [/^jury\/parse_error$/, "Share of those ballots that could not be read."],
+  [/^tokens\/jury$/, "Tokens that judges without a seat wrote."],
+  [/\/direct\//, "Held out: the model alone, one plain answer."],
+  [/\/vote@\d+\//, "Held out: the most common of several plain answers."],
   [/^warm\/loss_per_token$/, "Loss a token of the supervised warm start."],
   [/^test\/valid_turns$/, "Held out: share of turns that can be read."],
   [/^test\/turns_with_vote$/, "Held out: share of turns that voted among those that could."],
 ];
 
+export async function learnWords() {
+  for (const [key, words] of Object.entries(await ask("words"))) Object.assign(TRUST[key] ?? ALARMS[key] ?? {}, words);
+}
+
 export function meaning(key) {
   const known = TRUST[key] ?? ALARMS[key];
-  if (known) return known.says ?? known.rings;
+  if (known) return known.means ?? known.rings;
   return MEANINGS.find(([pattern]) => pattern.test(key))?.[1] ?? "";
 }
 
@@ -173,8 +187,8 @@ const GROUPS = [
   ["Trust", /^(trust|alarm)\//],
   ["Reward", /(^|\/)reward|^pairwise|frac_mixed/],
   ["Answers", /^(train|test)_|@k$|\/correct$|^test\//],
-  ["Debates", /^(debates|v2|turns|parse_error|round|consensus)/],
-  ["Optimisation", /^(optim|warm)\//],
+  ["Debates", /^(debates|v2|turns|parse_error|round|consensus|jury)/],
+  ["Optimisation", /^(optim|warm|distill|recipe)\//],
   ["Size and time", /^(env\/all|tokens|time)\//],
 ];
 

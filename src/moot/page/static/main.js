@@ -4,6 +4,7 @@ import { curvesThemeChanged } from "./curves.js";
 import { debateView } from "./debate.js";
 import { debatesView } from "./debates.js";
 import { ago, fill, h } from "./dom.js";
+import { learnWords } from "./glossary.js";
 import { overview } from "./overview.js";
 import { ask, filters, go, here, link } from "./state.js";
 
@@ -64,7 +65,7 @@ function drawLive() {
 async function look() {
   if (document.hidden) return;
   try {
-    const found = await ask("runs");
+    const [found] = await Promise.all([ask("runs"), view ? null : learnWords()]);
     const first = !runs.length && found.runs.length;
     ({ runs } = found);
     [reached, asked] = [true, Date.now()];

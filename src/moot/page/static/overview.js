@@ -3,6 +3,7 @@
 import { curves } from "./curves.js";
 import { ago, fill, h, number, oneLine, percent, plural, signed } from "./dom.js";
 import { ALARMS, TRUST } from "./glossary.js";
+import { evaluations } from "./evals.js";
 import { settings } from "./settings.js";
 import { ask, link, note } from "./state.js";
 
@@ -20,6 +21,7 @@ export function overview(main, query, runs) {
   const trust = h("div", { class: "scroll" });
   const charts = curves(query);
   const told = settings();
+  const tested = evaluations();
   main.append(
     h(
       "section",
@@ -46,6 +48,7 @@ export function overview(main, query, runs) {
       told.node,
     ),
     h("section", {}, h("h2", {}, "Can the votes be trusted?"), alarms, trust),
+    tested.node,
     charts.node,
   );
 
@@ -130,6 +133,7 @@ export function overview(main, query, runs) {
     );
     const lines = keys.length ? await ask("curves", { run: chosen, key: [...keys, "trust/mean_accuracy"], points: 120 }) : {};
     drawAlarms(found);
+    tested.update(chosen, colour).catch(() => {});
     if (keys.length) {
       fill(
         trust,
@@ -153,7 +157,7 @@ export function overview(main, query, runs) {
               h(
                 "tr",
                 {},
-                h("th", { scope: "row" }, TRUST[key].name, h("small", {}, TRUST[key].says)),
+                h("th", { scope: "row" }, TRUST[key].name, h("small", {}, TRUST[key].means)),
                 chosen.map((name) => trustCells(key, found[name]?.phases.train ?? {}, lines[name]?.[key], colour(name))),
               ),
             ),
@@ -179,7 +183,12 @@ export function overview(main, query, runs) {
         h("span", { class: "value", title: `Mean of the last 5 steps that have it; the last one: ${number(about.last)}` }, text),
         sparkline(series, tint),
       ),
-      h("td", {}, words ? h("span", { class: `reading ${tone}` }, words) : null),
+      h(
+        "td",
+        {},
+        words ? h("span", { class: `reading ${tone}` }, words) : null,
+        tone === "bad" || tone === "fair" ? h("small", { class: "remedy" }, entry.remedy) : null,
+      ),
     ];
   }
 
@@ -211,7 +220,7 @@ export function overview(main, query, runs) {
             ),
             h("p", {}, h("b", {}, "Rings because "), ALARMS[key].rings[0].toLowerCase() + ALARMS[key].rings.slice(1)),
             h("p", {}, h("b", {}, "It means "), ALARMS[key].means[0].toLowerCase() + ALARMS[key].means.slice(1)),
-            h("p", {}, h("b", {}, "What to do: "), ALARMS[key].todo),
+            h("p", {}, h("b", {}, "What to do: "), ALARMS[key].remedy),
             h(
               "a",
               { href: link({ view: "debates", run: name, alarm: key.replace("alarm/", "") }) },

@@ -21,14 +21,15 @@ export function card(turn, debate, mode, scale) {
     h(
       "header",
       {},
-      agentName(turn.agent),
+      turn.agent < debate.agents.length ? agentName(turn.agent) : h("b", {}, `Judge ${turn.agent - debate.agents.length}`),
       seat.persona ? h("span", { class: "persona", title: seat.style }, seat.persona) : null,
       turn.temperature !== undefined
         ? h("span", { class: "quiet", title: "sampling temperature" }, `T ${turn.temperature.toFixed(1)}`)
         : null,
-      turn.failure === undefined ? answer(turn) : h("span", { class: "chip warn" }, "failed"),
+      turn.failure !== undefined ? h("span", { class: "chip warn" }, "failed") : turn.ballot ? null : answer(turn),
       turn.stop === "length" ? h("span", { class: "chip warn", title: "cut at its token limit" }, "cut") : null,
     ),
+    turn.labels ? renamed(turn, debate.agents.length) : null,
     turn.failure !== undefined ? explained(turn, debate.protocol) : null,
     mode && turn.tokens ? tokens(turn, mode, scale) : turn.failure !== undefined ? said(turn.text, false) : sections(turn),
     turn.length > turn.text.length
@@ -39,6 +40,19 @@ export function card(turn, debate, mode, scale) {
         )
       : null,
     earned(turn),
+  );
+}
+
+// With shuffled labels a text speaks of agents by its author's own numbers.
+function renamed({ labels, agent }, count) {
+  const others = labels
+    .map((label, seat) => (label === seat ? null : `its “Agent ${label}” is ${seat === agent ? "itself" : `Agent ${seat}`}`))
+    .filter(Boolean);
+  return h(
+    "p",
+    { class: "quiet renamed", title: `Labels were shuffled for each of the ${count} agents and every judge` },
+    others.join(", ").replace(/^its/, "Its"),
+    ".",
   );
 }
 

@@ -7,6 +7,9 @@ export function agentName(agent) {
   return h("span", { class: `agent a${agent % 8}` }, `Agent ${agent}`);
 }
 
+// Numbers behind the agents' are judges without a seat.
+const voter = (author, count) => (author < count ? `Agent ${author}` : `judge ${author - count}`);
+
 // One round's votes: a cell says how often its row was preferred to its column, and by whom.
 export function matrix(votes, agents) {
   const count = agents.length;
@@ -44,17 +47,17 @@ export function matrix(votes, agents) {
           "tr",
           {},
           h("th", { scope: "row" }, agentName(i)),
-          agents.map((__, j) => cell(i, j, by[i][j], by[j][i])),
+          agents.map((__, j) => cell(i, j, by[i][j], by[j][i], count)),
         ),
       ),
     ),
   );
 }
 
-function cell(i, j, { won, tied }, other) {
+function cell(i, j, { won, tied }, other, count) {
   if (i === j) return h("td", { class: "self" });
   if (!won.length && !tied.length) return h("td", { class: other.won.length ? "lost" : "" }, other.won.length ? "0" : "·");
-  const names = (list) => list.map((author) => `Agent ${author}`).join(", ");
+  const names = (list) => list.map((author) => voter(author, count)).join(", ");
   const title = [won.length && `${names(won)}: Agent ${i} is better than Agent ${j}`, tied.length && `${names(tied)}: equally good`]
     .filter(Boolean)
     .join("\n");
@@ -64,19 +67,20 @@ function cell(i, j, { won, tied }, other) {
     { class: more, title },
     won.length || "",
     tied.length ? h("span", { class: "tie" }, `${won.length ? " · " : ""}${tied.length}=`) : null,
-    h("small", {}, `by ${[...won, ...tied].join(", ")}`),
+    h("small", {}, `by ${[...won, ...tied].map((author) => (author < count ? author : voter(author, count))).join(", ")}`),
   );
 }
 
 // What each agent came to over the whole debate.
 export function standing(debate) {
-  const { agents, votes, turns, rewards, returns, winner } = debate;
+  const { agents, turns, rewards, returns, winner } = debate;
+  const votes = debate.votes.filter((vote) => vote.counts);
   const streams = rewards && !Array.isArray(rewards) ? Object.keys(rewards) : rewards ? ["agent"] : [];
   const label = { generator: "answer reward", judge: "judge reward", agent: "reward", step: "reward" };
   const mean = (values) => (values?.length ? values.reduce((a, b) => a + b, 0) / values.length : null);
   const rows = agents.map((seat, agent) => {
     const own = turns.filter((turn) => turn.agent === agent);
-    const last = own.filter((turn) => turn.failure === undefined).at(-1);
+    const last = own.filter((turn) => turn.failure === undefined && !turn.ballot).at(-1);
     return {
       agent,
       seat,
@@ -84,7 +88,10 @@ export function standing(debate) {
       failed: own.filter((turn) => turn.failure !== undefined).length,
       won: votes.filter((vote) => vote.verdict === ">" && vote.left.agent === agent).length,
       lost: votes.filter((vote) => vote.verdict === ">" && vote.right.agent === agent).length,
-      rewards: streams.map((stream) => (stream === "agent" ? rewards[agent] : mean(rewards[stream][agent]))),
+      // In a ballot nothing is generated, so it does not count among an agent's answers.
+      rewards: streams.map((stream) =>
+        stream === "agent" ? rewards[agent] : mean(rewards[stream][agent].filter((_, i) => stream !== "generator" || !own[i]?.ballot)),
+      ),
     };
   });
   return {
@@ -146,7 +153,8 @@ export function answer(turn) {
 }
 
 export function why(debate, rows) {
-  const { winner, votes, question, signal } = debate;
+  const { winner, question, signal } = debate;
+  const votes = debate.votes.filter((vote) => vote.counts);
   if (debate.error) return "The engine lost this debate; it was left out of training.";
   if (winner === null || winner === undefined) return "Nobody won: this debate was not scored.";
   const best = rows[winner];
