@@ -83,7 +83,7 @@ export function debateView(main, query) {
           "p",
           { class: "quiet" },
           known
-            ? ["The answer is ", h("b", { class: "truth" }, typesetAnswer(oneLine(debate.question.answer, 200))), ". No agent was told."]
+            ? ["The answer is ", h("b", { class: "truth" }, typesetAnswer(debate.question.answer, 200)), ". No agent was told."]
             : "Nobody knows the answer here.",
           debate.question.id ? ` · ${oneLine(debate.question.id, 60)}` : "",
           ` · ${rules(debate)}`,

@@ -1,7 +1,7 @@
 // Typeset mathematics inside plain text. KaTeX builds nodes; what it cannot read stays as it was written.
 /* global katex */
 
-import { visible } from "./dom.js";
+import { oneLine, visible } from "./dom.js";
 
 const LONGEST = 3000;
 const PAIRS = [
@@ -87,10 +87,12 @@ function trimmed(text, shorter) {
   return cut.includes("\n") ? shorter : text;
 }
 
-// An answer is often a formula without its signs.
-export function typesetAnswer(text) {
-  const bare = /\\[a-zA-Z]|[_^]/.test(text) && !/\$|\\\(|\\\[/.test(text) ? rendered({ tex: text, display: false, source: text }) : null;
-  return bare ?? typeset(text);
+// An answer, on one line. It is often a formula without its signs; what had to be cut or spelled out is none.
+export function typesetAnswer(raw, width = 160) {
+  const text = oneLine(raw, width);
+  if (text !== String(raw).replace(/\s+/g, " ").trim()) return document.createTextNode(text);
+  const bare = /\\[a-zA-Z]|[_^]/.test(text) && !/\$|\\\(|\\\[/.test(text);
+  return (bare && rendered({ tex: text, display: false, source: text })) || typeset(text);
 }
 
 function rendered({ tex, display, source }) {

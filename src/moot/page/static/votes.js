@@ -1,6 +1,6 @@
 // Who was preferred to whom, and why somebody won.
 
-import { h, oneLine, plural, signed } from "./dom.js";
+import { h, plural, signed } from "./dom.js";
 import { typesetAnswer } from "./maths.js";
 
 export function agentName(agent) {
@@ -149,7 +149,7 @@ export function answer(turn) {
         : null;
   return turn.answer === null || turn.answer === undefined
     ? h("span", { class: "quiet" }, "no answer found", mark)
-    : h("span", { class: "answer" }, typesetAnswer(oneLine(turn.answer, 120)), mark);
+    : h("span", { class: "answer" }, typesetAnswer(turn.answer), mark);
 }
 
 export function why(debate, rows) {
