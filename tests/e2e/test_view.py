@@ -332,6 +332,36 @@ def test_mathematics_is_typeset_and_what_is_none_stays_text(driver: Any, url: st
     ]
 
 
+def test_ballots_outside_judges_and_shuffled_labels_are_told_apart(driver: Any, place: Path) -> None:
+    run = place / "remedied" / "run"
+    options = f"{TRAIN} --max-rounds 2 --shuffle-labels --closing-ballot --judge base"
+    done = subprocess.run(command("train", *options.split(), "--run", run), env=surroundings(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    each = records(run)[9, 0]
+    with visiting(driver, run, cache=place / "cache") as url:
+        driver.get(f"{url}?view=debate&run=run&debate=9.0")
+        assert until(lambda: all_text(driver, ".round h2")) == ["Round 1", "Round 2", "Closing ballot", "A judge without a seat"]
+        assert len(driver.find_elements("css selector", ".turn")) == len(each["turns"]) + 1
+        assert driver.find_elements("css selector", ".renamed")
+        votes = [sum(int(t.split()[0]) for t in all_text(driver, f".round:nth-of-type({n}) .matrix caption")) for n in range(1, 8)]
+        assert sum(votes) == len(each["votes"])
+
+
+def test_what_an_evaluation_found_stands_with_its_interval(driver: Any, url: str, runs: Path) -> None:
+    number = {"value": 0.625, "low": 0.5, "high": 0.75}
+    rows = [
+        {"name": "direct", "k": 1, "questions": 64, "failed": 0, "tokens": 41.6, "metrics": {"accuracy": number}, "difference": None},
+        {"name": "<b>debate</b>", "metrics": {"accuracy": None}, "difference": {"value": -0.05, "low": -0.1, "high": 0.0, "p": 0.0002}},
+    ]
+    (runs / "by-hand" / "evals" / "held out").mkdir(parents=True, exist_ok=True)
+    (runs / "by-hand" / "evals" / "held out" / "report.json").write_text(json.dumps({"format": 1, "rows": rows}))
+    driver.get(f"{url}?run=by-hand")
+    until(lambda: len(all_text(driver, "table.evals tbody tr")) == 2)
+    first, second = ([" ".join(cell.split()) for cell in all_text(driver, f"table.evals tbody tr:nth-child({n}) > *")] for n in (1, 2))
+    assert first == ["by-hand held out", "direct", "62.5 [50.0, 75.0]", "–", "–", "–", "–", "–", "64", "42"]
+    assert second == ["", "<b>debate</b>", "–", "−5.0 [−10.0, 0.0]", "<0.001", "–", "–", "–", "–", "–"]
+
+
 # Light, dark, narrow
 
 

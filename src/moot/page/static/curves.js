@@ -145,7 +145,11 @@ export function curves(query) {
       chart.node.hidden = !match;
       left += match;
     }
-    for (const each of groups.querySelectorAll(".group")) each.hidden = !each.querySelector(".chart:not([hidden])");
+    for (const each of groups.querySelectorAll(".group")) {
+      const shown = each.querySelectorAll(".chart:not([hidden])").length;
+      each.hidden = !shown;
+      each.querySelector("summary .quiet").textContent = ` ${shown}`;
+    }
     fill(count, charts.size ? (words.length ? `${left} of ${charts.size}` : `${charts.size} metrics`) : "");
   }
 
@@ -241,6 +245,7 @@ class Chart {
       stroke,
       alpha,
       width,
+      spanGaps: true, // a step that could not measure it is no break
       points: { show: (u, i) => u.data[i].filter((v) => v !== null && v !== undefined).length < 30, size: 4 },
     });
     const axis = { stroke: ink, font: "11px system-ui, sans-serif", grid: { stroke: grid, width: 1 }, ticks: { show: false } };
