@@ -242,7 +242,7 @@ class _Page:
         return {
             "rows": rows[:limit],
             "next": None if more is None else f"{more['step']}.{more['number']}",
-            "counts": index.counts(chosen) if after is None else None,
+            "counts": index.counts(chosen) if after is None and asked.get("counts") != "no" else None,
             "index": {**vars(index.progress), "searchable": index.searchable, "trouble": index.trouble},
         }
 

@@ -217,6 +217,7 @@ def test_a_list_comes_in_pages_with_its_counts_once(app: Any) -> None:
     second = ask(app, f"/api/debates?run=a%20run&limit=2&after={first['next']}").json
     assert [(row["step"], row["number"]) for row in second["rows"]] == [(1, 1)]
     assert second["next"] is None and second["counts"] is None
+    assert ask(app, "/api/debates?run=a%20run&limit=1&counts=no").json["counts"] is None
 
 
 def test_an_alarm_chooses_the_steps_at_which_it_rang(app: Any) -> None:

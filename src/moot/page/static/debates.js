@@ -325,14 +325,15 @@ export function debatesView(main, query, runs) {
   async function tick() {
     if (busy) return;
     try {
-      const { index, counts, rows } = await ask("debates", { run, ...asked, limit: 1 });
+      const { index } = await ask("debates", { run, ...asked, limit: 1, counts: "no" });
       if (busy || stamp(index) === shape) return;
       const untouched = scrollY < 40 && marked < 0 && body.childElementCount <= PAGE && document.activeElement?.name !== "q";
       if (untouched || !body.querySelector("tr[data-place]")) await load();
       else {
-        tell({ index, counts, rows });
-        shape = stamp(index);
-        fresh.hidden = index.filed < index.steps;
+        const latest = await ask("debates", { run, ...asked, limit: 1 });
+        tell(latest);
+        shape = stamp(latest.index);
+        fresh.hidden = latest.index.filed < latest.index.steps;
       }
     } catch {
       /* the next look will tell */
