@@ -302,7 +302,7 @@ def records(run: Path, step: int) -> Iterator[dict[str, Any] | None]:
         if line:
             try:
                 record = json.loads(line)
-            except ValueError:
+            except (ValueError, RecursionError):
                 record = None
             yield record if isinstance(record, dict) else None
 
@@ -315,13 +315,15 @@ def _row(step: int, place: int, record: Mapping[str, Any] | None) -> tuple[Any, 
         last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
         known = record["question"]["answer"] is not None and bool(turns)
         agents, winner = int(record["num_agents"]), record.get("winner")
+        if not 0 < agents < 10**6:
+            raise ValueError("nobody seats so many")
         right = sum(bool(turn.get("correct")) for turn in last.values())
         return (
             step,
             place,
             clean(record["question"]["text"])[:2000],
             agents,
-            winner if isinstance(winner, int) else None,
+            winner if isinstance(winner, int) and 0 <= winner < agents else None,
             int(bool(record["signal"])) if "signal" in record else None,
             sum("failure" in turn for turn in turns),
             right / agents if known else None,

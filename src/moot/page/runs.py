@@ -91,7 +91,7 @@ class Watched:
     def header(self) -> dict[str, Any]:
         try:
             found = json.loads(inside(self.path, "run.json").read_bytes())
-        except (OSError, ValueError, Outside):
+        except (OSError, ValueError, RecursionError, Outside):
             return {}
         return found if isinstance(found, dict) else {}
 
@@ -108,7 +108,7 @@ class Watched:
         """What `moot eval` reported about it, newest first, without the single questions."""
         found: list[dict[str, Any]] = []
         for file in self.path.glob("evals/*/report.json"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, Outside):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, Outside):
                 inside_file = inside(self.path, "evals", file.parent.name, "report.json")
                 if inside_file.stat().st_size < LARGEST_REPORT:
                     report = json.loads(inside_file.read_bytes())
@@ -200,7 +200,7 @@ class Metrics:
         try:
             row = json.loads(line)
             step, phase = float(row["step"]), str(row.get("phase", "self_play"))
-        except (ValueError, TypeError, KeyError, AttributeError):
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
             return
         if not math.isfinite(step):
             return

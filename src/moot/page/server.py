@@ -160,7 +160,7 @@ def _finite(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _finite(each) for key, each in value.items()}
     if isinstance(value, list | tuple):
-        return value if value and type(value[0]) is int else [_finite(each) for each in value]
+        return [_finite(each) for each in value]
     return value
 
 

@@ -212,12 +212,14 @@ def test_an_index_that_is_off_is_made_again(index: Index, damage: str) -> None:
 def test_lines_that_are_no_records_are_listed_as_such(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {1: [RIGHT]})
     odd = b'{"turns": \nnull\n{"question": {"text": "t", "answer": 1}, "turns": [{"agent": []}], "num_agents": 3}\n'
+    odd += b'{"question": {"text": "t", "answer": 1}, "turns": [], "num_agents": 1' + b"0" * 30 + b"}\n" + b"[" * 100_000 + b"\n"
     (run / "debates" / "000002.jsonl").write_bytes(odd)
     (run / "debates" / "notes.jsonl").write_bytes(b"{}\n")
     index = Index(run, tmp_path / "cache")
     index.fill()
-    assert places(index) == ["2.0", "2.1", "2.2", "1.0"]
-    assert places(index, error="yes") == ["2.0", "2.1", "2.2"]
+    assert places(index) == ["2.0", "2.1", "2.2", "2.3", "2.4", "1.0"]
+    assert places(index, error="yes") == ["2.0", "2.1", "2.2", "2.3", "2.4"]
+    assert index.trouble is None
 
 
 def test_without_full_text_search_questions_are_searched(index: Index) -> None:

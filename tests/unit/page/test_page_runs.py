@@ -105,7 +105,14 @@ def test_training_makes_one_curve_and_every_other_phase_its_own(tmp_path: Path) 
 
 
 def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path) -> None:
-    bad = 'null\n[1]\n"step"\n{}\n{"step": "one"}\n{"step": NaN, "x": 1}\n{"step": [1]}\nnot json\n\xff\n'
+    bad = (
+        'null\n[1]\n"step"\n{}\n{"step": "one"}\n{"step": NaN, "x": 1}\n{"step": [1]}\nnot json\n\xff\n'
+        + "[" * 100_000
+        + "\n"
+        + '{"step": 1'
+        + "0" * 400
+        + "}\n"
+    )
     text = bad + lines(row(4, x=1.0, words="many", nested={"y": 1}, flag=True)) + '{"step": 5, "phase": "self_play", "x": NaN}\n'
     run, _ = watched(tmp_path, text)
     assert read(run, "x") == [[4.0, 5.0], [1.0, None]]

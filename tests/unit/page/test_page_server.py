@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import pytest
-from paging import record, turn, write_run
+from paging import record, turn, write_run, write_step
 
 pytest.importorskip("starlette")
 
@@ -208,6 +208,13 @@ def test_half_a_surrogate_and_what_is_no_number_arrive_as_json(app: Any) -> None
     assert answer.json["turns"][2]["answer"] == "half \ud800 pair"
     assert ask(app, "/api/metrics?run=a%20run").json["a run"]["phases"]["eval"]["x"]["n"] == 0
     assert ask(app, "/api/curves?run=a%20run&phase=eval&key=x").json == {"a run": {"x": [[2.0], [None]]}}
+
+
+def test_numbers_that_are_none_do_not_break_an_answer(app: Any, run: Path) -> None:
+    strange = record(rewards=[1, float("nan"), float("inf")], advantages=[1, float("nan"), 0])
+    write_step(run, 3, [strange])
+    answer = ask(app, "/api/debate?run=a%20run&debate=3.0")
+    assert answer.status == 200 and answer.json["rewards"] == [1, None, None]
 
 
 def test_a_list_comes_in_pages_with_its_counts_once(app: Any) -> None:
