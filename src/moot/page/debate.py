@@ -32,25 +32,27 @@ def shown(run: Path, step: int, number: int) -> dict[str, Any] | None:
             return {
                 "step": step,
                 "number": number,
-                **(_shown(run, step, record) if record else {"broken": "its line is not a JSON object"}),
+                **(_shown(run, step, number, record) if record else {"broken": "its line is not a JSON object"}),
             }
     return None
 
 
-def _shown(run: Path, step: int, record: Mapping[str, Any]) -> dict[str, Any]:
+def _shown(run: Path, step: int, number: int, record: Mapping[str, Any]) -> dict[str, Any]:
     try:
-        tokens = _tokens(run, step, int(record.get("number", 0)))
+        tokens = _tokens(run, step, number)
     except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
         tokens = {"error": f"{type(error).__name__}: {error}"}
     try:
         return _debate(record, tokens)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         return {"broken": f"{type(error).__name__}: {error}"}
 
 
 def _debate(record: Mapping[str, Any], tokens: Mapping[Any, Any]) -> dict[str, Any]:
     protocol = record.get("protocol") or {}
     agents, turns, jury = int(record["num_agents"]), list(record["turns"]), list(record.get("jury") or ())
+    if not 0 < agents < 1000:
+        raise ValueError(f"num_agents is {agents}")
     votes = _votes(record, agents)
     place = {}
     taken = [0] * agents

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -159,6 +161,38 @@ def test_what_is_not_there_or_no_record_says_so(tmp_path: Path) -> None:
     assert shown(run, 1, 1) is None and shown(run, 2, 0) is None
     (run / "debates" / "000002.jsonl").write_bytes(b'nonsense\n{"question": 1}\n')
     assert "broken" in (shown(run, 2, 0) or {}) and "broken" in (shown(run, 2, 1) or {})
+
+
+WORDS = st.text(st.characters(exclude_categories=()), max_size=5)
+JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), WORDS, st.sampled_from([[], {}, [[1]], 10**9, -1]))
+
+
+def paths(value: Any) -> list[tuple[Any, ...]]:
+    """Every place in a record."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [(), *((key, *rest) for key, each in inner for rest in paths(each))]
+
+
+@given(st.data())
+def test_a_record_with_anything_anywhere_is_shown_or_called_broken(data: st.DataObject) -> None:
+    judge = turn(0, round=2, comparison="Agent 1 > Agent 2")
+    jury = [{"text": "<evaluation>x</evaluation><comparison>N/A</comparison>", "fields": {"comparison": "N/A"}, "votes": []}]
+    votes = [{"turn": 3, "left_turn": 1, "right_turn": 2, "verdict": ">"}]
+    whole: Any = json.loads(json.dumps(record(turn(0), turn(1), failed(2), judge, votes=votes, jury=jury, jury_counts=False)))
+    *way, last = data.draw(st.sampled_from(paths(whole)[1:]))
+    place = whole
+    for key in way:
+        place = place[key]
+    place[last] = data.draw(JUNK)
+    with TemporaryDirectory() as folder:
+        run = write_run(Path(folder) / "run", {}, tokens=False)
+        (run / "debates" / "000001.jsonl").write_text(json.dumps(whole) + "\n")
+        found = shown(run, 1, 0)
+        assert found is not None
+        json.dumps(found)
+        index = Index(run, Path(folder) / "cache")
+        index.fill()
+        assert index.trouble is None and len(index.page(where({}, lambda _: []), None, 10)) == 1
 
 
 def test_a_huge_turn_is_cut_and_says_how_long_it_was(tmp_path: Path) -> None:
