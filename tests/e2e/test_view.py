@@ -362,6 +362,31 @@ def test_what_an_evaluation_found_stands_with_its_interval(driver: Any, url: str
     assert second == ["", "<b>debate</b>", "–", "−5.0 [−10.0, 0.0]", "<0.001", "–", "–", "–", "–", "–"]
 
 
+def test_another_reward_shows_what_the_command_says(driver: Any, url: str, runs: Path) -> None:
+    from selenium.webdriver.support.select import Select
+
+    told = json.loads(
+        subprocess.run(
+            command("rescore", runs / "real", "--reward", "win_rate", "--json"),
+            env=surroundings(),
+            capture_output=True,
+            text=True,
+            timeout=120,
+        ).stdout
+    )
+    driver.get(f"{url}?view=rescore&run=real")
+    until(lambda: "Every debate keeps its winner" in all_text(driver, "main h2"))
+    Select(driver.find_element("name", "reward")).select_by_value("win_rate")
+    assert told["changed"] > 0
+    until(lambda: f"{told['changed']} debates would have another winner" in all_text(driver, "main h2"))
+    mean = all_text(driver, "table.rescored tbody tr:first-child td")
+    assert [float(cell.replace("−", "-")) for cell in mean[:2]] == pytest.approx(
+        [told["before"]["reward_mean"], told["after"]["reward_mean"]], abs=6e-4
+    )
+    assert all_text(driver, "table.changes tbody a") == [f"{each['step']}.{each['number']}" for each in told["changes"][:100]]
+    assert "reward=win_rate" in driver.current_url
+
+
 # Light, dark, narrow
 
 
@@ -382,12 +407,19 @@ def test_it_follows_the_system_into_the_dark_and_a_choice_outlasts_a_reload(driv
 
 
 @pytest.mark.parametrize(
-    "address", ["", "?view=debates&run=real", "?view=debate&run=real&debate=8.1", "?view=debate&run=real&debate=8.1&shade=advantage"]
+    "address",
+    [
+        "",
+        "?view=debates&run=real",
+        "?view=rescore&run=real",
+        "?view=debate&run=real&debate=8.1",
+        "?view=debate&run=real&debate=8.1&shade=advantage",
+    ],
 )
 def test_nothing_sticks_out_of_a_narrow_window(driver: Any, url: str, address: str) -> None:
     resize(driver, 380, 800)
     driver.get(url + address)
-    until(lambda: driver.find_elements("css selector", ".chart, tr[data-place], .turn"))
+    until(lambda: driver.find_elements("css selector", ".chart, tr[data-place], .turn, table.rescored"))
     assert driver.execute_script("return document.documentElement.scrollWidth") <= 380
 
 

@@ -26,6 +26,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from moot.page import debate as debates
 from moot.page.filters import Refused, Where, where, whole
 from moot.page.index import Index
+from moot.page.rescoring import rescored
 from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
 from moot.rl import remedies
 
@@ -58,6 +59,7 @@ def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
         Route("/api/config", _json(page.config)),
         Route("/api/evals", _json(page.evals)),
         Route("/api/words", _json(page.words)),
+        Route("/api/rescore", _json(page.rescore)),
         Route("/api/debates", _json(page.debates)),
         Route("/api/debate", _json(page.debate)),
         *(Route(path, _file(content, kind)) for path, content, kind in _static()),
@@ -229,6 +231,9 @@ class _Page:
     def words(self, request: Request) -> Any:
         """What the trust panel and the alarms mean, in the words the loop uses too."""
         return {key: vars(meaning) for key, meaning in (remedies.PANEL | remedies.ALARMS).items()}
+
+    def rescore(self, request: Request) -> Any:
+        return rescored(self._run(request).path, dict(request.query_params))
 
     def debates(self, request: Request) -> Any:
         asked = request.query_params

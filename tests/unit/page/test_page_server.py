@@ -187,7 +187,14 @@ def test_a_link_inside_a_run_leads_nowhere(app: Any, run: Path, tmp_path: Path) 
     for name in ("debates/000001.jsonl", "debates/000001.npz", "metrics.jsonl", "run.json"):
         (run / name).unlink()
         (run / name).symlink_to(secret / name)
-    for target in ("runs", "metrics?run=a%20run", "debates?run=a%20run", "debate?run=a%20run&debate=1.0", "config?run=a%20run"):
+    for target in (
+        "runs",
+        "metrics?run=a%20run",
+        "debates?run=a%20run",
+        "debate?run=a%20run&debate=1.0",
+        "config?run=a%20run",
+        "rescore?run=a%20run",
+    ):
         answer = ask(app, f"/api/{target}")
         assert b"Secret" not in answer.body and b"made up" not in answer.body
     assert ask(app, "/api/metrics?run=a%20run").json["a run"]["rows"] == 0
@@ -243,6 +250,48 @@ def test_a_debate_knows_its_neighbours_under_the_same_filters(app: Any) -> None:
     assert (turned["previous"], turned["next"]) == ("1.0", "2.0")
     missing = ask(app, "/api/debate?run=a%20run&debate=9.0")
     assert missing.status == 404 and "a run has no debate 0 at step 9" in missing.json["error"]
+
+
+# What if
+
+
+def test_another_reward_counts_the_same_votes(app: Any, run: Path) -> None:
+    answer = ask(app, "/api/rescore?run=a%20run&reward=truth").json
+    assert answer["found"]["choices"] == {"reward": ["generator_judge", "truth"]}
+    assert answer["found"]["before"]["debates"] == answer["found"]["after"]["debates"] == 3
+    # In two of the three debates agent 0 alone is right, in the third nobody is: 2 of 9 answers.
+    assert answer["found"]["after"]["reward_mean"] == pytest.approx(2 / 9)
+    assert answer["steps"] == [1, 2] and answer["of"] == 2 and answer["trained"]["reward"] == "generator_judge"
+    assert ask(app, "/api/rescore?run=a%20run&reward=truth&from=2").json["steps"] == [2, 2]
+    assert ask(app, "/api/rescore?run=a%20run&from=9").json["found"] is None
+
+
+@pytest.mark.parametrize(
+    ("asked", "complaint"),
+    [
+        ("reward=evil.py:f", "reward must be one of win_rate"),
+        ("advantage=evil.py:f", "advantage must be one of center_group"),
+        ("literal=maybe", "literal must be one of yes, no"),
+        ("reward_mix=nan", "reward_mix must be a number, got 'nan'"),
+        ("reward_mix=2", "reward_mix must be between 0 and 1"),
+        ("from=x", "from must be a whole number"),
+    ],
+)
+def test_a_choice_that_makes_no_sense_is_refused_by_name(app: Any, asked: str, complaint: str) -> None:
+    answer = ask(app, f"/api/rescore?run=a%20run&{asked}")
+    assert answer.status == 400 and complaint in answer.json["error"]
+
+
+@pytest.mark.parametrize("name", ["reward", "advantage"])
+def test_a_file_that_a_run_names_is_never_run(app: Any, run: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "evil.py").write_text(f"open({str(tmp_path / 'ran')!r}, 'w')\ndef f(*_): return [0, 0, 0]\n")
+    header = json.loads((run / "run.json").read_text())
+    header["config"]["protocol"][name] = f"{tmp_path / 'evil.py'}:f"
+    (run / "run.json").write_text(json.dumps(header))
+    answer = ask(app, "/api/rescore?run=a%20run")
+    assert answer.status == 400 and "which the page does not run" in answer.json["error"]
+    assert ask(app, f"/api/rescore?run=a%20run&{name}={'truth' if name == 'reward' else 'center_group'}").status == 200
+    assert not (tmp_path / "ran").exists()
 
 
 def test_a_file_is_sent_once_and_then_only_asked_after(app: Any) -> None:

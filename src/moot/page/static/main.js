@@ -6,11 +6,12 @@ import { debatesView } from "./debates.js";
 import { ago, fill, h } from "./dom.js";
 import { learnWords } from "./glossary.js";
 import { overview } from "./overview.js";
+import { rescoreView } from "./rescore.js";
 import { ask, filters, go, here, link } from "./state.js";
 
 const main = document.getElementById("main");
 const top = document.getElementById("top");
-const VIEWS = { debates: debatesView, debate: debateView };
+const VIEWS = { debates: debatesView, debate: debateView, rescore: rescoreView };
 
 let view = null;
 let runs = [];
@@ -41,6 +42,7 @@ function drawTop(wanted) {
       {},
       tab("runs", "Runs", link({ run: here().getAll("run") })),
       run && tab("debates", "Debates", link({ view: "debates", run, ...filters() })),
+      run && tab("rescore", "What if?", link({ view: "rescore", run })),
     ),
     h("span", { class: "grow" }),
     h("span", { id: "live", role: "status" }),
