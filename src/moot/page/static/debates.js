@@ -90,7 +90,7 @@ export function debatesView(main, query, runs) {
         type: "search",
         name: "q",
         value: asked.q ?? "",
-        placeholder: "Search what was asked and said  ( / )",
+        placeholder: "Search all that was said ( / )",
         "aria-label": "Search",
         oninput: (event) => {
           clearTimeout(waiting);

@@ -122,6 +122,7 @@ const MEANINGS = [
   [/^tokens\/read$/, "Tokens of prompts that were new in this step."],
   [/^debates\/played$/, "Debates that were played to their end."],
   [/^debates\/failed$/, "Debates that the engine lost; they are left out of training."],
+  [/^debates\/overflowed$/, "Of those, the ones whose next turn did not fit the context of the model."],
   [/^debates\/with_signal$/, "Share of debates in which the votes say anything at all."],
   [/^debates\/with_gradient$/, "Share of debates with an advantage other than 0: those that teach."],
   [/^debates\/dropped$/, "Debates left out of training because no token had an advantage."],
