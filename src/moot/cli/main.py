@@ -21,6 +21,7 @@ COMMANDS = {
     "check": ("moot.cli.check:Check", "Before training: is the model good enough at the task, the contract and judging?"),
     "ask": ("moot.cli.ask:Ask", "Debate a question now, with a local model, a checkpoint, or any OpenAI-compatible server."),
     "data": ("moot.cli.data:Data", "Check a task's data: right answers pass their grader, wrong ones do not, splits do not overlap."),
+    "view": ("moot.cli.view:View", "Look at runs in a browser: live curves, alarms, debates, votes, and what each token was taught."),
     "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
     "rescore": ("moot.cli.rescore:Rescore", "What a run's votes would have taught under another reward, ballot or estimator."),
     "export": ("moot.cli.export:Export", "Take away a run's adapter, model, training sets, debates as a page, and figures."),

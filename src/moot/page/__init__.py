@@ -1,0 +1,10 @@
+"""`moot view`: a page over runs on disk. It reads; the only thing it writes is an index of its own, outside the runs.
+
+runs.py        which runs there are, and the metrics of each as they grow
+index.py       where each debate is and what came of it: filters and search over many, without loading them
+filters.py     what can be asked of them
+debate.py      one debate as a reader wants it: sections, votes, and who pays for which token
+rescoring.py   what the votes would have taught under another reward
+server.py      what may be asked, by whom
+static/        the page itself: plain modules, no build step, no network
+"""

@@ -1,0 +1,345 @@
+"""Where each debate of a run is and what came of it, so that a page of 100,000 is a query and not a load.
+
+The index is the page's own: it lies in the user's cache folder, never in the run, and is made again when anything about it is off.
+It is filled from the newest step back, first what the filters need, then the words; both can be asked meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import sqlite3
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moot.page.filters import Where, clean
+from moot.page.runs import Outside, inside
+
+VERSION = 1
+LONGEST = 50_000
+"""Characters of a turn that can be searched."""
+
+_TABLES = (
+    "create table if not exists steps (step integer primary key, stamp text, words integer default 0)",
+    """create table if not exists debates (
+        id integer primary key autoincrement, step integer, number integer, question text, agents integer, winner integer,
+        signal integer, failures integer, correct real, winner_correct integer, disagreement integer, error text,
+        unique (step, number))""",
+)
+# Without the text itself, which the run has. What a step said before it was played again stays behind under an id that is gone.
+_WORDS = "create virtual table if not exists words using fts5 (said, content='', columnsize=0)"
+_COLUMNS = "step, number, question, agents, winner, signal, failures, correct, winner_correct, disagreement, error"
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How many steps the run has, and how many of them are in the index."""
+
+    steps: int = 0
+    filed: int = 0
+    words: int = 0
+    changes: int = 0
+    """Steps put in or taken out since this page began: a step that is played again changes no count."""
+
+
+class Index:
+    def __init__(self, run: Path, folder: Path | None = None) -> None:
+        self.run = run
+        self.file = (
+            folder or cache_folder()
+        ) / f"{hashlib.sha256(str(run.resolve()).encode(errors='surrogateescape')).hexdigest()[:24]}.sqlite"
+        self._writing = threading.Lock()
+        self._folder_stamp: tuple[int, ...] | None = None
+        self.progress = Progress()
+        self.searchable = True
+        """False where this Python's SQLite has no full-text search: then only questions are searched."""
+        self.trouble: str | None = None
+        """Why the index could not be brought up to date."""
+
+    # Filling
+
+    def fill(self, until: Callable[[], bool] = lambda: False) -> None:
+        """Brings the index up to date; stops early, with all that is done kept, once `until` says so."""
+        with self._writing:
+            stamp = _folder_stamp(self.run)
+            if stamp is not None and stamp == self._folder_stamp and self.progress.words == self.progress.steps:
+                return
+            try:
+                whole = self._fill(until)
+                self.trouble = None
+            except (sqlite3.Error, OSError) as error:
+                # A full disk, most likely. What is there can still be read; the next look tries again.
+                self.trouble, whole = f"{self.file} cannot be written: {error}", False
+            # Where the folder changed meanwhile, the next call looks again.
+            self._folder_stamp = stamp if whole else None
+
+    def _fill(self, until: Callable[[], bool]) -> bool:
+        """Whether it came to the end."""
+        with contextlib.closing(self._open()) as connection:
+            files = self._files()
+            known = dict(connection.execute("select step, stamp from steps"))
+            gone = known.keys() - files.keys()
+            with _transaction(connection):
+                for step in gone:
+                    _forget(connection, step)
+            changes = self.progress.changes + len(gone)
+            missing = sorted((step for step in files if known.get(step) != files[step]), reverse=True)
+            words = {step for (step,) in connection.execute("select step from steps where words")} & files.keys() - set(missing)
+            filed, searchable = len(files) - len(missing), len(words)
+            self.progress = Progress(len(files), filed, searchable, changes)
+            for batch in _timed(missing):
+                with _transaction(connection):
+                    for step in batch:
+                        self._file(connection, step, files[step])
+                filed, changes = filed + len(batch), changes + len(batch)
+                self.progress = Progress(len(files), filed, searchable, changes)
+                if until():
+                    return False
+            for batch in _timed(sorted(files.keys() - words, reverse=True)):
+                with _transaction(connection):
+                    for step in batch:
+                        self._read_words(connection, step)
+                searchable += len(batch)
+                self.progress = Progress(len(files), filed, searchable, changes)
+                if until():
+                    return False
+        return True
+
+    def _files(self) -> dict[int, str]:
+        """The run's steps, each with what changes when its file is written anew."""
+        found = {}
+        with contextlib.suppress(OSError, Outside), os.scandir(inside(self.run, "debates")) as entries:
+            for entry in entries:
+                stem, _, kind = entry.name.partition(".")
+                if kind == "jsonl" and stem.isascii() and stem.isdigit() and len(stem) < 16:
+                    with contextlib.suppress(OSError):
+                        status = entry.stat()
+                        found[int(stem)] = f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+        return found
+
+    def _file(self, connection: sqlite3.Connection, step: int, stamp: str) -> None:
+        if connection.execute("select 1 from steps where step = ? and stamp = ?", (step, stamp)).fetchone():
+            return  # another page was quicker
+        _forget(connection, step)
+        rows = [_row(step, place, record) for place, record in enumerate(records(self.run, step))]
+        connection.executemany(f"insert or replace into debates ({_COLUMNS}) values ({', '.join('?' * 11)})", rows)
+        connection.execute("insert into steps (step, stamp) values (?, ?)", (step, stamp))
+
+    def _read_words(self, connection: sqlite3.Connection, step: int) -> None:
+        if connection.execute("select 1 from steps where step = ? and words", (step,)).fetchone():
+            return
+        if self.searchable:
+            ids = dict(connection.execute("select number, id from debates where step = ?", (step,)))
+            said = ((ids.get(place), _said(record)) for place, record in enumerate(records(self.run, step)))
+            connection.executemany("insert into words (rowid, said) values (?, ?)", (each for each in said if each[0] is not None))
+        connection.execute("update steps set words = 1 where step = ?", (step,))
+
+    def _open(self) -> sqlite3.Connection:
+        """For writing. Another page over the same run may be writing too: each step is put in whole, whoever comes first."""
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            return self._prepared()
+        except sqlite3.DatabaseError:
+            for suffix in ("", "-wal", "-shm", "-journal"):
+                Path(f"{self.file}{suffix}").unlink(missing_ok=True)
+            return self._prepared()
+
+    def _prepared(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.file, timeout=30, isolation_level=None)
+        try:
+            connection.execute("pragma journal_mode = wal")
+            connection.execute("pragma synchronous = off")  # losing it costs seconds, not data
+            (version,) = connection.execute("pragma user_version").fetchone()
+            if version not in (0, VERSION):
+                raise sqlite3.DatabaseError("an index of another version")
+            if version == 0:
+                with _transaction(connection):
+                    for table in _TABLES:
+                        connection.execute(table)
+                    with contextlib.suppress(sqlite3.OperationalError):
+                        connection.execute(_WORDS)
+                    connection.execute(f"pragma user_version = {VERSION}")
+            connection.execute("select count(*) from steps, debates where false")
+            self.searchable = bool(connection.execute("select 1 from sqlite_master where name = 'words'").fetchone())
+        except sqlite3.DatabaseError:
+            connection.close()
+            raise
+        return connection
+
+    # Asking
+
+    @contextlib.contextmanager
+    def _reading(self) -> Iterator[sqlite3.Connection | None]:
+        if not self.file.exists():
+            yield None
+            return
+        connection = sqlite3.connect(f"{self.file.as_uri()}?mode=ro", uri=True, timeout=30)
+        try:
+            connection.row_factory = sqlite3.Row
+            yield connection
+        finally:
+            connection.close()
+
+    def page(self, where: Where, after: tuple[int, int] | None, limit: int, oldest_first: bool = False) -> list[dict[str, Any]]:
+        """The next debates behind `after`; newest step first, and in a step by number."""
+        with self._reading() as connection:
+            if connection is None:
+                return []
+            clauses, values = list(where.clauses), list(where.values)
+            if after is not None:
+                clauses.append(f"(step {'>' if oldest_first else '<'} ? or (step = ? and number > ?))")
+                values += [after[0], after[0], after[1]]
+            order = "step, number" if oldest_first else "step desc, number"
+            return [dict(row) for row in connection.execute(_select(_COLUMNS, clauses) + f" order by {order} limit ?", (*values, limit))]
+
+    def before(self, where: Where, here: tuple[int, int], oldest_first: bool = False) -> tuple[int, int] | None:
+        """The debate just before `here` in the same order."""
+        with self._reading() as connection:
+            if connection is None:
+                return None
+            clauses = [*where.clauses, f"(step {'<' if oldest_first else '>'} ? or (step = ? and number < ?))"]
+            query = _select("step, number", clauses) + f" order by step {'desc' if oldest_first else ''}, number desc limit 1"
+            row = connection.execute(query, (*where.values, here[0], here[0], here[1])).fetchone()
+            return None if row is None else (row[0], row[1])
+
+    def counts(self, where: Where) -> dict[str, int]:
+        """How many there are, and how many of those each single filter would leave."""
+        wanted = {
+            "debates": "1",
+            "failed": "failures > 0",
+            "disagree": "disagreement",
+            "right": "correct = 1",
+            "mixed": "correct > 0 and correct < 1",
+            "wrong": "correct = 0",
+            "misled": "winner_correct = 0 and correct > 0",
+            "no_signal": "signal = 0",
+            "error": "error is not null",
+        }
+        with self._reading() as connection:
+            if connection is None:
+                return dict.fromkeys(wanted, 0)
+            sums = ", ".join(f"coalesce(sum({what}), 0)" for what in wanted.values())
+            return dict(zip(wanted, connection.execute(_select(sums, where.clauses), where.values).fetchone(), strict=True))
+
+
+def _select(what: str, clauses: Sequence[str]) -> str:
+    return f"select {what} from debates" + (f" where {' and '.join(clauses)}" if clauses else "")
+
+
+@contextlib.contextmanager
+def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+    """Begun as a writer, so that what is read in it is still so when it is written."""
+    connection.execute("begin immediate")
+    try:
+        yield
+    except BaseException:
+        connection.execute("rollback")
+        raise
+    connection.execute("commit")
+
+
+def _forget(connection: sqlite3.Connection, step: int) -> None:
+    connection.execute("delete from debates where step = ?", (step,))
+    connection.execute("delete from steps where step = ?", (step,))
+
+
+def _timed(steps: Sequence[int], seconds: float = 0.2) -> Iterator[list[int]]:
+    """Batches that grow or shrink to about this long: each is a transaction, and progress is seen after each."""
+    size, i = 1, 0
+    while i < len(steps):
+        batch, started = list(steps[i : i + size]), time.perf_counter()
+        yield batch
+        i += len(batch)
+        size = max(1, min(2 * size, int(size * seconds / max(1e-3, time.perf_counter() - started))))
+
+
+def _folder_stamp(run: Path) -> tuple[int, ...] | None:
+    """Files are moved into their place, which changes the folder's own time."""
+    try:
+        status = inside(run, "debates").stat()
+    except (OSError, Outside):
+        return None
+    return status.st_ino, status.st_mtime_ns
+
+
+def cache_folder() -> Path:
+    """In the user's cache, or, where that cannot be written, in a folder that lasts as long as the machine is up."""
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moot" / "view"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        if os.access(folder, os.W_OK):
+            return folder
+    except OSError:
+        pass
+    return Path(tempfile.mkdtemp(prefix="moot-view-"))
+
+
+def tidy(folder: Path, days: float = 60) -> None:
+    """Indexes nobody has added to for long: the runs may be gone, and making one again takes seconds."""
+    for file in folder.glob("*.sqlite*"):
+        with contextlib.suppress(OSError):
+            if time.time() - file.stat().st_mtime > days * 86400:
+                file.unlink()
+
+
+# What is filed
+
+
+def records(run: Path, step: int) -> Iterator[dict[str, Any] | None]:
+    """The debates of a step in the order of its file; None for a line that is no record."""
+    try:
+        lines = inside(run, "debates", f"{step:06d}.jsonl").read_bytes().split(b"\n")
+    except (OSError, Outside):
+        return
+    for line in lines:
+        if line:
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            yield record if isinstance(record, dict) else None
+
+
+def _row(step: int, place: int, record: Mapping[str, Any] | None) -> tuple[Any, ...]:
+    """`place`, the line in the file, is the debate's number: what a record claims about itself cannot hide another."""
+    try:
+        assert record is not None
+        turns = list(record["turns"])
+        last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
+        known = record["question"]["answer"] is not None and bool(turns)
+        agents, winner = int(record["num_agents"]), record.get("winner")
+        if not 0 < agents < 10**6:
+            raise ValueError("nobody seats so many")
+        right = sum(bool(turn.get("correct")) for turn in last.values())
+        return (
+            step,
+            place,
+            clean(record["question"]["text"])[:2000],
+            agents,
+            winner if isinstance(winner, int) and 0 <= winner < agents else None,
+            int(bool(record["signal"])) if "signal" in record else None,
+            sum("failure" in turn for turn in turns),
+            right / agents if known else None,
+            int(bool(last.get(winner, {}).get("correct"))) if known and winner is not None else None,
+            int(len({str(turn.get("answer")) for turn in last.values()}) > 1),
+            None if record.get("error") is None else clean(record["error"])[:2000],
+        )
+    except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError):
+        return (step, place, "", None, None, None, 0, None, None, 0, "this record cannot be read")
+
+
+def _said(record: Mapping[str, Any] | None) -> str:
+    try:
+        assert record is not None
+        turns = [*record["turns"], *record.get("jury", ())]
+        said = [record["question"]["text"], *(turn["text"][:LONGEST] for turn in turns), record.get("error") or ""]
+        return clean("\n".join(map(str, said)))
+    except (AssertionError, KeyError, TypeError):
+        return ""

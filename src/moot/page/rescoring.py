@@ -1,0 +1,82 @@
+"""What the votes of a run would have taught under another reward, for the page: `moot rescore` on a bounded number of steps.
+
+A reward may be a user's own file, and a run may come from somebody else. So only rewards and estimators that moot brings are counted
+by here; for one's own there is the command.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from moot.debate.rewards import REWARDS
+from moot.debate.types import ConfigError
+from moot.page.filters import Refused, whole
+from moot.page.runs import inside
+from moot.records import Run
+from moot.rescore import rescore
+from moot.rl.advantages import ESTIMATORS
+
+STEPS = 100
+"""The newest of those asked for: enough to see a difference, and seconds."""
+CHANGES = 100
+_YES_NO = ("yes", "no")
+CHOICES: dict[str, tuple[str, ...]] = {
+    "reward": tuple(REWARDS),
+    "advantage": tuple(ESTIMATORS),
+    "one_ballot_per_pair": _YES_NO,
+    "judge_consensus": ("all", "leave_one_out"),
+    "enable_format_penalty": _YES_NO,
+    "literal": _YES_NO,
+    "judge_counts": _YES_NO,
+}
+NUMBERS = ("reward_mix", "correct_bonus", "lambda_gen", "lambda_judge")
+
+
+def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
+    choices = _choices(asked)
+    for name in ("run.json", "metrics.jsonl"):
+        inside(path, name)
+    try:
+        run = Run.open(path)
+        trained = run.config.get("protocol", {})
+        _must_be_ours(trained, choices)
+        first, last = (whole(name, asked[name]) if asked.get(name) else other for name, other in (("from", 0), ("to", 10**15)))
+        steps = [step for step in run.steps() if first <= step <= last]
+        chosen = steps[-STEPS:]
+        for step in chosen:
+            inside(path, "debates", f"{step:06d}.jsonl")
+        found = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
+    except (ConfigError, KeyError, TypeError, AttributeError) as error:
+        raise Refused(f"this run cannot be counted again: {error}") from None
+    own = {name: trained.get(name) for name in CHOICES}
+    return {"found": found, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": CHOICES, "trained": own}
+
+
+def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for name, known in CHOICES.items():
+        if value := asked.get(name):
+            if value not in known:
+                raise Refused(f"{name} must be one of {', '.join(known)}, got {value[:40]!r}")
+            given[name] = value == "yes" if known is _YES_NO else value
+    for name in NUMBERS:
+        if text := asked.get(name):
+            try:
+                given[name] = float(text)
+            except ValueError:
+                given[name] = math.nan
+            if not math.isfinite(given[name]):
+                raise Refused(f"{name} must be a number, got {text[:40]!r}")
+    return given
+
+
+def _must_be_ours(trained: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
+    for name, known in (("reward", REWARDS), ("advantage", ESTIMATORS)):
+        used = choices.get(name, trained.get(name))
+        if used is not None and used not in known:
+            raise Refused(
+                f"{name} {str(used)[:80]!r} is a file of its own, which the page does not run; choose another, or use moot rescore"
+            )

@@ -1,0 +1,262 @@
+"""Which runs there are, and their metrics as they grow. Everything is read as it is found: a run may be in the middle of a write."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+Series = tuple[list[float], list[float | None]]
+"""Steps and values; None where a step says that nothing was measured."""
+
+ALARMS = ("alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse")
+LARGEST_REPORT = 50_000_000
+"""Bytes of an evaluation's report that are read at all."""
+TRAINING = ("warm", "self_play")
+"""The phases whose rows make one curve; any other phase (an evaluation) has curves of its own."""
+
+
+class Outside(Exception):
+    """A path that leads out of its run."""
+
+
+def inside(run: Path, *parts: str) -> Path:
+    """The file of a run, refused where a link leads out of it: a run may come from somebody else."""
+    found = run.joinpath(*parts).resolve()
+    if not found.is_relative_to(run.resolve()):
+        raise Outside(f"{'/'.join(parts)} leads out of the run")
+    return found
+
+
+class Runs:
+    """The runs in some places: a run's own folder, or folders of runs up to two levels down. Names are short and stay the same."""
+
+    def __init__(self, places: Sequence[Path]) -> None:
+        self.places = [place.resolve() for place in places]
+        self._lock = threading.Lock()
+        self._looked = -math.inf
+        self._found: dict[str, Watched] = {}
+
+    def all(self) -> dict[str, Watched]:
+        """By name, in the order of the places, then by name. New runs turn up within two seconds."""
+        with self._lock:
+            if time.monotonic() - self._looked > 2:
+                known = {each.path: each for each in self._found.values()}
+                self._found = {name: known.get(path) or Watched(name, path) for name, path in _named(self.places)}
+                self._looked = time.monotonic()
+            return dict(self._found)
+
+    def get(self, name: str) -> Watched | None:
+        return self.all().get(name)
+
+
+def _named(places: Sequence[Path]) -> Iterator[tuple[str, Path]]:
+    taken: set[str] = set()
+    seen: set[Path] = set()
+    for place in places:
+        for path in _runs_in(place):
+            if path.resolve() in seen:
+                continue
+            seen.add(path.resolve())
+            name = stem = path.name if path == place else path.relative_to(place).as_posix()
+            number = 2
+            while name in taken:
+                name, number = f"{stem}~{number}", number + 1
+            taken.add(name)
+            yield name, path
+
+
+def _runs_in(place: Path) -> list[Path]:
+    if (place / "run.json").is_file():
+        return [place]
+    return sorted(file.parent for pattern in ("*/run.json", "*/*/run.json") for file in place.glob(pattern))
+
+
+class Watched:
+    """One run, and how far its metrics were read."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self.name, self.path = name, path
+        self._metrics = Metrics()
+        self._lock = threading.Lock()
+
+    def header(self) -> dict[str, Any]:
+        try:
+            found = json.loads(inside(self.path, "run.json").read_bytes())
+        except (OSError, ValueError, RecursionError, Outside):
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def ask(self, question: Callable[[Metrics], T]) -> T:
+        """What the metrics of this moment say. Asked one at a time, for reading on adds to the same lists."""
+        with self._lock:
+            try:
+                self._metrics = self._metrics.caught_up(inside(self.path, "metrics.jsonl"))
+            except Outside:
+                self._metrics = Metrics()
+            return question(self._metrics)
+
+    def evals(self) -> list[dict[str, Any]]:
+        """What `moot eval` reported about it, newest first, without the single questions."""
+        found: list[dict[str, Any]] = []
+        for file in self.path.glob("evals/*/report.json"):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, Outside):
+                inside_file = inside(self.path, "evals", file.parent.name, "report.json")
+                if inside_file.stat().st_size < LARGEST_REPORT:
+                    report = json.loads(inside_file.read_bytes())
+                    rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
+                    found.append({"name": file.parent.name, "written": inside_file.stat().st_mtime, "rows": rows})
+        return sorted(found, key=lambda report: report["written"], reverse=True)[:20]
+
+    def summary(self) -> dict[str, Any]:
+        """A line in the table of runs."""
+        return self.ask(self._summary)
+
+    def _summary(self, metrics: Metrics) -> dict[str, Any]:
+        config = _dict(self.header().get("config"))
+        debate, optim, warm = (_dict(config.get(part)) for part in ("debate", "optim", "warm"))
+        return {
+            "name": self.name,
+            "path": str(self.path),
+            "model": _dict(config.get("model")).get("model"),
+            "engine": _dict(config.get("model")).get("engine"),
+            "task": debate.get("task"),
+            "agents": debate.get("num_agents"),
+            "rounds": debate.get("max_rounds"),
+            "reward": _dict(config.get("protocol")).get("reward"),
+            "step": metrics.step,
+            "phase": metrics.phase,
+            "total": _total(optim, warm),
+            "rows": metrics.rows,
+            "age_s": metrics.age(),
+            "alarms": {key: metrics.last("train", key) for key in ALARMS},
+            "headline": {
+                "reward": metrics.last("train", "env/all/reward/total"),
+                "judges": metrics.last("train", "trust/judge_accuracy"),
+                "right": metrics.last_like("train", "train_", "/correct"),
+                "held_out": metrics.last_like("eval", "test_", "/correct"),
+            },
+        }
+
+
+def _dict(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _total(optim: Mapping[str, Any], warm: Mapping[str, Any]) -> int | None:
+    """How many steps the run will have; None where its settings do not say."""
+    try:
+        iterations = -(-int(optim["num_train_datapoints"]) // int(optim["batch_size"]))
+        return iterations + -(-int(warm["warm_questions"]) // int(warm["warm_batch_size"])) * int(warm["warm_epochs"])
+    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+        return None
+
+
+@dataclass
+class Metrics:
+    """metrics.jsonl as columns, read as far as its last whole line."""
+
+    series: dict[str, dict[str, Series]] = field(default_factory=lambda: defaultdict(dict))
+    """By phase (`train`, `eval`, …) and key."""
+    rows: int = 0
+    step: int | None = None
+    phase: str | None = None
+    _inode: int = -1
+    _offset: int = 0
+    _last: bytes = b""
+    """The end of what was read: a file that has other bytes there is another file."""
+    _written: float | None = None
+
+    def caught_up(self, file: Path) -> Metrics:
+        """With the lines that were added; a fresh start where the file was rewritten, as a resumed run does."""
+        try:
+            with file.open("rb") as lines:
+                status = file.stat()
+                lines.seek(max(0, self._offset - len(self._last)))
+                same = status.st_ino == self._inode and status.st_size >= self._offset and lines.read(len(self._last)) == self._last
+                found = self if same else Metrics()
+                lines.seek(found._offset)
+                new = lines.read()
+        except OSError:
+            return self if self.rows == 0 else Metrics()
+        found._inode, found._written = status.st_ino, status.st_mtime
+        whole = new[: new.rfind(b"\n") + 1]
+        if whole:
+            found._offset += len(whole)
+            found._last = whole[-64:]
+            for line in whole.split(b"\n"):
+                found._add(line)
+        return found
+
+    def _add(self, line: bytes) -> None:
+        try:
+            row = json.loads(line)
+            step, phase = float(row["step"]), str(row.get("phase", "self_play"))
+        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
+            return
+        if not math.isfinite(step):
+            return
+        self.rows += 1
+        self.step, self.phase = int(step), phase
+        columns = self.series["train" if phase in TRAINING else phase]
+        for key, value in row.items():
+            if key in ("step", "phase") or not (value is None or isinstance(value, int | float)):
+                continue
+            steps, values = columns.setdefault(key, ([], []))
+            steps.append(step)
+            values.append(float(value) if value is not None and math.isfinite(value) else None)
+
+    def age(self) -> float | None:
+        return None if self._written is None else max(0.0, time.time() - self._written)
+
+    def last(self, phase: str, key: str) -> float | None:
+        """The newest value, None if the newest row has none: an alarm that cannot tell must not show what it said before."""
+        _, values = self.series.get(phase, {}).get(key, ([], []))
+        return values[-1] if values else None
+
+    def last_like(self, phase: str, begin: str, end: str) -> float | None:
+        return next((self.last(phase, key) for key in self.series.get(phase, {}) if key.startswith(begin) and key.endswith(end)), None)
+
+    def keys(self) -> dict[str, dict[str, dict[str, float | int | None]]]:
+        """Everything that was measured, with what it came to."""
+        return {phase: {key: _about(*series) for key, series in sorted(columns.items())} for phase, columns in self.series.items()}
+
+    def ringing(self, alarm: str) -> list[int]:
+        """The steps at which an alarm rang; `any` is all of them."""
+        keys = ALARMS if alarm == "any" else (f"alarm/{alarm}",)
+        columns = self.series.get("train", {})
+        return sorted({int(step) for key in keys if key in columns for step, value in zip(*columns[key], strict=True) if value})
+
+
+def _about(steps: list[float], values: list[float | None]) -> dict[str, float | int | None]:
+    known = [value for value in values if value is not None]
+    recent = known[-5:]
+    return {
+        "n": len(known),
+        "step": steps[-1] if steps else None,
+        "last": values[-1] if values else None,
+        "recent": sum(recent) / len(recent) if recent else None,
+        "min": min(known, default=None),
+        "max": max(known, default=None),
+    }
+
+
+def thinned(series: Series, points: int) -> Series:
+    """At most about `points` of them. Of each stretch the lowest and the highest stay, so that no spike is lost."""
+    steps, values = series
+    if len(steps) <= points:
+        return series
+    kept: list[int] = []
+    size = -(-len(steps) * 2 // points)
+    for begin in range(0, len(steps), size):
+        known = [(value, i) for i in range(begin, min(begin + size, len(steps))) if (value := values[i]) is not None]
+        kept += sorted({min(known)[1], max(known)[1]}) if known else [begin]
+    return [steps[i] for i in kept], [values[i] for i in kept]

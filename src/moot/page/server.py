@@ -1,0 +1,315 @@
+"""What may be asked of the page's server, and by whom: the browser of this machine's user, and only to look.
+
+Model text reaches the browser as JSON and the page puts it in as text. Should that ever fail, the policy sent with every answer still
+runs no script that is not ours, and sends nothing anywhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import mimetypes
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from moot.page import debate as debates
+from moot.page.filters import Refused, Where, where, whole
+from moot.page.index import Index
+from moot.page.rescoring import rescored
+from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
+from moot.rl import remedies
+
+STATIC = Path(__file__).parent / "static"
+MOST = 200
+"""Debates in one answer."""
+NAMES = ("localhost", "127.0.0.1", "[::1]")
+
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
+)
+HEADERS = {
+    "content-security-policy": _POLICY,
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+}
+
+
+def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
+    """`cache` is where indexes go; the user's cache folder if not given."""
+    page = _Page(runs, cache)
+    routes = [
+        Route("/api/runs", _json(page.runs_table)),
+        Route("/api/metrics", _json(page.metrics)),
+        Route("/api/curves", _json(page.curves)),
+        Route("/api/config", _json(page.config)),
+        Route("/api/evals", _json(page.evals)),
+        Route("/api/words", _json(page.words)),
+        Route("/api/rescore", _json(page.rescore)),
+        Route("/api/debates", _json(page.debates)),
+        Route("/api/debate", _json(page.debate)),
+        *(Route(path, _file(content, kind)) for path, content, kind in _static()),
+    ]
+    return _Guard(Starlette(routes=routes))
+
+
+class NotThere(Exception):
+    """Nothing has that name; the message says what."""
+
+
+# Who may ask
+
+
+class _Guard:
+    """Lets in GET and HEAD, under a name that can only mean this machine, and not from another site's page.
+
+    A site elsewhere can point its own name at 127.0.0.1 and have a browser read what is there; it cannot choose the Host line.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self.app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+
+        async def guarded(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                own = {name.lower() for name, _ in message["headers"]}
+                extra = [(k.encode(), v.encode()) for k, v in HEADERS.items() if k.encode() not in own]
+                message = {**message, "headers": [*message["headers"], *extra]}
+            await send(message)
+
+        refusal = _refusal(scope)
+        await (self.app if refusal is None else refusal)(scope, receive, guarded)
+
+
+def _refusal(scope: Scope) -> Response | None:
+    headers: dict[bytes, list[str]] = {}
+    for name, value in scope["headers"]:
+        headers.setdefault(name.lower(), []).append(value.decode("latin-1"))
+    hosts = headers.get(b"host", [])
+    if len(hosts) != 1 or not _is_here(hosts[0]):
+        return _text(403, "This page answers only to localhost, 127.0.0.1 and [::1].")
+    if scope["method"] not in ("GET", "HEAD"):
+        return _text(405, "This page can only be looked at: GET and HEAD.", {"allow": "GET, HEAD"})
+    site, mode = (headers.get(name, [""])[0] for name in (b"sec-fetch-site", b"sec-fetch-mode"))
+    if site in ("cross-site", "same-site") and mode != "navigate":
+        return _text(403, "Other sites' pages may link here, not read from here.")
+    return None
+
+
+def _is_here(host: str) -> bool:
+    name, port = host, ""
+    if host.count(":") == 1 or host.startswith("["):
+        head, _, tail = host.rpartition(":")
+        if head and not tail.endswith("]"):
+            name, port = head, tail
+            if not (port.isascii() and port.isdigit()):
+                return False
+    return name.lower() in NAMES
+
+
+def _text(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return Response(message + "\n", status, {"cache-control": "no-store", **(headers or {})}, "text/plain")
+
+
+# Answers
+
+
+def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
+    """A plain function, so that Starlette runs it in a thread: it reads files."""
+
+    def respond(request: Request) -> Response:
+        try:
+            body, status = answer(request), 200
+        except NotThere as error:
+            body, status = {"error": str(error)}, 404
+        except Refused as error:
+            body, status = {"error": str(error)}, 400
+        except Outside as error:
+            body, status = {"error": str(error)}, 403
+        except sqlite3.DatabaseError as error:
+            body, status = {"error": f"the index cannot be read just now ({error}); it is being made again"}, 503
+        # ASCII only: half a surrogate has no UTF-8, but it has an escape.
+        return Response(json.dumps(_finite(body), allow_nan=False), status, {"cache-control": "no-store"}, "application/json")
+
+    return respond
+
+
+def _finite(value: Any) -> Any:
+    """A record may hold NaN, which is not JSON."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return value
+
+
+def _static() -> list[tuple[str, bytes, str]]:
+    """The files by name, read once: there is no path to escape from."""
+    kinds = {".js": "text/javascript", ".woff2": "font/woff2"}
+    found = []
+    for file in sorted(STATIC.rglob("*")):
+        if file.is_file():
+            name = file.relative_to(STATIC).as_posix()
+            kind = kinds.get(file.suffix) or mimetypes.guess_type(name)[0] or "text/plain"
+            found.append(("/" if name == "index.html" else f"/static/{name}", file.read_bytes(), kind))
+    return found
+
+
+def _file(content: bytes, kind: str) -> Callable[[Request], Response]:
+    tag = f'"{hashlib.sha256(content).hexdigest()[:16]}"'
+    headers = {"etag": tag, "cache-control": "no-cache"}
+
+    def respond(request: Request) -> Response:
+        if request.headers.get("if-none-match") == tag:
+            return Response(status_code=304, headers=headers)
+        return Response(content, 200, headers, kind)
+
+    return respond
+
+
+class _Page:
+    """The questions the page asks, one method each."""
+
+    def __init__(self, runs: Runs, cache: Path | None) -> None:
+        self.runs = runs
+        self.cache = cache
+        self._indexes: dict[Path, Index] = {}
+        self._filling: dict[Path, threading.Thread] = {}
+        self._lock = threading.Lock()
+
+    def runs_table(self, request: Request) -> Any:
+        found = []
+        for run in self.runs.all().values():
+            summary = run.summary()
+            index = self._indexes.get(run.path)
+            found.append({**summary, "debates": None if index is None else vars(index.progress)})
+        return {"runs": found, "places": [str(place) for place in self.runs.places]}
+
+    def metrics(self, request: Request) -> Any:
+        return {run.name: run.ask(lambda m: {"rows": m.rows, "step": m.step, "phases": m.keys()}) for run in self._named(request)}
+
+    def curves(self, request: Request) -> Any:
+        points = min(5000, max(10, whole("points", request.query_params.get("points", "800"))))
+        phase, keys = request.query_params.get("phase", "train"), request.query_params.getlist("key")[:200]
+
+        def curves(metrics: Metrics) -> Any:
+            columns = metrics.series.get(phase, {})
+            return {key: thinned(columns[key], points) for key in keys if key in columns}
+
+        return {run.name: run.ask(curves) for run in self._named(request)}
+
+    def config(self, request: Request) -> Any:
+        run = self._run(request)
+        return {"name": run.name, "path": str(run.path), "header": run.header()}
+
+    def evals(self, request: Request) -> Any:
+        return {run.name: run.evals() for run in self._named(request)}
+
+    def words(self, request: Request) -> Any:
+        """What the trust panel and the alarms mean, in the words the loop uses too."""
+        return {key: vars(meaning) for key, meaning in (remedies.PANEL | remedies.ALARMS).items()}
+
+    def rescore(self, request: Request) -> Any:
+        return rescored(self._run(request).path, dict(request.query_params))
+
+    def debates(self, request: Request) -> Any:
+        asked = request.query_params
+        run = self._run(request)
+        index = self._index(run, wait=0.5)
+        chosen = self._where(run, index, request)
+        limit = min(MOST, max(1, whole("limit", asked.get("limit", "50"))))
+        after = _place("after", asked["after"]) if asked.get("after") else None
+        rows = index.page(chosen, after, limit + 1, asked.get("sort") == "oldest")
+        more = rows[limit - 1] if len(rows) > limit else None
+        return {
+            "rows": rows[:limit],
+            "next": None if more is None else f"{more['step']}.{more['number']}",
+            "counts": index.counts(chosen) if after is None and asked.get("counts") != "no" else None,
+            "index": {**vars(index.progress), "searchable": index.searchable, "trouble": index.trouble},
+        }
+
+    def debate(self, request: Request) -> Any:
+        asked = request.query_params
+        run = self._run(request)
+        here = _place("debate", asked.get("debate", ""))
+        found = debates.shown(run.path, *here)
+        if found is None:
+            raise NotThere(f"{run.name} has no debate {here[1]} at step {here[0]}; it may not be written yet")
+        index = self._index(run, wait=0.1)
+        chosen = self._where(run, index, request)
+        oldest = asked.get("sort") == "oldest"
+        before, after = index.before(chosen, here, oldest), index.page(chosen, here, 1, oldest)
+        return {
+            **found,
+            "run": run.name,
+            "previous": None if before is None else f"{before[0]}.{before[1]}",
+            "next": f"{after[0]['step']}.{after[0]['number']}" if after else None,
+            "alarms": run.ask(lambda m: [alarm for alarm in ALARMS if here[0] in m.ringing(alarm.removeprefix("alarm/"))]),
+        }
+
+    # What they share
+
+    def _run(self, request: Request) -> Watched:
+        name = request.query_params.get("run", "")
+        run = self.runs.get(name)
+        if run is None:
+            raise NotThere(f"there is no run {name[:200]!r} here; there are {', '.join(list(self.runs.all())[:10]) or 'none'}")
+        return run
+
+    def _named(self, request: Request) -> list[Watched]:
+        known = self.runs.all()
+        return [known[name] for name in request.query_params.getlist("run")[:50] if name in known]
+
+    def _where(self, run: Watched, index: Index, request: Request) -> Where:
+        def ringing(alarm: str) -> list[int]:
+            if alarm != "any" and f"alarm/{alarm}" not in ALARMS:
+                raise Refused(f"alarm must be any, {', '.join(a.removeprefix('alarm/') for a in ALARMS)}, got {alarm[:40]!r}")
+            return run.ask(lambda metrics: metrics.ringing(alarm))
+
+        return where(dict(request.query_params), ringing, index.searchable)
+
+    def _index(self, run: Watched, wait: float) -> Index:
+        """The run's index, being brought up to date beside us; a short wait lets a small run be there at once."""
+        with self._lock:
+            index = self._indexes.setdefault(run.path, Index(run.path, self.cache))
+            worker = self._filling.get(run.path)
+            if worker is None or not worker.is_alive():
+                worker = threading.Thread(target=index.fill, name="index", daemon=True)
+                self._filling[run.path] = worker
+                worker.start()
+        until = time.monotonic() + wait
+        while worker.is_alive() and time.monotonic() < until:
+            worker.join(0.01)
+            progress = index.progress
+            # The newest come first: a large run has its first page long before it has all.
+            if progress.filed and (progress.filed == progress.steps or progress.filed * 4 >= MOST):
+                break
+        return index
+
+
+def _place(name: str, text: str) -> tuple[int, int]:
+    step, _, number = text.partition(".")
+    return whole(f"{name}'s step", step), whole(f"{name}'s number", number)

@@ -1,0 +1,226 @@
+// What each number means, in plain words; and how to read it, where there is a way. A tone is good, fair, bad or plain.
+// What the trust panel and the alarms mean, and what to do, comes from the server, which has it from where the training loop has it.
+
+import { ask } from "./state.js";
+
+const share = (value) => `${Math.round(value * 100)}%`;
+
+export const TRUST = {
+  "trust/judge_accuracy": {
+    name: "Judges prefer right answers",
+    show: share,
+    read: (v) =>
+      v < 0.5
+        ? ["bad", "worse than a coin: votes reward wrong answers"]
+        : v < 0.6
+          ? ["fair", "hardly better than a coin"]
+          : ["good", "votes carry truth"],
+  },
+  "trust/vote_truth_agreement": {
+    name: "Votes favour the truth",
+    read: (v) =>
+      v < 0
+        ? ["bad", "wrong answers are paid more"]
+        : v < 0.2
+          ? ["fair", "next to no pull to the truth"]
+          : ["good", "right answers are paid more"],
+  },
+  "trust/winner_correct": {
+    name: "Winners are right",
+    show: share,
+    against: "trust/mean_accuracy",
+    read: (v, other) =>
+      other === null || other === undefined
+        ? ["plain", ""]
+        : v > other + 0.02
+          ? ["good", `better than the mean agent (${share(other)})`]
+          : v < other - 0.02
+            ? ["bad", `worse than the mean agent (${share(other)})`]
+            : ["fair", `no better than the mean agent (${share(other)})`],
+  },
+  "trust/mean_accuracy": {
+    name: "Agents are right",
+    means: "The share of agents whose last answer is right.",
+    show: share,
+    read: () => ["plain", ""],
+  },
+  "trust/position_bias": {
+    name: "Numbers matter",
+    read: (v) =>
+      Math.abs(v) > 0.2
+        ? ["bad", v > 0 ? "lower numbers win for no reason" : "higher numbers win for no reason"]
+        : Math.abs(v) > 0.1
+          ? ["fair", "a lean worth watching"]
+          : ["good", "fair"],
+  },
+  "trust/length_bias": {
+    name: "Length matters",
+    read: (v) =>
+      Math.abs(v) > 0.2
+        ? ["bad", v > 0 ? "longer answers win for no reason" : "shorter answers win for no reason"]
+        : Math.abs(v) > 0.1
+          ? ["fair", "a lean worth watching"]
+          : ["good", "fair"],
+  },
+  "trust/vote_cycles": {
+    name: "Votes run in circles",
+    show: share,
+    read: (v) => (v > 0.2 ? ["bad", "as good as chance"] : v > 0.1 ? ["fair", "some"] : ["good", "preferences are consistent"]),
+  },
+  "trust/answer_diversity": {
+    name: "Answers differ",
+    read: (v) => (v < 0.4 ? ["fair", "mostly one answer"] : ["plain", ""]),
+  },
+  "trust/judges_per_pair": {
+    name: "Judges for a pair",
+    read: (v) => (v < 2 ? ["fair", "often a single judge"] : ["good", "several judges"]),
+  },
+  "trust/duplicate_votes": {
+    name: "Votes said twice",
+    show: share,
+    read: (v) => (v > 0.2 ? ["fair", "judges repeat themselves"] : ["good", "few"]),
+  },
+  "trust/outside_agreement": {
+    name: "Outside judges agree",
+    means: "Of an outside judge's votes on pairs that the agents have settled, the share that agree with them.",
+    show: share,
+    read: (v) => (v < 0.6 ? ["fair", "the agents' taste is their own"] : ["good", "others see it the same way"]),
+  },
+  "trust/outside_accuracy": {
+    name: "Outside judges are right",
+    means: "Of an outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
+    show: share,
+    read: (v) => (v < 0.6 ? ["fair", "hardly better than a coin"] : ["good", "it knows better"]),
+  },
+};
+
+export const ALARMS = {
+  "alarm/degenerate_consensus": {
+    name: "Everyone says the same",
+    rings: "In the last 5 iterations all agents gave one answer in over 80% of debates, or most iterations had no debate with a signal.",
+  },
+  "alarm/random_noise": {
+    name: "Votes look like coin tosses",
+    rings: "The judges' accuracy cannot be told from 50% (or, where no answers are known, judges hardly ever agree).",
+  },
+  "alarm/format_collapse": {
+    name: "Turns lose their form",
+    rings: "Over 40% of turns cannot be read, or only half as many turns cast a vote as at their best.",
+  },
+};
+
+// By key, or by the pattern of a key whose middle is a task's name. The rest explain themselves or stay silent.
+const MEANINGS = [
+  [/^env\/all\/reward\/total$/, "Mean over agents of all the reward they got in a debate."],
+  [/^env\/all\/by_group\/frac_mixed$/, "Share of debates whose agents did not all get the same."],
+  [/^env\/all\/total_episodes$/, "Agents that debated: debates times agents."],
+  [/^env\/all\/total_turns$/, "Turns taken."],
+  [/^env\/all\/turns_per_episode$/, "Turns an agent took in a debate."],
+  [/^env\/all\/ac_tokens_per_turn$/, "Tokens a turn: how much the model writes."],
+  [/^env\/all\/ob_tokens_per_turn$/, "Tokens of the prompt of a turn: how much the model reads."],
+  [/^tokens\/sampled$/, "Tokens written in this step."],
+  [/^tokens\/read$/, "Tokens of prompts that were new in this step."],
+  [/^debates\/played$/, "Debates that were played to their end."],
+  [/^debates\/failed$/, "Debates that the engine lost; they are left out of training."],
+  [/^debates\/overflowed$/, "Of those, the ones whose next turn did not fit the context of the model."],
+  [/^debates\/with_signal$/, "Share of debates in which the votes say anything at all."],
+  [/^debates\/with_gradient$/, "Share of debates with an advantage other than 0: those that teach."],
+  [/^debates\/dropped$/, "Debates left out of training because no token had an advantage."],
+  [/^parse_error$/, "Share of turns whose sections could not be read."],
+  [/^round$/, "Mean round of a turn."],
+  [/^consensus_reached$/, "Share of turns that completed an agreement of all agents."],
+  [/^turns\/cut$/, "Share of turns that were cut at their token limit."],
+  [/^v2\/total_votes$/, "Votes that count."],
+  [/^v2\/missing_comparisons$/, "Turns that could have voted and did not (−0.5 each)."],
+  [/^v2\/comparison_lines_invalid$/, "Lines of comparisons that gave no vote."],
+  [/^reward\/gen\/mean$/, "Mean reward for solutions and evaluations: how often others prefer them."],
+  [/^reward\/judge\/mean$/, "Mean reward for comparisons: how often they agree with the consensus."],
+  [/^pairwise_reward$/, "Mean reward from pairwise votes."],
+  [/^pairwise_total_votes$/, "Valid votes a debate."],
+  [/^pairwise_malformed$/, "Votes a debate that name nobody, or one agent twice."],
+  [/^pairwise_any_votes$/, "Share of debates with any vote."],
+  [/\/format$/, "Share of agents with an answer that can be graded."],
+  [/\/correct$/, "Share of agents whose last answer is right."],
+  [/\/pass@k$/, "Share of debates in which any agent is right."],
+  [/\/avg@k$/, "Mean share of right agents in a debate."],
+  [/\/cons@k$/, "Share of debates whose most common answer is right."],
+  [/^optim\/kl_sample_train_v1$/, "Mean gap between the sampler's and the trainer's logprobs. Near 0 when training is on-policy."],
+  [/^optim\/kl_sample_train_v2$/, "Half the mean square of that gap."],
+  [/^optim\/kl_policy_base$/, "How far the policy has gone from the base model, a token."],
+  [/^optim\/entropy$/, "Minus the mean logprob of what was sampled. Falling to 0 means the model always says the same."],
+  [/^optim\/loss$/, "The loss summed over tokens."],
+  [/^optim\/grad_norm$/, "Length of the gradient before clipping."],
+  [/^optim\/steps_skipped$/, "Optimizer steps left out because the gradient was not finite."],
+  [/^optim\/trained_tokens$/, "Tokens that carried a loss."],
+  [/^optim\/lr$/, "Learning rate."],
+  [/^optim\/staleness$/, "How many steps old the weights were that sampled this batch."],
+  [/^recipe\/reward_mix$/, "Share of ground truth in the reward at this step."],
+  [/^recipe\/correct_bonus$/, "What a right answer is given on top at this step."],
+  [/^recipe\/curriculum_level$/, "Which task of the curriculum is being trained on."],
+  [/^recipe\/debated_again$/, "Questions debated once more because their agents had ended in disagreement."],
+  [/^distill\/loss_per_token$/, "Loss a token of the supervised step on winners' turns."],
+  [/^jury\/ballots$/, "Ballots that judges without a seat gave."],
+  [/^jury\/parse_error$/, "Share of those ballots that could not be read."],
+  [/^tokens\/jury$/, "Tokens that judges without a seat wrote."],
+  [/\/direct\//, "Held out: the model alone, one plain answer."],
+  [/\/vote@\d+\//, "Held out: the most common of several plain answers."],
+  [/^warm\/loss_per_token$/, "Loss a token of the supervised warm start."],
+  [/^test\/valid_turns$/, "Held out: share of turns that can be read."],
+  [/^test\/turns_with_vote$/, "Held out: share of turns that voted among those that could."],
+];
+
+export async function learnWords() {
+  for (const [key, words] of Object.entries(await ask("words"))) Object.assign(TRUST[key] ?? ALARMS[key] ?? {}, words);
+}
+
+export function meaning(key) {
+  const known = TRUST[key] ?? ALARMS[key];
+  if (known) return known.means ?? known.rings;
+  return MEANINGS.find(([pattern]) => pattern.test(key))?.[1] ?? "";
+}
+
+export function title(key) {
+  return (TRUST[key] ?? ALARMS[key])?.name ?? key;
+}
+
+// Groups in the order a reader asks: is it trustworthy, is it rewarded, is it right, does it debate well, does it train well.
+const GROUPS = [
+  ["Trust", /^(trust|alarm)\//],
+  ["Reward", /(^|\/)reward|^pairwise|frac_mixed/],
+  ["Answers", /^(train|test)_|@k$|\/correct$|^test\//],
+  ["Debates", /^(debates|v2|turns|parse_error|round|consensus|jury)/],
+  ["Optimisation", /^(optim|warm|distill|recipe)\//],
+  ["Size and time", /^(env\/all|tokens|time)\//],
+];
+
+export function group(key) {
+  return GROUPS.find(([, pattern]) => pattern.test(key))?.[0] ?? "Other";
+}
+
+export const GROUP_ORDER = [...GROUPS.map(([name]) => name), "Other"];
+
+export const FATES = {
+  vote: ["✓", "counted"],
+  self: ["✗", "names its own author, so it is thrown away"],
+  same: ["✗", "compares an agent with itself"],
+  unknown: ["✗", "names an agent that is not here"],
+  unseen: ["✗", "not counted: the author could not compare these two"],
+  superseded: ["↺", "not counted: the author said something else about this pair later, or said it before"],
+  unreadable: ["✗", "not a comparison: a line is “Agent A > Agent B” or “Agent A = Agent B”"],
+};
+
+// A parser's reason, and what a reader can do with it.
+export function failure(reason, protocol) {
+  const ends = protocol?.on_parse_failure === "abort";
+  const cost = ends
+    ? "The debate ended here; what was said before counts."
+    : "The turn counts as failed: it earns −1, the others are told that it gave no valid response, and no vote can be about it.";
+  let why = "The sections must each stand once, in their order, with opening and closing tag.";
+  if (/^no </.test(reason)) why = "There is no section at all: the model did not follow the form.";
+  else if (/^sampling ended/.test(reason))
+    why = "The turn was cut at its token limit before the last tag: it was too long, so max_tokens may be too small.";
+  else if (/^the text ends/.test(reason)) why = "The turn stops before all sections are written.";
+  else if (/^expected/.test(reason)) why = "The tags do not come in their order: one is missing, doubled or misplaced.";
+  else if (/^consensus is/.test(reason)) why = "The consensus section may only say YES or NO.";
+  return { why, cost };
+}

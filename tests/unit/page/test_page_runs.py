@@ -1,0 +1,182 @@
+"""Finding runs and reading metrics that are still being written."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from paging import write_run
+
+from moot.page.runs import Metrics, Outside, Runs, Watched, inside, thinned
+
+
+def lines(*rows: dict[str, Any]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def row(step: int, phase: str = "self_play", **values: Any) -> dict[str, Any]:
+    return {"step": step, "phase": phase, **values}
+
+
+def read(watched: Watched, key: str, phase: str = "train") -> Any:
+    return watched.ask(lambda metrics: [list(column) for column in metrics.series.get(phase, {}).get(key, ([], []))])
+
+
+def watched(folder: Path, text: str) -> tuple[Watched, Path]:
+    write_run(folder, {})
+    (folder / "metrics.jsonl").write_text(text)
+    return Watched("run", folder), folder / "metrics.jsonl"
+
+
+# Which runs there are
+
+
+def test_a_place_is_a_run_or_holds_runs_and_names_are_told_apart(tmp_path: Path) -> None:
+    for name in ("a", "deep/b", "too/far/down/c"):
+        write_run(tmp_path / "one" / name, {})
+    write_run(tmp_path / "two" / "a", {})
+    found = Runs([tmp_path / "one", tmp_path / "two", tmp_path / "one" / "a"]).all()
+    assert {name: run.path.relative_to(tmp_path).as_posix() for name, run in found.items()} == {
+        "a": "one/a",
+        "deep/b": "one/deep/b",
+        "a~2": "two/a",
+    }
+
+
+def test_a_new_run_turns_up_and_a_known_one_is_not_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run(tmp_path / "a", {})
+    runs = Runs([tmp_path])
+    first = runs.get("a")
+    write_run(tmp_path / "b", {})
+    assert runs.get("b") is None  # looked a moment ago
+    runs._looked = float("-inf")
+    assert runs.get("b") is not None and runs.get("a") is first
+
+
+def test_a_link_that_leads_out_of_a_run_is_not_followed(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {})
+    (tmp_path / "secret").write_text("secret")
+    (run / "debates" / "000001.jsonl").symlink_to(tmp_path / "secret")
+    with pytest.raises(Outside):
+        inside(run, "debates", "000001.jsonl")
+    with pytest.raises(Outside):
+        inside(run, "..", "secret")
+    assert inside(run, "run.json") == (run / "run.json").resolve()
+
+
+# Metrics as they grow
+
+
+def test_only_whole_lines_are_read_and_the_rest_when_it_is_there(tmp_path: Path) -> None:
+    run, file = watched(tmp_path, lines(row(1, x=0.5)) + '{"step": 2, "phase": "self_pl')
+    assert read(run, "x") == [[1.0], [0.5]]
+    with file.open("a") as end:
+        end.write('ay", "x": 0.75}\n')
+    assert read(run, "x") == [[1.0, 2.0], [0.5, 0.75]]
+
+
+@pytest.mark.parametrize("replace", [True, False], ids=["moved into its place", "written over"])
+def test_a_file_that_was_rewritten_is_read_anew_even_where_it_is_longer(tmp_path: Path, replace: bool) -> None:
+    run, file = watched(tmp_path, lines(row(1, x=1), row(2, x=2)))
+    assert read(run, "x") == [[1.0, 2.0], [1.0, 2.0]]
+    text = lines(row(1, x=1), row(2, x=20), row(3, x=30))
+    if replace:
+        (tmp_path / "new").write_text(text)
+        (tmp_path / "new").replace(file)
+    else:
+        file.write_text(text)
+    assert read(run, "x") == [[1.0, 2.0, 3.0], [1.0, 20.0, 30.0]]
+    file.unlink()
+    assert read(run, "x") == [[], []]
+
+
+def test_training_makes_one_curve_and_every_other_phase_its_own(tmp_path: Path) -> None:
+    text = lines(row(1, "warm", x=1), row(2, x=2), row(2, "eval", x=3), row(9, "eval of tomorrow", x=4), row(3, x=None))
+    run, _ = watched(tmp_path, text)
+    assert read(run, "x") == [[1.0, 2.0, 3.0], [1.0, 2.0, None]]
+    assert read(run, "x", "eval") == [[2.0], [3.0]]
+    assert read(run, "x", "eval of tomorrow") == [[9.0], [4.0]]
+    about = run.ask(lambda metrics: metrics.keys()["train"]["x"])
+    assert about == {"n": 2, "step": 3.0, "last": None, "recent": 1.5, "min": 1.0, "max": 2.0}
+
+
+def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path) -> None:
+    bad = (
+        'null\n[1]\n"step"\n{}\n{"step": "one"}\n{"step": NaN, "x": 1}\n{"step": [1]}\nnot json\n\xff\n'
+        + "[" * 100_000
+        + "\n"
+        + '{"step": 1'
+        + "0" * 400
+        + "}\n"
+    )
+    text = bad + lines(row(4, x=1.0, words="many", nested={"y": 1}, flag=True)) + '{"step": 5, "phase": "self_play", "x": NaN}\n'
+    run, _ = watched(tmp_path, text)
+    assert read(run, "x") == [[4.0, 5.0], [1.0, None]]
+    assert read(run, "flag") == [[4.0], [1.0]]
+    assert read(run, "words") == read(run, "nested") == [[], []]
+
+
+def test_an_alarm_that_cannot_tell_does_not_show_what_it_said_before(tmp_path: Path) -> None:
+    noise = "alarm/random_noise"
+    run, _ = watched(tmp_path, lines(row(1, **{noise: 1.0}), row(2, **{noise: 1.0, "alarm/format_collapse": 1.0}), row(3, **{noise: None})))
+    assert run.summary()["alarms"][noise] is None
+    assert run.ask(lambda metrics: metrics.ringing("random_noise")) == [1, 2]
+    assert run.ask(lambda metrics: metrics.ringing("format_collapse")) == [2]
+    assert run.ask(lambda metrics: metrics.ringing("any")) == [1, 2]
+
+
+def test_a_summary_needs_no_settings_and_counts_steps_where_it_has_them(tmp_path: Path) -> None:
+    run, _ = watched(tmp_path, lines(row(5, x=1)))
+    (tmp_path / "run.json").write_text("[]")
+    assert run.summary()["total"] is None and run.summary()["step"] == 5
+    config = {"optim": {"num_train_datapoints": 10, "batch_size": 4}, "warm": {"warm_questions": 5, "warm_batch_size": 2, "warm_epochs": 3}}
+    (tmp_path / "run.json").write_text(json.dumps({"format": 1, "config": config}))
+    assert run.summary()["total"] == 3 + 3 * 3
+
+
+def test_evaluations_are_read_without_their_questions_and_broken_ones_passed_over(tmp_path: Path) -> None:
+    run, _ = watched(tmp_path / "run", "")
+    (tmp_path / "secret").mkdir()
+    (tmp_path / "secret" / "report.json").write_text('{"rows": []}')
+    for name, body in {
+        "good": '{"rows": [{"name": "direct", "by_question": {"a": 1}, "tokens": 5}], "trust": {}}',
+        "odd": '{"rows": [1]}',
+        "empty": "",
+        "list": "[]",
+    }.items():
+        (tmp_path / "run" / "evals" / name).mkdir(parents=True)
+        (tmp_path / "run" / "evals" / name / "report.json").write_text(body)
+    (tmp_path / "run" / "evals" / "link").symlink_to(tmp_path / "secret")
+    (report,) = run.evals()
+    assert report["name"] == "good" and report["rows"] == [{"name": "direct", "tokens": 5}]
+
+
+# Thinning
+
+
+def test_a_spike_outlives_thinning() -> None:
+    values: list[float | None] = [0.0] * 10_000
+    values[6_789] = 5.0
+    values[1_234] = -3.0
+    steps, kept = thinned(([float(i) for i in range(10_000)], values), 200)
+    assert len(steps) <= 200
+    assert (6_789.0, 5.0) in zip(steps, kept, strict=True) and (1_234.0, -3.0) in zip(steps, kept, strict=True)
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), max_size=300), st.integers(10, 100))
+def test_thinning_keeps_order_extremes_and_true_points(values: list[float | None], points: int) -> None:
+    series = ([float(i) for i in range(len(values))], values)
+    steps, kept = thinned(series, points)
+    assert len(steps) <= max(points, 10) and steps == sorted(set(steps))
+    assert all(values[int(step)] == value for step, value in zip(steps, kept, strict=True))
+    known = [value for value in values if value is not None]
+    left = [value for value in kept if value is not None]
+    assert (min(known), max(known)) == (min(left), max(left)) if known else not left
+
+
+def test_metrics_begin_empty() -> None:
+    assert Metrics().keys() == {} and Metrics().age() is None
