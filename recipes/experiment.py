@@ -98,7 +98,9 @@ def main() -> None:
         moot(
             ["compare", *whole, "--evals", phase, "--against", "tokens", "--out", str(args.out / phase)], args.out / "logs" / "compare.log"
         )
-    say(f"tables and curves: {args.out / 'final'}, {args.out / 'gain'}; logs: {args.out / 'logs'}" + (f"; FAILED: {', '.join(failed)}" if failed else ""))
+    say(f"tables and curves: {args.out / 'final'}, {args.out / 'gain'}; logs: {args.out / 'logs'}")
+    if failed:
+        say(f"FAILED: {', '.join(failed)}")
     sys.exit(bool(failed))
 
 

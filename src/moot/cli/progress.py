@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -116,8 +120,15 @@ def summary(run: Run, config: TrainConfig, console: Console) -> int:
         verdict = "rose" if new > old else "fell" if new < old else "did not move"
         count = int(last["debates/played"])
         console.print(Text(f"Held-out accuracy {verdict} in self-play; with {count} questions that is a hint, not a result."))
-    console.print(Text(f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}", style="green"))
+    where = f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view {run.path}"
+    console.print(Text(where, style="green"))
     if played and not taught:
         console.print(Text("No debate carried a gradient: nothing was learned from votes. Try a longer warm start.", style="red"))
         return 1
     return 0
+
+
+def _command() -> str:
+    """How the reader can call moot: by name, or where it stands if the shell does not find it."""
+    beside = Path(sys.executable).with_name("moot")
+    return "moot" if shutil.which("moot") or not beside.exists() else os.path.relpath(beside)
