@@ -320,7 +320,10 @@ def speed(result: dict[str, Any]) -> str:
 
 
 def contender(args: argparse.Namespace, name: str, python: str, count: int) -> dict[str, Any]:
-    environment = {**os.environ, "OMP_NUM_THREADS": str(args.threads)} if args.threads else dict(os.environ)
+    # TRL's Python need not have moot installed; this copy will do for finding the model.
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
+    if args.threads:
+        environment["OMP_NUM_THREADS"] = str(args.threads)
     command = [python, __file__, args.what, "--child", name, "--child-options", json.dumps({**vars(args), "count": count})]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     lines = [line for line in result.stdout.splitlines() if line.startswith("RESULT ")]
