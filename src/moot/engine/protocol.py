@@ -116,6 +116,8 @@ class Capabilities:
     deterministic: bool = False
     learns: bool = True
     """False for a script: it has no weights, and nothing to say about tokens it did not write."""
+    frozen_samplers: bool = True
+    """A sampler keeps the weights it was made with. Where it does not, a batch must not be sampled ahead of training."""
     notes: tuple[str, ...] = ()
 
 

@@ -14,8 +14,15 @@ from moot.debate.types import ConfigError
 class ModelConfig:
     model: str = "smollm2-135m"
     """A hub id, a directory with a checkpoint, or smollm2-135m."""
-    engine: Literal["local", "scripted"] = "local"
-    """What runs the model. scripted speaks from a script and learns nothing: for trying out a command."""
+    engine: Literal["local", "tinker", "scripted"] = "local"
+    """What runs the model: this machine, or a server that speaks the Tinker API. scripted speaks from a script and learns nothing: for
+    trying out a command."""
+    base_url: str = ""
+    """Where the tinker engine's server is; the hosted service if not given (its key in TINKER_API_KEY)."""
+    tokenizer: str = ""
+    """Where a server's model has its tokenizer, if not under the model's name."""
+    context_length: int = 0
+    """Longest sequence a server's model takes; 0 asks the server."""
     renderer: str = "auto"
     """The chat format; auto looks it up by the model's id."""
     thinking: bool = False

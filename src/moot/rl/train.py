@@ -371,7 +371,7 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
 
 async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
     place = loop.run.checkpoint_place(step)
-    await loop.engine.save_state(str(place))
+    saved = await loop.engine.save_state(str(place))
     state = {
         "metrics": row,
         "seats": loop.seats.means,
@@ -381,6 +381,8 @@ async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
         "curriculum": loop.curriculum.state(),
         "again": [asdict(each) for each in loop.again],
     }
+    if saved not in (str(place), str(place.absolute())):
+        state["engine_state"] = saved  # a server keeps its states itself, under names of its own
     loop.run.commit_checkpoint(step, state, is_kept(loop, step))
     loop.run.append_metrics(row)
     loop.watcher.row(row)
@@ -397,7 +399,7 @@ async def restore(loop: Loop) -> int:
         try:
             if state is None:
                 raise EngineError("its state.json is damaged")
-            await loop.engine.load_state(str(place))
+            await loop.engine.load_state(state.get("engine_state") or str(place))
         except EngineError as error:
             loop.watcher.note(f"checkpoint {place} cannot be used ({error}); trying the one before it")
             continue

@@ -1,0 +1,59 @@
+"""Single calls to the SDK, with what servers are particular about."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Mapping
+from typing import Any
+
+from moot.engine.protocol import AdamParams
+
+KEPT_S = 24 * 3600
+"""How long the server keeps weights that were only saved to sample from, where it keeps count of time."""
+
+
+def fresh_name(path: str) -> str:
+    """Names are the server's, each taken once; letters, digits and dashes are what every server allows."""
+    stem = "".join(c if c.isascii() and c.isalnum() else "-" for c in path.rstrip("/").rsplit("/", 1)[-1])
+    return f"{stem[-40:] or 'state'}-{uuid.uuid4().hex[:12]}"
+
+
+def load(client: Any, path: str) -> Awaitable[None]:
+    """Some servers keep a half-made gradient through a load; a step of size 0 uses it up first, and the load undoes what that did."""
+    from tinker import types
+
+    emptied, loaded = client.optim_step(types.AdamParams(learning_rate=0.0)), client.load_state_with_optimizer(path)
+
+    async def both() -> None:
+        await asyncio.gather(emptied, loaded)
+
+    return both()
+
+
+def save_weights(client: Any, path: str | None = None) -> Awaitable[Any]:
+    """For a sampler; with a path, for good."""
+    saving: Awaitable[Any] = client.save_weights_for_sampler(fresh_name(path or "snapshot"), ttl_seconds=None if path else KEPT_S)
+    return saving
+
+
+def adam(params: AdamParams) -> Any:
+    from tinker import types
+
+    return types.AdamParams(
+        learning_rate=params.learning_rate,
+        beta1=params.beta1,
+        beta2=params.beta2,
+        eps=params.eps,
+        weight_decay=params.weight_decay,
+        grad_clip_norm=params.grad_clip_norm,
+    )
+
+
+def gradient_norm(metrics: Mapping[str, float]) -> float | None:
+    """Under whatever name the server gives it."""
+    for name, value in metrics.items():
+        plain = name.lower()
+        if "grad" in plain and ("norm" in plain or "l2" in plain) and "mhc" not in plain:
+            return float(value)
+    return None

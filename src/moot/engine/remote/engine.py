@@ -1,0 +1,364 @@
+"""The verbs, on the `tinker` SDK."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Literal
+
+import httpx
+import numpy as np
+
+from moot.engine.protocol import (
+    AdamParams,
+    Capabilities,
+    ContextOverflow,
+    Datum,
+    EngineError,
+    Floats,
+    Ints,
+    LossOutput,
+    Sample,
+    SamplingParams,
+    StepOutput,
+)
+from moot.engine.remote import probe
+from moot.engine.remote.calls import adam, fresh_name, gradient_norm, load, save_weights
+from moot.engine.remote.ledger import Ledger, Pending
+from moot.engine.remote.probe import Findings
+from moot.engine.remote.units import REDUCTIONS, Batch, Scaled, check_datums, check_loss, from_wire, to_wire
+from moot.engine.remote.wire import Wire, pause
+
+SAMPLE_TRIES = 6
+FORGOTTEN = ("not loaded", "not found", "Not Found", "expired")
+"""How servers say that they know nothing of a model or a session, as after a restart."""
+
+
+class RemoteEngine:
+    """A `Trainer`. Make one with `RemoteEngine.create`, and `close` it when done."""
+
+    def __init__(self, link: Link, ledger: Ledger, findings: Findings, tokenizer: Any) -> None:
+        self.tokenizer = tokenizer
+        self.findings = findings
+        self._link, self._ledger = link, ledger
+        self._averaged = findings.reduction != "sum"
+        self._batch = Batch(REDUCTIONS[findings.reduction])
+        self._version = 0
+        """Training calls so far; a sampler knows at which it was made."""
+        self._capabilities = Capabilities(
+            model=link.model,
+            context_length=findings.context_length,
+            losses=findings.losses,
+            tempered_training=False,
+            stop_types=findings.stop_types,
+            reduction="mean" if self._averaged else "sum",
+            deterministic=False,
+            frozen_samplers=findings.frozen_samplers,
+            notes=findings.notes,
+        )
+
+    @classmethod
+    def create(
+        cls,
+        model: str,
+        *,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        lora_rank: int = 16,
+        seed: int = 0,
+        tokenizer: Any = None,
+        context_length: int = 0,
+        startup_s: float = 300.0,
+        timeout_s: float = 900.0,
+        patience_s: float = 180.0,
+        findings: Findings | None = None,
+    ) -> RemoteEngine:
+        """Connect, look the server over within `startup_s`, and save the state that a first restore would go back to.
+
+        `tokenizer` is one, or the name of one, or None for the model's own. `context_length` 0 asks the server. `timeout_s` bounds one
+        training call or one turn, `patience_s` how long an unreachable server is waited for. `findings` of an earlier look may be given.
+        """
+        link = Link(model, base_url, api_key, lora_rank, seed, patience_s)
+        ledger = Ledger(link.connect, link.discard, timeout_s)
+        try:
+            given = probe.find_tokenizer(tokenizer, model)
+            look = probe.start(link, given, context_length, startup_s, findings)
+            client, saved, found = ledger.run(look).result(startup_s + 30)
+        except BaseException:
+            ledger.close()
+            raise
+        ledger.start(client, saved)
+        return cls(link, ledger, found, given)
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return self._capabilities
+
+    @property
+    def statistics(self) -> dict[str, int]:
+        """Requests, bytes and faults so far, and how often the saved state was restored and what came after it replayed."""
+        return {**self._link.wire.counts, "replays": self._ledger.replays}
+
+    # -- training ---------------------------------------------------------------------------------------------------------------------
+
+    def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Pending[LossOutput]:
+        self._check(datums, loss, None)
+        call = Scaled(loss, None, list(datums), [1.0] * len(datums))
+        data, name, config = to_wire(call, averaged=False)
+        return self._ledger.call("forward", lambda client: _read(call, client.forward(data, name, config)), lasting=False)
+
+    def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Pending[LossOutput]:
+        self._check(datums, loss, loss_config)
+        calls = self._batch.add(loss, loss_config, list(datums))
+        ready = [to_wire(call, self._averaged) for call in calls]
+        self._version += 1
+
+        def send(client: Any) -> Awaitable[LossOutput]:
+            answers = [client.forward_backward(*each) for each in ready]
+            return _read(calls[-1], answers[-1], answers[:-1])
+
+        return self._ledger.call("forward_backward", send, lasting=True)
+
+    def optim_step(self, params: AdamParams) -> Pending[StepOutput]:
+        self._version += 1
+        self._batch = Batch(REDUCTIONS[self.findings.reduction])
+        return self._ledger.call("optim_step", lambda client: _stepped(client.optim_step(adam(params))), lasting=True)
+
+    def save_state(self, path: str) -> Pending[str]:
+        """The server keeps it under a name of its own; the path only lends its last part to that."""
+        return self._ledger.call("save_state", lambda client: _path(client.save_state(fresh_name(path))), lasting=False, saved_at=str)
+
+    def load_state(self, path: str) -> Pending[None]:
+        if not path.startswith("tinker://"):
+            raise EngineError(f"{path} is not a state of a server; those begin with tinker://")
+        self._version += 1
+        self._batch = Batch(REDUCTIONS[self.findings.reduction])
+        return self._ledger.call("load_state", lambda client: load(client, path), lasting=True, saved_at=lambda _: path)
+
+    def snapshot(self, path: str | None = None) -> Pending[RemoteSampler]:
+        """With a path, the server keeps the weights for good, under a name that ends as the path does."""
+        version = self._version
+
+        def send(client: Any) -> Awaitable[RemoteSampler]:
+            # The call that saves is made here, in its place; what reads it waits.
+            return self._sampler(client, save_weights(client, path), version)
+
+        return self._ledger.call("snapshot", send, lasting=False)
+
+    def base(self) -> Pending[RemoteSampler]:
+        async def make(client: Any) -> RemoteSampler:
+            return RemoteSampler(self, await self._link.base_sampler(), None)
+
+        return self._ledger.call("base", make, lasting=False)
+
+    async def close(self) -> None:
+        """What is not done fails with EngineError; the model is unloaded from the server, its saved states stay."""
+        await asyncio.to_thread(self._ledger.close)
+
+    def _check(self, datums: Sequence[Datum], loss: str, config: dict[str, float] | None) -> None:
+        check_loss(loss, config, self._capabilities.losses)
+        check_datums(datums, self._capabilities.context_length)
+
+    # -- sampling, for RemoteSampler --------------------------------------------------------------------------------------------------
+
+    async def _sampler(self, client: Any, saving: Awaitable[Any], version: int) -> RemoteSampler:
+        path = (await saving).path
+        return RemoteSampler(self, await client.create_sampling_client_async(path), version)
+
+    async def _ask(self, sampler: RemoteSampler, question: Callable[[Any], Any]) -> Any:
+        """A bounded number of tries, each with a time-out; a model that is gone is brought back between them."""
+        reason, chance = "", random.Random()
+        for attempt in range(SAMPLE_TRIES):
+            generation = sampler.generation
+            try:
+                return await asyncio.wait_for(asyncio.wrap_future(question(sampler.client)), self._ledger.timeout_s)
+            except TimeoutError:
+                reason = f"no answer within {self._ledger.timeout_s:.0f} s"
+            except Exception as error:  # the SDK's kinds are many; what is worth another try shows by trying
+                reason = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+            if self._ledger.closed:
+                break
+            await asyncio.sleep(pause(attempt, chance))
+            if attempt and any(word in reason for word in FORGOTTEN):
+                await asyncio.wrap_future(self._ledger.run(self._revive(sampler, reason, generation)))
+        raise EngineError(f"sampling failed {attempt + 1} times: {reason}")
+
+    async def _revive(self, sampler: RemoteSampler, reason: str, generation: int) -> None:
+        """A restarted server has forgotten the sampler. The model's saved state is the same, if nothing was trained since."""
+        with contextlib.suppress(Exception):  # then the next try says what is wrong
+            if sampler.version is None:
+                sampler.client = await self._link.base_sampler()
+            elif sampler.version == self._version:
+                async with self._link.reviving:
+                    if sampler.generation == generation:
+                        await self._ledger.renew(reason, generation)
+                        fresh = await self._sampler(self._ledger.client, save_weights(self._ledger.client), sampler.version)
+                        sampler.client, sampler.generation = fresh.client, self._ledger.generation
+
+    def _check_alive(self, sampler: RemoteSampler) -> None:
+        if self._ledger.closed:
+            raise EngineError("the remote engine is closed")
+        if not self.findings.frozen_samplers and sampler.version not in (None, self._version):
+            raise EngineError(
+                "this server keeps one set of weights a model, and they were trained since this sampler was made; take a new snapshot"
+            )
+
+
+class RemoteSampler:
+    """A `Sampler`. `version` is the training call it was made after; None for the base model."""
+
+    def __init__(self, engine: RemoteEngine, client: Any, version: int | None) -> None:
+        self._engine = engine
+        self.client, self.version = client, version
+        self.generation = engine._ledger.generation
+
+    async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        from tinker import types
+
+        tokens, context = _prompt(prompt), self._engine.capabilities.context_length
+        if len(tokens) + params.max_tokens > context:
+            raise ContextOverflow(f"prompt of {len(tokens)} tokens and max_tokens {params.max_tokens} exceed the context of {context}")
+        wanted = types.SamplingParams(
+            max_tokens=params.max_tokens,
+            temperature=params.temperature,
+            top_p=params.top_p,
+            top_k=params.top_k,
+            stop=list(params.stop),
+            seed=params.seed,
+        )
+        text = types.ModelInput.from_ints(tokens)
+        answer = await self._asked(lambda client: client.sample(prompt=text, num_samples=num_samples, sampling_params=wanted))
+        if len(answer.sequences) != num_samples:
+            raise EngineError(f"the server returned {len(answer.sequences)} samples, not {num_samples}")
+        return [_sample(each, params.temperature) for each in answer.sequences]
+
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+        from tinker import types
+
+        if temperature != 1:
+            raise ValueError(f"a remote engine computes logprobs at temperature 1, not {temperature}")
+        items, context = _prompt(tokens), self._engine.capabilities.context_length
+        if len(items) + 1 > context:
+            raise ContextOverflow(f"{len(items)} tokens and one more exceed the context of {context}")
+        out = np.full(len(items), np.nan, dtype=np.float32)
+        if len(items) > 1:
+            text = types.ModelInput.from_ints(items)
+            found = await self._asked(lambda client: client.compute_logprobs(text))
+            # Some servers leave out the first token, which has none.
+            out[1:] = [np.nan if value is None else value for value in found[-(len(items) - 1) :]]
+            if len(found) not in (len(items), len(items) - 1):
+                raise EngineError(f"the server returned {len(found)} logprobs for {len(items)} tokens")
+        return out
+
+    async def _asked(self, question: Callable[[Any], Any]) -> Any:
+        self._engine._check_alive(self)
+        return await self._engine._ask(self, question)
+
+
+class Link:
+    """How a session with the server is had, and had again."""
+
+    def __init__(self, model: str, base_url: str | None, api_key: str | None, rank: int, seed: int, patience_s: float) -> None:
+        self.model, self.base_url, self.rank, self.seed = model, base_url, rank, seed
+        self.wire = Wire(patience_s)
+        self.reviving = asyncio.Lock()
+        self._api_key = api_key
+        self._service: Any = None
+
+    def _serve(self) -> Any:
+        import tinker
+
+        given: dict[str, Any] = {name: value for name, value in (("base_url", self.base_url), ("api_key", self._api_key)) if value}
+        if takes_transport():
+            # One retry at a time: the wire's, which knows what may be sent again.
+            given |= {"http_client": httpx.AsyncClient(transport=self.wire, timeout=60.0), "max_retries": 0}
+        return tinker.ServiceClient(**given)
+
+    async def service(self) -> Any:
+        if self._service is None:
+            made = await asyncio.to_thread(self._serve)
+            await asyncio.to_thread(lambda: made.holder)  # opens the session, which older SDKs put off
+            self._service = made
+        return self._service
+
+    async def connect(self, path: str | None) -> Any:
+        """A new model, restored from a saved state if there is one. The session may be gone as well, so that is new too."""
+        await self.leave()
+        service = await self.service()
+        client = await service.create_lora_training_client_async(
+            base_model=self.model, rank=self.rank, seed=self.seed, train_unembed=False
+        )
+        if path is not None:
+            await load(client, path)
+        return client
+
+    async def leave(self) -> None:
+        if self._service is not None:
+            with contextlib.suppress(Exception):
+                self._service.holder.close()
+        self._service = None
+
+    async def base_sampler(self) -> Any:
+        service = await self.service()
+        return await service.create_sampling_client_async(base_model=self.model)
+
+    async def discard(self, client: Any) -> None:
+        """Frees the model's place on the server, where it can be freed. A server that is down has no place to free."""
+        if self.base_url is None:
+            return
+        with contextlib.suppress(Exception):
+            async with httpx.AsyncClient(base_url=self.base_url, timeout=5.0) as plain:
+                headers = {"X-API-Key": self._api_key} if self._api_key else {}
+                await plain.post("/api/v1/unload_model", json={"model_id": client.model_id, "type": "unload_model"}, headers=headers)
+
+
+def takes_transport() -> bool:
+    """SDKs up to 0.24 let a client bring its own transport. Later ones talk to servers that number requests, and see to retries."""
+    import tinker
+    from tinker._client import AsyncTinker
+
+    by_keyword = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(tinker.ServiceClient.__init__).parameters.values())
+    return by_keyword and probe.version_of(tinker) < (0, 25) and "http_client" in inspect.signature(AsyncTinker.__init__).parameters
+
+
+async def _read(call: Scaled, answer: Awaitable[Any], others: Sequence[Awaitable[Any]] = ()) -> LossOutput:
+    found = (await asyncio.gather(answer, *others))[0]
+    logprobs, loss = from_wire(call, found.loss_fn_outputs)
+    trained = sum(int(np.count_nonzero(datum.mask)) for datum in call.datums)
+    return LossOutput(logprobs, loss, {"tokens": float(sum(map(len, call.datums))), "trained_tokens": float(trained)})
+
+
+async def _stepped(answer: Awaitable[Any]) -> StepOutput:
+    metrics = (await answer).metrics or {}
+    norm = gradient_norm(metrics)
+    if norm is None:
+        return StepOutput({})
+    return StepOutput({"grad_norm": norm, "skipped": float(not np.isfinite(norm))})
+
+
+async def _path(answer: Awaitable[Any]) -> str:
+    return str((await answer).path)
+
+
+def _prompt(tokens: Sequence[int] | Ints) -> list[int]:
+    array = np.asarray(tokens)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"a prompt is a non-empty sequence of token ids, got shape {array.shape}")
+    found: list[int] = array.tolist()
+    return found
+
+
+def _sample(sequence: Any, temperature: float) -> Sample:
+    tokens = np.asarray(sequence.tokens, dtype=np.int32)
+    if sequence.logprobs is None:
+        raise EngineError("the server returned no logprobs with its samples; without them there is nothing to train on")
+    logprobs = np.asarray(sequence.logprobs, dtype=np.float32)
+    if len(tokens) != len(logprobs):
+        raise EngineError(f"the server returned {len(logprobs)} logprobs for {len(tokens)} sampled tokens")
+    reason: Literal["stop", "length"] = "stop" if str(sequence.stop_reason).endswith("stop") else "length"
+    # The likeliest token was taken with certainty, whatever the server says of the distribution it was taken from.
+    return Sample(tokens, np.zeros_like(logprobs) if temperature == 0 else np.minimum(logprobs, 0.0), reason)
+

@@ -1,0 +1,282 @@
+"""Training calls in their order, and what to do when one is lost.
+
+The server applies calls in the order they were made, and most of the time that is all. When a call fails, or nobody can tell whether it
+was applied, the model on the server is in doubt: its gradient may lack a part, or hold one twice. Then it is given up. A new one is made
+from the last saved state, and every call since then is made again, in order. So each call counts once, whatever the line did; the caller,
+who waits for a result, only waits longer.
+
+The ledger therefore keeps the calls since the last saved state. The training loop saves each iteration, so that is one iteration's datums.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from concurrent.futures import Future
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
+
+from moot.engine.protocol import EngineError
+from moot.engine.remote.wire import pause
+
+T = TypeVar("T")
+
+MOST_REPLAYS = 12
+"""In a row, without a single call going through in between."""
+SAME_FAULT = 3
+"""A call that fails so often in the same words is at fault itself."""
+
+
+class Pending(Generic[T]):
+    """A call that has its place in the queue. Await it from any event loop."""
+
+    def __init__(self, future: Future[T]) -> None:
+        self._future = future
+
+    def __await__(self) -> Generator[Any, None, T]:
+        # Shielded: a cancelled waiter must not take a training step out of the middle of the queue.
+        return asyncio.shield(asyncio.wrap_future(self._future)).__await__()
+
+    def result(self, timeout: float | None = None) -> T:
+        return self._future.result(timeout)
+
+    def done(self) -> bool:
+        return self._future.done()
+
+
+@dataclass(eq=False)
+class Call:
+    name: str
+    send: Callable[[Any], Awaitable[Any]]
+    """Takes the SDK's training client, makes the call at once and answers with what to wait for."""
+    lasting: bool
+    """Changes weights or gradient, and so is made again after a restore."""
+    saved_at: Callable[[Any], str] | None = None
+    """For a call after which the server holds a saved state equal to the model's: from its result to that state's path."""
+    future: Future[Any] = field(default_factory=Future)
+    task: asyncio.Task[Any] | None = None
+    faults: list[str] = field(default_factory=list)
+
+
+class Ledger:
+    """Owns the thread in which everything remote happens. `connect` gives a training client, restored from a path if there is one."""
+
+    def __init__(
+        self,
+        connect: Callable[[str | None], Coroutine[Any, Any, Any]],
+        discard: Callable[[Any], Coroutine[Any, Any, None]],
+        timeout_s: float,
+    ) -> None:
+        self._connect, self._discard, self.timeout_s = connect, discard, timeout_s
+        self._log: list[Call] = []
+        self._saved: str | None = None
+        self._client: Any = None
+        self._generation = 0
+        self._replays_in_a_row = 0
+        self._chance = random.Random()
+        self._broken: str | None = None
+        self._closed = False
+        self.replays = 0
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="moot-remote", daemon=True)
+        self._thread.start()
+        self._calls: asyncio.Queue[Call] = asyncio.Queue()
+        self._ready = asyncio.Event()
+        self._serving: Future[None] | None = None
+
+    # -- for the engine, from any thread ----------------------------------------------------------------------------------------------
+
+    def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """In the ledger's thread, outside the order of calls."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def start(self, client: Any, saved: str | None) -> None:
+        """From here on calls are made to this client, whose state is the saved one."""
+
+        async def begin() -> None:
+            self._client, self._saved = client, saved
+            self._ready.set()
+
+        self.run(begin()).result()
+        self._serving = self.run(self._serve())
+
+    def call(
+        self, name: str, send: Callable[[Any], Awaitable[Any]], *, lasting: bool, saved_at: Callable[[Any], str] | None = None
+    ) -> Pending[Any]:
+        if self._closed:
+            raise EngineError("the remote engine is closed")
+        if self._broken:
+            raise EngineError(self._broken)
+        made = Call(name, send, lasting, saved_at)
+        self._loop.call_soon_threadsafe(self._calls.put_nowait, made)
+        return Pending(made.future)
+
+    def close(self) -> None:
+        """What is not done fails. May be called twice."""
+        if self._closed:
+            return
+        self._closed = True
+
+        async def end() -> None:
+            self._generation += 1
+            if self._serving is not None:
+                self._serving.cancel()
+            waiting = [self._calls.get_nowait() for _ in range(self._calls.qsize())]
+            for call in [*self._log, *waiting]:
+                if call.task is not None:
+                    call.task.cancel()
+                _settle(call, EngineError("the remote engine was closed before this was done"))
+            if self._client is not None:
+                await self._discard(self._client)
+
+        try:
+            self.run(end()).result(30)
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            if threading.current_thread() is not self._thread:
+                self._thread.join(10)
+
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
+    # -- in the ledger's thread -------------------------------------------------------------------------------------------------------
+
+    async def renew(self, reason: str, generation: int) -> None:
+        """The model is gone, says someone who has it from elsewhere (a sampler). Nothing is done if it was renewed since."""
+        if generation == self._generation and self._ready.is_set():
+            await self._recover(reason)
+        await self._ready.wait()
+        if self._broken:
+            raise EngineError(self._broken)
+
+    @property
+    def generation(self) -> int:
+        return self._generation
+
+    @property
+    def client(self) -> Any:
+        return self._client
+
+    async def _serve(self) -> None:
+        while True:
+            call = await self._calls.get()
+            await self._ready.wait()
+            if self._broken:
+                _settle(call, EngineError(self._broken))
+                continue
+            self._log.append(call)
+            self._submit(call)
+
+    def _submit(self, call: Call) -> None:
+        try:
+            answer = call.send(self._client)
+        except Exception as error:  # it did not leave this machine
+            self._forget(call, EngineError(f"{call.name} could not be sent: {_words(error)}"))
+            return
+        call.task = self._loop.create_task(self._watch(call, self._generation, answer))
+
+    async def _watch(self, call: Call, generation: int, answer: Awaitable[Any]) -> None:
+        reason = ""
+        try:
+            value = await asyncio.wait_for(answer, self.timeout_s)
+        except TimeoutError:
+            reason = f"no result within {self.timeout_s:.0f} s"
+        except Exception as error:  # the SDK raises many kinds; each means that the call is in doubt
+            reason = _words(error)
+        if generation != self._generation:
+            return  # given up for a replay, which settles the call
+        if reason:
+            await self._failed(call, reason)
+        else:
+            self._replays_in_a_row = 0
+            _settle(call, value)
+            self._cut()
+
+    def _cut(self) -> None:
+        """Forgets what a saved state holds. A later call may be answered before an earlier one, whose result is then still wanted."""
+        done = 0
+        for number, call in enumerate(self._log):
+            if not call.future.done():
+                break
+            if call.saved_at is not None and call.future.exception() is None:
+                done, self._saved = number + 1, call.saved_at(call.future.result())
+        del self._log[:done]
+
+    async def _failed(self, call: Call, reason: str) -> None:
+        call.faults.append(reason)
+        if len(call.faults) >= SAME_FAULT and len(set(call.faults[-SAME_FAULT:])) == 1:
+            self._forget(call, EngineError(f"{call.name} failed: {reason}"))
+            if call.lasting:
+                await self._recover(reason)
+            return
+        later = self._log[self._log.index(call) + 1 :] if call in self._log else []
+        if not call.lasting and not any(other.lasting for other in later):
+            # It changed nothing and nothing has changed since: it can simply be made again.
+            generation = self._generation
+            await asyncio.sleep(pause(len(call.faults), self._chance))
+            if generation == self._generation:
+                self._submit(call)
+            return
+        await self._recover(f"{call.name}: {reason}")
+
+    def _forget(self, call: Call, error: Exception) -> None:
+        if call in self._log:
+            self._log.remove(call)
+        _settle(call, error)
+
+    async def _recover(self, reason: str) -> None:
+        """A new model from the saved state, and all calls since then again."""
+        self._generation += 1
+        generation = self._generation
+        self._ready.clear()
+        self._replays_in_a_row += 1
+        for call in self._log:
+            if call.task is not None and call.task is not asyncio.current_task():
+                call.task.cancel()
+        old, self._client = self._client, None
+        while True:
+            if self._replays_in_a_row > MOST_REPLAYS:
+                self._give_up(reason)
+                return
+            try:
+                if old is not None:
+                    await self._discard(old)
+                    old = None
+                client = await self._connect(self._saved)
+                break
+            except Exception as error:  # the server may be down for a while
+                reason = _words(error)
+                self._replays_in_a_row += 1
+                await asyncio.sleep(pause(self._replays_in_a_row, self._chance))
+        if generation != self._generation:
+            return
+        self.replays += 1
+        self._client = client
+        for call in list(self._log):
+            if call.lasting or not call.future.done():
+                self._submit(call)
+        self._ready.set()
+
+    def _give_up(self, reason: str) -> None:
+        where = f"; its last saved state is {self._saved}" if self._saved else ""
+        self._broken = f"the server could not be brought back after {MOST_REPLAYS} tries ({reason}){where}"
+        for call in self._log:
+            _settle(call, EngineError(self._broken))
+        self._ready.set()
+
+
+def _settle(call: Call, result: Any) -> None:
+    if call.future.done():
+        return
+    if isinstance(result, BaseException):
+        call.future.set_exception(result)
+    else:
+        call.future.set_result(result)
+
+
+def _words(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

@@ -1,0 +1,338 @@
+"""What this server can do, asked with small questions rather than assumed.
+
+Everything happens on the model that will be trained, between saving its first state and loading it again, so nothing is left of it.
+Two numbers of tokens tell the reductions apart: with one datum that has advantages and one, three times as long, that has none,
+
+    sum        the gradient is that of the first alone
+    datums     half of it
+    mean       half of it, and a datum made longer by tokens without advantages counts less
+    tokens     a quarter of it
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import httpx
+import numpy as np
+
+from moot.engine.protocol import LOSSES, Datum, EngineError, Floats
+from moot.engine.remote.calls import fresh_name, gradient_norm, load, save_weights
+from moot.engine.remote.units import Scaled, from_wire, to_wire
+
+if TYPE_CHECKING:
+    from moot.engine.remote.engine import Link
+
+SHORT, LONG, TAIL = 8, 24, 16
+"""Tokens of the datum with advantages, of the one without, and of what is appended to the first."""
+NEWEST_JSON = "0.24.1"
+"""The last SDK that speaks to servers without protobuf."""
+Stops = tuple[Literal["strings", "ids"], ...]
+
+
+@dataclass(frozen=True)
+class Findings:
+    sdk: str
+    server: str
+    context_length: int
+    losses: tuple[str, ...]
+    stop_types: Stops
+    reduction: str
+    frozen_samplers: bool
+    """A sampler keeps the weights it was made with, however training goes on."""
+    clips_gradients: bool
+    notes: tuple[str, ...] = ()
+
+
+def version_of(sdk: Any) -> tuple[int, ...]:
+    return tuple(int(part) for part in str(sdk.__version__).split(".")[:2] if part.isdigit())
+
+
+def find_tokenizer(given: Any, model: str) -> Any:
+    if given is not None and not isinstance(given, str):
+        return given
+    from transformers import AutoTokenizer
+
+    name = given or model
+    try:
+        return AutoTokenizer.from_pretrained(name)
+    except Exception as error:
+        raise EngineError(f"no tokenizer for {name!r} ({type(error).__name__}); name one that this machine has with --tokenizer") from None
+
+
+async def start(link: Link, tokenizer: Any, context_length: int, startup_s: float, known: Findings | None) -> tuple[Any, str, Findings]:
+    """A training client, the path of its first state, and what was found. One message says what is missing and what to do."""
+    import tinker
+
+    sdk, at = str(tinker.__version__), "connecting"
+
+    def stage(name: str) -> None:
+        nonlocal at
+        at = name
+
+    server = await _greet(link.base_url)
+    try:
+        async with asyncio.timeout(startup_s):
+            client = await link.connect(None)
+            stage("saving a first state")
+            saved = str((await client.save_state(fresh_name("start"))).path)
+            # A server may have left another's gradient in the place it gave us.
+            await load(client, saved)
+            if known is not None:
+                return client, saved, known
+            found = await _look(link, client, saved, tokenizer, context_length, sdk, server, stage)
+            return client, saved, found
+    except EngineError:
+        raise
+    except Exception as error:
+        why = f"nothing within {startup_s:.0f} s" if isinstance(error, TimeoutError) else " ".join(f"{type(error).__name__}: {error}".split())
+        raise EngineError(_explain(at, why, sdk, server, link)) from error
+
+
+def _explain(at: str, why: str, sdk: str, server: str, link: Link) -> str:
+    import tinker
+
+    said = f"; the server's last refusal: {link.wire.last_refusal}" if link.wire.last_refusal else ""
+    text = f"tinker SDK {sdk} and {server} do not get along: {at} gave {why[:400]}{said}"
+    if version_of(tinker) >= (0, 25) and link.base_url:
+        text += f". From 0.25 on the SDK speaks protobuf, which this server may not; run: pip install tinker=={NEWEST_JSON}"
+    elif "401" in why or "403" in why or "Authentication" in why:
+        text += ". Check the key in TINKER_API_KEY"
+    elif "LoRA" in why or "rank" in why:
+        text += ". Choose another --lora-rank, or start the server with more room for adapters"
+    return text
+
+
+async def _greet(base_url: str | None) -> str:
+    """Whether anything answers, before the SDK, which is patient for minutes; and what the server calls itself."""
+    if base_url is None:
+        return "the hosted service"
+    async with httpx.AsyncClient(base_url=base_url, timeout=10.0) as plain:
+        for attempt in range(5):
+            try:
+                (await plain.get("/api/v1/healthz")).raise_for_status()
+                break
+            except Exception as error:
+                if attempt == 4:
+                    raise EngineError(
+                        f"no server that speaks the Tinker API answers at {base_url} ({type(error).__name__}: {error}); "
+                        "start one, or mend --base-url"
+                    ) from None
+                await asyncio.sleep(0.2 * 2**attempt)
+        name = ""
+        try:
+            about = (await plain.get("/openapi.json")).json()["info"]
+            name = f", which calls itself {about['title']!r} {about['version']}"
+        except Exception:
+            name = ""
+    return f"the server at {base_url}{name}"
+
+
+async def _look(
+    link: Link, client: Any, saved: str, tokenizer: Any, context_length: int, sdk: str, server: str, stage: Any
+) -> Findings:
+    notes: list[str] = []
+    stage("asking what the server has")
+    context = context_length or await _context(link, notes)
+    probe = _Probe(client, saved, _some_tokens(tokenizer))
+
+    stage("a forward pass")
+    lone = await probe.learn_logprobs()
+    stage("trying the losses")
+    losses = await probe.losses()
+    if "importance_sampling" not in losses:
+        raise EngineError(f"{server} takes of the losses only {', '.join(losses) or 'none'}; importance_sampling is the least that is needed")
+    stage("measuring how losses are added up")
+    reduction = await probe.reduction(lone)
+    if reduction != "sum":
+        if "cispo" not in losses:
+            losses = tuple(name for name in losses if name != "cross_entropy")
+            notes.append("the server averages losses and has no cispo, so the warm start's cross_entropy cannot be brought to scale")
+        notes.append(f"the server averages losses ({reduction}) where the Tinker API sums them; advantages are multiplied to make up for it")
+    stage("sampling")
+    stops, frozen = await probe.sampling(tokenizer)
+    if not stops:
+        raise EngineError(f"{server} takes neither stop strings nor stop ids; debates need one of them to end a turn")
+    if not frozen:
+        notes.append("the server's samplers do not keep their weights, so batches are not sampled ahead: max_staleness must be 0")
+    stage("trying gradient clipping")
+    clips = await probe.clips(lone)
+    if not clips:
+        notes.append("the server ignores grad_clip; lower learning_rate if steps are too large")
+    notes.append("LoRA's alpha and its matrices are the server's choice: lora_alpha and lora_targets have no effect")
+    stage("loading the first state again")
+    await probe.restore()
+    return Findings(sdk, server, context, losses, stops, reduction, frozen, clips, tuple(notes))
+
+
+async def _context(link: Link, notes: list[str]) -> int:
+    service = await link.service()
+    offered = (await service.get_server_capabilities_async()).supported_models
+    names = [str(each.model_name) for each in offered]
+    if names and link.model not in names:
+        raise EngineError(f"the server has no model {link.model!r}; it has {', '.join(names[:8])}{', …' if len(names) > 8 else ''}")
+    for each in offered:
+        if each.model_name == link.model and each.max_context_length:
+            return int(each.max_context_length)
+    try:
+        from transformers import AutoConfig
+
+        found = int(AutoConfig.from_pretrained(link.model).max_position_embeddings)
+    except Exception:
+        raise EngineError("the server does not say how long a context it has, nor does the model; give --context-length") from None
+    notes.append(f"the server does not say how long a context it has; the model's own {found} is taken")
+    return found
+
+
+def _some_tokens(tokenizer: Any) -> list[int]:
+    """Ordinary ones, the same each time: special ones may mean something to a server."""
+    size, special = len(tokenizer), set(getattr(tokenizer, "all_special_ids", ()))
+    ordinary = [i for i in range(min(size, 4096)) if i not in special]
+    random = np.random.default_rng(0)
+    return [int(i) for i in random.choice(ordinary, LONG + TAIL + 1)]
+
+
+class _Probe:
+    def __init__(self, client: Any, saved: str, tokens: list[int]) -> None:
+        from tinker import types
+
+        self._types, self._client, self._saved = types, client, saved
+        self._tokens = tokens
+        self._short = _datum(tokens[: SHORT + 1], 1.0)
+
+    async def learn_logprobs(self) -> Datum:
+        """The short datum with the model's own logprobs, so that its ratios are 1."""
+        (found,) = await self._forward(self._short, "cross_entropy")
+        if not np.isfinite(found).all():
+            raise EngineError(f"the server's logprobs are not numbers: {found[:4].tolist()}")
+        if not found.any():
+            raise EngineError("the server returns logprobs that are all 0, which means none; training needs a backend that returns them")
+        self._short = replace(self._short, logprobs=found)
+        return self._short
+
+    async def losses(self) -> tuple[str, ...]:
+        taken = []
+        for name in LOSSES:
+            try:
+                await self._forward(self._short, name)
+            except Exception as error:
+                if isinstance(error, asyncio.TimeoutError):
+                    raise
+                continue
+            taken.append(name)
+        return tuple(taken)
+
+    async def reduction(self, lone: Datum) -> str:
+        silent = _datum(self._tokens[: LONG + 1], 0.0)
+        longer = _lengthened(lone, self._tokens[SHORT + 1 : SHORT + 1 + TAIL])
+        alone, pair, long = [await self._size([lone], lone), await self._size([lone, silent], lone), await self._size([longer], lone)]
+        if not alone > 0:
+            raise EngineError("a gradient of 0 came of a datum with advantages; the server does not train this model")
+        found = (pair / alone, long / alone)
+        expected = {
+            "sum": (1.0, 1.0),
+            "datums": (1 / 2, 1.0),
+            "mean": (1 / 2, SHORT / (SHORT + TAIL)),
+            "tokens": (SHORT / (SHORT + LONG), SHORT / (SHORT + TAIL)),
+        }
+        for name, ratios in expected.items():
+            if all(abs(a / b - 1) < 0.1 for a, b in zip(found, ratios, strict=True)):
+                return name
+        raise EngineError(
+            f"how the server adds up losses is not understood: a second datum changes the gradient by {found[0]:.3f} and {TAIL} more tokens by "
+            f"{found[1]:.3f}, where sums give 1 and 1 and averages 0.5 and {SHORT / (SHORT + TAIL):.3f}; configure it to sum"
+        )
+
+    async def sampling(self, tokenizer: Any) -> tuple[Stops, bool]:
+        """Which stops are taken and heeded, and whether a sampler keeps its weights through a step."""
+        prompt = self._tokens[:SHORT]
+        sampler = await self._sampler()
+        free = (await self._sample(sampler, prompt, [])).tokens
+        stops: list[Literal["strings", "ids"]] = []
+        middle = free[len(free) // 2]
+        text = tokenizer.decode([middle])
+        for kind, stop in (("strings", text), ("ids", middle)):
+            try:
+                cut = (await self._sample(sampler, prompt, [stop])).tokens
+            except Exception as error:
+                if isinstance(error, asyncio.TimeoutError):
+                    raise
+                continue
+            if not text.strip() or len(cut) <= free.index(middle) + 1:
+                stops.append("strings" if kind == "strings" else "ids")
+        sampled = await self._sample(sampler, prompt, [], temperature=1.0)
+        if not sampled.logprobs or not any(sampled.logprobs):
+            raise EngineError("the server samples without logprobs (or with all of them 0); training needs them")
+        before = await self._heard(sampler)
+        await self._step([self._short], self._types.AdamParams(learning_rate=0.01))
+        after = await self._heard(sampler)
+        await self.restore()
+        return tuple(stops), bool(np.abs(after - before).max() < 1e-4)
+
+    async def clips(self, lone: Datum) -> bool:
+        free, clipped = [await self._moved([lone], lone, clip) for clip in (0.0, 1e-6)]
+        return clipped < 0.5 * free
+
+    async def restore(self) -> None:
+        await load(self._client, self._saved)
+
+    async def _size(self, datums: list[Datum], watched: Datum) -> float:
+        """Of the gradient: the server's own figure, or what a step in proportion to it does."""
+        metrics = await self._step(datums, self._types.AdamParams(learning_rate=0.0))
+        norm = gradient_norm(metrics)
+        return norm if norm is not None else await self._moved(datums, watched, 0.0)
+
+    async def _moved(self, datums: list[Datum], watched: Datum, clip: float) -> float:
+        """Adam with an eps far above the gradient is plain gradient descent: how far the logprobs move shows the gradient's size."""
+        await self.restore()
+        (before,) = await self._forward(watched, "cross_entropy")
+        straight = self._types.AdamParams(learning_rate=30.0, beta1=0.0, beta2=0.0, eps=1e4, grad_clip_norm=clip)
+        await self._step(datums, straight)
+        (after,) = await self._forward(watched, "cross_entropy")
+        await self.restore()
+        return float(np.abs((after - before).sum(dtype=np.float64)))
+
+    async def _step(self, datums: list[Datum], params: Any) -> Mapping[str, float]:
+        data, loss, config = to_wire(Scaled("importance_sampling", None, datums, [1.0] * len(datums)), averaged=False)
+        passed, stepped = self._client.forward_backward(data, loss, config), self._client.optim_step(params)
+        _, done = await asyncio.gather(passed, stepped)
+        return done.metrics or {}
+
+    async def _forward(self, datum: Datum, loss: str) -> list[Floats]:
+        call = Scaled(loss, None, [datum], [1.0])
+        data, name, config = to_wire(call, averaged=False)
+        return from_wire(call, (await self._client.forward(data, name, config)).loss_fn_outputs)[0]
+
+    async def _sampler(self) -> Any:
+        path = (await save_weights(self._client)).path
+        return await self._client.create_sampling_client_async(path)
+
+    async def _sample(self, sampler: Any, prompt: list[int], stop: list[Any], temperature: float = 0.0) -> Any:
+        params = self._types.SamplingParams(max_tokens=8, temperature=temperature, stop=stop, seed=1)
+        text = self._types.ModelInput.from_ints(prompt)
+        return (await asyncio.wrap_future(sampler.sample(prompt=text, num_samples=1, sampling_params=params))).sequences[0]
+
+    async def _heard(self, sampler: Any) -> Floats:
+        found = await asyncio.wrap_future(sampler.compute_logprobs(self._types.ModelInput.from_ints(self._tokens[: LONG + 1])))
+        return np.asarray([value for value in found if value is not None], dtype=np.float32)
+
+
+def _datum(tokens: list[int], advantage: float) -> Datum:
+    array = np.asarray(tokens, dtype=np.int32)
+    count = len(array) - 1
+    return Datum(
+        array[:-1], array[1:], np.zeros(count, np.float32), np.full(count, advantage, np.float32), np.full(count, advantage, np.float32)
+    )
+
+
+def _lengthened(datum: Datum, tail: list[int]) -> Datum:
+    """With tokens behind it that have no advantage, and so no part in its gradient."""
+    more = np.asarray(tail, dtype=np.int32)
+    nothing = np.zeros(len(more), np.float32)
+    whole = np.concatenate([datum.tokens, datum.targets[-1:], more])
+    return Datum(
+        whole[:-1], whole[1:], *(np.concatenate([getattr(datum, name), nothing]) for name in ("logprobs", "advantages", "mask"))
+    )

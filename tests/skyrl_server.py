@@ -1,0 +1,127 @@
+"""A real, independent server for the slow tier: SkyRL 0.3.0 (JAX backend, CPU), in a virtual environment of its own.
+
+The environment is made once, under `.cache/skyrl-venv` (about 2 GB, some minutes). Where it cannot be made, `Unavailable` says why.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+ENVIRONMENT = ROOT / ".cache" / "skyrl-venv"
+PACKAGES = (
+    "jax==0.10.2", "flax==0.12.8", "optax==0.2.8", "transformers==5.8.0", "safetensors", "tokenizers", "rich", "cloudpathlib", "fastapi",
+    "uvicorn", "sqlmodel", "sqlalchemy[asyncio]", "aiosqlite", "psutil", "httpx", "peft==0.18.1", "tinker==0.24.1",
+)  # fmt: skip
+STEPS = (("torch>=2.8,<2.14",), ("--no-deps", "skyrl==0.3.0"), PACKAGES)
+KEY = "tml-test"
+
+
+class Unavailable(Exception):
+    """The server cannot be had here, and why."""
+
+
+def interpreter() -> Path:
+    """The environment's Python, after making it if need be."""
+    python = ENVIRONMENT / "bin" / "python"
+    wanted = hashlib.sha256(repr((STEPS, sys.version_info[:2])).encode()).hexdigest()
+    mark = ENVIRONMENT / "made-from"
+    if mark.exists() and mark.read_text() == wanted:
+        return python
+    _run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)])
+    for packages in STEPS:
+        _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages])
+    mark.write_text(wanted)
+    return python
+
+
+def _run(command: list[str]) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=1500)
+    if done.returncode:
+        raise Unavailable(f"{' '.join(command[1:5])} … failed: {done.stderr.strip()[-400:]}")
+
+
+@dataclass
+class Running:
+    """A server's address, and the two processes that it is."""
+
+    port: int
+    model: Path
+    where: Path
+    slots: int
+    process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        command = [
+            str(interpreter()), str(ROOT / "tests" / "skyrl_launch.py"), "--base-model", str(self.model), "--port", str(self.port),
+            "--database-url", f"sqlite:///{self.where / 'server.db'}", "--checkpoints-base", str(self.where / "checkpoints"),
+            "--backend-config", f'{{"max_lora_adapters": {self.slots}, "max_lora_rank": 8}}',
+        ]  # fmt: skip
+        surroundings = {
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            "HF_HUB_OFFLINE": "1",
+            "JAX_PLATFORMS": "cpu",
+            "JAX_COMPILATION_CACHE_DIR": str(ROOT / ".cache" / "skyrl-jax"),
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        with (self.where / "server.log").open("ab") as log:
+            self.process = subprocess.Popen(command, stdout=log, stderr=log, env=surroundings, start_new_session=True)
+        deadline = time.monotonic() + 180
+        while True:
+            with contextlib.suppress(OSError):
+                urllib.request.urlopen(f"{self.url}/api/v1/healthz", timeout=2).close()
+                return
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise Unavailable(f"the server did not come up; its log ends: {self.log()[-1500:]}")
+            time.sleep(0.3)
+
+    def stop(self, hard: bool = False) -> None:
+        """Ends both processes by their ids: the engine outlives its parent otherwise."""
+        import psutil
+
+        if self.process is None:
+            return
+        try:
+            own = psutil.Process(self.process.pid)
+            both = [own, *own.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            both = []
+        for each in both:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill() if hard else each.terminate()
+        _, left = psutil.wait_procs(both, timeout=20)
+        for each in left:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                each.kill()
+        self.process.wait(20)
+        self.process = None
+
+    def log(self) -> str:
+        return (self.where / "server.log").read_text(errors="replace")
+
+
+@contextlib.contextmanager
+def running(model: Path, where: Path, slots: int = 12) -> Iterator[Running]:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    server = Running(port, model, where, slots)
+    try:
+        server.start()
+        yield server
+    finally:
+        server.stop()

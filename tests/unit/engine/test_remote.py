@@ -1,0 +1,335 @@
+"""The remote engine against a small exact server, with and without a bad line between them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+tinker = pytest.importorskip("tinker")
+
+from simulated_server import Manners, Server, serving
+
+from moot.debate.rewards import REWARDS
+from moot.engine.protocol import AdamParams, ContextOverflow, Datum, EngineError, SamplingParams
+from moot.engine.remote import RemoteEngine, ledger, wire
+from moot.engine.scripted import ByteTokenizer
+from moot.records import Run
+from moot.rl.advantages import ESTIMATORS
+from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.rl.rendering import Rendering
+from moot.rl.train import Loop, train
+from moot.tasks import load
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+
+
+class Tokens:
+    """64 tokens, each a character whose number ends in the token's."""
+
+    all_special_ids = ()
+
+    def __len__(self) -> int:
+        return 64
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(chr(0x2600 + i) for i in ids)
+
+
+class Bytes(ByteTokenizer):
+    all_special_ids = (256, 257)
+
+    def __len__(self) -> int:
+        return 258
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TINKER_TELEMETRY", "0")
+    monkeypatch.setattr(wire, "FIRST_PAUSE_S", 0.005)
+    monkeypatch.setattr(wire, "LONGEST_PAUSE_S", 0.05)
+
+
+@contextmanager
+def engine_on(server: Server, faults: float = 0.0, seed: int = 0, **options: Any) -> Iterator[Any]:
+    with serving(server, faults, seed, delay_s=0.02) if faults else serving(server) as (url, proxy):
+        tokenizer = Tokens() if server.manners.vocabulary == 64 else Bytes()
+        made = RemoteEngine.create("table", base_url=url, api_key="tml-test", tokenizer=tokenizer, **{"startup_s": 60, **options})
+        made.proxy = proxy
+        try:
+            yield made
+        finally:
+            asyncio.run(made.close())
+
+
+def datum(seed: int, length: int = 9) -> Datum:
+    random = np.random.default_rng(seed)
+    tokens = random.integers(0, 64, length + 1).astype(np.int32)
+    mask = (np.arange(length) >= 3).astype(np.float32)
+    old, credit = (random.normal(size=(2, length)) * mask).astype(np.float32)
+    return Datum(tokens[:-1], tokens[1:], -4 - np.abs(old), credit, mask)
+
+
+async def trained(engine: Any, steps: int = 4, losses: tuple[str, ...] = ("importance_sampling", "ppo", "cross_entropy")) -> np.ndarray:
+    """Steps on datums of unequal length, all enqueued before any result is looked at; then what the model thinks of a text."""
+    waiting: list[Any] = []
+    for step in range(steps):
+        waiting.append(engine.forward_backward([datum(step), datum(step + 50, 17)], losses[step % len(losses)]))
+        waiting.append(engine.optim_step(AdamParams(learning_rate=0.05)))
+    for each in waiting:
+        await each
+    found: np.ndarray = (await engine.forward([datum(99, 40)])).logprobs[0]
+    return found
+
+
+# -- the first look -------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("reduction", ["sum", "datums", "mean", "tokens"])
+@pytest.mark.parametrize("tells_norm", [True, False])
+def test_how_a_server_adds_up_is_measured_from_its_figures_or_from_its_steps(reduction: str, tells_norm: bool) -> None:
+    with engine_on(Server(Manners(reduction=reduction, tells_norm=tells_norm))) as engine:
+        assert engine.findings.reduction == reduction
+        assert engine.capabilities.reduction == ("sum" if reduction == "sum" else "mean")
+
+
+def test_what_a_server_ignores_or_lacks_is_found_and_said() -> None:
+    manners = Manners(clips=False, frozen_samplers=False, losses=("importance_sampling", "ppo"), stops=("ids",))
+    with engine_on(Server(manners)) as engine:
+        assert engine.findings.losses == ("importance_sampling", "ppo")
+        assert engine.findings.stop_types == ("ids",)
+        assert not engine.findings.clips_gradients and not engine.capabilities.frozen_samplers
+        said = " / ".join(engine.capabilities.notes)
+        assert "ignores grad_clip" in said and "max_staleness must be 0" in said
+    with engine_on(Server()) as engine:
+        assert engine.findings.clips_gradients and engine.capabilities.frozen_samplers
+        assert engine.findings.stop_types == ("strings", "ids")
+        assert engine.capabilities.context_length == 4096
+
+
+def test_the_first_look_leaves_nothing_behind() -> None:
+    server = Server(Manners(frozen_samplers=False))
+    with engine_on(server):
+        (model,) = server.models.values()
+        assert not model.trained.any() and not model.first.any() and model.steps == 0 and model.gradient is None
+    assert not server.models  # closing gave the place back
+
+
+@pytest.mark.parametrize(
+    ("manners", "words"),
+    [
+        (Manners(logprobs=False), "logprobs that are all 0, which means none"),
+        (Manners(losses=("cross_entropy",)), "takes of the losses only cross_entropy; importance_sampling is the least"),
+        (Manners(stops=()), "neither stop strings nor stop ids"),
+        (Manners(tells_context=False), "give --context-length"),
+    ],
+)
+def test_a_server_that_will_not_do_is_refused_in_one_message(manners: Manners, words: str) -> None:
+    with pytest.raises(EngineError) as caught, engine_on(Server(manners)):
+        pass
+    assert words in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_server_that_never_answers_is_given_up_with_both_versions_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(EngineError) as caught, engine_on(Server(Manners(latency_s=60)), startup_s=0.5):
+        pass
+    assert f"tinker SDK {tinker.__version__} and the server at http://127.0.0.1:" in str(caught.value)
+    assert "connecting gave nothing within 0 s" in str(caught.value)
+    monkeypatch.setattr(tinker, "__version__", "0.36.0")
+    with pytest.raises(EngineError, match="speaks protobuf, which this server may not; run: pip install tinker==0.24.1"):
+        with engine_on(Server(Manners(latency_s=60)), startup_s=0.5):
+            pass
+
+
+def test_nobody_there_and_another_model_there() -> None:
+    with pytest.raises(EngineError, match=r"no server that speaks the Tinker API answers at http://127.0.0.1:9 .*; start one, or mend --base-url"):
+        RemoteEngine.create("table", base_url="http://127.0.0.1:9", tokenizer=Tokens())
+    with serving(Server()) as (url, _), pytest.raises(EngineError, match="no model 'chair'; it has table"):
+        RemoteEngine.create("chair", base_url=url, api_key="tml-test", tokenizer=Tokens())
+
+
+# -- units ----------------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_same_steps_whatever_the_server_divides_by() -> None:
+    found = {}
+    for reduction in ("sum", "datums", "mean", "tokens"):
+        with engine_on(Server(Manners(reduction=reduction))) as engine:
+            found[reduction] = asyncio.run(trained(engine))
+    for reduction, logprobs in found.items():
+        np.testing.assert_allclose(logprobs, found["sum"], atol=1e-6, err_msg=reduction)
+
+
+# -- a bad line -----------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_with_a_fault_on_every_fifth_call_the_weights_come_out_the_same_to_the_last_bit(seed: int) -> None:
+    async def work(engine: Any) -> list[np.ndarray]:
+        found = []
+        for _ in range(4):
+            found.append(await trained(engine, 2))
+            sampler = await engine.snapshot()
+            (sample,) = await sampler.sample(PROMPT, SamplingParams(max_tokens=10, seed=1))
+            found.append(sample.logprobs)
+            assert (await engine.save_state("checkpoint")).startswith("tinker://")
+        return found
+
+    with engine_on(Server()) as engine:
+        expected = asyncio.run(work(engine))
+    with engine_on(Server(), faults=0.2, seed=seed) as engine:
+        found = asyncio.run(work(engine))
+        assert engine.statistics["replays"] > 0
+        assert engine.proxy.seen["reset_after"] > 0 and engine.proxy.seen["truncated"] > 0
+    for a, b in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_restarted_server_is_brought_back_to_where_it_was() -> None:
+    """Saved states outlive it, as they do on disk; models, sessions and samplers do not."""
+
+    async def work(engine: Any, server: Server, restart: bool) -> list[Any]:
+        await trained(engine, 3)
+        await engine.save_state("checkpoint")
+        after = engine.forward_backward([datum(7)], "ppo")  # not in the saved state
+        await after
+        sampler = await engine.snapshot()
+        if restart:
+            server.restart()
+        (sample,) = await sampler.sample(PROMPT, SamplingParams(max_tokens=10, seed=1))
+        if restart:
+            server.restart()
+        await engine.optim_step(AdamParams(learning_rate=0.05))
+        return [sample.tokens, (await engine.forward([datum(99, 40)])).logprobs[0]]
+
+    outcomes = []
+    for restart in (False, True):
+        server = Server()
+        with engine_on(server) as engine:
+            outcomes.append(asyncio.run(work(engine, server, restart)))
+            assert engine.statistics["replays"] == (2 if restart else 0)
+    for a, b in zip(*outcomes, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_a_server_that_stays_away_ends_the_run_with_where_its_state_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ledger, "MOST_REPLAYS", 3)
+    server = Server()
+
+    async def work(engine: Any) -> None:
+        saved = await engine.save_state("checkpoint")
+        engine._link.wire.patience_s = 0.05
+        engine._link.base_url = "http://127.0.0.1:9"
+        server.restart()
+        with pytest.raises(EngineError, match="could not be brought back after 3 tries .*last saved state is " + saved):
+            await engine.forward_backward([datum(1)], "ppo")
+        with pytest.raises(EngineError, match="could not be brought back"):
+            await engine.optim_step(AdamParams())
+
+    with engine_on(server) as engine:
+        asyncio.run(work(engine))
+
+
+def test_a_call_that_is_itself_at_fault_fails_alone() -> None:
+    async def work(engine: Any) -> None:
+        before = await trained(engine, 2)
+        with pytest.raises(EngineError, match="Checkpoint not found"):
+            await engine.load_state("tinker://nobody/weights/nothing")
+        np.testing.assert_array_equal((await engine.forward([datum(99, 40)])).logprobs[0], before)
+        with pytest.raises(EngineError, match="is not a state of a server"):
+            await engine.load_state("/tmp/somewhere")
+
+    with engine_on(Server()) as engine:
+        asyncio.run(work(engine))
+
+
+def test_a_sampler_that_would_undo_training_is_not_used() -> None:
+    async def work(engine: Any) -> None:
+        old = await engine.snapshot()
+        await old.sample(PROMPT, SamplingParams(max_tokens=3))
+        await trained(engine, 1)
+        with pytest.raises(EngineError, match="trained since this sampler was made; take a new snapshot"):
+            await old.sample(PROMPT, SamplingParams(max_tokens=3))
+        await (await engine.snapshot()).sample(PROMPT, SamplingParams(max_tokens=3))
+        with pytest.raises(ContextOverflow, match="prompt of 8 tokens and max_tokens 4096 exceed the context of 4096"):
+            await (await engine.base()).sample(PROMPT, SamplingParams(max_tokens=4096))
+
+    with engine_on(Server(Manners(frozen_samplers=False))) as engine:
+        asyncio.run(work(engine))
+
+
+# -- a whole run ----------------------------------------------------------------------------------------------------------------------
+
+CONFIG = TrainConfig(
+    model=ModelConfig(engine="tinker"),
+    debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=12),
+    optim=OptimConfig(batch_size=3, num_train_datapoints=12, num_substeps=2, learning_rate=0.01),
+    warm=WarmConfig(warm_questions=2, warm_batch_size=1),
+    eval_every=2,
+    eval_questions=2,
+)
+
+
+class Silent:
+    def began(self, *_: object) -> None: ...
+    def debate_finished(self, *_: object) -> None: ...
+    def row(self, *_: object) -> None: ...
+    def note(self, *_: object) -> None: ...
+
+
+def run_of(engine: Any, path: Path) -> Run:
+    run = Run.open(path) if Run.exists(path) else Run.create(path, CONFIG.as_dict(), {})
+    task = load("arithmetic", CONFIG.seed, CONFIG.eval_questions)
+    reward, estimator = REWARDS[CONFIG.protocol.reward], ESTIMATORS[CONFIG.protocol.advantage]
+    asyncio.run(train(Loop(CONFIG, engine, Rendering(engine.tokenizer), task, run, Silent(), reward, estimator)))
+    return run
+
+
+def told(run: Run) -> list[dict[str, Any]]:
+    return [{name: value for name, value in row.items() if not name.startswith("time/")} for row in run.metrics()]
+
+
+def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every_debate(tmp_path: Path) -> None:
+    runs = []
+    for faults in (0.0, 0.2):
+        with engine_on(Server(Manners(vocabulary=258)), faults, seed=5) as engine:
+            runs.append(run_of(engine, tmp_path / str(faults)))
+            if faults:
+                assert engine.statistics["replays"] > 0
+    assert told(runs[0]) == told(runs[1])
+    for run in runs:
+        assert run.steps() == [3, 4, 5, 6]
+        debates = [debate for step in run.steps() for debate in run.debates(step)]
+        assert len(debates) == 12 and not any("error" in debate for debate in debates)
+        assert len({debate["question"]["text"] for debate in debates}) == 12
+        assert all(len(debate["turns"]) == 6 for debate in debates)
+
+
+def test_a_run_goes_on_from_the_servers_saved_state(tmp_path: Path) -> None:
+    """Stopped after step 4; a new engine in a new session loads what the server kept, and ends as if nothing had been."""
+    server = Server(Manners(vocabulary=258))
+    with engine_on(Server(Manners(vocabulary=258))) as engine:
+        whole = run_of(engine, tmp_path / "whole")
+
+    class Enough(Exception): ...
+
+    with engine_on(server) as engine:
+        save, saved = engine.save_state, []
+
+        def save_four(path: str) -> Any:
+            if len(saved) == 4:
+                raise Enough
+            saved.append(path)
+            return save(path)
+
+        engine.save_state = save_four
+        with pytest.raises(Enough):
+            run_of(engine, tmp_path / "cut")
+    with engine_on(server) as engine:
+        cut = run_of(engine, tmp_path / "cut")
+    assert told(cut) == told(whole)
