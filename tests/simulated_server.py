@@ -95,9 +95,9 @@ class Server:
             raise Failed(422, f"loss {loss} is not one of {self.manners.losses}")
         outputs = []
         for datum in body["data"]:
-            tokens = [t for chunk in datum["model_input"]["chunks"] for t in chunk["tokens"]]
+            tokens = [t % self.manners.vocabulary for chunk in datum["model_input"]["chunks"] for t in chunk["tokens"]]
             inputs = {name: np.asarray(value["data"], dtype=np.float64) for name, value in datum["loss_fn_inputs"].items()}
-            targets = inputs["target_tokens"].astype(int)
+            targets = inputs["target_tokens"].astype(int) % self.manners.vocabulary
             rows = self._rows(model.trained, tokens)
             logprobs = rows[np.arange(len(tokens)), targets]
             if loss == "cross_entropy":
@@ -281,7 +281,12 @@ class Server:
                     if body["path"] not in self.states:
                         raise Failed(404, f"Checkpoint not found: {body['path']}")
                     saved, now = self.states[body["path"]], self._model(body)
-                    now.trained, now.first, now.second, now.steps = saved.trained.copy(), saved.first.copy(), saved.second.copy(), saved.steps
+                    now.trained, now.first, now.second, now.steps = (
+                        saved.trained.copy(),
+                        saved.first.copy(),
+                        saved.second.copy(),
+                        saved.steps,
+                    )
                     return {"path": body["path"], "type": "load_weights"}
 
                 return self.later(load)
@@ -365,8 +370,17 @@ def serving(server: Server, faults: float = 0.0, seed: int = 0, **options: Any) 
     try:
         yield f"http://127.0.0.1:{port}", proxy
     finally:
+
+        async def end() -> None:
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
+
+        asyncio.run_coroutine_threadsafe(end(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
+        loop.close()
 
 
 async def _main() -> None:

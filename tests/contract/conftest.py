@@ -1,15 +1,15 @@
-"""Engines under contract. To add one, write a factory and put it into ENGINES; tests skip what its capabilities exclude."""
+"""Engines under contract: those of `factories.py`. Tests skip what an engine's capabilities exclude."""
 
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from skyrl_server import KEY, Running, Unavailable, running
+from factories import ENGINES, KNOWN
+from skyrl_server import Running, Unavailable, running
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789<>"
 """64 tokens, one character each, so that a stop string spans several tokens and a test can be read."""
@@ -33,42 +33,6 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     words.decoder = tokenizers.decoders.Fuse()
     transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(path)
     return path
-
-
-def make_local(tiny_model: Path, **options: Any) -> Any:
-    from moot.engine.local import LocalEngine
-
-    return LocalEngine.create(
-        str(tiny_model),
-        **{"dtype": "fp32", "device": os.environ.get("MOOT_TEST_DEVICE", "cpu"), "lora_rank": 4, "max_cache_gib": 0.02, **options},
-    )
-
-
-def make_scripted(tiny_model: Path, **_: Any) -> Any:
-    from moot.engine.scripted import ScriptedEngine
-
-    return ScriptedEngine(seed=3)
-
-
-def make_remote(tiny_model: Path, *, skyrl: Any, **_: Any) -> Any:
-    """The first one looks the server over; the others are told what it found, which saves most of their start."""
-    from moot.engine.remote import RemoteEngine
-
-    engine = RemoteEngine.create(
-        str(tiny_model), base_url=skyrl.url, api_key=KEY, lora_rank=4, context_length=1024, findings=FOUND.get(skyrl.url)
-    )
-    FOUND[skyrl.url] = engine.findings
-    return engine
-
-
-ENGINES: dict[str, Callable[..., Any]] = {"local": make_local, "scripted": make_scripted, "remote": make_remote}
-FOUND: dict[str, Any] = {}
-KNOWN = {
-    "test_a_snapshot_keeps_its_weights_while_training_goes_on": "SkyRL's samplers share the live weights; the engine refuses an old one",
-    "test_exp_logprob_is_the_frequency_with_which_a_token_comes": "SkyRL's logprobs are those of temperature 1, before top-k and top-p",
-    "test_the_base_sampler_knows_nothing_of_training_and_logprobs_can_be_tempered": "the Tinker API computes logprobs at temperature 1 only",
-}
-"""What the remote engine on SkyRL is known not to promise: each must fail, or this list is out of date. `test_skyrl.py` shows each."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

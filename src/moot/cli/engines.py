@@ -82,7 +82,9 @@ def make_remote(config: TrainConfig) -> tuple[Any, Rendering]:
         if config.optim.loss not in engine.capabilities.losses:
             raise ConfigError(f"loss {config.optim.loss} is not known to the server; it has {', '.join(engine.capabilities.losses)}")
         if config.warm_steps and "cross_entropy" not in engine.capabilities.losses:
-            raise ConfigError(f"warm_questions must be 0 on this server, got {config.warm.warm_questions}: it has no cross_entropy to scale")
+            raise ConfigError(
+                f"warm_questions must be 0 on this server, got {config.warm.warm_questions}: it has no cross_entropy to scale"
+            )
         return engine, Rendering(engine.tokenizer, m.model, m.renderer, m.thinking)
     except BaseException:
         asyncio.run(engine.close())

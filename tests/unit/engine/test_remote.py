@@ -147,7 +147,9 @@ def test_a_server_that_never_answers_is_given_up_with_both_versions_and_what_to_
 
 
 def test_nobody_there_and_another_model_there() -> None:
-    with pytest.raises(EngineError, match=r"no server that speaks the Tinker API answers at http://127.0.0.1:9 .*; start one, or mend --base-url"):
+    with pytest.raises(
+        EngineError, match=r"no server that speaks the Tinker API answers at http://127.0.0.1:9 .*; start one, or mend --base-url"
+    ):
         RemoteEngine.create("table", base_url="http://127.0.0.1:9", tokenizer=Tokens())
     with serving(Server()) as (url, _), pytest.raises(EngineError, match="no model 'chair'; it has table"):
         RemoteEngine.create("chair", base_url=url, api_key="tml-test", tokenizer=Tokens())

@@ -3,14 +3,52 @@
 from __future__ import annotations
 
 import asyncio
+import random
+import time
 import uuid
-from collections.abc import Awaitable, Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeVar
 
-from moot.engine.protocol import AdamParams
+import httpx
+
+from moot.engine.protocol import AdamParams, EngineError
+from moot.engine.remote.wire import UNCERTAIN, pause
+
+T = TypeVar("T")
 
 KEPT_S = 24 * 3600
 """How long the server keeps weights that were only saved to sample from, where it keeps count of time."""
+
+
+async def insist(work: Callable[[], Awaitable[T]], tries: int = 10) -> T:
+    """For work that may be done twice: again, while it is in doubt whether it was done."""
+    chance = random.Random()
+    for attempt in range(tries):
+        try:
+            return await work()
+        except Exception as error:
+            if str(UNCERTAIN) not in str(error) or attempt == tries - 1:
+                raise
+        await asyncio.sleep(pause(attempt, chance))
+    raise AssertionError("unreachable")
+
+
+async def await_server(base_url: str, patience_s: float) -> None:
+    """Until something answers, before the SDK is asked, which is patient for minutes and cannot be stopped."""
+    started, attempt, chance = time.monotonic(), 0, random.Random()
+    async with httpx.AsyncClient(base_url=base_url, timeout=10.0) as plain:
+        while True:
+            try:
+                (await plain.get("/api/v1/healthz")).raise_for_status()
+                return
+            except Exception as error:
+                if time.monotonic() - started > patience_s:
+                    raise EngineError(
+                        f"no server that speaks the Tinker API answers at {base_url} ({type(error).__name__}: {error}); "
+                        "start one, or mend --base-url"
+                    ) from None
+            await asyncio.sleep(pause(attempt, chance))
+            attempt += 1
 
 
 def fresh_name(path: str) -> str:

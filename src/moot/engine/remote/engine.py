@@ -26,7 +26,7 @@ from moot.engine.protocol import (
     StepOutput,
 )
 from moot.engine.remote import probe
-from moot.engine.remote.calls import adam, fresh_name, gradient_norm, load, save_weights
+from moot.engine.remote.calls import adam, await_server, fresh_name, gradient_norm, insist, load, save_weights
 from moot.engine.remote.ledger import Ledger, Pending
 from moot.engine.remote.probe import Findings
 from moot.engine.remote.units import REDUCTIONS, Batch, Scaled, check_datums, check_loss, from_wire, to_wire
@@ -47,7 +47,7 @@ class RemoteEngine:
         self._averaged = findings.reduction != "sum"
         self._batch = Batch(REDUCTIONS[findings.reduction])
         self._version = 0
-        """Training calls so far; a sampler knows at which it was made."""
+        """Changes of the weights so far; a sampler knows after which it was made."""
         self._capabilities = Capabilities(
             model=link.model,
             context_length=findings.context_length,
@@ -114,7 +114,6 @@ class RemoteEngine:
         self._check(datums, loss, loss_config)
         calls = self._batch.add(loss, loss_config, list(datums))
         ready = [to_wire(call, self._averaged) for call in calls]
-        self._version += 1
 
         def send(client: Any) -> Awaitable[LossOutput]:
             answers = [client.forward_backward(*each) for each in ready]
@@ -287,12 +286,12 @@ class Link:
     async def connect(self, path: str | None) -> Any:
         """A new model, restored from a saved state if there is one. The session may be gone as well, so that is new too."""
         await self.leave()
+        if self.base_url is not None:
+            await await_server(self.base_url, self.wire.patience_s)
         service = await self.service()
-        client = await service.create_lora_training_client_async(
-            base_model=self.model, rank=self.rank, seed=self.seed, train_unembed=False
-        )
+        client = await service.create_lora_training_client_async(base_model=self.model, rank=self.rank, seed=self.seed, train_unembed=False)
         if path is not None:
-            await load(client, path)
+            await insist(lambda: load(client, path))
         return client
 
     async def leave(self) -> None:
@@ -361,4 +360,3 @@ def _sample(sequence: Any, temperature: float) -> Sample:
     reason: Literal["stop", "length"] = "stop" if str(sequence.stop_reason).endswith("stop") else "length"
     # The likeliest token was taken with certainty, whatever the server says of the distribution it was taken from.
     return Sample(tokens, np.zeros_like(logprobs) if temperature == 0 else np.minimum(logprobs, 0.0), reason)
-

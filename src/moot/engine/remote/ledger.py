@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
@@ -19,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from moot.engine.protocol import EngineError
-from moot.engine.remote.wire import pause
+from moot.engine.remote.wire import UNCERTAIN, pause
 
 T = TypeVar("T")
 
@@ -130,13 +131,18 @@ class Ledger:
                 _settle(call, EngineError("the remote engine was closed before this was done"))
             if self._client is not None:
                 await self._discard(self._client)
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            await asyncio.gather(*others, return_exceptions=True)
 
         try:
             self.run(end()).result(30)
         finally:
             self._loop.call_soon_threadsafe(self._loop.stop)
-            if threading.current_thread() is not self._thread:
-                self._thread.join(10)
+            self._thread.join(10)
+            if not self._thread.is_alive():
+                self._loop.close()
 
     @property
     def closed(self) -> bool:
@@ -163,12 +169,14 @@ class Ledger:
     async def _serve(self) -> None:
         while True:
             call = await self._calls.get()
-            await self._ready.wait()
-            if self._broken:
+            if not self._ready.is_set():
+                self._log.append(call)  # it takes its place now, and is made with the replay
+                await self._ready.wait()
+            elif self._broken:
                 _settle(call, EngineError(self._broken))
-                continue
-            self._log.append(call)
-            self._submit(call)
+            else:
+                self._log.append(call)
+                self._submit(call)
 
     def _submit(self, call: Call) -> None:
         try:
@@ -207,7 +215,14 @@ class Ledger:
 
     async def _failed(self, call: Call, reason: str) -> None:
         call.faults.append(reason)
-        if len(call.faults) >= SAME_FAULT and len(set(call.faults[-SAME_FAULT:])) == 1:
+        if len(call.faults) > MOST_REPLAYS:
+            self._give_up(f"{call.name}: {reason}")
+            return
+        if (
+            len({_plain(fault) for fault in call.faults[-SAME_FAULT:]}) == 1
+            and len(call.faults) >= SAME_FAULT
+            and str(UNCERTAIN) not in reason
+        ):
             self._forget(call, EngineError(f"{call.name} failed: {reason}"))
             if call.lasting:
                 await self._recover(reason)
@@ -245,7 +260,7 @@ class Ledger:
                 if old is not None:
                     await self._discard(old)
                     old = None
-                client = await self._connect(self._saved)
+                client = await asyncio.wait_for(self._connect(self._saved), self.timeout_s)
                 break
             except Exception as error:  # the server may be down for a while
                 reason = _words(error)
@@ -275,6 +290,11 @@ def _settle(call: Call, result: Any) -> None:
         call.future.set_exception(result)
     else:
         call.future.set_result(result)
+
+
+def _plain(reason: str) -> str:
+    """Without the numbers of requests and models, which differ each time."""
+    return re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", reason)
 
 
 def _words(error: BaseException) -> str:

@@ -12,15 +12,16 @@ Two numbers of tokens tell the reductions apart: with one datum that has advanta
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import httpx
 import numpy as np
 
 from moot.engine.protocol import LOSSES, Datum, EngineError, Floats
-from moot.engine.remote.calls import fresh_name, gradient_norm, load, save_weights
+from moot.engine.remote.calls import await_server, fresh_name, gradient_norm, insist, load, save_weights
 from moot.engine.remote.units import Scaled, from_wire, to_wire
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ SHORT, LONG, TAIL = 8, 24, 16
 """Tokens of the datum with advantages, of the one without, and of what is appended to the first."""
 NEWEST_JSON = "0.24.1"
 """The last SDK that speaks to servers without protobuf."""
+T = TypeVar("T")
 Stops = tuple[Literal["strings", "ids"], ...]
 
 
@@ -78,9 +80,9 @@ async def start(link: Link, tokenizer: Any, context_length: int, startup_s: floa
         async with asyncio.timeout(startup_s):
             client = await link.connect(None)
             stage("saving a first state")
-            saved = str((await client.save_state(fresh_name("start"))).path)
+            saved = str((await insist(lambda: client.save_state(fresh_name("start")))).path)
             # A server may have left another's gradient in the place it gave us.
-            await load(client, saved)
+            await insist(lambda: load(client, saved))
             if known is not None:
                 return client, saved, known
             found = await _look(link, client, saved, tokenizer, context_length, sdk, server, stage)
@@ -88,7 +90,9 @@ async def start(link: Link, tokenizer: Any, context_length: int, startup_s: floa
     except EngineError:
         raise
     except Exception as error:
-        why = f"nothing within {startup_s:.0f} s" if isinstance(error, TimeoutError) else " ".join(f"{type(error).__name__}: {error}".split())
+        why = (
+            f"nothing within {startup_s:.0f} s" if isinstance(error, TimeoutError) else " ".join(f"{type(error).__name__}: {error}".split())
+        )
         raise EngineError(_explain(at, why, sdk, server, link)) from error
 
 
@@ -110,18 +114,8 @@ async def _greet(base_url: str | None) -> str:
     """Whether anything answers, before the SDK, which is patient for minutes; and what the server calls itself."""
     if base_url is None:
         return "the hosted service"
+    await await_server(base_url, 3.0)
     async with httpx.AsyncClient(base_url=base_url, timeout=10.0) as plain:
-        for attempt in range(5):
-            try:
-                (await plain.get("/api/v1/healthz")).raise_for_status()
-                break
-            except Exception as error:
-                if attempt == 4:
-                    raise EngineError(
-                        f"no server that speaks the Tinker API answers at {base_url} ({type(error).__name__}: {error}); "
-                        "start one, or mend --base-url"
-                    ) from None
-                await asyncio.sleep(0.2 * 2**attempt)
         name = ""
         try:
             about = (await plain.get("/openapi.json")).json()["info"]
@@ -131,29 +125,31 @@ async def _greet(base_url: str | None) -> str:
     return f"the server at {base_url}{name}"
 
 
-async def _look(
-    link: Link, client: Any, saved: str, tokenizer: Any, context_length: int, sdk: str, server: str, stage: Any
-) -> Findings:
+async def _look(link: Link, client: Any, saved: str, tokenizer: Any, context_length: int, sdk: str, server: str, stage: Any) -> Findings:
     notes: list[str] = []
     stage("asking what the server has")
     context = context_length or await _context(link, notes)
     probe = _Probe(client, saved, _some_tokens(tokenizer))
 
-    stage("a forward pass")
-    lone = await probe.learn_logprobs()
     stage("trying the losses")
     losses = await probe.losses()
     if "importance_sampling" not in losses:
-        raise EngineError(f"{server} takes of the losses only {', '.join(losses) or 'none'}; importance_sampling is the least that is needed")
+        raise EngineError(
+            f"{server} takes of the losses only {', '.join(losses) or 'none'}; importance_sampling is the least that is needed"
+        )
+    stage("a forward pass")
+    lone = await probe.learn_logprobs()
     stage("measuring how losses are added up")
     reduction = await probe.reduction(lone)
     if reduction != "sum":
         if "cispo" not in losses:
             losses = tuple(name for name in losses if name != "cross_entropy")
             notes.append("the server averages losses and has no cispo, so the warm start's cross_entropy cannot be brought to scale")
-        notes.append(f"the server averages losses ({reduction}) where the Tinker API sums them; advantages are multiplied to make up for it")
+        notes.append(
+            f"the server averages losses ({reduction}) where the Tinker API sums them; advantages are multiplied to make up for it"
+        )
     stage("sampling")
-    stops, frozen = await probe.sampling(tokenizer)
+    stops, frozen = await probe.afresh(lambda: probe.sampling(tokenizer))
     if not stops:
         raise EngineError(f"{server} takes neither stop strings nor stop ids; debates need one of them to end a turn")
     if not frozen:
@@ -205,7 +201,7 @@ class _Probe:
 
     async def learn_logprobs(self) -> Datum:
         """The short datum with the model's own logprobs, so that its ratios are 1."""
-        (found,) = await self._forward(self._short, "cross_entropy")
+        (found,) = await self._forward(self._short, "importance_sampling")
         if not np.isfinite(found).all():
             raise EngineError(f"the server's logprobs are not numbers: {found[:4].tolist()}")
         if not found.any():
@@ -228,7 +224,7 @@ class _Probe:
     async def reduction(self, lone: Datum) -> str:
         silent = _datum(self._tokens[: LONG + 1], 0.0)
         longer = _lengthened(lone, self._tokens[SHORT + 1 : SHORT + 1 + TAIL])
-        alone, pair, long = [await self._size([lone], lone), await self._size([lone, silent], lone), await self._size([longer], lone)]
+        alone, pair, long = [await self.afresh(partial(self._size, each, lone)) for each in ([lone], [lone, silent], [longer])]
         if not alone > 0:
             raise EngineError("a gradient of 0 came of a datum with advantages; the server does not train this model")
         found = (pair / alone, long / alone)
@@ -269,15 +265,23 @@ class _Probe:
         before = await self._heard(sampler)
         await self._step([self._short], self._types.AdamParams(learning_rate=0.01))
         after = await self._heard(sampler)
-        await self.restore()
         return tuple(stops), bool(np.abs(after - before).max() < 1e-4)
 
     async def clips(self, lone: Datum) -> bool:
-        free, clipped = [await self._moved([lone], lone, clip) for clip in (0.0, 1e-6)]
+        free, clipped = [await self.afresh(partial(self._moved, [lone], lone, clip)) for clip in (0.0, 1e-6)]
         return clipped < 0.5 * free
 
     async def restore(self) -> None:
-        await load(self._client, self._saved)
+        await insist(lambda: load(self._client, self._saved))
+
+    async def afresh(self, work: Callable[[], Awaitable[T]]) -> T:
+        """An experiment from the first state; one that was spoiled on the way is made again."""
+
+        async def once() -> T:
+            await self.restore()
+            return await work()
+
+        return await insist(once)
 
     async def _size(self, datums: list[Datum], watched: Datum) -> float:
         """Of the gradient: the server's own figure, or what a step in proportion to it does."""
@@ -288,11 +292,10 @@ class _Probe:
     async def _moved(self, datums: list[Datum], watched: Datum, clip: float) -> float:
         """Adam with an eps far above the gradient is plain gradient descent: how far the logprobs move shows the gradient's size."""
         await self.restore()
-        (before,) = await self._forward(watched, "cross_entropy")
+        (before,) = await self._forward(watched, "importance_sampling")
         straight = self._types.AdamParams(learning_rate=30.0, beta1=0.0, beta2=0.0, eps=1e4, grad_clip_norm=clip)
         await self._step(datums, straight)
-        (after,) = await self._forward(watched, "cross_entropy")
-        await self.restore()
+        (after,) = await self._forward(watched, "importance_sampling")
         return float(np.abs((after - before).sum(dtype=np.float64)))
 
     async def _step(self, datums: list[Datum], params: Any) -> Mapping[str, float]:
@@ -333,6 +336,4 @@ def _lengthened(datum: Datum, tail: list[int]) -> Datum:
     more = np.asarray(tail, dtype=np.int32)
     nothing = np.zeros(len(more), np.float32)
     whole = np.concatenate([datum.tokens, datum.targets[-1:], more])
-    return Datum(
-        whole[:-1], whole[1:], *(np.concatenate([getattr(datum, name), nothing]) for name in ("logprobs", "advantages", "mask"))
-    )
+    return Datum(whole[:-1], whole[1:], *(np.concatenate([getattr(datum, name), nothing]) for name in ("logprobs", "advantages", "mask")))

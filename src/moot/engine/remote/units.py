@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from moot.engine.protocol import LOSSES, Datum, Floats
+from moot.engine.protocol import LOSSES, Datum, EngineError, Floats
 
 CLIP = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
 SETTINGS: dict[str, tuple[str, ...]] = {"cross_entropy": (), "importance_sampling": (), "ppo": tuple(CLIP), "cispo": tuple(CLIP)}
@@ -73,9 +73,7 @@ class Batch:
             return [Scaled(loss, config, datums, [own(d) for d in datums])]
         again = [(call, d) for call in self.sent for d in call.datums]
         before, self.total = self.total, self.total + sum(share(d) for _, d in again) + sum(share(d) for d in datums)
-        calls = [
-            Scaled(call.loss, call.config, call.datums, [own(d) * (self.total - before) for d in call.datums]) for call in self.sent
-        ]
+        calls = [Scaled(call.loss, call.config, call.datums, [own(d) * (self.total - before) for d in call.datums]) for call in self.sent]
         new = Scaled(loss, config, datums, [own(d) * self.total for d in datums])
         self.sent.append(new)
         return [*calls, new]
@@ -126,6 +124,8 @@ def from_wire(call: Scaled, outputs: Sequence[Mapping[str, Any]]) -> tuple[list[
     """The logprobs of each datum, and the loss as the sum it would be: the server's own token by token where it tells, else by formula."""
     logprobs, loss = [], 0.0
     for datum, factor, output in zip(call.datums, call.factors, outputs, strict=True):
+        if output.get("logprobs") is None:
+            raise EngineError("the server returns no logprobs from training; importance weights need them")
         found = _array(output["logprobs"])
         if len(found) != len(datum):
             raise ValueError(f"the server returned {len(found)} logprobs for {len(datum)} tokens")
@@ -139,9 +139,8 @@ def from_wire(call: Scaled, outputs: Sequence[Mapping[str, Any]]) -> tuple[list[
 
 def summed_loss(name: str, config: Mapping[str, float] | None, datum: Datum, logprobs: Floats) -> float:
     """The loss of one datum as the Tinker API defines it."""
-    taken, at = datum.mask > 0, datum.mask > 0
-    now, old = logprobs[at].astype(np.float64), datum.logprobs[at].astype(np.float64)
-    credit, limits = datum.advantages[taken].astype(np.float64), {**CLIP, **(config or {})}
+    at, limits = datum.mask > 0, {**CLIP, **(config or {})}
+    now, old, credit = (array[at].astype(np.float64) for array in (logprobs, datum.logprobs, datum.advantages))
     ratio = np.exp(now - old)
     clipped = ratio.clip(limits["clip_low_threshold"], limits["clip_high_threshold"])
     match name:

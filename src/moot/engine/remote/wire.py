@@ -81,7 +81,9 @@ class Wire(httpx.AsyncBaseTransport):
                 self.counts["uncertain"] += 1
                 return httpx.Response(UNCERTAIN, json={"detail": f"{path} may or may not have been taken ({problem})"}, request=request)
             if time.monotonic() - started > self.patience_s:
-                raise httpx.ConnectError(f"{request.url.host}:{request.url.port or ''} gave no answer for {self.patience_s:.0f} s ({problem})")
+                raise httpx.ConnectError(
+                    f"{request.url.host}:{request.url.port or ''} gave no answer for {self.patience_s:.0f} s ({problem})"
+                )
             self.counts["retries"] += 1
             await asyncio.sleep(max(wait, pause(attempt, self._chance)))
             attempt += 1
@@ -97,7 +99,9 @@ class Wire(httpx.AsyncBaseTransport):
         promised = response.headers.get("content-length")
         if promised is not None and "content-encoding" not in response.headers and int(promised) != len(content):
             raise httpx.RemoteProtocolError(f"{len(content)} of {promised} bytes arrived")
-        whole = httpx.Response(response.status_code, headers=response.headers, content=content, request=request, extensions=response.extensions)
+        whole = httpx.Response(
+            response.status_code, headers=response.headers, content=content, request=request, extensions=response.extensions
+        )
         if response.status_code == 200 and "json" in response.headers.get("content-type", ""):
             try:
                 orjson.loads(whole.content)
