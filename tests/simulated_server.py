@@ -23,6 +23,9 @@ from typing import Any
 import numpy as np
 
 
+JSON = "application/json"
+
+
 @dataclass(frozen=True)
 class Manners:
     vocabulary: int = 64
@@ -307,15 +310,23 @@ class Server:
                 self.sessions[f"sampling-{self.count}"] = body.get("model_path")
                 return {"sampling_session_id": f"sampling-{self.count}", "type": "create_sampling_session"}
             case "asample":
-                return self.later(lambda: self.sample(body))
+                names = [f"sequence-{self.count + 1}-{number}" for number in range(body.get("num_samples") or 1)]
+                return {**self.later(lambda: self.sample(body)), "sample_sequence_ids": names}
             case "telemetry":
                 return {"status": "accepted"}
         raise Failed(404, f"no such place: {path}")
 
-    async def respond(self, path: str, raw: bytes, kind: str) -> tuple[int, bytes]:
-        if "protobuf" in kind and not self.manners.protobuf:
-            return 500, b"Internal Server Error"
-        body = json.loads(raw) if raw else {}
+    async def respond(self, path: str, raw: bytes, kind: str, accepted: str) -> tuple[int, bytes, str]:
+        """Status, body, and its kind."""
+        if "protobuf" in kind:
+            if not self.manners.protobuf:
+                return 500, b"Internal Server Error", "text/plain"
+            from simulated_proto import read_model_pass
+
+            name, body = read_model_pass(raw)
+            path = f"/api/v1/{name}"
+        else:
+            body = json.loads(raw) if raw else {}
         try:
             if path.endswith("/retrieve_future"):
                 if body["request_id"] not in self.results:
@@ -323,10 +334,15 @@ class Server:
                 due, status, found = self.results[body["request_id"]]
                 if (left := due - time.monotonic()) > 0:
                     await asyncio.sleep(left)
-                return status, json.dumps(found).encode()
-            return 200, json.dumps(self.answer(path, body)).encode()
+                if "protobuf" in accepted and self.manners.protobuf and status == 200:
+                    from simulated_proto import write_result
+
+                    if (packed := write_result(found)) is not None:
+                        return 200, packed, "application/x-protobuf"
+                return status, json.dumps(found).encode(), JSON
+            return 200, json.dumps(self.answer(path, body)).encode(), JSON
         except Failed as error:
-            return error.status, json.dumps({"detail": error.detail}).encode()
+            return error.status, json.dumps({"detail": error.detail}).encode(), JSON
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -334,10 +350,10 @@ class Server:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
                 headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
                 raw = await reader.readexactly(int(headers.get("content-length", 0)))
-                status, content = await self.respond(head[0].split(" ")[1].partition("?")[0], raw, headers.get("content-type", ""))
-                writer.write(
-                    f"HTTP/1.1 {status} X\r\ncontent-type: application/json\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content
+                status, content, kind = await self.respond(
+                    head[0].split(" ")[1].partition("?")[0], raw, headers.get("content-type", ""), headers.get("accept", "")
                 )
+                writer.write(f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content)
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import socket
 import subprocess
@@ -58,7 +59,7 @@ class Running:
     port: int
     model: Path
     where: Path
-    slots: int
+    backend: dict[str, int]
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -69,7 +70,7 @@ class Running:
         command = [
             str(interpreter()), str(ROOT / "tests" / "skyrl_launch.py"), "--base-model", str(self.model), "--port", str(self.port),
             "--database-url", f"sqlite:///{self.where / 'server.db'}", "--checkpoints-base", str(self.where / "checkpoints"),
-            "--backend-config", f'{{"max_lora_adapters": {self.slots}, "max_lora_rank": 8}}',
+            "--backend-config", json.dumps({"max_lora_adapters": 24, "max_lora_rank": 8, **self.backend}),
         ]  # fmt: skip
         surroundings = {
             **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
@@ -115,11 +116,11 @@ class Running:
 
 
 @contextlib.contextmanager
-def running(model: Path, where: Path, slots: int = 12) -> Iterator[Running]:
+def running(model: Path, where: Path, **backend: int) -> Iterator[Running]:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    server = Running(port, model, where, slots)
+    server = Running(port, model, where, backend)
     try:
         server.start()
         yield server

@@ -39,8 +39,8 @@ def make_remote(tiny_model: Path, *, skyrl: Any, **_: Any) -> Any:
 ENGINES: dict[str, Callable[..., Any]] = {"local": make_local, "scripted": make_scripted, "remote": make_remote}
 FOUND: dict[str, Any] = {}
 KNOWN = {
-    "test_a_snapshot_keeps_its_weights_while_training_goes_on": "SkyRL's samplers share the live weights; the engine refuses an old one",
+    "test_a_snapshot_keeps_its_weights_while_training_goes_on": "SkyRL's samplers share the live weights, so old ones are refused",
     "test_exp_logprob_is_the_frequency_with_which_a_token_comes": "SkyRL's logprobs are those of temperature 1, before top-k and top-p",
-    "test_the_base_sampler_knows_nothing_of_training_and_logprobs_can_be_tempered": "the Tinker API computes logprobs at temperature 1 only",
+    "test_the_base_sampler_knows_nothing_of_training_and_logprobs_can_be_tempered": "the API computes logprobs at temperature 1",
 }
 """What the remote engine on SkyRL is known not to promise: each must fail, or this list is out of date. `test_skyrl.py` shows each."""

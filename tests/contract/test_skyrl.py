@@ -56,7 +56,7 @@ def test_the_first_look_finds_them(remote: Any, skyrl: Any) -> None:
 
 
 def test_known_it_averages_over_tokens_and_datums(remote: Any, sdk: Any) -> None:
-    """One datum, the same twice, and the same with as many tokens again that have no advantage: 1, 1 and 1/2, where sums give 1, 2 and 1."""
+    """One datum, the same twice, and with as many tokens again that have no advantage: 1, 1 and 1/2, where sums give 1, 2 and 1."""
     from tinker import types
 
     async def main() -> None:
@@ -166,10 +166,19 @@ def test_the_base_sampler_knows_nothing_of_training(remote: Any) -> None:
         start = await (await remote.snapshot()).compute_logprobs(PROMPT)
         await trained(remote)
         np.testing.assert_allclose(await (await remote.base()).compute_logprobs(PROMPT), start, atol=1e-5)
-        with pytest.raises(ValueError, match="at temperature 1, not 0.5"):
+        with pytest.raises(ValueError, match=r"at temperature 1, not 0\.5"):
             await (await remote.base()).compute_logprobs(PROMPT, 0.5)
 
     run(main())
+
+
+def unpacked(server: Path, here: Path) -> Path:
+    """The adapter that the server saved, in peft's format."""
+    (archive,) = (server / "checkpoints").rglob("same-start-*.tar.gz")
+    with tarfile.open(archive) as packed:
+        packed.extractall(here, filter="data")
+    (adapter,) = here.rglob("adapter_model.safetensors")
+    return adapter
 
 
 def test_local_and_remote_agree_in_logprobs_and_in_the_update(remote: Any, skyrl: Any, tiny_model: Path, tmp_path: Path) -> None:
@@ -184,11 +193,7 @@ def test_local_and_remote_agree_in_logprobs_and_in_the_update(remote: Any, skyrl
         local = make_local(tiny_model)
         try:
             await remote.snapshot("same-start")
-            (archive,) = (skyrl.where / "checkpoints").rglob("same-start-*.tar.gz")
-            with tarfile.open(archive) as packed:
-                packed.extractall(tmp_path, filter="data")
-            (adapter,) = tmp_path.rglob("adapter_model.safetensors")
-            unused = set_peft_model_state_dict(local._wrapped, load_file(adapter))
+            unused = set_peft_model_state_dict(local._wrapped, load_file(unpacked(skyrl.where, tmp_path)))
             assert not unused.unexpected_keys
 
             sampler = await local.snapshot()

@@ -92,7 +92,7 @@ def test_what_a_server_would_take_in_silence_is_refused_here() -> None:
         check_loss("ppo", {"epsilon": 0.2})
     with pytest.raises(ValueError, match="has 5 tokens; between 1 and the context of 4"):
         check_datums([datum(5)], 4)
-    with pytest.raises(ValueError, match="temperature 0.7; a remote engine trains at temperature 1"):
+    with pytest.raises(ValueError, match=r"temperature 0\.7; a remote engine trains at temperature 1"):
         check_datums([Datum(*(getattr(datum(3), n) for n in ("tokens", "targets", "logprobs", "advantages", "mask")), temperature=0.7)], 9)
     with pytest.raises(ValueError, match="returned 1 logprobs for 3 tokens"):
         from_wire(Scaled("ppo", None, [datum(3)], [1.0]), [{"logprobs": {"data": [0.5]}}])

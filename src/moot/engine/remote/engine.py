@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal
@@ -270,6 +271,8 @@ class Link:
     def _serve(self) -> Any:
         import tinker
 
+        if self.base_url is not None:
+            os.environ.setdefault("TINKER_TELEMETRY", "0")  # a server of one's own has no use for it
         given: dict[str, Any] = {name: value for name, value in (("base_url", self.base_url), ("api_key", self._api_key)) if value}
         if takes_transport():
             # One retry at a time: the wire's, which knows what may be sent again.

@@ -238,8 +238,8 @@ class _Probe:
             if all(abs(a / b - 1) < 0.1 for a, b in zip(found, ratios, strict=True)):
                 return name
         raise EngineError(
-            f"how the server adds up losses is not understood: a second datum changes the gradient by {found[0]:.3f} and {TAIL} more tokens by "
-            f"{found[1]:.3f}, where sums give 1 and 1 and averages 0.5 and {SHORT / (SHORT + TAIL):.3f}; configure it to sum"
+            f"how the server adds up losses is not understood: a second datum changes the gradient by {found[0]:.3f}, {TAIL} more tokens "
+            f"by {found[1]:.3f}, where sums give 1 and 1 and averages 0.5 and {SHORT / (SHORT + TAIL):.3f}; configure it to sum"
         )
 
     async def sampling(self, tokenizer: Any) -> tuple[Stops, bool]:
@@ -336,4 +336,5 @@ def _lengthened(datum: Datum, tail: list[int]) -> Datum:
     more = np.asarray(tail, dtype=np.int32)
     nothing = np.zeros(len(more), np.float32)
     whole = np.concatenate([datum.tokens, datum.targets[-1:], more])
-    return Datum(whole[:-1], whole[1:], *(np.concatenate([getattr(datum, name), nothing]) for name in ("logprobs", "advantages", "mask")))
+    logprobs, advantages, mask = (np.concatenate([each, nothing]) for each in (datum.logprobs, datum.advantages, datum.mask))
+    return Datum(whole[:-1], whole[1:], logprobs, advantages, mask)

@@ -1,0 +1,58 @@
+"""The newest SDK in an environment of its own: its types and its wire, round trip, against what the pinned one does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from making import surroundings
+
+pytest.importorskip("tinker")
+
+ROOT = Path(__file__).resolve().parents[2]
+NEWEST = "0.36.0"
+ENVIRONMENT = ROOT / ".cache" / f"tinker-{NEWEST}-venv"
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
+
+
+@pytest.fixture(scope="module")
+def found() -> Any:
+    python = ENVIRONMENT / "bin" / "python"
+    if not (ENVIRONMENT / "made").exists():
+        for command in (
+            [sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)],
+            [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", f"tinker=={NEWEST}", "numpy", "httpx", "orjson"],
+        ):
+            made = subprocess.run(command, capture_output=True, text=True, timeout=600)
+            if made.returncode:
+                pytest.skip(f"DID NOT RUN with tinker {NEWEST}: {made.stderr.strip()[-300:]}")
+        (ENVIRONMENT / "made").touch()
+    settings = surroundings({"PYTHONPATH": str(ROOT / "src"), "TINKER_TELEMETRY": "0"})
+    done = subprocess.run([str(python), str(ROOT / "tests" / "newest_sdk.py")], capture_output=True, text=True, env=settings, timeout=300)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def test_a_training_over_protobuf_comes_out_as_over_json(found: Any) -> None:
+    from newest_sdk import run
+    from simulated_server import Manners
+
+    here = run(Manners(reduction="mean"))
+    there = found["trained"]
+    assert (here.pop("sdk"), there.pop("sdk")) == ("0.24.1", NEWEST)
+    assert here["reduction"] == there["reduction"] == "mean"
+    assert here["tokens"] == there["tokens"]
+    for name in ("loss", "logprobs", "sampled", "known"):
+        np.testing.assert_allclose(here[name], there[name], atol=1e-5)
+
+
+def test_a_server_without_protobuf_is_given_up_in_time_with_both_named_and_the_remedy(found: Any) -> None:
+    said = found["refused"]
+    assert f"tinker SDK {NEWEST} and the server at http://127.0.0.1:" in said["message"]
+    assert "run: pip install tinker==0.24.1" in said["message"]
+    assert said["seconds"] < 30

@@ -1,0 +1,84 @@
+"""What the newest SDK is tested with, in an environment of its own: a whole small training over protobuf, and a server without it.
+
+Prints one JSON object; `test_newest_sdk.py` compares it with what the pinned SDK does over JSON.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+
+import numpy as np
+import tinker
+from simulated_server import Manners, Server, serving
+
+from moot.engine.protocol import AdamParams, Datum, EngineError, SamplingParams
+from moot.engine.remote import RemoteEngine
+
+
+class Tokens:
+    all_special_ids = ()
+
+    def __len__(self) -> int:
+        return 64
+
+    def decode(self, ids: list[int]) -> str:
+        return "".join(chr(0x2600 + i) for i in ids)
+
+
+def datum(seed: int, length: int) -> Datum:
+    random = np.random.default_rng(seed)
+    tokens = random.integers(0, 64, length + 1).astype(np.int32)
+    mask = (np.arange(length) >= 3).astype(np.float32)
+    old, credit = (random.normal(size=(2, length)) * mask).astype(np.float32)
+    return Datum(tokens[:-1], tokens[1:], -4 - np.abs(old), credit, mask)
+
+
+async def train(engine: Any) -> dict[str, Any]:
+    for step, (loss, config) in enumerate(
+        (("importance_sampling", None), ("ppo", {"clip_low_threshold": 0.9}), ("cispo", None), ("cross_entropy", None))
+    ):
+        passed = engine.forward_backward([datum(step, 9), datum(step + 50, 17)], loss, config)
+        await engine.optim_step(AdamParams(learning_rate=0.05))
+        loss_value = (await passed).loss
+    path = await engine.save_state("somewhere")
+    sampler = await engine.snapshot()
+    (sample,) = await sampler.sample([3, 1, 4], SamplingParams(max_tokens=6, seed=1))
+    known = await sampler.compute_logprobs([3, 1, 4, 1, 5])
+    await engine.load_state(path)
+    return {
+        "loss": loss_value,
+        "logprobs": (await engine.forward([datum(99, 20)])).logprobs[0].tolist(),
+        "tokens": sample.tokens.tolist(),
+        "sampled": sample.logprobs.tolist(),
+        "known": known[1:].tolist(),
+    }
+
+
+def run(manners: Manners) -> dict[str, Any]:
+    with serving(Server(manners)) as (url, _):
+        engine = RemoteEngine.create("table", base_url=url, api_key="tml-test", tokenizer=Tokens(), startup_s=60)
+        try:
+            return {"sdk": tinker.__version__, "reduction": engine.findings.reduction, **asyncio.run(train(engine))}
+        finally:
+            asyncio.run(engine.close())
+
+
+def refused(startup_s: float) -> dict[str, Any]:
+    started = time.monotonic()
+    with serving(Server(Manners(protobuf=False))) as (url, _):
+        try:
+            RemoteEngine.create("table", base_url=url, api_key="tml-test", tokenizer=Tokens(), startup_s=startup_s)
+        except EngineError as error:
+            return {"message": str(error), "seconds": time.monotonic() - started}
+    return {"message": "", "seconds": time.monotonic() - started}
+
+
+if __name__ == "__main__":
+    print(json.dumps({"trained": run(Manners(protobuf=True, numbered=True, reduction="mean")), "refused": refused(5.0)}))
