@@ -9,6 +9,7 @@ Public names:
 How it is built, from the bottom:
 
     units.py     our datums to the SDK's, in such units that every server takes the same step
+    calls.py     single calls, with what servers are particular about
     wire.py      what happens to a request on a bad line: what may be sent again, and what may not
     ledger.py    training calls in their order, and what to do when one is lost: restore the saved state and replay
     probe.py     what this server can do, asked with small questions rather than assumed

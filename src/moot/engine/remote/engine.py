@@ -288,7 +288,7 @@ class Link:
 
     async def connect(self, path: str | None) -> Any:
         """A new model, restored from a saved state if there is one. The session may be gone as well, so that is new too."""
-        await self.leave()
+        self._service = None  # samplers of the old one may still be at work; it ends with the last of them
         if self.base_url is not None:
             await await_server(self.base_url, self.wire.patience_s)
         service = await self.service()
@@ -296,12 +296,6 @@ class Link:
         if path is not None:
             await insist(lambda: load(client, path))
         return client
-
-    async def leave(self) -> None:
-        if self._service is not None:
-            with contextlib.suppress(Exception):
-                self._service.holder.close()
-        self._service = None
 
     async def base_sampler(self) -> Any:
         service = await self.service()
