@@ -195,6 +195,8 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         "optim/staleness": float(staleness),
         "optim/lr": rate,
         "debates/dropped": float(len(played) - len(lessons)),
+        # Of an engine elsewhere: how the line has been so far.
+        **{f"engine/{name}": float(count) for name, count in getattr(loop.engine, "faults", {}).items()},
         "time/train_s": time.perf_counter() - started,
     }
 

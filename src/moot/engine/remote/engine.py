@@ -103,6 +103,12 @@ class RemoteEngine:
         """Requests, bytes and faults so far, and how often the saved state was restored and what came after it replayed."""
         return {**self._link.wire.counts, "replays": self._ledger.replays}
 
+    @property
+    def faults(self) -> dict[str, int]:
+        """Requests sent again, calls in doubt, and restores, since the start."""
+        found = self.statistics
+        return {name: found.get(name, 0) for name in ("retries", "uncertain", "replays")}
+
     # -- training ---------------------------------------------------------------------------------------------------------------------
 
     def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Pending[LossOutput]:
