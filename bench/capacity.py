@@ -22,6 +22,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ os.environ.setdefault("TINKER_TELEMETRY", "0")
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "tests"))
 
+import httpx
 import numpy as np
 import psutil
 from rich.console import Console
@@ -36,7 +38,7 @@ from rich.table import Table
 
 from moot.debate.protocol import V2
 from moot.debate.state import Debate
-from moot.engine.protocol import AdamParams, Sample, SamplingParams
+from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
 from moot.engine.remote import Findings, RemoteEngine
 from moot.engine.scripted import Scene, well_formed
 from moot.rl.rendering import Rendering
@@ -145,10 +147,8 @@ async def floor(engine: Any, spans: list[Any], count: int) -> float:
     return 1000 * (time.process_time() - started) / len(prompts)
 
 
-async def chunks(engine: Any, rendering: Rendering) -> dict[str, Any]:
-    """Eight chunks of training, enqueued at once and one after the other: what waiting for results costs."""
-    from moot.engine.protocol import Datum
-
+async def chunks(engine: Any, url: str) -> dict[str, tuple[list[tuple[float, float]], list[float]]]:
+    """Eight chunks of training, enqueued at once and one after the other: what the server did when, and how long it had nothing to do."""
     random = np.random.default_rng(0)
 
     def datum() -> Datum:
@@ -157,20 +157,21 @@ async def chunks(engine: Any, rendering: Rendering) -> dict[str, Any]:
         return Datum(tokens[:-1], tokens[1:], -ones, ones, ones)
 
     batches = [[datum() for _ in range(6)] for _ in range(CHUNKS)]
-    found: dict[str, Any] = {}
+    found = {}
     for name in ("enqueued", "awaited"):
-        started, marks, waiting = time.perf_counter(), [], []
+        waiting: list[Any] = []
         for batch in batches:
             pair = (engine.forward_backward(batch, "importance_sampling"), engine.optim_step(AdamParams(1e-4)))
             if name == "awaited":
                 await pair[0], await pair[1]
-                marks.append(time.perf_counter() - started)
-            else:
-                waiting.append(pair)
-        for losses, step in waiting:
-            await losses, await step
-            marks.append(time.perf_counter() - started)
-        found[name] = marks
+            waiting += pair
+        for each in waiting:
+            await each
+        async with httpx.AsyncClient() as plain:
+            done = (await plain.get(f"{url}/api/v1/applied")).json()[-2 * CHUNKS :]
+        start = done[0][2]
+        spans = [(a[2] - start, b[3] - start) for a, b in zip(done[::2], done[1::2], strict=True)]
+        found[name] = (spans, [b[0] - a[1] for a, b in pairwise(spans)])
     return found
 
 
@@ -198,16 +199,14 @@ def draw(spans: list[Any], marks: dict[str, Any], latency: float, path: Path) ->
         f'<text x="{width - 60}" y="{height - 8}">{end:.1f} s</text>',
         f'<text x="8" y="{y(top) + 4:.0f}">{top:,}</text><text x="8" y="{y(0) + 4:.0f}">0</text>',
     ]
-    longest = max(marks["awaited"][-1], marks["enqueued"][-1])
-    for row, (name, words) in enumerate((("enqueued", "all chunks enqueued"), ("awaited", "each awaited"))):
-        at, last = height + 24 + 46 * row, 0.0
-        parts.append(f'<text x="{left}" y="{at}">{words}: {CHUNKS} results in {marks[name][-1]:.2f} s</text>')
-        for number, mark in enumerate(marks[name]):
-            a, b = (left + (width - left - 20) * t / longest for t in (last, mark))
-            parts.append(
-                f'<rect x="{a:.1f}" y="{at + 6}" width="{max(0.5, b - a - 1):.1f}" height="16" fill="{("#36c", "#9be")[number % 2]}"/>'
-            )
-            last = mark
+    longest = max(worked[-1][1] for worked, _ in marks.values())
+    for row, (name, words) in enumerate((("enqueued", "all chunks enqueued at once"), ("awaited", "each awaited before the next"))):
+        at, (worked, idle) = height + 24 + 46 * row, marks[name]
+        said = f"{words}: {CHUNKS} chunks in {worked[-1][1]:.2f} s, the server idle {1000 * float(np.median(idle)):.0f} ms between two"
+        parts.append(f'<text x="{left}" y="{at}">{said}</text>')
+        for begin, end_ in worked:
+            a, b = (left + (width - left - 20) * t / longest for t in (begin, end_))
+            parts.append(f'<rect x="{a:.1f}" y="{at + 6}" width="{max(1.0, b - a):.1f}" height="16" fill="#36c"/>')
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("\n".join([*parts, "</svg>"]) + "\n")
 
@@ -226,20 +225,11 @@ def main() -> None:
     tokenizer = AutoTokenizer.from_pretrained(find_smollm()[0])
     rendering = Rendering(tokenizer, "smollm2-135m")
     process, url = server(given.latency, tokenizer, rendering.stop_ids[0])
-    table = Table(
-        "debates",
-        "turns",
-        "wall s",
-        "ideal s",
-        "turns/s",
-        "CPU ms/turn",
-        "of it SDK",
-        "own",
-        "RSS MiB",
-        "sockets",
-        "KiB/debate",
-        "requests/turn",
-    )
+    heads = (
+        "debates", "rounds", "turns", "wall s", "ideal s", "turns/s", "CPU ms/turn", "of it SDK", "own", "RSS +MiB", "sockets",
+        "KiB/debate", "requests/turn",
+    )  # fmt: skip
+    table = Table(*heads, box=None, pad_edge=False)
     try:
         engine = connect(url, tokenizer)
         asyncio.run(play(engine, rendering, 10))  # imports and first connections
@@ -248,22 +238,24 @@ def main() -> None:
             if count <= 1000:  # beyond, it would only take longer to say the same
                 sdk = asyncio.run(floor(engine, spans, count))
             waits = np.array([came - began for began, came, _ in spans])
+            ideal = rounds_of(count) * given.latency
             table.add_row(
-                f"{count:,}", f"{rounds_of(count)}", f"{row['turns']:,}", f"{row['wall_s']:.2f}", f"{rounds_of(count) * given.latency:.2f}", f"{row['turns_a_second']:.0f}",
-                f"{row['cpu_ms_a_turn']:.2f}", f"{sdk:.2f}", f"{row['cpu_ms_a_turn'] - sdk:.2f}", f"{row['memory_mib']:.0f}",
-                f"{row['sockets']}", f"{row['kib_a_debate']:.0f}", f"{row['requests_a_turn']:.2f}",
+                f"{count:,}", f"{rounds_of(count)}", f"{row['turns']:,}", f"{row['wall_s']:.2f}", f"{ideal:.2f}",
+                f"{row['turns_a_second']:.0f}", f"{row['cpu_ms_a_turn']:.2f}", f"{sdk:.2f}", f"{row['cpu_ms_a_turn'] - sdk:.2f}",
+                f"{row['memory_mib']:.0f}", f"{row['sockets']}", f"{row['kib_a_debate']:.0f}", f"{row['requests_a_turn']:.2f}",
             )  # fmt: skip
             console.print(
                 f"{count:,} debates: a turn took {np.median(waits):.3f} s (median), {np.quantile(waits, 0.99):.3f} s (99th percentile)"
             )
             if count == 1000:
-                marks = asyncio.run(chunks(engine, rendering))
-                gaps = np.diff([0.0, *marks["enqueued"]])
+                marks = asyncio.run(chunks(engine, url))
                 draw(spans, marks, given.latency, given.picture)
-                console.print(
-                    f"{CHUNKS} training chunks: {marks['enqueued'][-1]:.2f} s enqueued at once, {marks['awaited'][-1]:.2f} s each awaited; "
-                    f"between results {np.median(gaps) * 1000:.0f} ms in the median. Drawn in {given.picture}"
-                )
+                for name, (worked, idle) in marks.items():
+                    console.print(
+                        f"{CHUNKS} training chunks, {name}: {worked[-1][1]:.2f} s on the server, with nothing to do between two "
+                        f"for {1000 * np.median(idle):.1f} ms in the median, {1000 * max(idle):.1f} ms at most"
+                    )
+                console.print(f"Drawn in {given.picture.name}")
         asyncio.run(engine.close())
     finally:
         process.terminate()

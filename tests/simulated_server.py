@@ -71,8 +71,8 @@ class Server:
     sessions: dict[str, str | None] = field(default_factory=dict)
     results: dict[str, tuple[float, int, Any]] = field(default_factory=dict)
     seen: dict[Any, dict[str, Any]] = field(default_factory=dict)
-    applied: list[tuple[str, str]] = field(default_factory=list)
-    """Every forward_backward and optim_step, with its model: what was really done."""
+    applied: list[tuple[str, str, float, float]] = field(default_factory=list)
+    """Every forward_backward and optim_step, with its model, when it began and when it ended: what was really done."""
     count: int = 0
 
     def __post_init__(self) -> None:
@@ -224,8 +224,9 @@ class Server:
             return self.seen[key]
 
         def noted() -> Any:
+            began = time.monotonic()
             answer = work()
-            self.applied.append((name, body["model_id"]))
+            self.applied.append((name, body["model_id"], began, time.monotonic()))
             return answer
 
         self.seen[key] = self.later(noted)
@@ -311,6 +312,8 @@ class Server:
             case "asample":
                 names = [f"sequence-{self.count + 1}-{number}" for number in range(body.get("num_samples") or 1)]
                 return {**self.later(lambda: self.sample(body)), "sample_sequence_ids": names}
+            case "applied":
+                return self.applied
             case "telemetry":
                 return {"status": "accepted"}
         raise Failed(404, f"no such place: {path}")
