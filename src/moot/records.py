@@ -216,6 +216,11 @@ class Run:
             yield step, place, _state(place)
 
 
+def engine_state(place: Path, state: Mapping[str, Any]) -> str:
+    """What to give to an engine's `load_state`: the checkpoint's folder, or the name under which a server keeps it."""
+    return str(state.get("engine_state") or place)
+
+
 def _state(place: Path) -> dict[str, Any] | None:
     try:
         sealed = json.loads((place / "state.json").read_text())

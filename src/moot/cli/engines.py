@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 from typing import Any
 
@@ -79,6 +78,10 @@ def make_remote(config: TrainConfig) -> tuple[Any, Rendering]:
             raise ConfigError(
                 f"max_staleness must be 0 on this server, got {config.optim.max_staleness}: its samplers do not keep their weights"
             )
+        if config.recipe.past_selves and not engine.capabilities.frozen_samplers:
+            raise ConfigError(
+                f"past_selves must be 0 on this server, got {config.recipe.past_selves}: its samplers do not keep their weights"
+            )
         if config.optim.loss not in engine.capabilities.losses:
             raise ConfigError(f"loss {config.optim.loss} is not known to the server; it has {', '.join(engine.capabilities.losses)}")
         if config.warm_steps and "cross_entropy" not in engine.capabilities.losses:
@@ -87,5 +90,5 @@ def make_remote(config: TrainConfig) -> tuple[Any, Rendering]:
             )
         return engine, Rendering(engine.tokenizer, m.model, m.renderer, m.thinking)
     except BaseException:
-        asyncio.run(engine.close())
+        engine.shut()
         raise

@@ -18,7 +18,7 @@ from moot.debate.play import Speak
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Sampler
 from moot.evaluate import EvalConfig, Opponent
-from moot.records import Run
+from moot.records import Run, engine_state
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player
@@ -106,7 +106,7 @@ async def load_state(engine: Any, run: Run, step: int | None, console: Console) 
         try:
             if state is None:
                 raise EngineError("its state.json is damaged")
-            await engine.load_state(str(place))
+            await engine.load_state(engine_state(place, state))
         except EngineError as error:
             if step is not None:
                 raise ConfigError(f"checkpoint {place} cannot be used: {error}") from None

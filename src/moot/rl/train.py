@@ -24,7 +24,7 @@ from moot.debate.rewards import Grades, Scores, mix_truth
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput
-from moot.records import Played, write_atomically
+from moot.records import Played, engine_state, write_atomically
 from moot.rl import warm
 from moot.rl.advantages import SeatMeans, advantages
 from moot.rl.datums import datums
@@ -401,7 +401,7 @@ async def restore(loop: Loop) -> int:
         try:
             if state is None:
                 raise EngineError("its state.json is damaged")
-            await loop.engine.load_state(state.get("engine_state") or str(place))
+            await loop.engine.load_state(engine_state(place, state))
         except EngineError as error:
             loop.watcher.note(f"checkpoint {place} cannot be used ({error}); trying the one before it")
             continue
@@ -412,7 +412,7 @@ async def restore(loop: Loop) -> int:
             loop.curriculum.restore(state["curriculum"])
         loop.again = [Asked(**each) for each in state.get("again", ())]
         loop.run.rewind(step, state["metrics"])
-        await wake_past_selves(loop, step, str(place))
+        await wake_past_selves(loop, step, engine_state(place, state))
         return step
     loop.run.rewind(0, None)
     return 0
@@ -424,7 +424,7 @@ async def wake_past_selves(loop: Loop, step: int, newest: str) -> None:
         return
     for number, place, state in sorted(loop.run.load_checkpoints(), key=lambda each: each[0]):
         if state is not None and loop.config.warm_steps < number <= step and is_kept(loop, number):
-            await loop.engine.load_state(str(place))
+            await loop.engine.load_state(engine_state(place, state))
             sampler = await loop.engine.snapshot()
             loop.past.append(Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training))
     await loop.engine.load_state(newest)

@@ -162,7 +162,11 @@ class RemoteEngine:
 
     async def close(self) -> None:
         """What is not done fails with EngineError; the model is unloaded from the server, its saved states stay."""
-        await asyncio.to_thread(self._ledger.close)
+        await asyncio.to_thread(self.shut)
+
+    def shut(self) -> None:
+        """As `close`, for those who are not in an event loop."""
+        self._ledger.close()
 
     def _check(self, datums: Sequence[Datum], loss: str, config: dict[str, float] | None) -> None:
         check_loss(loss, config, self._capabilities.losses)
@@ -171,8 +175,8 @@ class RemoteEngine:
     # -- sampling, for RemoteSampler --------------------------------------------------------------------------------------------------
 
     async def _sampler(self, client: Any, saving: Awaitable[Any], version: int) -> RemoteSampler:
-        path = (await saving).path
-        return RemoteSampler(self, await client.create_sampling_client_async(path), version)
+        path = str((await saving).path)
+        return RemoteSampler(self, await client.create_sampling_client_async(path), version, path)
 
     async def _ask(self, sampler: RemoteSampler, question: Callable[[Any], Any]) -> Any:
         """A bounded number of tries, each with a time-out; a model that is gone is brought back between them."""
@@ -197,7 +201,10 @@ class RemoteEngine:
         with contextlib.suppress(Exception):  # then the next try says what is wrong
             if sampler.version is None:
                 sampler.client = await self._link.base_sampler()
-            elif sampler.version == self._version:
+            elif sampler.version != self._version:
+                # The model has moved on. A server that keeps saved weights apart from models can still sample from these.
+                sampler.client = await self._ledger.client.create_sampling_client_async(sampler.path)
+            else:
                 async with self._link.reviving:
                     if sampler.generation == generation:
                         await self._ledger.renew(reason, generation)
@@ -214,11 +221,11 @@ class RemoteEngine:
 
 
 class RemoteSampler:
-    """A `Sampler`. `version` is the training call it was made after; None for the base model."""
+    """A `Sampler`. `version` says after which change of the weights it was made; None for the base model."""
 
-    def __init__(self, engine: RemoteEngine, client: Any, version: int | None) -> None:
+    def __init__(self, engine: RemoteEngine, client: Any, version: int | None, path: str = "") -> None:
         self._engine = engine
-        self.client, self.version = client, version
+        self.client, self.version, self.path = client, version, path
         self.generation = engine._ledger.generation
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
