@@ -47,6 +47,7 @@ class RemoteEngine:
         self._link, self._ledger = link, ledger
         self._averaged = findings.reduction != "sum"
         self._batch = Batch(REDUCTIONS[findings.reduction])
+        self._chance = random.Random()
         self._version = 0
         """Changes of the weights so far; a sampler knows after which it was made."""
         self._capabilities = Capabilities(
@@ -180,7 +181,7 @@ class RemoteEngine:
 
     async def _ask(self, sampler: RemoteSampler, question: Callable[[Any], Any]) -> Any:
         """A bounded number of tries, each with a time-out; a model that is gone is brought back between them."""
-        reason, chance = "", random.Random()
+        reason = ""
         for attempt in range(SAMPLE_TRIES):
             generation = sampler.generation
             try:
@@ -191,7 +192,7 @@ class RemoteEngine:
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:500]
             if self._ledger.closed:
                 break
-            await asyncio.sleep(pause(attempt, chance))
+            await asyncio.sleep(pause(attempt, self._chance))
             if attempt and any(word in reason for word in FORGOTTEN):
                 await asyncio.wrap_future(self._ledger.run(self._revive(sampler, reason, generation)))
         raise EngineError(f"sampling failed {attempt + 1} times: {reason}")
