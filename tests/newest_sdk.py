@@ -80,5 +80,17 @@ def refused(startup_s: float) -> dict[str, Any]:
     return {"message": "", "seconds": time.monotonic() - started}
 
 
-if __name__ == "__main__":
+def refused_by(url: str, model: str) -> dict[str, Any]:
+    """By a real server that has never heard of protobuf."""
+    started = time.monotonic()
+    try:
+        RemoteEngine.create(model, base_url=url, api_key="tml-test", startup_s=20.0)
+    except EngineError as error:
+        return {"message": str(error), "seconds": time.monotonic() - started}
+    return {"message": "", "seconds": time.monotonic() - started}
+
+
+if __name__ == "__main__" and len(sys.argv) > 1:
+    print(json.dumps(refused_by(*sys.argv[1:])))
+elif __name__ == "__main__":
     print(json.dumps({"trained": run(Manners(protobuf=True, numbered=True, reduction="mean")), "refused": refused(5.0)}))

@@ -25,6 +25,7 @@ PACKAGES = (
     "uvicorn", "sqlmodel", "sqlalchemy[asyncio]", "aiosqlite", "psutil", "httpx", "peft==0.18.1", "tinker==0.24.1",
 )  # fmt: skip
 STEPS = (("torch>=2.8,<2.14",), ("--no-deps", "skyrl==0.3.0"), PACKAGES)
+NEWEST = "0.36.0"
 KEY = "tml-test"
 
 
@@ -33,14 +34,23 @@ class Unavailable(Exception):
 
 
 def interpreter() -> Path:
-    """The environment's Python, after making it if need be."""
-    python = ENVIRONMENT / "bin" / "python"
-    wanted = hashlib.sha256(repr((STEPS, sys.version_info[:2])).encode()).hexdigest()
-    mark = ENVIRONMENT / "made-from"
+    return environment(ENVIRONMENT, STEPS)
+
+
+def newest_sdk() -> Path:
+    """The Python of an environment with the newest SDK and little else."""
+    return environment(ROOT / ".cache" / f"tinker-{NEWEST}-venv", ((f"tinker=={NEWEST}", "numpy", "httpx", "orjson"),))
+
+
+def environment(place: Path, steps: tuple[tuple[str, ...], ...]) -> Path:
+    """A virtual environment's Python, after making it if need be."""
+    python = place / "bin" / "python"
+    wanted = hashlib.sha256(repr((steps, sys.version_info[:2])).encode()).hexdigest()
+    mark = place / "made-from"
     if mark.exists() and mark.read_text() == wanted:
         return python
-    _run([sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)])
-    for packages in STEPS:
+    _run([sys.executable, "-m", "venv", "--clear", str(place)])
+    for packages in steps:
         _run([str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", *packages])
     mark.write_text(wanted)
     return python

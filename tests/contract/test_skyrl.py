@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import os
+import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +15,7 @@ import httpx
 import numpy as np
 import pytest
 from factories import FOUND, make_local, make_remote
+from skyrl_server import NEWEST, ROOT, Unavailable, newest_sdk
 from test_engines import PROMPT, datum, greedy_free, one, trained
 
 from moot.engine.protocol import AdamParams, Datum, EngineError
@@ -216,3 +220,19 @@ def test_local_and_remote_agree_in_logprobs_and_in_the_update(remote: Any, skyrl
             await local.close()
 
     run(main())
+
+
+def test_with_the_newest_sdk_it_is_given_up_in_time_with_both_versions_and_the_remedy(skyrl: Any, tiny_model: Path) -> None:
+    try:
+        python = newest_sdk()
+    except Unavailable as reason:
+        pytest.skip(f"DID NOT RUN with tinker {NEWEST}: {reason}")
+    settings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TINKER_TELEMETRY": "0"}
+    command = [str(python), str(ROOT / "tests" / "newest_sdk.py"), skyrl.url, str(tiny_model)]
+    done = subprocess.run(command, capture_output=True, text=True, env=settings, timeout=300)
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert (
+        f"tinker SDK {NEWEST} and the server at {skyrl.url}, which calls itself 'Tinker API Mock' 0.0.1 do not get along" in said["message"]
+    )
+    assert "run: pip install tinker==0.24.1" in said["message"]
+    assert said["seconds"] < 60

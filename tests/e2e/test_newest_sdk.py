@@ -4,34 +4,26 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from making import surroundings
+from skyrl_server import NEWEST, Unavailable, newest_sdk
 
 pytest.importorskip("tinker")
 
 ROOT = Path(__file__).resolve().parents[2]
-NEWEST = "0.36.0"
-ENVIRONMENT = ROOT / ".cache" / f"tinker-{NEWEST}-venv"
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 
 @pytest.fixture(scope="module")
 def found() -> Any:
-    python = ENVIRONMENT / "bin" / "python"
-    if not (ENVIRONMENT / "made").exists():
-        for command in (
-            [sys.executable, "-m", "venv", "--clear", str(ENVIRONMENT)],
-            [str(python), "-m", "pip", "install", "-q", "--disable-pip-version-check", f"tinker=={NEWEST}", "numpy", "httpx", "orjson"],
-        ):
-            made = subprocess.run(command, capture_output=True, text=True, timeout=600)
-            if made.returncode:
-                pytest.skip(f"DID NOT RUN with tinker {NEWEST}: {made.stderr.strip()[-300:]}")
-        (ENVIRONMENT / "made").touch()
+    try:
+        python = newest_sdk()
+    except Unavailable as reason:
+        pytest.skip(f"DID NOT RUN with tinker {NEWEST}: {reason}")
     settings = surroundings({"PYTHONPATH": str(ROOT / "src"), "TINKER_TELEMETRY": "0"})
     done = subprocess.run([str(python), str(ROOT / "tests" / "newest_sdk.py")], capture_output=True, text=True, env=settings, timeout=300)
     assert done.returncode == 0, done.stderr[-3000:]
