@@ -96,8 +96,6 @@ class Train:
                 asyncio.run(_train(loop, judge_for(config, engine, rendering, console)))
         except Stopped as stop:
             return _say_stop(console, run_path, str(stop), 1)
-        except EngineError as error:
-            return _say_stop(console, run_path, str(error), 1)
         except asyncio.CancelledError:
             return _say_stop(console, run_path, "interrupted", 130)
         except EngineError as error:
