@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import inspect
+import logging
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
@@ -285,6 +286,8 @@ class Link:
     def _serve(self) -> Any:
         import tinker
 
+        # It reports each failed try of a turn; ours are counted, and told when they are given up.
+        logging.getLogger("tinker.lib.retry_handler").setLevel(logging.CRITICAL)
         if self.base_url is not None:
             os.environ.setdefault("TINKER_TELEMETRY", "0")  # a server of one's own has no use for it
         given: dict[str, Any] = {name: value for name, value in (("base_url", self.base_url), ("api_key", self._api_key)) if value}
