@@ -203,20 +203,20 @@ def find_checkpoint(given: str) -> tuple[dict[str, Any], str]:
     """What it was trained as, and where it is: a run (its newest whole checkpoint), one checkpoint of a run, or a place an engine names."""
     import json
 
-    from moot.records import Run
+    from moot.records import Run, engine_state
 
     path = Path(given)
     if Run.exists(path):
         run = Run.open(path)
         for _, place, state in run.load_checkpoints():
             if state is not None:
-                return dict(run.config["model"]), state.get("engine_state") or str(place)  # a server keeps its states itself
+                return dict(run.config["model"]), engine_state(place, state)
         raise ConfigError(f"checkpoint: the run {path} has no whole checkpoint yet; train it a step further")
     if path.is_dir() and Run.exists(path.resolve().parent.parent):
         run = Run.open(path.resolve().parent.parent)
         for _, place, state in run.load_checkpoints():
             if place.name == path.resolve().name and state is not None:
-                return dict(run.config["model"]), state.get("engine_state") or str(place)
+                return dict(run.config["model"]), engine_state(place, state)
     if (path / "manifest.json").is_file():
         manifest = json.loads((path / "manifest.json").read_text())
         targets = manifest["lora_targets"]
