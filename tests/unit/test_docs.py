@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from moot.cli.main import COMMANDS, main
+from moot.cli.main import COMMANDS, _parse, main
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import REWARDS
@@ -47,6 +47,7 @@ class Page(HTMLParser):
     loaded: list[str] = field(default_factory=list)
     """What a browser fetches without being asked."""
     code: list[str] = field(default_factory=list)
+    """Single words and whole blocks; those of blocks end in a line feed."""
     paragraphs: list[str] = field(default_factory=list)
     _open: list[str] = field(default_factory=list)
 
@@ -171,6 +172,25 @@ def test_every_command_and_option_named_in_the_docs_exists(site: dict[Path, Page
                     for option in re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", code)
                     if option not in anywhere
                 ]
+    assert not wrong
+    assert seen > 40
+
+
+def test_every_command_line_in_the_docs_is_understood(site: dict[Path, Page]) -> None:
+    """Whole lines are read as the command would, without running them: a wrong value, or one argument too many, is told too."""
+    wrong, seen = [], 0
+    for html, page in site.items():
+        listings = [code.replace("\\\n", " ") for code in page.code if code.endswith("\n")]
+        for line in (line for code in listings for line in code.splitlines()):
+            # What follows a comment sign or a wide gap is about the command.
+            found = re.fullmatch(r"(?:[A-Z_]+=\S+ )?moot ([a-z]+)\b(.*?)(?:(?: {3,}| # ).*)?", line.strip())
+            if found is None or found[1] not in COMMANDS:
+                continue
+            seen += 1
+            try:
+                _parse(found[1], shlex.split(found[2]))
+            except (Exception, SystemExit) as error:
+                wrong.append(f"{html.name}: {line.strip()}: {error}")
     assert not wrong
     assert seen > 40
 
