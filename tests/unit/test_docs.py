@@ -1,0 +1,284 @@
+"""The documentation is built, its links and options exist, its tables are the code's, and what is marked to run runs.
+
+In a page, `<!-- run -->` before a fenced block says that the test runs it, and `<!-- file: NAME -->` that it is written to a file first.
+Blocks of one page share a folder, in order. A `moot` block is one command a line; a python block is executed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+from moot.cli.main import COMMANDS, _parse, main
+from moot.debate.protocol import PRESETS as PROTOCOLS
+from moot.debate.protocol import Protocol
+from moot.debate.rewards import REWARDS
+from moot.rl.advantages import ESTIMATORS
+from moot.rl.config import ABOUT, RecipeConfig
+from moot.rl.remedies import ALARMS, PANEL
+from moot.score import score
+
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+BLOCK = re.compile(r"^<!-- (run|file: (\S+)) -->\n```(\w*)\n(.*?)^```$", re.M | re.S)
+FOREIGN = {"--backend", "--checkpoints-base"}
+"""Options of other programs that the pages name alone."""
+
+
+@dataclass
+class Page(HTMLParser):
+    """What a built page points to, what can be pointed to in it, and its code."""
+
+    ids: set[str] = field(default_factory=set)
+    links: list[str] = field(default_factory=list)
+    loaded: list[str] = field(default_factory=list)
+    """What a browser fetches without being asked."""
+    code: list[str] = field(default_factory=list)
+    """Single words and whole blocks; those of blocks end in a line feed."""
+    paragraphs: list[str] = field(default_factory=list)
+    _open: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        known = {name: value or "" for name, value in attributes}
+        self.ids |= {known[name] for name in ("id", "name") if name in known}
+        if tag == "a" and "href" in known:
+            self.links.append(known["href"])
+        elif tag == "link" or "src" in known:
+            self.loaded.append(known.get("src") or known.get("href", ""))
+        if tag in ("code", "p"):
+            (self.code if tag == "code" else self.paragraphs).append("")
+            self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in ("code", "p") and tag in self._open:
+            self._open.remove(tag)
+
+    def handle_data(self, data: str) -> None:
+        if "code" in self._open:
+            self.code[-1] += data
+        elif "p" in self._open:
+            self.paragraphs[-1] += data
+
+
+def read(html: Path) -> Page:
+    page = Page()
+    page.feed(html.read_text(encoding="utf-8"))
+    return page
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
+    """The pages as `mkdocs build --strict` makes them; it refuses dead links, and pages that the navigation leaves out. Not `--quiet`: that
+    hides warnings from `--strict` as well."""
+    where = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(where)]
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert built.returncode == 0, built.stderr
+    pages = {html: read(html) for html in where.rglob("*.html") if html.name != "404.html"}
+    assert {html.stem for html in pages} >= {page.stem for page in PAGES}
+    return pages
+
+
+def test_every_link_and_anchor_of_the_site_resolves(site: dict[Path, Page]) -> None:
+    dead = []
+    for html, page in site.items():
+        for link in page.links + page.loaded:
+            parts = urlsplit(link)
+            if parts.scheme or parts.netloc:
+                continue
+            target = (html.parent / unquote(parts.path)).resolve() if parts.path not in ("", ".") else html
+            target = target / "index.html" if target.is_dir() else target
+            if not target.is_file():
+                dead.append(f"{html.name}: {link} is no file")
+            elif parts.fragment and target in site and unquote(parts.fragment) not in site[target].ids:
+                dead.append(f"{html.name}: {link} has no such anchor")
+    assert not dead
+
+
+def test_the_site_needs_no_network(site: dict[Path, Page]) -> None:
+    assert [f"{html.name}: {url}" for html, page in site.items() for url in page.loaded if urlsplit(url).netloc] == []
+    folder = next(iter(site)).parent
+    sheets = [css for css in folder.rglob("*.css") if re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", css.read_text(encoding="utf-8"))]
+    assert sheets == []
+
+
+def test_lists_are_lists(site: dict[Path, Page]) -> None:
+    """A list without a blank line before it would be built as one long paragraph."""
+    swallowed = [
+        f"{html.name}: {text[:80]}" for html, page in site.items() for text in page.paragraphs if re.search(r"\n\s*([-*]|\d+\.) ", text)
+    ]
+    assert not swallowed
+
+
+@pytest.fixture(scope="module")
+def options() -> dict[str, set[str]]:
+    """The options of every command, as its help lists them."""
+    found = {}
+    for name in COMMANDS:
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
+            main([name, "--help"])
+        found[name] = set(re.findall(r"(?m)^[│| ] (?:-h, )?(--[a-z][a-z0-9-]*)", shown.getvalue()))
+        assert "--help" in found[name], f"the help of {name} could not be read"
+    return found
+
+
+def commands(code: str) -> Iterator[tuple[str, list[str]]]:
+    """Each `moot COMMAND` in a piece of code, with the options after it."""
+    for line in code.replace("\\\n", " ").splitlines():
+        for name, rest in re.findall(r"(?:^|\s|\()moot ([a-z]+)\b(.*)", line.split(" # ")[0]):
+            yield name, re.findall(r"(?<!\S)(--[a-z][a-z0-9-]*)", rest)
+
+
+def test_every_command_and_option_named_in_the_docs_exists(site: dict[Path, Page], options: dict[str, set[str]]) -> None:
+    wrong, seen = [], 0
+    anywhere = set.union(*options.values()) | FOREIGN
+    for html, page in site.items():
+        for code in page.code:
+            for name, given in commands(code):
+                seen += 1
+                if name not in options:
+                    wrong.append(f"{html.name}: there is no command moot {name}")
+                wrong += [f"{html.name}: moot {name} has no {option}" for option in given if option not in options.get(name, given)]
+            if code.startswith("--"):
+                wrong += [
+                    f"{html.name}: no command has {option}"
+                    for option in re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", code)
+                    if option not in anywhere
+                ]
+    assert not wrong
+    assert seen > 40
+
+
+def test_every_command_line_in_the_docs_is_understood(site: dict[Path, Page]) -> None:
+    """Whole lines are read as the command would, without running them: a wrong value, or one argument too many, is told too."""
+    wrong, seen = [], 0
+    for html, page in site.items():
+        listings = [code.replace("\\\n", " ") for code in page.code if code.endswith("\n")]
+        for line in (line for code in listings for line in code.splitlines()):
+            # What follows a comment sign or a wide gap is about the command.
+            found = re.fullmatch(r"(?:[A-Z_]+=\S+ )?moot ([a-z]+)\b(.*?)(?:(?: {3,}| # ).*)?", line.strip())
+            if found is None or found[1] not in COMMANDS:
+                continue
+            seen += 1
+            try:
+                _parse(found[1], shlex.split(found[2]))
+            except (Exception, SystemExit) as error:
+                wrong.append(f"{html.name}: {line.strip()}: {error}")
+    assert not wrong
+    assert seen > 40
+
+
+def test_the_check_of_options_sees_a_wrong_one(options: dict[str, set[str]]) -> None:
+    assert list(commands("TOKEN=1 moot train --no-such 3 --seed 1 # moot view --x\nmoot nothing")) == [
+        ("train", ["--no-such", "--seed"]),
+        ("nothing", []),
+    ]
+    assert "--seed" in options["train"] and "--no-such" not in options["train"] and "nothing" not in options
+
+
+# Tables that must be the code's
+
+
+def rows(page: str, heading: str = "") -> dict[str, list[str]]:
+    """The rows of a page's tables whose first cell is code, by that; under one heading, if it is given."""
+    text = (DOCS / page).read_text(encoding="utf-8")
+    if heading:
+        text = re.split(r"^## ", text.split(f"\n## {heading}\n")[1], flags=re.M)[0]
+    found = {}
+    for line in text.splitlines():
+        if line.startswith("| `"):
+            first, *others = [cell.strip() for cell in line.strip("|").split(" | ")]
+            found.update({name: [cell.rstrip("| ") for cell in others] for name in re.findall(r"`([^`]+)`", first)})
+    return found
+
+
+@pytest.mark.parametrize(("heading", "known"), [("The panel", PANEL), ("The alarms", ALARMS)])
+def test_the_trust_page_says_what_the_remedies_say(heading: str, known: dict[str, object]) -> None:
+    wanted = {key: [each.means[0].upper() + each.means[1:], each.remedy] for key, each in known.items()}  # type: ignore[attr-defined]
+    assert rows("trust.md", heading) == wanted
+
+
+def test_the_recipe_page_has_every_setting_with_its_default() -> None:
+    shown = {name: cells[0] for name, cells in rows("recipe.md").items()}
+    plain = {(): "–", "": "–", True: "true", False: "false"}
+    default = RecipeConfig()
+    wanted = {f.name: getattr(default, f.name) for f in fields(RecipeConfig)}
+    assert shown == {name: plain[value] if isinstance(value, bool | tuple) or value == "" else str(value) for name, value in wanted.items()}
+
+
+def test_the_protocols_page_has_every_choice_and_the_presets_values() -> None:
+    table = rows("protocols.md")
+    assert set(table) == {f.name for f in fields(Protocol)}
+    for name, (v1, v2, _) in table.items():
+        for cell, protocol in ((v1, PROTOCOLS["v1"]), (v2, PROTOCOLS["v2"])):
+            value = getattr(protocol, name)
+            if not isinstance(value, tuple) and cell != "–" and not name.startswith("lambda"):
+                assert cell.strip("`") == (str(value).lower() if isinstance(value, bool) else str(value)), name
+
+
+def test_rewards_estimators_and_presets_are_all_described() -> None:
+    text = (DOCS / "rewards.md").read_text(encoding="utf-8")
+    assert [name for name in REWARDS if f"`{name}`" not in text] == []
+    assert set(rows("rewards.md", "Advantages")) - {"advantage"} == set(ESTIMATORS)
+    assert set(rows("quickstart.md")) == set(ABOUT)
+
+
+def test_the_worked_example_comes_out_as_the_page_says() -> None:
+    line = next(text for _, name, _, text in blocks("rewards.md") if name == "debate.jsonl")
+    scored = next(iter(score([line], PROTOCOLS["v2"], None, REWARDS))).as_json()  # type: ignore[union-attr]
+    assert scored["generator"] == ((-1, 0), (1, 0), (0, 0))
+    assert scored["generator_advantages"] == ((-1, 0), (1, 0), (0, 0))
+    rates = next(iter(score([line], PROTOCOLS["v2"], "win_rate", REWARDS))).as_json()  # type: ignore[union-attr]
+    assert rates["rewards"] == (0, 1, 0.5)
+
+
+# What is marked to run
+
+
+def blocks(page: str) -> list[tuple[str, str, str, str]]:
+    """(mark, file name, language, content) of the marked blocks of a page."""
+    return [(mark, name, language, content) for mark, name, language, content in BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))]
+
+
+def test_every_mark_is_read() -> None:
+    """A mark that does not stand directly before its block would be silently passed over."""
+    for page in PAGES:
+        assert len(re.findall(r"<!-- (?:run|file)", page.read_text(encoding="utf-8"))) == len(blocks(page.name)), page.name
+
+
+@pytest.mark.parametrize("page", [page.name for page in PAGES if "<!-- run -->" in page.read_text(encoding="utf-8")])
+def test_what_a_page_marks_to_run_runs(
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    names: dict[str, object] = {}
+    for _, name, language, content in blocks(page):
+        if name:
+            Path(name).write_text(content, encoding="utf-8")
+        elif language == "python":
+            exec(compile(content, f"docs/{page}", "exec"), names)
+        else:
+            for line in content.replace("\\\n", " ").splitlines():
+                command, *arguments = shlex.split(line, comments=True)
+                assert command == "moot", line
+                assert main(arguments) == 0, f"{line}\n{capsys.readouterr().err}"
+    for rows_of_a_run in tmp_path.rglob("metrics.jsonl"):
+        assert any(json.loads(row)["phase"] == "self_play" for row in rows_of_a_run.read_text().splitlines())
