@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -288,11 +289,11 @@ class Silent:
     def note(self, *_: object) -> None: ...
 
 
-def run_of(engine: Any, path: Path) -> Run:
-    run = Run.open(path) if Run.exists(path) else Run.create(path, CONFIG.as_dict(), {})
-    task = load("arithmetic", CONFIG.seed, CONFIG.eval_questions)
-    reward, estimator = REWARDS[CONFIG.protocol.reward], ESTIMATORS[CONFIG.protocol.advantage]
-    asyncio.run(train(Loop(CONFIG, engine, Rendering(engine.tokenizer), task, run, Silent(), reward, estimator)))
+def run_of(engine: Any, path: Path, config: TrainConfig = CONFIG) -> Run:
+    run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {})
+    task = load("arithmetic", config.seed, config.eval_questions)
+    reward, estimator = REWARDS[config.protocol.reward], ESTIMATORS[config.protocol.advantage]
+    asyncio.run(train(Loop(config, engine, Rendering(engine.tokenizer), task, run, Silent(), reward, estimator)))
     return run
 
 
@@ -314,6 +315,18 @@ def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every
         assert len(debates) == 9 and not any("error" in debate for debate in debates)
         assert len({debate["question"]["text"] for debate in debates}) == 9
         assert all(len(debate["turns"]) == 6 for debate in debates)
+
+
+def test_batches_sampled_ahead_are_trained_on_one_step_later_and_none_is_lost(tmp_path: Path) -> None:
+    config = replace(CONFIG, optim=replace(CONFIG.optim, max_staleness=1))
+    with engine_on(Server(Manners(vocabulary=258))) as engine:
+        run = run_of(engine, tmp_path / "run", config)
+    rows = [row for row in run.metrics() if row["phase"] == "self_play"]
+    assert [row["optim/staleness"] for row in rows] == [0, 1, 1]
+    assert [row["debates/played"] for row in rows] == [3, 3, 3]
+    # The first batch is on policy but for its second substep; the others were sampled a step before, and the distance shows it.
+    near, *far = (row["optim/kl_sample_train_v2"] for row in rows)
+    assert 3 * near < min(far), (near, far)
 
 
 def test_a_run_goes_on_from_the_servers_saved_state(tmp_path: Path) -> None:
