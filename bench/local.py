@@ -163,6 +163,9 @@ def total(rounds: list[dict[str, float]], name: str) -> float:
 def report_sampling(args: argparse.Namespace) -> None:
     for count in args.sequences:
         ours = contender(args, "sampling_ours", sys.executable, count)
+        # Said at once: the other side takes several times as long.
+        mine = total(ours["rounds"], "sampled") / total(ours["rounds"], "seconds")
+        print(f"\nmoot sampled {count} sequences at {mine:.1f} tokens/s; generate is next", flush=True)
         shortened = f", turns shortened to {args.shorten:.0%}" if args.shorten != 1 else ""
         print(f"\n{count} sequences of recorded {args.lengths} debates, 3 rounds{shortened}")
         stock = None if args.no_stock else contender(args, "sampling_stock", sys.executable, count)
