@@ -98,7 +98,7 @@ def test_a_runs_checkpoint_is_evaluated_with_its_own_settings(trained: Path) -> 
         (["--questions", "0"], "questions must be at least 1, got 0"),
         (["--k", "0"], "k must be at least 1, got 0"),
         (["--step", "3"], "step 3 is a run's; name the run"),
-        (["--engine", "steam"], "engine must be local or scripted"),
+        (["--engine", "steam"], "engine must be local or tinker or scripted"),
         (["--match-tokens", "--modes", "direct", "vote"], "modes must name vote and debate"),
         (["--task", "nope"], "nope"),
         (["--modes", "opponents", "--opponents", "nobody"], "got 'nobody', which is no run"),
