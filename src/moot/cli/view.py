@@ -50,14 +50,19 @@ class View:
         listening = listen(self.port)
         where = f"http://localhost:{listening.getsockname()[1]}/"
         console = Console(highlight=False)
-        server = uvicorn.Server(
-            uvicorn.Config(make_app(runs, cache), log_level="error", access_log=False, server_header=False, lifespan="off")
-        )
+        open_it = self.open
+
+        class Server(uvicorn.Server):
+            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+                """Said once the server answers, and leaves quietly on Ctrl-C: whoever reads the address may use it, or stop at once."""
+                await super().startup(sockets=sockets)
+                console.print(Text(f"{found} run{'' if found == 1 else 's'}. New ones turn up by themselves." if found else _NONE))
+                console.print(Text(f"Look at them: {where}   (Ctrl-C stops)", style="green"))
+                if open_it:
+                    webbrowser.open(where)
+
+        server = Server(uvicorn.Config(make_app(runs, cache), log_level="error", access_log=False, server_header=False, lifespan="off"))
         with contextlib.suppress(KeyboardInterrupt):  # which is how one leaves
-            console.print(Text(f"{found} run{'' if found == 1 else 's'}. New ones turn up by themselves." if found else _NONE))
-            console.print(Text(f"Look at them: {where}   (Ctrl-C stops)", style="green"))
-            if self.open:
-                webbrowser.open(where)
             server.run(sockets=[listening])
         return 0
 
