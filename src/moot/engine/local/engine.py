@@ -24,7 +24,8 @@ from moot.engine.local.pages import PageStore
 from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Request, Scheduler, Weights
 from moot.engine.local.trainer import LoraTrainer, sequence_logprobs
-from moot.engine.local.worker import Pending, Worker
+from moot.engine.local.worker import Worker
+from moot.engine.pending import Pending
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,

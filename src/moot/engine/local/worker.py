@@ -8,33 +8,16 @@ threads to sleep at once, which costs a small model a third of its speed.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections import deque
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
+from moot.engine.pending import Pending
 from moot.engine.protocol import EngineError
 
 T = TypeVar("T")
-
-
-class Pending(Generic[T]):
-    """A call that has its place in the queue. Await it from any event loop, or block on `result()`."""
-
-    def __init__(self, future: Future[T]) -> None:
-        self._future = future
-
-    def __await__(self) -> Generator[Any, None, T]:
-        # Shielded: a cancelled waiter must not take a training step out of the middle of the queue.
-        return asyncio.shield(asyncio.wrap_future(self._future)).__await__()
-
-    def result(self, timeout: float | None = None) -> T:
-        return self._future.result(timeout)
-
-    def done(self) -> bool:
-        return self._future.done()
 
 
 class Stepper(Protocol):

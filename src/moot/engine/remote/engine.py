@@ -14,6 +14,7 @@ from typing import Any, Literal
 import httpx
 import numpy as np
 
+from moot.engine.pending import Pending
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
@@ -29,7 +30,7 @@ from moot.engine.protocol import (
 )
 from moot.engine.remote import probe
 from moot.engine.remote.calls import adam, await_server, fresh_name, gradient_norm, insist, load, save_weights
-from moot.engine.remote.ledger import Ledger, Pending
+from moot.engine.remote.ledger import Ledger
 from moot.engine.remote.probe import Findings
 from moot.engine.remote.units import REDUCTIONS, Batch, Scaled, check_datums, check_loss, from_wire, to_wire
 from moot.engine.remote.wire import Wire, pause

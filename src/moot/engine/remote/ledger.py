@@ -14,11 +14,12 @@ import asyncio
 import random
 import re
 import threading
-from collections.abc import Awaitable, Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
+from moot.engine.pending import Pending
 from moot.engine.protocol import EngineError
 from moot.engine.remote.wire import UNCERTAIN, pause
 
@@ -28,23 +29,6 @@ MOST_REPLAYS = 12
 """In a row, without a single call going through in between."""
 SAME_FAULT = 3
 """A call that fails so often in the same words is at fault itself."""
-
-
-class Pending(Generic[T]):
-    """A call that has its place in the queue. Await it from any event loop."""
-
-    def __init__(self, future: Future[T]) -> None:
-        self._future = future
-
-    def __await__(self) -> Generator[Any, None, T]:
-        # Shielded: a cancelled waiter must not take a training step out of the middle of the queue.
-        return asyncio.shield(asyncio.wrap_future(self._future)).__await__()
-
-    def result(self, timeout: float | None = None) -> T:
-        return self._future.result(timeout)
-
-    def done(self) -> bool:
-        return self._future.done()
 
 
 @dataclass(eq=False)
