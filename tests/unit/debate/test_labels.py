@@ -86,7 +86,8 @@ def test_there_and_back_is_where_one_was(said: str, author: list[int], viewer: l
 @settings(max_examples=200)
 @given(st.text(), st.permutations(range(3)))
 def test_any_text_can_be_read(said: str, viewer: list[int]) -> None:
-    relabelled(said, (0, 1, 2), viewer)
+    assert isinstance(relabelled(said, (0, 1, 2), viewer), str)
+    assert relabelled(said, (0, 1, 2), (0, 1, 2)) == said
 
 
 @pytest.mark.parametrize(
