@@ -22,7 +22,7 @@ from moot.engine.local.models import check_forward, load_model, pick_device, pic
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PageStore
 from moot.engine.local.picking import StopCheck
-from moot.engine.local.scheduler import Request, Scheduler, Weights
+from moot.engine.local.scheduler import Arrange, Request, Scheduler, Weights, plain_steps
 from moot.engine.local.trainer import LoraTrainer, sequence_logprobs
 from moot.engine.local.worker import Worker
 from moot.engine.pending import Pending
@@ -48,11 +48,11 @@ class LocalEngine:
 
     def __init__(
         self, worker: Worker, name: str, network: Network, wrapped: Any, tokenizer: Any, store: PageStore, trainer: LoraTrainer,
-        context_length: int, max_batch: int, deterministic: bool, seed: int, notes: tuple[str, ...],
+        arrange: Arrange, context_length: int, max_batch: int, deterministic: bool, seed: int, notes: tuple[str, ...],
     ) -> None:  # fmt: skip
         self.tokenizer = tokenizer
         self._name, self._network, self._wrapped, self._store, self._trainer = name, network, wrapped, store, trainer
-        self._scheduler = Scheduler(network, store, max_batch, deterministic)
+        self._scheduler = Scheduler(network, store, arrange, max_batch, deterministic)
         self._worker = worker
         worker.serve(self._scheduler)
         self._seeds = np.random.SeedSequence(seed)
@@ -82,18 +82,22 @@ class LocalEngine:
         token_budget: int | None = None,
         deterministic: bool = False,
         gradient_checkpointing: bool = False,
+        graphs: bool = True,
         seed: int = 0,
     ) -> LocalEngine:
         """Load `model` (a hub id, a directory, or `smollm2-135m`).
 
         `max_cache_gib` bounds the sampler's key-value cache (default: a quarter of the memory that is free), `token_budget` the tokens of a
         training micro-batch. `deterministic` samples one request at a time in fp32: results then depend on seeds alone.
+        `graphs`, on a GPU, starts a decode step as a whole instead of kernel by kernel.
         """
         where = pick_device(device)
         kind = pick_dtype(dtype, where, deterministic)
         worker = Worker()
 
         def build() -> LocalEngine:
+            if where.type == "cuda" and where.index is not None:
+                torch.cuda.set_device(where)  # of this thread: kernels of our own go to the current device
             loaded = load_model(model, where, kind)
             check_forward(loaded.model, Network(loaded.model))
             wrapped = add_lora(loaded.model, lora_rank, lora_alpha, lora_targets, seed)
@@ -107,7 +111,13 @@ class LocalEngine:
             if context < loaded.context_length:
                 notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context} tokens")
             rows = 1 if deterministic else max_batch
-            return cls(worker, model, network, wrapped, loaded.tokenizer, store, trainer, context, rows, deterministic, seed, notes)
+            arrange = plain_steps(network, store, deterministic)
+            if where.type == "cuda" and graphs and not deterministic:
+                arrange, reason = _captured(network, store, rows, context, arrange)
+                notes = (*notes, *reason)
+            return cls(
+                worker, model, network, wrapped, loaded.tokenizer, store, trainer, arrange, context, rows, deterministic, seed, notes
+            )
 
         try:
             return worker.submit(build).result()
@@ -246,6 +256,15 @@ class LocalSampler:
         if array.min() < 0 or array.max() >= size:
             raise ValueError(f"token ids must lie in [0, {size}), got {array.min()} to {array.max()}")
         return array
+
+
+def _captured(network: Network, store: PageStore, rows: int, length: int, otherwise: Arrange) -> tuple[Arrange, tuple[str, ...]]:
+    try:
+        from moot.engine.local.graphs import GraphDecoder  # needs triton, which torch brings along only where there is a GPU
+
+        return GraphDecoder(network, store, rows, length).arrange, ()
+    except Exception as error:  # whatever is missing or refused: sampling works without it
+        return otherwise, (f"decode steps could not be captured, so sampling is slower: {type(error).__name__}: {error}",)
 
 
 def _settler(future: Future[Sample]) -> Callable[[Sample | BaseException], None]:

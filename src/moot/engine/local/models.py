@@ -115,7 +115,7 @@ def check_forward(model: Any, network: Network) -> None:
     with torch.no_grad():
         theirs = model(input_ids=tokens[None], use_cache=False).logits[0].float()
         network.reserve(count)
-        ours = network.logits(network.hidden(tokens, torch.arange(count, device=network.device), packed_attention([count])))
+        ours = network.logits(network.hidden(tokens, torch.arange(count, device=network.device), packed_attention([count], network.device)))
     bound = (2e-4 if network.dtype == torch.float32 else 6e-2) * max(1.0, float(theirs.abs().max()))
     difference = float((ours - theirs).abs().max())
     if not difference <= bound:

@@ -45,7 +45,9 @@ class PageStore:
         self.count = max_bytes // page_bytes
         if self.count < 2:
             raise ValueError(f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are needed")
-        shape = (self.count, kv_heads, PAGE, head_dim)
+        self.scratch = self.count
+        """One page more, which nobody owns: a place for what is never read."""
+        shape = (self.count + 1, kv_heads, PAGE, head_dim)
         self.keys: list[Tensor] = [_zeros(shape, dtype, device) for _ in range(layers)]
         self.values: list[Tensor] = [_zeros(shape, dtype, device) for _ in range(layers)]
         self._free = list(range(self.count))  # a heap: low pages first keeps them dense

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -18,10 +18,31 @@ from moot.engine.local.picking import Picker, StopCheck
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
 
 T = TypeVar("T")
-PREFILL_TOKENS = 2048
+PREFILL_TOKENS = {"cpu": 2048, "cuda": 8192}
 """New tokens a prefill pass takes at most. Bounds its memory, and how long the others wait."""
 WORTH_WAITING = PAGE
 """A request waits for another's prefill if it then saves this many tokens."""
+
+
+Step = Callable[[Tensor, Tensor, Adapter], Tensor]
+"""(tokens, positions, adapter) -> hidden states, for one new token of each row"""
+Arrange = Callable[[Sequence[Sequence[int]]], Step]
+"""The pages of each row -> a step that holds until they change"""
+
+
+def plain_steps(network: Network, store: PageStore, deterministic: bool) -> Arrange:
+    """Kernel by kernel: on a CPU, and on a GPU where nothing better works."""
+    max_gap = 2 if network.device.type == "cpu" else 256  # a product over foreign pages against the start of one more kernel
+
+    def arrange(pages: Sequence[Sequence[int]]) -> Step:
+        plan = DecodePlan(pages, PAGE, network.device, max_gap, gather=deterministic)
+
+        def step(tokens: Tensor, positions: Tensor, adapter: Adapter) -> Tensor:
+            return network.hidden(tokens, positions, plan.attend(store.keys, store.values, positions), adapter)
+
+        return step
+
+    return arrange
 
 
 @dataclass(eq=False)
@@ -57,8 +78,9 @@ class Request:
 
 
 class Scheduler:
-    def __init__(self, network: Network, store: PageStore, max_batch: int, deterministic: bool) -> None:
-        self.network, self.store, self.max_batch, self.deterministic = network, store, max_batch, deterministic
+    def __init__(self, network: Network, store: PageStore, arrange: Arrange, max_batch: int, deterministic: bool) -> None:
+        self.network, self.store, self.arrange, self.max_batch, self.deterministic = network, store, arrange, max_batch, deterministic
+        self.prefill_tokens = PREFILL_TOKENS["cpu" if network.device.type == "cpu" else "cuda"]
         self.inbox: deque[Request] = deque()
         """Filled by other threads; everything else here belongs to the worker's."""
         self.waiting: deque[Request] = deque()
@@ -130,7 +152,7 @@ class Scheduler:
         """Requests for one prefill pass, in order of arrival, all of the same weights."""
         chosen: list[Request] = []
         put_off: list[Request] = []
-        budget = PREFILL_TOKENS
+        budget = self.prefill_tokens
         running = sum(len(batch.rows) for batch in self.batches.values())
         while self.waiting and running + len(chosen) < self.max_batch and budget > 0:
             request = self.waiting.popleft()
@@ -175,7 +197,7 @@ class Scheduler:
             assert request.cached is not None
             at = len(request.cached.tokens)
             # One at a time, in whole pages where results must not depend on what was cached.
-            size = PAGE if self.deterministic else PREFILL_TOKENS
+            size = PAGE if self.deterministic else self.prefill_tokens
             while True:
                 end = min(len(known), (at // size + 1) * size if self.deterministic else at + size)
                 last = self._run_prefill([(request, known[at:end])])
@@ -223,12 +245,11 @@ class Scheduler:
         self._make_room(batch)
         if not batch.rows:
             return
-        if batch.plan is None:
-            batch.arrange(self.network, self.deterministic)
-        assert batch.plan is not None and batch.picker is not None
+        if batch.step is None:
+            batch.make_ready(self.network, self.arrange)
+        assert batch.step is not None and batch.picker is not None
         self.network.reserve(max(request.length for request in batch.rows))
-        attend = batch.plan.attend(self.store.keys, self.store.values, batch.positions)
-        hidden = self.network.hidden(batch.inputs, batch.positions, attend, batch.weights.adapter)
+        hidden = batch.step(batch.inputs, batch.positions, batch.weights.adapter)
         tokens, logprobs = batch.picker.pick(self.network.logits(hidden), self._draw(batch.rows))
         batch.inputs, batch.positions = tokens, batch.positions + 1
         self.stats["decoded"] += len(batch.rows)
@@ -238,10 +259,12 @@ class Scheduler:
     def _make_room(self, batch: Batch) -> None:
         """A page for each next token. Where there is none, the youngest request waits again, and is prefilled with what it has so far."""
         for request in list(batch.rows):
+            if request.cached is not None and -(-request.length // PAGE) == len(request.cached.pages):
+                continue  # as nearly always
             while request in batch.rows:
                 try:
                     if self.store.grow(self._cached(request), request.length):
-                        batch.plan = None
+                        batch.step = None
                     break
                 except OutOfPages:
                     everyone = [other for any_batch in self.batches.values() for other in any_batch.rows]
@@ -298,25 +321,23 @@ class Batch:
     def __init__(self, weights: Weights) -> None:
         self.weights = weights
         self.rows: list[Request] = []
-        self.plan: DecodePlan | None = None
+        self.step: Step | None = None
         self.picker: Picker | None = None
         self.inputs: Any = None
         self.positions: Any = None
 
     def add(self, requests: list[Request]) -> None:
         self.rows.extend(requests)
-        self.plan = None
+        self.step = None
 
     def remove(self, request: Request) -> None:
         if request in self.rows:
             self.rows.remove(request)
-            self.plan = None
+            self.step = None
 
-    def arrange(self, network: Network, deterministic: bool) -> None:
+    def make_ready(self, network: Network, arrange: Arrange) -> None:
         device = network.device
-        pages = [request.cached.pages for request in self.rows if request.cached is not None]
-        max_gap = 2 if device.type == "cpu" else 256  # a product over foreign pages against the start of one more kernel
-        self.plan = DecodePlan(pages, PAGE, device, max_gap, gather=deterministic)
+        self.step = arrange([request.cached.pages for request in self.rows if request.cached is not None])
         self.picker = Picker([request.params for request in self.rows], network.vocab_size, device)
         self.inputs = torch.tensor([request.tokens[-1] for request in self.rows], device=device)
         self.positions = torch.tensor([request.length - 1 for request in self.rows], device=device)

@@ -22,7 +22,8 @@ from moot.engine.local.network import Adapter, Network
 from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput
 
 HEAD_CHUNK_BYTES = 32 << 20
-"""Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product."""
+"""Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product. A GPU takes more."""
+GPU_CHUNKS = 8
 
 LossFunction = Callable[[Tensor, Given], Tensor]
 
@@ -85,7 +86,8 @@ class _TargetLogprobs(torch.autograd.Function):
 def _chunked(hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor, need_gradient: bool) -> tuple[Tensor, Tensor]:
     logprobs = torch.empty(len(hidden), device=hidden.device, dtype=torch.float32)
     gradient = torch.empty_like(hidden) if need_gradient else hidden
-    rows = max(1, HEAD_CHUNK_BYTES // (4 * network.vocab_size))
+    held = HEAD_CHUNK_BYTES if hidden.device.type == "cpu" else GPU_CHUNKS * HEAD_CHUNK_BYTES
+    rows = max(1, held // (4 * network.vocab_size))
     for low in range(0, len(hidden), rows):
         part = slice(low, low + rows)
         scale, target = temperatures[part, None], targets[part, None]
@@ -113,7 +115,7 @@ def sequence_logprobs(network: Network, adapter: Adapter, tokens: Tensor, temper
     network.reserve(count)
     with torch.no_grad():
         positions = torch.arange(count, device=tokens.device)
-        hidden = network.hidden(tokens[:-1], positions, packed_attention([count]), adapter)
+        hidden = network.hidden(tokens[:-1], positions, packed_attention([count], tokens.device), adapter)
         return target_logprobs(hidden, network, tokens[1:], torch.full((count,), temperature, device=tokens.device))
 
 
@@ -158,7 +160,7 @@ class LoraTrainer:
         with torch.set_grad_enabled(backward):
             adapter = arrange(self.wrapped, self.network.dtype)
             recompute = self.recompute and backward
-            attend = packed_attention(packed.lengths)
+            attend = packed_attention(packed.lengths, self.network.device)
             hidden = self.network.hidden(packed.tokens, packed.positions, attend, adapter, recompute)
             logprobs = target_logprobs(hidden[packed.trained], self.network, packed.targets, packed.temperatures)
             value = loss(logprobs, packed.given)

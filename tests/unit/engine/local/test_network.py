@@ -59,7 +59,7 @@ def test_logits_are_those_of_transformers_with_the_adapter_on(
     with torch.no_grad():
         theirs = engine._wrapped(input_ids=tokens[None]).logits[0]
         adapter = freeze(engine._wrapped, torch.float32)
-        ours = engine._network.logits(engine._network.hidden(tokens, torch.arange(90), packed_attention([90]), adapter))
+        ours = engine._network.logits(engine._network.hidden(tokens, torch.arange(90), packed_attention([90], tokens.device), adapter))
     torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-4)
 
 
@@ -71,7 +71,7 @@ def test_any_choice_of_targets_is_run_as_peft_runs_it(make_engine: Callable[...,
     with torch.no_grad():
         theirs = engine._wrapped(input_ids=tokens[None]).logits[0]
         adapter = freeze(engine._wrapped, torch.float32)
-        ours = engine._network.logits(engine._network.hidden(tokens, torch.arange(40), packed_attention([40]), adapter))
+        ours = engine._network.logits(engine._network.hidden(tokens, torch.arange(40), packed_attention([40], tokens.device), adapter))
     torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-4)
 
 
