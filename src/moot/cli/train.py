@@ -27,6 +27,7 @@ from moot.rl.advantages import ESTIMATORS, Estimator
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
 from moot.rl.rendering import Rendering
 from moot.rl.train import Loop, train
+from moot.rl.warm_from import warm_start_of
 from moot.tasks import Task
 from moot.tasks import load as load_task
 from moot.users import load
@@ -73,6 +74,8 @@ class Train:
         task = load_task(config.debate.task, config.seed, config.eval_questions)
         stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
         check_names(self.log)
+        if config.warm.warm_from and not Run.exists(run_path):
+            warm_start_of(config)
 
         from moot.cli.engines import make_engine
 

@@ -48,7 +48,11 @@ def groups(runs: Sequence[Run]) -> list[Group]:
 
 
 def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in config.items() if name != "seed"}
+    rest = {name: value for name, value in config.items() if name != "seed"}
+    if (taken := rest.get("warm", {}).get("warm_from")) is not None:
+        # Each seed has a warm start of its own.
+        rest["warm"] = {**rest["warm"], "warm_from": _SEED.sub("", taken)}
+    return rest
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

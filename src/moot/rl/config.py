@@ -100,6 +100,8 @@ class WarmConfig:
     warm_wrong: Literal["near_miss", "sampled"] = "near_miss"
     """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
     shows judges the mistakes they will really meet."""
+    warm_from: str = ""
+    """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
 
 Schedule = Literal["constant", "linear", "cosine"]

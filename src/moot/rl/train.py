@@ -34,6 +34,7 @@ from moot.rl.recipe import Asked, judges_of_a_share, scheduled, seats_of_past_se
 from moot.rl.remedies import ALARMS
 from moot.rl.rollout import Judges, Player, Rollout, Seats, rollout
 from moot.rl.trust import Alarms, Judged, panel
+from moot.rl.warm_from import warm_start_of
 from moot.tasks.answers import grade_all_async, settled_by
 from moot.tasks.task import Task
 
@@ -415,7 +416,14 @@ async def restore(loop: Loop) -> int:
         await wake_past_selves(loop, step, engine_state(place, state))
         return step
     loop.run.rewind(0, None)
-    return 0
+    if not loop.config.warm.warm_from:
+        return 0
+    taken = warm_start_of(loop.config)
+    await loop.engine.load_state(taken.state)
+    for row in taken.rows[:-1]:
+        loop.run.append_metrics(row)
+    await commit(loop, loop.config.warm_steps, taken.rows[-1])
+    return loop.config.warm_steps
 
 
 async def wake_past_selves(loop: Loop, step: int, newest: str) -> None:

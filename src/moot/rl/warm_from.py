@@ -1,0 +1,49 @@
+"""A warm start taken over from another run, so that runs to be compared start from the same weights, and it is paid for once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moot.debate.types import ConfigError
+from moot.records import Run, engine_state
+from moot.rl.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    state: str
+    """What the engine loads."""
+    rows: list[dict[str, Any]]
+    """Its metrics, step by step."""
+
+
+def warm_start_of(config: TrainConfig) -> WarmStart:
+    """What `config.warm.warm_from` names. ConfigError where that run has none, or one of other settings."""
+    path = Path(config.warm.warm_from)
+    run = Run.open(path)
+    theirs = TrainConfig.from_dict(run.config)
+    if not config.warm_steps:
+        raise ConfigError(f"warm_from names {path}, but warm_questions is 0: give the settings of its warm start too ({_asked(theirs)})")
+    for name in ("model", "lora_rank", "lora_alpha", "lora_targets"):
+        _same(path, name, getattr(config.model, name), getattr(theirs.model, name))
+    # Those that say which questions are taken, and how many steps it has: self-play goes on behind them.
+    for name in ("warm_questions", "warm_epochs", "warm_batch_size"):
+        _same(path, name, getattr(config.warm, name), getattr(theirs.warm, name))
+    _same(path, "seed", config.seed, theirs.seed)
+    rows = [row for row in run.metrics() if row["phase"] == "warm"]
+    for step, place, state in run.load_checkpoints():
+        if step == config.warm_steps and state is not None and len(rows) == step:
+            return WarmStart(engine_state(place, state), rows)
+    raise ConfigError(f"warm_from names {path}, which has not finished its warm start ({len(rows)} of {theirs.warm_steps} steps)")
+
+
+def _asked(theirs: TrainConfig) -> str:
+    w = theirs.warm
+    return f"--warm-questions {w.warm_questions} --warm-epochs {w.warm_epochs} --warm-batch-size {w.warm_batch_size}"
+
+
+def _same(path: Path, name: str, ours: object, theirs: object) -> None:
+    if ours != theirs:
+        raise ConfigError(f"{name} is {ours!r} here and {theirs!r} in {path}, whose warm start is to be taken over; make them equal")
