@@ -1,38 +1,38 @@
 """Does debate teach? One honest experiment, from one command.
 
-    python recipes/experiment.py                      # everything, on whatever device there is; hours on a CPU
-    python recipes/experiment.py --jobs 15            # on one GPU: many runs at once, minutes
-    python recipes/experiment.py --engine scripted --questions 8 --tokens 20000 --seeds 0    # tries the plumbing out, in a minute
+    python recipes/experiment.py                      # everything, on whatever device there is; a day on a CPU
+    python recipes/experiment.py --jobs 15 --cache-gib 3 --token-budget 12288 --gradient-checkpointing    # on one large GPU: minutes
+    python recipes/experiment.py --engine scripted --questions 8 --tokens 20000 --seeds 0 --warm-questions 16    # tries the plumbing out
 
-Warm start, then self-play under peer votes, majority and truth, at equal sampled tokens, three seeds each, and two remedies. Every run
-is evaluated on the same held-out questions before training, after the warm start and at the end. The plan, with what would count as
-success, stands in docs/experiment.md; it was written before the first run. Whatever is there already is not done again.
+For each seed one warm start, then self-play from those same weights under peer votes, majority and truth, at equal sampled tokens, and
+two remedies. The untrained model, each warm start and each end are evaluated on the same held-out questions. The plan, with what would
+count as success, stands in docs/experiment.md. Whatever is there already is not done again. Options not listed below go to `moot train`.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-ARMS: dict[str, list[str]] = {
-    "peers": [],
-    "majority": ["--reward", "majority"],
-    "truth": ["--reward", "truth"],
+WARM: dict[str, list[str]] = {"warm": [], "warm-mistakes": ["--warm-wrong", "sampled"]}
+ARMS: dict[str, tuple[str, list[str]]] = {  # which warm start, and what is different
+    "peers": ("warm", []),
+    "majority": ("warm", ["--reward", "majority"]),
+    "truth": ("warm", ["--reward", "truth"]),
     # The remedies.
-    "peers-mix": ["--reward-mix", "0.5"],
-    "peers-mistakes": ["--warm-questions", "512", "--warm-wrong", "sampled"],
+    "peers-mix": ("warm", ["--reward-mix", "0.5"]),
+    "peers-mistakes": ("warm-mistakes", ["--warm-wrong", "sampled"]),
 }
 COMMON = [
-    "--preset", "demo", "--task", "arithmetic", "--num-agents", "5", "--max-rounds", "2", "--max-tokens", "176",
-    "--judge-consensus", "leave_one_out", "--warm-questions", "256", "--warm-batch-size", "8", "--warm-learning-rate", "5e-4",
-    "--batch-size", "32", "--num-substeps", "2", "--learning-rate", "3e-4", "--num-train-datapoints", "1600",
-    "--eval-every", "0", "--save-every", "0",
+    "--preset", "demo", "--task", "arithmetic:operands=3", "--num-agents", "4", "--max-rounds", "2", "--max-tokens", "176",
+    "--judge-consensus", "leave_one_out", "--warm-questions", "1024", "--warm-batch-size", "16", "--warm-learning-rate", "5e-4",
+    "--batch-size", "32", "--num-substeps", "1", "--eval-every", "0", "--save-every", "0",
 ]  # fmt: skip
 MODES = ["direct", "vote", "debate", "debate+vote"]
 
@@ -43,64 +43,71 @@ def moot(arguments: list[str], log: Path) -> bool:
         return subprocess.run([sys.executable, "-m", "moot", *arguments], stdout=file, stderr=subprocess.STDOUT).returncode == 0
 
 
-def warm_steps(run: Path) -> int:
-    warm = json.loads((run / "run.json").read_text())["config"]["warm"]
-    return -(-warm["warm_questions"] // warm["warm_batch_size"]) * warm["warm_epochs"]
-
-
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
     parser.add_argument("--out", type=Path, default=Path("runs/experiment"))
-    parser.add_argument("--arms", nargs="+", default=list(ARMS), choices=list(ARMS))
+    parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=list(ARMS), help="none: only the warm starts")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--tokens", type=int, default=480_000, help="sampled in self-play, for every run")
+    parser.add_argument("--tokens", type=int, default=1_500_000, help="sampled in self-play, for every run")
+    parser.add_argument("--learning-rate", default="1e-4", help="of self-play")
     parser.add_argument("--questions", type=int, default=200, help="held out, for every evaluation")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--engine", default="local")
-    parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--device", default="auto")
-    parser.add_argument("--cache-gib", default="0", help="of each run, when several share a device")
-    parser.add_argument("--token-budget", default="0")
-    args = parser.parse_args()
-    model = ["--engine", args.engine, "--model", args.model, "--device", args.device]
-    memory = ["--cache-gib", args.cache_gib, "--token-budget", args.token_budget]
-    runs = {(arm, seed): args.out / f"{arm}-seed{seed}" for arm in args.arms for seed in args.seeds}
-    began, failed, lock = time.time(), [], threading.Lock()
+    args, others = parser.parse_known_args()
+    settings = [*COMMON, "--device", args.device, *others]
+    began, failed, lock = time.time(), set[Path](), threading.Lock()
 
     def say(text: str) -> None:
         with lock:
             print(f"{time.time() - began:6.0f} s  {text}", flush=True)
 
-    def one(arm: str, seed: int) -> None:
-        run = runs[arm, seed]
-        log = args.out / "logs" / f"{run.name}.log"
-        settings = [*COMMON, *ARMS[arm], "--seed", str(seed), "--max-sampled-tokens", str(args.tokens), "--run", str(run)]
+    def train(run: Path, own: list[str]) -> bool:
         say(f"{run.name}: training")
-        if not moot(["train", *model, *memory, *settings], log):
-            say(f"{run.name}: training failed, see {log}")
-            failed.append(run.name)
-            return
-        # Before training every run is the same model, so one evaluation of it will do; the warm start depends on seed and arm.
-        phases = {"warm": ["--step", str(warm_steps(run))], "final": []}
-        if (arm, seed) == next(iter(runs)):
-            phases = {"base": ["--step", "0"], **phases}
-        for phase, step in phases.items():
-            say(f"{run.name}: evaluating, {phase}")
-            asked = ["--modes", *MODES, "--questions", str(args.questions), "--name", phase, *step]
-            if not moot(["eval", str(run), "--device", args.device, *asked], log):
-                say(f"{run.name}: evaluation {phase} failed, see {log}")
-                failed.append(run.name)
+        done = moot(["train", *settings, *own, "--run", str(run)], args.out / "logs" / f"{run.name}.log")
+        if not done:
+            say(f"{run.name}: training failed, see its log in {args.out / 'logs'}")
+            failed.add(run)
+        return done
 
-    with ThreadPoolExecutor(args.jobs) as pool:
-        list(pool.map(lambda item: one(*item), runs))
-    whole = [str(run) for run in runs.values() if run.name not in failed]
-    for phase in ("warm", "final"):
-        moot(
-            ["compare", *whole, "--evals", phase, "--against", "tokens", "--out", str(args.out / phase)], args.out / "logs" / "compare.log"
-        )
-    say(f"tables and curves: {args.out / 'final'}, {args.out / 'gain'}; logs: {args.out / 'logs'}")
+    def evaluate(run: Path, name: str, step: list[str]) -> None:
+        say(f"{run.name}: evaluating, {name}")
+        asked = ["--modes", *MODES, "--questions", str(args.questions), "--name", name, "--device", args.device, *step]
+        if not moot(["eval", str(run), *asked], args.out / "logs" / f"{run.name}.log"):
+            say(f"{run.name}: evaluation {name} failed, see its log in {args.out / 'logs'}")
+            failed.add(run)
+
+    def warm(kind: str, seed: int) -> None:
+        run = args.out / f"{kind}-seed{seed}"
+        if train(run, [*WARM[kind], "--seed", str(seed), "--num-train-datapoints", "0"]):
+            evaluate(run, "final", [])
+            if (kind, seed) == (kinds[0], args.seeds[0]):
+                evaluate(run, "base", ["--step", "0"])  # before training every run is the same model
+
+    def arm(name: str, seed: int) -> None:
+        kind, own = ARMS[name]
+        start = args.out / f"{kind}-seed{seed}"
+        if start in failed:
+            return
+        own = [*own, "--seed", str(seed), "--learning-rate", args.learning_rate, "--warm-from", str(start)]
+        own += ["--max-sampled-tokens", str(args.tokens), "--num-train-datapoints", "1000000"]
+        if train(args.out / f"{name}-seed{seed}", own):
+            evaluate(args.out / f"{name}-seed{seed}", "final", [])
+
+    def all_of(action: Callable[[str, int], None], names: Iterable[str]) -> None:
+        with ThreadPoolExecutor(args.jobs) as pool:
+            list(pool.map(lambda item: action(*item), [(name, seed) for name in names for seed in args.seeds]))
+
+    kinds = [kind for kind in WARM if not args.arms or kind in {ARMS[name][0] for name in args.arms}]
+    all_of(warm, kinds)
+    all_of(arm, args.arms)
+    whole = [run for name in (*kinds, *args.arms) for seed in args.seeds if (run := args.out / f"{name}-seed{seed}") not in failed]
+    if whole and moot(
+        ["compare", *map(str, whole), "--evals", "final", "--against", "tokens", "--out", str(args.out / "tables")],
+        args.out / "logs" / "compare.log",
+    ):
+        say(f"tables and curves: {args.out / 'tables'}; logs: {args.out / 'logs'}")
     if failed:
-        say(f"FAILED: {', '.join(failed)}")
+        say(f"FAILED: {', '.join(sorted(run.name for run in failed))}")
     sys.exit(bool(failed))
 
 
