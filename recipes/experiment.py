@@ -61,7 +61,12 @@ def main() -> None:
         with lock:
             print(f"{time.time() - began:6.0f} s  {text}", flush=True)
 
+    def evaluated(run: Path, name: str) -> bool:
+        return (run / "evals" / name / "report.json").exists()
+
     def train(run: Path, own: list[str]) -> bool:
+        if evaluated(run, "final"):
+            return True
         say(f"{run.name}: training")
         done = moot(["train", *settings, *own, "--run", str(run)], args.out / "logs" / f"{run.name}.log")
         if not done:
@@ -70,6 +75,8 @@ def main() -> None:
         return done
 
     def evaluate(run: Path, name: str, step: list[str]) -> None:
+        if evaluated(run, name):
+            return
         say(f"{run.name}: evaluating, {name}")
         asked = ["--modes", *MODES, "--questions", str(args.questions), "--name", name, "--device", args.device, *step]
         if not moot(["eval", str(run), *asked], args.out / "logs" / f"{run.name}.log"):
