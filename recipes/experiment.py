@@ -12,6 +12,8 @@ count as success, stands in docs/experiment.md. Whatever is there already is not
 from __future__ import annotations
 
 import argparse
+import json
+import shutil
 import subprocess
 import sys
 import threading
@@ -55,67 +57,92 @@ def main() -> None:
     parser.add_argument("--device", default="auto")
     args, others = parser.parse_known_args()
     settings = [*COMMON, "--device", args.device, *others]
-    began, failed, lock = time.time(), set[Path](), threading.Lock()
+    keep_settings(args.out, {"tokens": args.tokens, "learning_rate": args.learning_rate, "questions": args.questions, "others": others})
+    began, unfinished, lock = time.time(), set[Path](), threading.Lock()
 
     def say(text: str) -> None:
         with lock:
             print(f"{time.time() - began:6.0f} s  {text}", flush=True)
 
-    def evaluated(run: Path, name: str) -> bool:
+    def evaluated(run: Path, name: str = "final") -> bool:
         return (run / "evals" / name / "report.json").exists()
 
-    def train(run: Path, own: list[str]) -> bool:
-        if evaluated(run, "final"):
-            return True
-        say(f"{run.name}: training")
-        done = moot(["train", *settings, *own, "--run", str(run)], args.out / "logs" / f"{run.name}.log")
+    def do(what: str, run: Path, arguments: list[str]) -> bool:
+        say(f"{run.name}: {what}")
+        done = moot(arguments, args.out / "logs" / f"{run.name}.log")
         if not done:
-            say(f"{run.name}: training failed, see its log in {args.out / 'logs'}")
-            failed.add(run)
+            unfinished.add(run)
+            say(f"{run.name}: {what} failed, see its log in {args.out / 'logs'}")
         return done
 
+    def train(run: Path, own: list[str]) -> bool:
+        return evaluated(run) or do("training", run, ["train", *settings, *own, "--run", str(run)])
+
     def evaluate(run: Path, name: str, step: list[str]) -> None:
-        if evaluated(run, name):
-            return
-        say(f"{run.name}: evaluating, {name}")
         asked = ["--modes", *MODES, "--questions", str(args.questions), "--name", name, "--device", args.device, *step]
-        if not moot(["eval", str(run), *asked], args.out / "logs" / f"{run.name}.log"):
-            say(f"{run.name}: evaluation {name} failed, see its log in {args.out / 'logs'}")
-            failed.add(run)
+        if not evaluated(run, name):
+            do(f"evaluating, {name}", run, ["eval", str(run), *asked])
+
+    def lend(source: Path, run: Path, name: str, as_name: str) -> None:
+        """The same weights were evaluated there, on the same questions: so that a run can be compared with its own beginning."""
+        if evaluated(source, name) and not evaluated(run, as_name):
+            shutil.copytree(source / "evals" / name, run / "evals" / as_name, dirs_exist_ok=True)
 
     def warm(kind: str, seed: int) -> None:
-        run = args.out / f"{kind}-seed{seed}"
+        run = place(kind, seed)
         if train(run, [*WARM[kind], "--seed", str(seed), "--num-train-datapoints", "0"]):
             evaluate(run, "final", [])
-            if (kind, seed) == (kinds[0], args.seeds[0]):
+            if run == first:
                 evaluate(run, "base", ["--step", "0"])  # before training every run is the same model
 
     def arm(name: str, seed: int) -> None:
         kind, own = ARMS[name]
-        start = args.out / f"{kind}-seed{seed}"
-        if start in failed:
-            return
+        run, start = place(name, seed), place(kind, seed)
         own = [*own, "--seed", str(seed), "--learning-rate", args.learning_rate, "--warm-from", str(start)]
         own += ["--max-sampled-tokens", str(args.tokens), "--num-train-datapoints", "1000000"]
-        if train(args.out / f"{name}-seed{seed}", own):
-            evaluate(args.out / f"{name}-seed{seed}", "final", [])
+        if train(run, own):
+            evaluate(run, "final", [])
+            lend(start, run, "final", "warm")
 
     def all_of(action: Callable[[str, int], None], names: Iterable[str]) -> None:
         with ThreadPoolExecutor(args.jobs) as pool:
             list(pool.map(lambda item: action(*item), [(name, seed) for name in names for seed in args.seeds]))
 
+    def place(name: str, seed: int) -> Path:
+        return args.out / f"{name}-seed{seed}"
+
+    def compare(names: Iterable[str], evals: list[str], into: str) -> None:
+        runs = [str(run) for name in names for seed in args.seeds if evaluated(run := place(name, seed))]
+        target = args.out / "tables" / into
+        asked = ["compare", *runs, "--evals", *evals, "--against", "tokens", "--out", str(target)]
+        if runs and moot(asked, args.out / "logs" / "compare.log"):
+            say(f"tables and curves: {target}")
+        elif runs:
+            unfinished.add(target)
+
     kinds = [kind for kind in WARM if not args.arms or kind in {ARMS[name][0] for name in args.arms}]
+    first = place(kinds[0], args.seeds[0])
     all_of(warm, kinds)
+    for kind in kinds:
+        for seed in args.seeds:
+            lend(first, place(kind, seed), "base", "base")
     all_of(arm, args.arms)
-    whole = [run for name in (*kinds, *args.arms) for seed in args.seeds if (run := args.out / f"{name}-seed{seed}") not in failed]
-    if whole and moot(
-        ["compare", *map(str, whole), "--evals", "final", "--against", "tokens", "--out", str(args.out / "tables")],
-        args.out / "logs" / "compare.log",
-    ):
-        say(f"tables and curves: {args.out / 'tables'}; logs: {args.out / 'logs'}")
-    if failed:
-        say(f"FAILED: {', '.join(sorted(run.name for run in failed))}")
-    sys.exit(bool(failed))
+    compare(kinds, ["base", "final"], "warm-start")
+    compare(args.arms, ["warm", "final"], "self-play")
+    compare(args.arms, ["final"], "arms")
+    if unfinished:
+        say(f"NOT DONE: {', '.join(sorted(path.name for path in unfinished))}; the same command again goes on")
+    sys.exit(bool(unfinished))
+
+
+def keep_settings(out: Path, given: dict[str, object]) -> None:
+    """One folder, one experiment: runs of other settings would be taken for this one's."""
+    file = out / "experiment.json"
+    if file.exists() and (before := json.loads(file.read_text())) != given:
+        changed = ", ".join(f"{name} {before[name]} -> {given[name]}" for name in given if before[name] != given[name])
+        sys.exit(f"{out} holds an experiment with other settings ({changed}); name another --out")
+    out.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps(given))
 
 
 if __name__ == "__main__":

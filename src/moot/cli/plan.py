@@ -76,7 +76,8 @@ def show_plan(config: TrainConfig, path: Path, console: Console) -> None:
     )
     table.add_row("reward", f"{p.reward}, advantages by {p.advantage}")
     if config.warm_steps:
-        table.add_row("warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps")
+        taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""
+        table.add_row("warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}")
     table.add_row(
         "self-play", f"{config.iterations} iterations of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}"
     )

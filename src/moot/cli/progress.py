@@ -106,7 +106,7 @@ def summary(run: Run, config: TrainConfig, console: Console) -> int:
     evals = [row for row in rows if row["phase"] == "eval"]
     if len(evals) >= 2:
         moments = {"before": evals[0], "after": evals[-1]}
-        if config.warm_steps and (between := next((row for row in evals if row["step"] == config.warm_steps), None)):
+        if evals[0]["step"] < config.warm_steps and (between := next((row for row in evals if row["step"] == config.warm_steps), None)):
             moments = {"before": evals[0], "after the warm start": between, "after self-play": evals[-1]}
         for name, pick in (
             ("valid turns", lambda row: row["test/valid_turns"]),

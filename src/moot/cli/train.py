@@ -62,6 +62,8 @@ class Train:
 
         console = Console(highlight=False)
         config, run_path = self._settings()
+        if config.warm.warm_from and not Run.exists(run_path):
+            warm_start_of(config)
         if self.dry_run:
             from moot.cli.plan import show_plan
 
@@ -74,9 +76,6 @@ class Train:
         task = load_task(config.debate.task, config.seed, config.eval_questions)
         stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
         check_names(self.log)
-        if config.warm.warm_from and not Run.exists(run_path):
-            warm_start_of(config)
-
         from moot.cli.engines import make_engine
 
         with console.status(f"loading {config.model.model}"):

@@ -206,24 +206,26 @@ class Curve:
 
 
 def curve(group: Group, panel: Panel, against: str = "step") -> Curve | None:
-    """Mean and range over the group's runs.
+    """Mean and range over the group's runs."""
+    aligned = _aligned(group, panel, against)
+    if not aligned:
+        return None
+    places, values = np.array(aligned).transpose(2, 0, 1)
+    ends = (values.min(axis=0).tolist(), values.max(axis=0).tolist())
+    return Curve(places.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *ends, len(aligned))
+
+
+def _aligned(group: Group, panel: Panel, against: str) -> list[list[tuple[float, float]]]:
+    """Each run's points, as many for each.
 
     Runs that were measured equally often are laid over each other moment by moment, because a budget of tokens ends them at
     different steps; others at the steps that all of them have.
     """
     series = [found for run in group.runs if (found := _series(run, panel, against))]
-    if not series:
-        return None
-    if len({len(each) for each in series}) == 1:
-        aligned = [list(each.values()) for each in series]
-    else:
-        steps = sorted(set.intersection(*(set(each) for each in series)))
-        aligned = [[each[step] for step in steps] for each in series]
-    if not aligned[0]:
-        return None
-    places, values = np.array(aligned).transpose(2, 0, 1)
-    ends = (values.min(axis=0).tolist(), values.max(axis=0).tolist())
-    return Curve(places.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *ends, len(series))
+    if len({len(each) for each in series}) <= 1:
+        return [list(each.values()) for each in series]
+    steps = sorted(set.intersection(*(set(each) for each in series)))
+    return [[each[step] for step in steps] for each in series] if steps else []
 
 
 def _series(run: Run, panel: Panel, against: str) -> dict[int, tuple[float, float]]:
@@ -253,7 +255,7 @@ def _saved_series(run: Run, mode: str, metric: str) -> dict[int, float]:
 
 
 def ends(group: Group, panel: Panel) -> dict[str, Any] | None:
-    """The first and the last value of a metric: mean and standard deviation over seeds."""
+    """The first value of a metric that all runs have, and each run's last: mean and standard deviation over seeds."""
     series = [list(found.values()) for run in group.runs if (found := _series(run, panel, "step"))]
     if not series:
         return None
@@ -261,7 +263,8 @@ def ends(group: Group, panel: Panel) -> dict[str, Any] | None:
     def spread(values: list[float]) -> dict[str, float | None]:
         return {"mean": float(np.mean(values)), "sd": float(np.std(values, ddof=1)) if len(values) > 1 else None}
 
-    return {"first": spread([each[0][1] for each in series]), "last": spread([each[-1][1] for each in series]), "runs": len(series)}
+    begun = [each[0][1] for each in _aligned(group, panel, "step") or series]
+    return {"first": spread(begun), "last": spread([each[-1][1] for each in series]), "runs": len(series)}
 
 
 def open_runs(paths: Sequence[Any]) -> list[Run]:

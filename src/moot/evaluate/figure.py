@@ -43,8 +43,18 @@ def draw(members: Sequence[Group], targets: Sequence[Path], against: str = "step
         axis.set_visible(False)
     handles: dict[str, Any] = {}
     for axis in axes.flat:
+        # One entry a group: in some panels it may have fewer seeds.
         handles |= {str(label): handle for handle, label in zip(*axis.get_legend_handles_labels(), strict=True)}
-    figure.legend(list(handles.values()), list(handles), loc="outside lower center", ncols=min(3, len(handles)), fontsize=8, frameon=False)
+    figure.legend(
+        list(handles.values()),
+        list(handles),
+        title="mean and range over seeds" if any(len(group.runs) > 1 for group in members) else None,
+        title_fontsize=8,
+        loc="outside lower center",
+        ncols=min(3, len(handles)),
+        fontsize=8,
+        frameon=False,
+    )
     for target in targets:
         target.parent.mkdir(parents=True, exist_ok=True)
         figure.savefig(target, dpi=160)
@@ -53,8 +63,7 @@ def draw(members: Sequence[Group], targets: Sequence[Path], against: str = "step
 
 def _line(axis: Any, one: Curve, label: str, number: int) -> None:
     colour, style = COLOURS[number % len(COLOURS)], LINES[number // len(COLOURS) % len(LINES)]
-    about = f"{label} ({one.runs} {'seed' if one.runs == 1 else 'seeds, mean and range'})"
     marker = "o" if len(one.steps) < 15 else None
-    axis.plot(one.steps, one.mean, style, color=colour, label=about, linewidth=1.5, marker=marker, markersize=3)
+    axis.plot(one.steps, one.mean, style, color=colour, label=label, linewidth=1.5, marker=marker, markersize=3)
     if one.runs > 1:
         axis.fill_between(one.steps, one.low, one.high, color=colour, alpha=0.18, linewidth=0)

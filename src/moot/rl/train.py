@@ -415,13 +415,15 @@ async def restore(loop: Loop) -> int:
         loop.run.rewind(step, state["metrics"])
         await wake_past_selves(loop, step, engine_state(place, state))
         return step
-    loop.run.rewind(0, None)
-    if not loop.config.warm.warm_from:
+    taken = warm_start_of(loop.config) if loop.config.warm.warm_from else None
+    if taken is not None:
+        await loop.engine.load_state(taken.state)
+    loop.run.rewind(0, None)  # not before it is sure that the run can begin again
+    if taken is None:
         return 0
-    taken = warm_start_of(loop.config)
-    await loop.engine.load_state(taken.state)
     for row in taken.rows[:-1]:
         loop.run.append_metrics(row)
+        loop.watcher.row(row)
     await commit(loop, loop.config.warm_steps, taken.rows[-1])
     return loop.config.warm_steps
 

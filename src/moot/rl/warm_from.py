@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -26,17 +26,27 @@ def warm_start_of(config: TrainConfig) -> WarmStart:
     theirs = TrainConfig.from_dict(run.config)
     if not config.warm_steps:
         raise ConfigError(f"warm_from names {path}, but warm_questions is 0: give the settings of its warm start too ({_asked(theirs)})")
-    for name in ("model", "lora_rank", "lora_alpha", "lora_targets"):
+    for name in ("engine", "base_url", "model", "lora_rank", "lora_alpha", "lora_targets"):
         _same(path, name, getattr(config.model, name), getattr(theirs.model, name))
-    # Those that say which questions are taken, and how many steps it has: self-play goes on behind them.
-    for name in ("warm_questions", "warm_epochs", "warm_batch_size"):
-        _same(path, name, getattr(config.warm, name), getattr(theirs.warm, name))
+    for field in fields(config.warm):
+        if field.name != "warm_from":
+            _same(path, field.name, getattr(config.warm, field.name), getattr(theirs.warm, field.name))
+    for name in ("num_agents", "max_rounds"):
+        _same(path, name, getattr(config.debate, name), getattr(theirs.debate, name))
+    _same(path, "contract", config.protocol.contract, theirs.protocol.contract)
+    _same(path, "task", _first_task(config), _first_task(theirs))
     _same(path, "seed", config.seed, theirs.seed)
     rows = [row for row in run.metrics() if row["phase"] == "warm"]
+    if len(rows) < config.warm_steps:
+        raise ConfigError(f"warm_from names {path}, which has not finished its warm start ({len(rows)} of {config.warm_steps} steps)")
     for step, place, state in run.load_checkpoints():
-        if step == config.warm_steps and state is not None and len(rows) == step:
+        if step == config.warm_steps and state is not None:
             return WarmStart(engine_state(place, state), rows)
-    raise ConfigError(f"warm_from names {path}, which has not finished its warm start ({len(rows)} of {theirs.warm_steps} steps)")
+    raise ConfigError(f"warm_from names {path}, whose checkpoint of step {config.warm_steps} is missing or damaged; make it anew")
+
+
+def _first_task(config: TrainConfig) -> str:
+    return next(iter(config.recipe.curriculum), config.debate.task)
 
 
 def _asked(theirs: TrainConfig) -> str:

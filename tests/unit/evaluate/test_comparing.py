@@ -121,6 +121,16 @@ def test_runs_that_end_at_different_steps_are_laid_over_each_other_moment_by_mom
     assert (alone.steps, alone.mean) == ([2, 8], [0.0, 0.5]), "from the saved evaluations, as nothing was measured on the way"
 
 
+def test_the_first_value_is_of_a_moment_that_all_runs_have(tmp_path: Path) -> None:
+    runs = [a_run(tmp_path, f"warm-seed{seed}", seed) for seed in (0, 1)]
+    evaluated(runs[0], [0, 0], step=0)  # the untrained model, once for all seeds
+    for run in runs:
+        evaluated(run, [1, 0], step=2)
+    (group,) = groups(runs)
+    found = ends(group, next(panel for panel in PANELS if panel.saved == ("direct", "accuracy")))
+    assert found is not None and found["first"] == {"mean": 0.5, "sd": 0.0}
+
+
 def test_a_run_named_twice_is_refused(tmp_path: Path) -> None:
     run = a_run(tmp_path, "peer-seed0", 0)
     with pytest.raises(ConfigError, match="is named twice"):

@@ -56,7 +56,11 @@ def test_seeds_with_warm_starts_of_their_own_are_one_group(tmp_path: Path) -> No
     [
         (lambda c: replace(c, seed=1), r"seed is 1 here and 0 in .*warm-seed0"),
         (lambda c: replace(c, model=replace(c.model, lora_rank=4)), "lora_rank is 4 here and 16"),
+        (lambda c: replace(c, model=replace(c.model, engine="local")), "engine is 'local' here and 'scripted'"),
         (lambda c: replace(c, warm=replace(c.warm, warm_questions=6)), "warm_questions is 6 here and 4"),
+        (lambda c: replace(c, warm=replace(c.warm, warm_learning_rate=1.0)), "warm_learning_rate is 1.0 here and 0.0001"),
+        (lambda c: replace(c, debate=replace(c.debate, num_agents=5)), "num_agents is 5 here and 4"),
+        (lambda c: replace(c, debate=replace(c.debate, task="gsm8k")), "task is 'gsm8k' here and 'arithmetic'"),
         (lambda c: replace(c, warm=replace(c.warm, warm_questions=0)), "--warm-questions 4 --warm-epochs 1 --warm-batch-size 2"),
         (lambda c: replace(c, warm=replace(c.warm, warm_from="nowhere")), "nowhere is not a run"),
     ],
@@ -64,6 +68,15 @@ def test_seeds_with_warm_starts_of_their_own_are_one_group(tmp_path: Path) -> No
 def test_a_warm_start_of_other_settings_is_refused(warmed: Path, change: Any, complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         warm_start_of(change(taking(warmed)))
+
+
+def test_a_damaged_one_is_refused_before_anything_of_the_run_is_forgotten(tmp_path: Path, warmed: Path) -> None:
+    before = played(tmp_path / "taken", taking(warmed))
+    for place in [*(tmp_path / "taken" / "checkpoints").iterdir(), warmed / "checkpoints" / "000002"]:
+        (place / "state.json").write_text("{")
+    with pytest.raises(ConfigError, match="checkpoint of step 2 is missing or damaged"):
+        played(tmp_path / "taken", taking(warmed))
+    assert untimed(Run.open(tmp_path / "taken").metrics()) == before
 
 
 def test_an_unfinished_one_is_refused(warmed: Path) -> None:

@@ -1,6 +1,6 @@
 """Causal attention three ways: packed sequences, new tokens after cached ones, and one new token for each of many sequences.
 
-Keys and values are never repeated for grouped queries: they are read with a stride of 0.
+Keys and values are not repeated for grouped queries, but read with a stride of 0; only where a GPU pads training are they copied.
 """
 
 from __future__ import annotations

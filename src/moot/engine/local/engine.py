@@ -262,7 +262,7 @@ def _captured(network: Network, store: PageStore, rows: int, length: int, otherw
     try:
         from moot.engine.local.graphs import GraphDecoder  # needs triton, which torch brings along only where there is a GPU
 
-        return GraphDecoder(network, store, rows, length).arrange, ()
+        return GraphDecoder(network, store, rows, length, otherwise).arrange, ()
     except Exception as error:  # whatever is missing or refused: sampling works without it
         return otherwise, (f"decode steps could not be captured, so sampling is slower: {type(error).__name__}: {error}",)
 

@@ -55,7 +55,7 @@ def paged_attention(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, posi
     _attend[(rows, kv_heads)](
         q, keys, values, table, positions, out, dim**-0.5, q.stride(0), table.stride(0),
         HEADS=kv_heads, GROUP=heads // kv_heads, ROWS=max(16, triton.next_power_of_2(heads // kv_heads)),
-        DIM=dim, WIDE=triton.next_power_of_2(dim), PAGE=page, BLOCK=min(page, 32 if exact else 64),
+        DIM=dim, WIDE=max(16, triton.next_power_of_2(dim)), PAGE=page, BLOCK=min(page, 32 if exact else 64),
         PRECISION="ieee" if exact else "tf32",
     )  # fmt: skip
     return out

@@ -1,7 +1,7 @@
 """Gradients and Adam steps on packed sequences.
 
-No padding: sequences lie one after the other in micro-batches of a token budget, each attending to itself. Logits exist only for trained
-tokens, and only a chunk of them at a time.
+Sequences lie one after the other in micro-batches of a token budget, each attending to itself; on a GPU attention alone is padded. Logits
+exist only for trained tokens, and only a chunk of them at a time.
 """
 
 from __future__ import annotations

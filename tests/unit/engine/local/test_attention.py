@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import textwrap
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -34,7 +36,6 @@ def test_padded_attention_is_packed_attention(lengths: list[int], groups: int, s
 
 def test_the_paged_kernel_is_the_paged_plan() -> None:
     """Run by triton's interpreter, which must be chosen before triton is imported: so in a process of its own."""
-    pytest.importorskip("triton", reason="the kernel needs triton, which exists for Linux alone")
     script = """
         import torch
         from moot.engine.local.attention import DecodePlan
@@ -56,6 +57,15 @@ def test_the_paged_kernel_is_the_paged_plan() -> None:
             torch.testing.assert_close(paged_attention(q, keys, values, table, positions), expected, atol=1e-5, rtol=1e-5)
         print("equal")
     """
-    env = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], env=env, capture_output=True, text=True)
-    assert (done.returncode, done.stdout) == (0, "equal\n"), done.stderr
+    assert interpreted("-c", textwrap.dedent(script)) == "equal\n"
+
+
+def test_decoding_by_graphs_samples_what_plain_steps_sample(make_model: Callable[..., str]) -> None:
+    assert interpreted(str(Path(__file__).with_name("graph_decoding.py")), make_model()) == "equal\n"
+
+
+def interpreted(*arguments: str) -> str:
+    pytest.importorskip("triton", reason="the kernel needs triton, which exists for Linux alone")
+    done = subprocess.run([sys.executable, *arguments], env={**os.environ, "TRITON_INTERPRET": "1"}, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
