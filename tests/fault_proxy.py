@@ -15,6 +15,14 @@ from dataclasses import dataclass, field
 FAULTS = ("delay", "reset_before", "reset_after", "429", "500_before", "500_after", "truncated")
 
 
+async def end_all_tasks() -> None:
+    """Before a loop is closed: a connection that nobody ended would complain later, in the middle of some other test."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
 @dataclass
 class FaultProxy:
     target_port: int

@@ -371,7 +371,7 @@ async def start(server: Server, port: int = 0) -> tuple[asyncio.Server, int]:
 @contextlib.contextmanager
 def serving(server: Server, faults: float = 0.0, seed: int = 0, **options: Any) -> Iterator[tuple[str, Any]]:
     """In a thread of its own, behind a bad line if wanted: the address, and the proxy or None."""
-    from fault_proxy import FaultProxy
+    from fault_proxy import FaultProxy, end_all_tasks
 
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
@@ -388,14 +388,7 @@ def serving(server: Server, faults: float = 0.0, seed: int = 0, **options: Any) 
     try:
         yield f"http://127.0.0.1:{port}", proxy
     finally:
-
-        async def end() -> None:
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
-
-        asyncio.run_coroutine_threadsafe(end(), loop).result(10)
+        asyncio.run_coroutine_threadsafe(end_all_tasks(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
         loop.close()

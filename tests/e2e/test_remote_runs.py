@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_chat
-from fault_proxy import FaultProxy
+from fault_proxy import FaultProxy, end_all_tasks
 from making import command, surroundings
 from skyrl_server import KEY, Running, Unavailable, running
 
@@ -106,8 +106,10 @@ def test_with_a_fault_on_every_fifth_call_the_run_ends_with_every_debate_account
         port = asyncio.run_coroutine_threadsafe(proxy.start(), loop).result()
         finished(start(tmp_path, server, f"http://127.0.0.1:{port}"))
     finally:
+        asyncio.run_coroutine_threadsafe(end_all_tasks(), loop).result(10)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(5)
+        loop.close()
     assert all(proxy.seen[fault] > 0 for fault in proxy.faults), proxy.seen
     check_every_debate_is_there_once(tmp_path)
 
