@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("runs/experiment"))
     parser.add_argument("--arms", nargs="*", default=list(ARMS), choices=list(ARMS), help="none: only the warm starts")
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
-    parser.add_argument("--tokens", type=int, default=1_500_000, help="sampled in self-play, for every run")
+    parser.add_argument("--tokens", type=int, default=1_100_000, help="sampled in self-play, for every run")
     parser.add_argument("--learning-rate", default="1e-4", help="of self-play")
     parser.add_argument("--questions", type=int, default=200, help="held out, for every evaluation")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")

@@ -1,18 +1,19 @@
 """Is the learning rate too high? Take a few steps on one batch, and look at other questions after each.
 
-    moot train --task arithmetic --max-rounds 1 --no-personas --warm-questions 128 --warm-batch-size 8 --warm-learning-rate 5e-4 \\
-        --num-train-datapoints 0 --eval-every 0 --run runs/warm
+    moot train --task arithmetic --max-rounds 1 --max-tokens 64 --no-personas --warm-questions 128 --warm-batch-size 8 \\
+        --warm-learning-rate 5e-4 --num-train-datapoints 0 --eval-every 0 --run runs/warm
     python recipes/step_size.py runs/warm --rates 1e-4 2e-5
 
 Some questions are answered by a group of agents and rewarded by the truth; the same datums are then trained on again and again. After 1, 3
-and 10 steps: how probable is the right answer, worked out as in the warm start, to those questions and to held-out ones? A rate that is
-small enough raises both from step to step. One that raises them and then loses what it had gained is too high for a batch of this size.
+and 10 steps: how probable is the right answer, worked out as in the warm start, to those questions and to held-out ones? At a rate that is
+small enough the batch is learned and the others hold. A rate at which the batch itself is lost again is too high for one of this size.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import numpy as np
 from moot.cli.engines import make_engine
 from moot.debate.rewards import truth
 from moot.debate.state import Debate
-from moot.debate.types import Question
+from moot.debate.types import ConfigError, Question
 from moot.engine.protocol import AdamParams, Sampler, SamplingParams
 from moot.records import Run, engine_state
 from moot.rl.advantages import ESTIMATORS, advantages
@@ -50,12 +51,11 @@ async def main() -> None:
     run = Run.open(args.run)
     config = TrainConfig.from_dict(run.config)
     config = replace(config, model=replace(config.model, device=args.device))
+    start = next((engine_state(place, state) for _, place, state in run.load_checkpoints() if state is not None), None)
+    if start is None:
+        raise ConfigError(f"{args.run} has no checkpoint that is whole; train it first")
     task = load(config.debate.task, config.seed, args.held_out)
     engine, rendering = make_engine(config)
-    _, place, state = next(run.load_checkpoints())
-    if state is None:
-        raise SystemExit(f"{place} is damaged")
-    start = engine_state(place, state)
     asked = [task.train(FIRST + i) for i in range(args.questions)]
 
     async def look(when: str) -> None:
@@ -68,7 +68,8 @@ async def main() -> None:
         await look("before")
         debates = [Debate(question, args.agents, 1, config.protocol) for question in asked]
         params = SamplingParams(max_tokens=config.debate.max_tokens)
-        played = await rollout(debates, await engine.snapshot(), rendering, params, concurrency=256, tempered=True, seed="step-size")
+        tempered = engine.capabilities.tempered_training
+        played = await rollout(debates, await engine.snapshot(), rendering, params, concurrency=256, tempered=tempered, seed="step-size")
         grades = grade_all([each.debate for each in played], task.equal, task.extract)
         scores = [truth(each.debate, found) for each, found in zip(played, grades, strict=True)]
         values = advantages(zip([each.debate for each in played], scores, strict=True), ESTIMATORS["center_group"])
@@ -100,4 +101,7 @@ async def probability(sampler: Sampler, rendering: Rendering, task: Task, config
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    try:
+        asyncio.run(main())
+    except ConfigError as error:
+        sys.exit(f"step_size: {error}")

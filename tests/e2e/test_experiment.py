@@ -43,3 +43,14 @@ def test_what_failed_is_named_and_the_rest_is_still_told(tmp_path: Path) -> None
     done = experiment(out, "--tokens", "20000", "--arms", "peers", "truth")
     assert done.returncode == 1 and "NOT DONE: truth-seed0" in done.stdout
     assert [g["label"] for g in json.loads((out / "tables" / "arms" / "compare.json").read_text())["groups"]] == ["peers"]
+
+
+@pytest.mark.slow
+def test_the_look_at_the_learning_rate_says_when_it_looked(tmp_path: Path) -> None:
+    warm = "train --engine scripted --max-rounds 1 --warm-questions 4 --num-train-datapoints 0 --eval-every 0 --run warm"
+    subprocess.run([sys.executable, "-m", "moot", *warm.split()], check=True, cwd=tmp_path, capture_output=True)
+    asked = ["warm", "--rates", "1e-3", "1e-5", "--questions", "2", "--held-out", "2", "--steps", "1", "2"]
+    done = subprocess.run([sys.executable, str(ROOT / "recipes" / "step_size.py"), *asked], capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    looks = [line.split("  ")[0] for line in done.stdout.splitlines() if "right answers" in line]
+    assert looks == ["before", "1 steps of 0.001", "2 steps of 0.001", "1 steps of 1e-05", "2 steps of 1e-05"]
