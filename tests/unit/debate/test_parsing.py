@@ -6,11 +6,11 @@ import re
 import time
 from collections.abc import Callable
 
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracle
 from moot.debate.parsing import CONTRACTS, comparison_lines, parse, stop_marker
 from moot.debate.types import Parsed, ParseFailure
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import time
 
 import pytest
-from making import FAILED, debate, v2
 
 from moot.tasks.answers import answer_in, boxed, exact, grade, last_number
+from support.making import FAILED, debate, v2
 
 
 @pytest.mark.parametrize(
