@@ -14,11 +14,11 @@ from rich.text import Text
 
 from moot.cli import train
 from moot.cli.evaluate import Bars, interruptible, place, unseen
-from moot.cli.players import Players
 from moot.debate.types import ConfigError
 from moot.evaluate import Answers, EvalConfig, Report, evaluate
 from moot.evaluate.preflight import Finding, findings
 from moot.evaluate.table import rich_table
+from moot.players import Players
 from moot.records import Run
 from moot.rl.config import PRESETS, TrainConfig
 from moot.tasks import load as load_task
@@ -61,7 +61,8 @@ class Check:
         task = load_task(config.debate.task, config.seed, self.questions)
         if any(question.answer is None for question in task.held_out):
             raise ConfigError(f"task {task.name} has questions without a known answer, and the checks need answers; check on another task")
-        players, bars = Players(config, run, console), Bars(console)
+        bars = Bars(console)
+        players = Players(config, run, bars.note, console.status)
         try:
             report, out = interruptible(self._measure(players, config, task, bars))
         except asyncio.CancelledError:

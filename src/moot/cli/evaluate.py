@@ -18,11 +18,11 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from moot.cli.players import Players, policy_config
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError, Question
 from moot.evaluate import Answers, EvalConfig, Mode, Report, evaluate
 from moot.evaluate.table import cells, legend, markdown, rich_tables
+from moot.players import Players, policy_config
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
@@ -103,8 +103,8 @@ class Eval:
             raise ConfigError(f"questions must be at least 1, got {self.questions}")
         settings = self._settings(config)
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
-        players = Players(config, run, console)
         bars = Bars(console)
+        players = Players(config, run, bars.note, console.status)
         try:
             report, out = interruptible(self._evaluate(players, settings, task, bars, console))
         except asyncio.CancelledError:

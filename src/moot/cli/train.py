@@ -17,12 +17,12 @@ from rich.text import Text
 
 from moot import __version__
 from moot.cli.loggers import check_names, make_loggers
-from moot.cli.players import judge_for
 from moot.debate.protocol import Protocol, judge_warning
 from moot.debate.rewards import REWARDS, Reward, users_reward
 from moot.debate.types import ConfigError, Question
 from moot.engine.protocol import EngineError
 from moot.evaluate import EvalConfig, evaluate
+from moot.players import check_judge, judge_for, make_engine
 from moot.rl.advantages import ESTIMATORS, Estimator
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
 from moot.rl.rendering import Rendering
@@ -76,8 +76,7 @@ class Train:
         task = load_task(config.debate.task, config.seed, config.eval_questions)
         stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
         check_names(self.log)
-        from moot.cli.engines import make_engine
-
+        check_judge(config)
         with console.status(f"loading {config.model.model}"):
             engine, rendering = make_engine(config)
         run = Run.open(run_path) if Run.exists(run_path) else Run.create(run_path, config.as_dict(), {"moot": __version__})
@@ -95,7 +94,7 @@ class Train:
             loop.also = plain_answers(rendering, task, settings, task.held_out[: config.eval_questions])
         try:
             with progress:
-                asyncio.run(_train(loop, judge_for(config, engine, rendering, console)))
+                asyncio.run(_train(loop, judge_for(config, engine, rendering, progress.note, console.status)))
         except Stopped as stop:
             return _say_stop(console, run_path, str(stop), 1)
         except asyncio.CancelledError:
