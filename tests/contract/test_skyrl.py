@@ -15,10 +15,10 @@ import httpx
 import numpy as np
 import pytest
 from factories import FOUND, make_local, make_remote
-from skyrl_server import NEWEST, ROOT, Unavailable, newest_sdk
 from test_engines import PROMPT, datum, greedy_free, one, trained
 
 from moot.engine.protocol import AdamParams, Datum, EngineError
+from support.skyrl_server import NEWEST, ROOT, Unavailable, newest_sdk
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 run = asyncio.run
@@ -228,7 +228,7 @@ def test_with_the_newest_sdk_it_is_given_up_in_time_with_both_versions_and_the_r
     except Unavailable as reason:
         pytest.skip(f"DID NOT RUN with tinker {NEWEST}: {reason}")
     settings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TINKER_TELEMETRY": "0"}
-    command = [str(python), str(ROOT / "tests" / "newest_sdk.py"), skyrl.url, str(tiny_model)]
+    command = [str(python), str(ROOT / "tests" / "support" / "newest_sdk.py"), skyrl.url, str(tiny_model)]
     done = subprocess.run(command, capture_output=True, text=True, env=settings, timeout=300)
     said = json.loads(done.stdout.splitlines()[-1])
     assert (

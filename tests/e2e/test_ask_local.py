@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_chat
-from asking import here
+
+from support import tiny_chat
+from support.asking import here
 
 pytest.importorskip("torch")
 

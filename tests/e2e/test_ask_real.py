@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Answer, ChatServer, forwarding
-from making import command, surroundings
+
+from support.asking import Answer, ChatServer, forwarding
+from support.making import command, surroundings
 
 pytest.importorskip("torch")
 pytest.importorskip("fastapi")

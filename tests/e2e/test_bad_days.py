@@ -47,7 +47,7 @@ def test_a_full_disk_stops_the_run_in_one_line_and_room_lets_it_go_on(small_disk
 def test_a_checkpoint_that_does_not_fit_is_a_full_disk_too(small_disk: Path, tmp_path: Path) -> None:
     """The local engine's weights are written by a library with an error of its own for it."""
     pytest.importorskip("torch")
-    from tiny_chat import save
+    from support.tiny_chat import save
 
     subprocess.run(["mount", "-o", "remount,size=60k", str(small_disk)], check=True)
     model = save(tmp_path / "model")

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from making import command, moot, surroundings, text
 
 from moot.cli import main
+from support.making import command, moot, surroundings, text
 
 SCRIPTED = ["--engine", "scripted", "--max-tokens", "2000"]
 SMALL = [*SCRIPTED, "--batch-size", "2", "--num-train-datapoints", "2", "--warm-questions", "2", "--eval-questions", "2"]

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import FAILED, debate, text, v1, v2
-from recorded import LOST, judged, record
 
 from moot.debate.parsing import parse
 from moot.debate.protocol import PRESETS, Protocol
@@ -25,6 +23,8 @@ from moot.rescore import BESIDES, SCORING, SPOKEN, Compared, Rescored, check, co
 from moot.rl.config import DebateConfig, OptimConfig, TrainConfig
 from moot.saved import Damaged, Saved, grades_of, leaders, mean_rewards, saved_debates
 from moot.totals import Correlation
+from support.making import FAILED, debate, text, v1, v2
+from support.recorded import LOST, judged, record
 
 # Three agents, two rounds; only agent 0 votes: it prefers 1 to 2. Agent 1 is right, agent 2 wrong, agent 0 wrong.
 ANSWERS = [["5", "7", "6"], ["5", "7", "6"]]

@@ -6,11 +6,11 @@ import json
 from typing import Any
 
 import pytest
-from making import lines, text
 
 from moot.debate.protocol import PRESETS, V1, V2
 from moot.debate.types import ConfigError
 from moot.score import BadLine, Scored, read_debate, score
+from support.making import lines, text
 
 TURNS = [{"round": 1, "agent": agent, "text": text()} for agent in range(3)]
 VOTES = [{"round": 2, "agent": agent, "text": text(lines(said))} for agent, said in enumerate(["1 > 2", "0 > 2", "0 > 1"])]

@@ -8,7 +8,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from making import v1, v2
 
 from moot.debate.parsing import parse
 from moot.debate.protocol import Protocol
@@ -17,6 +16,7 @@ from moot.debate.types import ParseFailure, Question, Said
 from moot.engine.protocol import AdamParams, ContextOverflow, Datum, Sample, Sampler, SamplingParams, Trainer
 from moot.engine.scripted import ByteTokenizer, Scene, ScriptedEngine, read_scene
 from moot.rl.rendering import Rendering
+from support.making import v1, v2
 
 TOKENIZER = ByteTokenizer()
 RENDERING = Rendering(TOKENIZER)

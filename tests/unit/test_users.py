@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import FAILED, debate, near, v2
 
 from moot.debate.rewards import AgentScores, StepScores, users_reward
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.rl.advantages import ESTIMATORS, AgentAdvantages, StepAdvantages, advantages
 from moot.users import load
+from support.making import FAILED, debate, near, v2
 
 
 def test_a_function_is_found_in_a_file(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 from moot.debate.parsing import BALLOT
 from moot.debate.play import play
@@ -22,6 +21,7 @@ from moot.rl.metrics import answer_metrics, reward_metrics
 from moot.rl.trust import Judged, panel, winner
 from moot.score import BadLine, Scored, score
 from moot.tasks.answers import grade
+from support.making import FAILED, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 
 def vote(shorthand: str) -> str:

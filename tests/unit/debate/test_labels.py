@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, by_agent, by_step, lines, near, text, v1, v2
 
 from moot.debate.labels import agents_behind, labels_for, relabelled
 from moot.debate.protocol import V2, Protocol
@@ -20,6 +19,7 @@ from moot.debate.types import Line, Parsed, Question, Said
 from moot.rl.trust import Judged, panel
 from moot.score import Scored, score
 from moot.tasks.answers import grade
+from support.making import FAILED, by_agent, by_step, lines, near, text, v1, v2
 
 QUESTION = Question("What is 3 + 4?", "7")
 KNOWN = {0: (3, 1, 2, 0), 1: (3, 0, 2, 1), 2: (3, 0, 1, 2), 3: (0, 1, 3, 2)}

@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-import oracle
 import pytest
-from counted_work import grows_linearly
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracle
 from moot.debate.parsing import CONTRACTS, comparison_lines, parse, stop_marker
 from moot.debate.types import Parsed, ParseFailure
+from support.counted_work import grows_linearly
 
 GOOD = "<solution>S</solution><evaluation>E</evaluation><comparison>C</comparison>"
 FIVE = GOOD + "<consensus>YES</consensus><consensus_reason>R</consensus_reason>"

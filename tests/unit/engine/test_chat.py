@@ -16,7 +16,6 @@ import httpx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import text as turn_text
 
 from moot.debate.parsing import parse
 from moot.debate.play import play
@@ -26,6 +25,7 @@ from moot.debate.types import Message, Parsed, ParseFailure, Question
 from moot.engine.chat import Chat, ChatSpeaker, Endpoint, Patience, Refused, Reply, Request, Unanswered, as_said
 from moot.engine.chat_reading import events, retry_after
 from moot.engine.protocol import EngineError
+from support.making import text as turn_text
 
 REQUEST = Request((Message("system", "Be brief."), Message("user", "Two and two?")), 100, 0.7, "</comparison>")
 BASE = "http://server.test/v1"

@@ -15,7 +15,6 @@ import pytest
 pytest.importorskip("tinker")
 
 import tinker
-from simulated_server import Manners, Server, serving
 
 from moot.debate.rewards import REWARDS
 from moot.engine.protocol import AdamParams, ContextOverflow, Datum, EngineError, SamplingParams
@@ -27,6 +26,7 @@ from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, 
 from moot.rl.rendering import Rendering
 from moot.rl.train import Loop, train
 from moot.tasks import load
+from support.simulated_server import Manners, Server, serving
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from making import lines, text
 
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
@@ -21,6 +20,7 @@ from moot.evaluate.answers import Place, question_key
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, turn_seed
 from moot.tasks.task import Task
+from support.making import lines, text
 
 TOKENIZER = ByteTokenizer()
 RENDERING = Rendering(TOKENIZER)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paging import failed, record, turn, write_run, write_step
 
 from moot.page.filters import Refused, where
 from moot.page.index import Index, tidy
+from support.paging import failed, record, turn, write_run, write_step
 
 RIGHT = record(turn(0, "7", True), turn(1, "7", True), turn(2, "7", True), question="Which is right?")
 MISLED = record(turn(0, "8"), turn(1, "7", True), turn(2, "8"), question="Who is misled?")

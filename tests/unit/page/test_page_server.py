@@ -9,7 +9,8 @@ from typing import Any
 from urllib.parse import unquote_to_bytes
 
 import pytest
-from paging import record, turn, write_run, write_step
+
+from support.paging import record, turn, write_run, write_step
 
 pytest.importorskip("starlette")
 

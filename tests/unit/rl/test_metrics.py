@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from making import FAILED, by_agent, by_step, debate, near, spoken, text, v1, v2
 
 from moot.debate.rewards import StepScores, Stream
 from moot.debate.state import Debate
@@ -17,6 +16,7 @@ from moot.rl.datums import SampledTurn
 from moot.rl.metrics import answer_metrics, carries_gradient, has_signal, optim_metrics, reward_metrics, rollout_metrics, totals
 from moot.rl.rollout import Rollout
 from moot.tasks.answers import grade
+from support.making import FAILED, by_agent, by_step, debate, near, spoken, text, v1, v2
 
 
 def sampled(prompt: int, tokens: int, extends: bool = False, cut: bool = False) -> SampledTurn:

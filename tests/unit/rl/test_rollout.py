@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from making import v1, v2
 
 from moot.debate.play import Speak
 from moot.debate.protocol import Protocol
@@ -24,6 +23,7 @@ from moot.rl.datums import datums
 from moot.rl.metrics import rollout_metrics
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, Rollout, TokenSpeaker, rollout, token_counts, turn_seed
+from support.making import v1, v2
 
 ENGINE = ScriptedEngine(style="mixed", seed=5)
 RENDERING = Rendering(ENGINE.tokenizer)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from counted_work import grows_linearly
-from making import FAILED, debate, v2
 
 from moot.tasks.answers import answer_in, boxed, exact, grade, last_number
+from support.counted_work import grows_linearly
+from support.making import FAILED, debate, v2
 
 
 @pytest.mark.parametrize(

@@ -13,13 +13,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from making import debate, v2
 
 from moot.debate.types import ConfigError
 from moot.tasks import math_pool as pool_module
 from moot.tasks.answers import grade, grade_all, grade_all_async
 from moot.tasks.math_equality import EqualMathematics
 from moot.tasks.math_pool import Pool
+from support.making import debate, v2
 
 pytest.importorskip("math_verify", reason="math-verify is not installed: the grading pool was not tested")
 

@@ -7,8 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from making import text
-
 from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import REWARDS, Reward, mix_truth
 from moot.debate.state import Debate
@@ -17,6 +15,7 @@ from moot.records import Played, Run
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from moot.rl.rollout import Rollout
 from moot.tasks.answers import grade
+from support.making import text
 
 LOST = Debate(Question("What is 1 + 1?", "2"))
 """Stands for a debate that the engine lost."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from making import text
 
 from moot.debate.protocol import V2
+from support.making import text
 
 
 def turn(

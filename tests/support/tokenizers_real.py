@@ -26,7 +26,7 @@ from typing import IO, Any
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 LEFT_OUT: dict[str, str] = {}
 """What could not be had in this run, and why."""
 

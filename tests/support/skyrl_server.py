@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENT = ROOT / ".cache" / "skyrl-venv"
 PACKAGES = (
     "jax==0.10.2", "flax==0.12.8", "optax==0.2.8", "transformers==5.8.0", "safetensors", "tokenizers", "rich", "cloudpathlib", "fastapi",
@@ -78,7 +78,7 @@ class Running:
 
     def start(self) -> None:
         command = [
-            str(interpreter()), str(ROOT / "tests" / "skyrl_launch.py"), "--base-model", str(self.model), "--port", str(self.port),
+            str(interpreter()), str(Path(__file__).with_name("skyrl_launch.py")), "--base-model", str(self.model), "--port", str(self.port),
             "--database-url", f"sqlite:///{self.where / 'server.db'}", "--checkpoints-base", str(self.where / "checkpoints"),
             "--backend-config", json.dumps({"max_lora_adapters": 24, "max_lora_rank": 8, **self.backend}),
         ]  # fmt: skip

@@ -4,7 +4,7 @@ Its model is a table: the logits of the next token are a row for the token befor
 at 0. So gradients can be written down, and every answer depends on weights, request and seed alone. What real servers differ in is an
 option: how losses are added up, whether gradients are clipped, whether samplers keep their weights, whether requests are numbered.
 
-    python simulated_server.py --port 8124 --latency 0.05
+    cd tests && python -m support.simulated_server --port 8124 --latency 0.05
 """
 
 from __future__ import annotations
@@ -323,7 +323,7 @@ class Server:
         if "protobuf" in kind:
             if not self.manners.protobuf:
                 return 500, b"Internal Server Error", "text/plain"
-            from simulated_proto import read_model_pass
+            from support.simulated_proto import read_model_pass
 
             name, body = read_model_pass(raw)
             path = f"/api/v1/{name}"
@@ -337,7 +337,7 @@ class Server:
                 if (left := due - time.monotonic()) > 0:
                     await asyncio.sleep(left)
                 if "protobuf" in accepted and self.manners.protobuf and status == 200:
-                    from simulated_proto import write_result
+                    from support.simulated_proto import write_result
 
                     if (packed := write_result(found)) is not None:
                         return 200, packed, "application/x-protobuf"
@@ -371,7 +371,7 @@ async def start(server: Server, port: int = 0) -> tuple[asyncio.Server, int]:
 @contextlib.contextmanager
 def serving(server: Server, faults: float = 0.0, seed: int = 0, **options: Any) -> Iterator[tuple[str, Any]]:
     """In a thread of its own, behind a bad line if wanted: the address, and the proxy or None."""
-    from fault_proxy import FaultProxy, end_all_tasks
+    from support.fault_proxy import FaultProxy, end_all_tasks
 
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)

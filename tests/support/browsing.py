@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from making import surroundings
+from support.making import surroundings
 
 FLAGS = (
     "--headless",

@@ -12,14 +12,14 @@ import time
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 import tinker
-from simulated_server import Manners, Server, serving
 
 from moot.engine.protocol import AdamParams, Datum, EngineError, SamplingParams
 from moot.engine.remote import RemoteEngine
+from support.simulated_server import Manners, Server, serving
 
 
 class Tokens:
