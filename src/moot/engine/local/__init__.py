@@ -22,6 +22,7 @@ How it is built, from the bottom:
     losses.py      the Tinker API's losses, summed over tokens
     trainer.py     packed micro-batches, gradient accumulation, Adam
     checkpoint.py  adapter, optimizer and a manifest of checksums on disk
+    memory.py      out of memory by any name: smaller pieces, and the same work again
     worker.py      the one thread that touches torch
     engine.py      the verbs
 
