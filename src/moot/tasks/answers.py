@@ -32,22 +32,22 @@ def boxed(text: str) -> str | None:
     One pass, so that hostile text stays cheap.
     """
     opened: list[int | None] = []
-    found, innermost = None, -1
+    content, innermost = None, -1
     for match in _BRACES.finditer(text):
         if match[0] == "\\boxed{":
             opened.append(match.end())
         elif match[0] == "{":
             opened.append(None)
         elif match[0] == "}" and opened and (start := opened.pop()) is not None and start > innermost:
-            found, innermost = text[start : match.start()].strip(), start
-    return found
+            content, innermost = text[start : match.start()].strip(), start
+    return content
 
 
 def last_number(text: str) -> str | None:
-    found = None
+    number = None
     for match in _NUMBER.finditer(text):
-        found = match[0]
-    return found
+        number = match[0]
+    return number
 
 
 def answer_in(solution: str, otherwise: Extract = last_number) -> str | None:

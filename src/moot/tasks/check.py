@@ -73,7 +73,7 @@ def gather(task: Task, most: int) -> Mapping[str, Sequence[Question]]:
 
 def check(task: Task, splits: Mapping[str, Sequence[Question]], checked: Callable[[], object] = lambda: None) -> Report:
     """`checked` is called after each question, from whichever thread."""
-    found = {name: _split(task, questions, checked) for name, questions in splits.items()}
+    reports = {name: _split(task, questions, checked) for name, questions in splits.items()}
     trained = {normal(question.text): question.id for question in splits.get("train", ())}
     overlap = [
         (trained[normal(question.text)], question.id)
@@ -82,14 +82,14 @@ def check(task: Task, splits: Mapping[str, Sequence[Question]], checked: Callabl
         for question in questions
         if normal(question.text) in trained
     ]
-    return Report(task.name, found, tuple(overlap), task.notes)
+    return Report(task.name, reports, tuple(overlap), task.notes)
 
 
 def _split(task: Task, questions: Sequence[Question], checked: Callable[[], object]) -> SplitReport:
     def one(numbered: tuple[int, Question]) -> dict[str, Trouble]:
-        found = _question(task, *numbered)
+        troubles = _question(task, *numbered)
         checked()
-        return found
+        return troubles
 
     results = in_parallel(one, list(enumerate(questions)), task.equal)
 
@@ -118,7 +118,7 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
     right = question.answer
     if right is None:
         return {}
-    found: dict[str, Trouble] = {}
+    troubles: dict[str, Trouble] = {}
 
     def graded(answer: str) -> tuple[bool, str]:
         """As a model would write it."""
@@ -127,13 +127,13 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
 
     passes, read = graded(right)
     if not passes:
-        found["failing"] = Trouble(question.id, right, read)
+        troubles["failing"] = Trouble(question.id, right, read)
     if task.near_miss is not None:
         passes, read = graded(task.near_miss(question, number))
         if passes:
-            found["passing"] = Trouble(question.id, right, read)
+            troubles["passing"] = Trouble(question.id, right, read)
     if (outcome := getattr(task.equal, "outcome", None)) is not None and not right.isdecimal() and outcome(right, right) != "equal":
-        found["as_text"] = Trouble(question.id, right)
+        troubles["as_text"] = Trouble(question.id, right)
     if task.solution is not None and (last := boxed(task.solution(question))) and not task.equal(last, right):
-        found["unlike"] = Trouble(question.id, right, last)
-    return found
+        troubles["unlike"] = Trouble(question.id, right, last)
+    return troubles

@@ -1,6 +1,6 @@
 """Runs in a process of its own and asks math-verify whether two answers are equal. Knows nothing of moot, and starts nothing but itself.
 
-Started by `pool.py`. It imports math-verify once and then forks: the child answers requests until one of them kills it, and the
+Started by `math_pool.py`. It imports math-verify once and then forks: the child answers requests until one of them kills it, and the
 next child is there in milliseconds, without importing again. Limits are the kernel's, because an answer may freeze the interpreter
 where no Python handler runs: processor time ends the child by a signal, memory by the size of its address space.
 
@@ -89,13 +89,13 @@ def serve(replies: int, seconds: float, megabytes: int) -> None:
 
 def read(count: int) -> bytes:
     """Exactly that many bytes; none when whoever started us is gone."""
-    found = b""
-    while len(found) < count:
-        piece = os.read(0, count - len(found))
+    received = b""
+    while len(received) < count:
+        piece = os.read(0, count - len(received))
         if not piece:
             return b""
-        found += piece
-    return found
+        received += piece
+    return received
 
 
 def judge(given: str, right: str) -> bytes:
@@ -127,8 +127,8 @@ def parsed(answer: str, units: bool) -> list[Any]:
     config = LatexExtractionConfig(boxed_match_priority=0)
     for each in (units, not units):
         chosen = replace(config, normalization_config=replace(config.normalization_config, units=each))
-        if found := parse(f"\\boxed{{{answer}}}", [chosen], fallback_mode="no_fallback", parsing_timeout=None):
-            return list(found)
+        if expressions := parse(f"\\boxed{{{answer}}}", [chosen], fallback_mode="no_fallback", parsing_timeout=None):
+            return list(expressions)
     return []
 
 

@@ -15,6 +15,7 @@ How it is built, from the bottom:
     picking.py     logits -> a token and its logprob; stop conditions
     scheduler.py   continuous batching over all concurrent `sample` calls
     trainer.py     packed micro-batches, losses, gradient accumulation, Adam
+    memory.py      out of memory by any name: smaller pieces, and the same work again
     worker.py      the one thread that touches torch
     engine.py      the verbs
 

@@ -18,9 +18,10 @@ import torch
 from moot.engine.local import checkpoint
 from moot.engine.local.adapter import add_lora, freeze
 from moot.engine.local.losses import LOSSES, find_loss
+from moot.engine.local.memory import patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Network
-from moot.engine.local.pages import PageStore
+from moot.engine.local.pages import PageStore, make_store
 from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Arrange, Request, Scheduler, Weights, plain_steps
 from moot.engine.local.trainer import LoraTrainer, sequence_logprobs
@@ -104,10 +105,10 @@ class LocalEngine:
             weights = sum(parameter.nbytes for parameter in loaded.model.parameters())
             network = Network(wrapped.base_model.model, pack=weights < _free_memory(where) // 4)
             bound = int(max_cache_gib * GIB) if max_cache_gib is not None else _free_memory(where) // 4
-            store = PageStore(len(network.layers), network.kv_heads, network.head_dim, kind, where, bound)
+            store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, kind, where, bound)
             trainer = LoraTrainer(wrapped, network, token_budget or (1536 if where.type == "cpu" else 16384), gradient_checkpointing)
             context = min(loaded.context_length, store.tokens)
-            notes = loaded.notes
+            notes = (*loaded.notes, *shortened)
             if context < loaded.context_length:
                 notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context} tokens")
             rows = 1 if deterministic else max_batch
@@ -131,7 +132,7 @@ class LocalEngine:
 
     @property
     def statistics(self) -> dict[str, int]:
-        """Tokens prefilled, reused and decoded so far; steps, preemptions and evictions."""
+        """Tokens prefilled, reused and decoded so far; steps, preemptions, evictions and how often memory ran out."""
         return {**self._scheduler.stats, "evictions": self._store.evictions}
 
     # -- training ---------------------------------------------------------------------------------------------------------------------
@@ -243,7 +244,7 @@ class LocalSampler:
             out = np.full(len(items), np.nan, dtype=np.float32)
             if len(items) > 1:
                 on_device = torch.from_numpy(items).to(engine._network.device, torch.long)
-                out[1:] = sequence_logprobs(engine._network, self._weights.adapter, on_device, temperature).cpu().numpy()
+                out[1:] = patient(lambda: sequence_logprobs(engine._network, self._weights.adapter, on_device, temperature).cpu().numpy())
             return out
 
         return await engine._worker.submit(work)

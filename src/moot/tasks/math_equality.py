@@ -8,7 +8,7 @@ from collections import OrderedDict
 from decimal import Decimal
 
 from moot.tasks.answers import last_number
-from moot.tasks.pool import Outcome, Pool
+from moot.tasks.math_pool import Outcome, Pool
 
 LONGEST = 1000
 """Of an answer that is evaluated; longer ones are compared as they stand."""
@@ -32,7 +32,7 @@ class EqualMathematics:
 
     def __init__(self, pool: Pool | None = None) -> None:
         self.pool = pool or Pool()
-        self._known: OrderedDict[tuple[str, str], Outcome] = OrderedDict()
+        self._outcomes: OrderedDict[tuple[str, str], Outcome] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -47,15 +47,15 @@ class EqualMathematics:
         """What math-verify says of the two, and why not where it says nothing. Remembered: agents repeat themselves and each other."""
         pair = _spoken(given), _spoken(right)
         with self._lock:
-            if pair in self._known:
-                self._known.move_to_end(pair)
-                return self._known[pair]
+            if pair in self._outcomes:
+                self._outcomes.move_to_end(pair)
+                return self._outcomes[pair]
         outcome = self.pool.ask(*pair)
         if outcome != "lost":
             with self._lock:
-                self._known[pair] = outcome
-                while len(self._known) > MOST_REMEMBERED:
-                    self._known.popitem(last=False)
+                self._outcomes[pair] = outcome
+                while len(self._outcomes) > MOST_REMEMBERED:
+                    self._outcomes.popitem(last=False)
         return outcome
 
 
@@ -123,8 +123,8 @@ def last_mathematics(solution: str) -> str | None:
     announced = _ANNOUNCED.findall(tail)
     spans = list(_SPANS.finditer(announced[-1] if announced else tail))
     if spans:
-        found = next(filter(None, (spans[0] if announced else spans[-1]).groups()), "")
-        return found.rpartition("=")[2].strip() or None
+        formula = next(filter(None, (spans[0] if announced else spans[-1]).groups()), "")
+        return formula.rpartition("=")[2].strip() or None
     if announced and len(announced[-1]) <= 100:
         return announced[-1].strip(" \t.*`") or None
     return last_number(tail)

@@ -17,8 +17,8 @@ def slip(right: str, number: int) -> str:
     if _INTEGER.fullmatch(right) and len(right) < 1000:
         return str(int(right) + step)
     # The first number: later ones may be part of a unit or a base, which not every grader reads. Of an equation, its right side.
-    if found := _NUMBER.search(right, right.rfind("=") + 1) or _NUMBER.search(right):
-        return right[: found.start()] + _moved(found[0], 3 if step < 0 else step) + right[found.end() :]
+    if digits := _NUMBER.search(right, right.rfind("=") + 1) or _NUMBER.search(right):
+        return right[: digits.start()] + _moved(digits[0], 3 if step < 0 else step) + right[digits.end() :]
     words = _WORDS.search(right)
     if letter := re.fullmatch(r"\(?([A-Za-z])\)?", words[1].strip() if words else right):
         return right[: right.rindex(letter[1])] + _next(letter[1], number) + right[right.rindex(letter[1]) + 1 :]

@@ -50,10 +50,10 @@ def split(name: str, file: str, subjects: tuple[str, ...], levels: range) -> lis
 def _levels(given: str) -> range:
     if not given:
         return range(1, 6)
-    found = re.fullmatch(r"([1-5])(?:-([1-5]))?", given)
-    if found is None or int(found[2] or found[1]) < int(found[1]):
+    bounds = re.fullmatch(r"([1-5])(?:-([1-5]))?", given)
+    if bounds is None or int(bounds[2] or bounds[1]) < int(bounds[1]):
         raise ConfigError(f"task math: level must be 1 to 5, or a range as 1-3, got {given!r}")
-    return range(int(found[1]), int(found[2] or found[1]) + 1)
+    return range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
 
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
