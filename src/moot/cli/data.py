@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from moot.cli.console import Terminal, bar
 from moot.debate.types import ConfigError
 from moot.tasks import load
 from moot.tasks.check import Report, check, gather
@@ -43,22 +42,19 @@ class Data:
     def run(self) -> int:
         if self.questions < 0:
             raise ConfigError(f"questions must be 0 or more, got {self.questions}")
-        quiet = Console(stderr=True, highlight=False)
-        with quiet.status(f"loading {one_line(self.task)}"):
+        with Terminal(stderr=True).status(f"loading {one_line(self.task)}"):
             task = load(self.task, self.seed)
             splits = gather(task, self.questions)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=quiet, transient=True, disable=not quiet.is_terminal) as bar:
-            checking = bar.add_task("checking", total=sum(map(len, splits.values())))
-            report = check(task, splits, lambda: bar.advance(checking))
+        with bar("checking", sum(map(len, splits.values()))) as questions:
+            report = check(task, splits, lambda: questions.advance("checking"))
         if self.json:
             print(json.dumps(report.as_json()))
         else:
-            show(report, Console(highlight=False))
+            show(report, Terminal())
         return 0 if report.good else 1
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: Report, console: Terminal) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(report.task)
     for heading in ("questions", "right accepted", "wrong refused", "only as text", "given up", "duplicates"):
@@ -88,7 +84,7 @@ def show(report: Report, console: Console) -> None:
     console.print(Text("Nothing wrong.", style="green") if report.good else Text("Something is wrong: see above.", style="red"))
 
 
-def _list(console: Console, style: str, heading: str, lines: list[str]) -> None:
+def _list(console: Terminal, style: str, heading: str, lines: list[str]) -> None:
     if not lines:
         return
     console.print(Text(f"{len(lines)} {heading}:", style=style))

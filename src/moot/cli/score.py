@@ -13,13 +13,13 @@ import tyro
 from rich.console import Console
 from rich.text import Text
 
+from moot.cli.console import Terminal
 from moot.debate.protocol import preset
-from moot.debate.rewards import REWARDS, AgentScores, Reward, ballots, comparisons, users_reward
-from moot.debate.types import ConfigError
+from moot.debate.rewards import REWARDS, AgentScores, Reward, ballots, comparisons
 from moot.rl.advantages import AgentAdvantages
+from moot.rl.choices import find_reward
 from moot.score import BadLine, Scored, score
 from moot.terminal import one_line, plain
-from moot.users import load
 
 
 @dataclass(frozen=True)
@@ -42,11 +42,9 @@ class Score:
     def run(self) -> int:
         rewards: dict[str, Reward] = dict(REWARDS)
         if self.reward and self.reward not in rewards:
-            if ":" not in self.reward:
-                raise ConfigError(f"reward must be one of {', '.join(REWARDS)} or path.py:function, got {self.reward!r}")
-            rewards[self.reward] = users_reward(load(self.reward, "reward"), self.reward)
+            rewards[self.reward] = find_reward(self.reward)
         bad = 0
-        console = Console(highlight=False)
+        console = Terminal()
         for result in score(_lines(self.file), preset(self.protocol), self.reward, rewards):
             if isinstance(result, BadLine):
                 bad += 1
