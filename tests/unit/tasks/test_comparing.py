@@ -166,15 +166,20 @@ def test_four_towers_of_powers_in_one_debate(pool: Pool, monkeypatch: pytest.Mon
     assert asked == [0.3] * 6
 
 
-def test_a_remembered_comparison_costs_what_it_cost(pool: Pool) -> None:
+def test_a_remembered_comparison_costs_what_it_cost() -> None:
     """Otherwise the debate that happened to be graded first would decide who runs out of time."""
-    equal = EqualMathematics(pool)
-    first = equal.within("\\frac{6}{8}", "0.75", 1.0)
-    assert first.equal and first.seconds > 0
-    assert equal.within("\\frac{6}{8}", "0.75", 1.0) == first
+    asked = []
+
+    class Counted(Pool):
+        def compare(self, given: str, right: str, seconds: float) -> Comparison:
+            asked.append(given)
+            return Comparison("equal", 0.5)
+
+    equal = EqualMathematics(Counted(workers=1))
+    assert [equal.within("\\frac{6}{8}", "0.75", 1.0) for _ in range(2)] == [Limited(True, 0.5)] * 2
     # With less time than it took it is given up, whether it is remembered or not.
-    short = equal.within("\\frac{6}{8}", "0.75", first.seconds / 2)
-    assert (short.equal, short.given_up) == (False, True)
+    assert equal.within("\\frac{6}{8}", "0.75", 0.25) == Limited(False, 0.25, given_up=True)
+    assert len(asked) == 1
 
 
 def test_what_was_given_up_is_asked_again_when_there_is_more_time() -> None:
