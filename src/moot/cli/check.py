@@ -15,12 +15,12 @@ from moot.cli import train
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.evaluate import CONTINUING, Watching, place
-from moot.cli.players import Players
 from moot.debate.types import ConfigError
 from moot.evaluate import Answers, EvalConfig, Report, evaluate
 from moot.evaluate.preflight import Finding, findings
 from moot.evaluate.table import rich_table
 from moot.evaluate.unseen import unseen_questions
+from moot.players import Players
 from moot.records import Run
 from moot.rl.config import PRESETS, TrainConfig
 from moot.tasks import load as load_task
@@ -62,7 +62,8 @@ class Check:
         task = load_task(config.debate.task, config.seed, self.questions)
         if any(question.answer is None for question in task.held_out):
             raise ConfigError(f"task {task.name} has questions without a known answer, and the checks need answers; check on another task")
-        players, watching = Players(config, run, console), Watching(console)
+        watching = Watching(console)
+        players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"):
             report, out = interruptible(self._measure(players, config, task, watching))
         return self._show(report, watching, out, console)

@@ -13,12 +13,12 @@ import tyro
 
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
-from moot.cli.players import Players, policy_config
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
 from moot.evaluate import Answers, EvalConfig, Mode, Report, evaluate
 from moot.evaluate.table import cells, legend, markdown, rich_tables
 from moot.evaluate.unseen import unseen_questions
+from moot.players import Players, policy_config
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
@@ -99,8 +99,8 @@ class Eval:
             raise ConfigError(f"questions must be at least 1, got {self.questions}")
         settings = self._settings(config)
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
-        players = Players(config, run, console)
         watching = Watching(console)
+        players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"):
             report, out = interruptible(self._evaluate(players, settings, task, watching, console))
             report.save(out / "report.json")

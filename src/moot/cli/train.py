@@ -14,9 +14,9 @@ from moot import __version__
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
-from moot.cli.players import judge_for
 from moot.debate.protocol import judge_warning
 from moot.debate.types import ConfigError
+from moot.players import check_judge, judge_for, make_engine
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
 from moot.rl.rollout import Player
@@ -67,8 +67,7 @@ class Train:
         task = load_task(config.debate.task, config.seed, config.eval_questions)
         stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
         check_names(self.log)
-        from moot.cli.engines import make_engine
-
+        check_judge(config)
         with console.status(f"loading {config.model.model}"):
             engine, rendering = make_engine(config)
         run = Run.open(run_path) if Run.exists(run_path) else Run.create(run_path, config.as_dict(), {"moot": __version__})
@@ -83,7 +82,7 @@ class Train:
         loop = Loop(config, engine, rendering, task, run, progress, reward, estimator, stages=stages)
         try:
             with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}", run_path), progress:
-                interruptible(_train(loop, judge_for(config, engine, rendering, console)))
+                interruptible(_train(loop, judge_for(config, engine, rendering, progress.note, console.status)))
         finally:
             for logger in loggers:
                 logger.close()

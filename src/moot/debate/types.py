@@ -64,6 +64,11 @@ class Turn:
         return isinstance(self.parsed, ParseFailure)
 
     @property
+    def fields(self) -> Mapping[str, str] | None:
+        """The sections by name (`solution`, `evaluation`, `comparison`, ...), stripped of their tags; None if the turn failed."""
+        return self.parsed.fields if isinstance(self.parsed, Parsed) else None
+
+    @property
     def answers(self) -> bool:
         """Whether it holds a solution."""
         return not self.ballot and isinstance(self.parsed, Parsed)

@@ -20,11 +20,12 @@ from typing import Any
 
 import numpy as np
 
+from moot.checkpoints import Checkpoint, checkpoints, load_newest
 from moot.debate.rewards import Grades, Scores, mix_truth
 from moot.debate.state import Debate
-from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput
+from moot.engine.protocol import AdamParams, Datum, LossOutput, Sampler, SamplingParams, StepOutput
 from moot.evaluate.training import evaluate_in_training
-from moot.records import Played, engine_state, write_atomically
+from moot.records import Played, write_atomically
 from moot.rl import warm
 from moot.rl.advantages import SeatMeans, advantages
 from moot.rl.datums import datums
@@ -382,14 +383,9 @@ def is_kept(loop: Loop, step: int) -> bool:
 
 async def restore(loop: Loop) -> int:
     """Loads the newest checkpoint that is whole; answers with its step, 0 for a fresh start."""
-    for step, place, state in loop.run.load_checkpoints():
-        try:
-            if state is None:
-                raise EngineError("its state.json is damaged")
-            await loop.engine.load_state(engine_state(place, state))
-        except EngineError as error:
-            loop.watcher.note(f"checkpoint {place} cannot be used ({error}); trying the one before it")
-            continue
+    checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note)
+    if checkpoint is not None and (state := checkpoint.state) is not None:
+        step = checkpoint.step
         loop.seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
         loop.alarms = Alarms.from_state(state["alarms"])
         loop.skipped, loop.sampled = int(state["skipped"]), int(state.get("sampled", 0))
@@ -397,7 +393,7 @@ async def restore(loop: Loop) -> int:
             loop.curriculum.restore(state["curriculum"])
         loop.again = [Asked(**each) for each in state.get("again", ())]
         loop.run.rewind(step, state["metrics"])
-        await wake_past_selves(loop, step, engine_state(place, state))
+        await wake_past_selves(loop, checkpoint)
         return step
     taken = warm_start_of(loop.config) if loop.config.warm.warm_from else None
     if taken is not None:
@@ -412,13 +408,13 @@ async def restore(loop: Loop) -> int:
     return loop.config.warm_steps
 
 
-async def wake_past_selves(loop: Loop, step: int, newest: str) -> None:
-    """The kept checkpoints up to `step` take their seats again, oldest first."""
+async def wake_past_selves(loop: Loop, newest: Checkpoint) -> None:
+    """The kept checkpoints up to the newest take their seats again, oldest first."""
     if not loop.config.recipe.past_selves:
         return
-    for number, place, state in sorted(loop.run.load_checkpoints(), key=lambda each: each[0]):
-        if state is not None and loop.config.warm_steps < number <= step and is_kept(loop, number):
-            await loop.engine.load_state(engine_state(place, state))
+    for past in reversed(list(checkpoints(loop.run))):
+        if past.state is not None and loop.config.warm_steps < past.step <= newest.step and is_kept(loop, past.step):
+            await loop.engine.load_state(past.engine_state)
             sampler = await loop.engine.snapshot()
             loop.past.append(Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training))
-    await loop.engine.load_state(newest)
+    await loop.engine.load_state(newest.engine_state)
