@@ -83,6 +83,7 @@ def terminated_as_interrupted() -> Iterator[None]:
 
 def complain(message: str) -> None:
     """One line on standard error."""
+    from moot.keys import redact
     from moot.terminal import plain
 
-    print(f"moot: {plain(' '.join(message.split()))}", file=sys.stderr)
+    print(f"moot: {plain(redact(' '.join(message.split())))}", file=sys.stderr)

@@ -115,7 +115,10 @@ def _parse(name: str, arguments: list[str]) -> Any:
 
 
 def _usage_error(box: str, name: str) -> NoReturn:
-    """tyro draws a box of paragraphs: what went wrong, and perhaps the options that were meant."""
+    """tyro draws a box of paragraphs: what went wrong, and perhaps the options that were meant.
+
+    The box is what it promises to draw; its hook for errors is private, and may change with any release.
+    """
     lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()]
     paragraphs: list[list[str]] = [[]]
     for line in lines[1:]:

@@ -140,13 +140,16 @@ async def _train(loop: Loop, judge: Awaitable[tuple[Any, Any]]) -> None:
 
 def defaults(arguments: list[str]) -> Train:
     """The preset is read first, so that the help shows its values and the other options change them."""
-    name = _DEFAULT
-    for i, argument in enumerate(arguments):
-        if argument == "--preset" and i + 1 < len(arguments):
-            name = arguments[i + 1]
-        elif argument.startswith("--preset="):
-            name = argument.split("=", 1)[1]
-    if name not in PRESETS:
-        known = "; ".join(f"{known} ({about})" for known, about in ABOUT.items())
-        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {known}")
-    return Train(preset=name, config=PRESETS[name])
+    try:
+        chosen, _ = tyro.cli(_Preset, args=arguments, return_unknown_args=True, add_help=False, console_outputs=False)
+    except SystemExit:
+        chosen = _Preset()  # --preset without a name, which the parser of the whole command refuses in words
+    if chosen.preset not in PRESETS:
+        about = "; ".join(f"{name} ({words})" for name, words in ABOUT.items())
+        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {chosen.preset!r}: {about}")
+    return Train(preset=chosen.preset, config=PRESETS[chosen.preset])
+
+
+@dataclass(frozen=True)
+class _Preset:
+    preset: str = _DEFAULT
