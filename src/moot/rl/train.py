@@ -181,6 +181,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         **counts,
         **reward_metrics(debates, scores, values),
         **answers,
+        "grading/given_up": float(sum(each.given_up for each in grades)),
         **panel(judged),
         **loop.alarms.update(judged),
         **trained,
