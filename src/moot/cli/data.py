@@ -57,11 +57,12 @@ class Data:
 def show(report: Report, console: Terminal) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(report.task)
-    for heading in ("questions", "right accepted", "wrong refused", "only as text", "duplicates"):
+    for heading in ("questions", "right accepted", "wrong refused", "only as text", "given up", "duplicates"):
         table.add_column(heading, justify="right")
     for name, split in report.splits.items():
         graded = [f"{split.graded - len(bad)} of {split.graded}" for bad in (split.failing, split.passing)] if split.graded else ["–", "–"]
-        table.add_row(name, str(split.questions), *graded, str(len(split.as_text)) if split.graded else "–", str(split.duplicates))
+        counted = [str(len(troubles)) if split.graded else "–" for troubles in (split.as_text, split.given_up)]
+        table.add_row(name, str(split.questions), *graded, *counted, str(split.duplicates))
     console.print(table)
     for note in report.notes:
         console.print(Text(f"Note: {note}.", style="yellow"))
@@ -70,6 +71,12 @@ def show(report: Report, console: Terminal) -> None:
         _list(console, "red", f"{name}: wrong answers that it accepts", [f"{t.id}: {t.given} for {t.right}" for t in split.passing])
         _list(console, "red", f"{name}: questions that stand there with different answers", list(split.contradictions))
         _list(console, "yellow", f"{name}: answers it can only compare as they stand", [f"{t.id}: {t.right}" for t in split.as_text])
+        _list(
+            console,
+            "yellow",
+            f"{name}: answers that took the grader too long",
+            [f"{t.id}: {t.given} for {t.right}" for t in split.given_up],
+        )
         _list(
             console, "yellow", f"{name}: solutions that end in another answer", [f"{t.id}: {t.given} for {t.right}" for t in split.unlike]
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,16 +15,15 @@ from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
 from moot.debate.protocol import judge_warning
-from moot.debate.types import ConfigError, Question
-from moot.evaluate import EvalConfig, evaluate
+from moot.debate.types import ConfigError
 from moot.players import check_judge, judge_for, make_engine
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
-from moot.rl.rendering import Rendering
+from moot.rl.rollout import Player
 from moot.rl.train import Loop, train
 from moot.rl.warm_from import warm_start_of
-from moot.tasks import Task
 from moot.tasks import load as load_task
+from moot.tasks import load_curriculum
 
 _DEFAULT = "demo"
 
@@ -67,7 +66,7 @@ class Train:
         # Whatever can be wrong with the settings is found before a folder is made.
         reward, estimator = find_reward(config.protocol.reward), find_estimator(config.protocol.advantage, config.protocol.reward)
         task = load_task(config.debate.task, config.seed, config.eval_questions)
-        stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
+        stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
         check_names(self.log)
         check_judge(config)
         with console.status(f"loading {config.model.model}"):
@@ -82,9 +81,6 @@ class Train:
 
         progress = Progress(console, loggers, config)
         loop = Loop(config, engine, rendering, task, run, progress, reward, estimator, stages=stages)
-        if config.eval_modes:
-            settings = EvalConfig.of(config, modes=config.eval_modes, tempered=engine.capabilities.tempered_training)
-            loop.also = plain_answers(rendering, task, settings, task.held_out[: config.eval_questions])
         try:
             with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}", run_path), progress:
                 interruptible(_train(loop, judge_for(config, engine, rendering, progress.note, console.status)))
@@ -129,20 +125,13 @@ def differences(a: TrainConfig, b: TrainConfig) -> str:
     return ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
 
 
-def plain_answers(rendering: Rendering, task: Task, settings: EvalConfig, questions: Sequence[Question]) -> Callable[[Any], Any]:
-    """What the loop asks at each evaluation besides its debates."""
-
-    async def measure(sampler: Any) -> dict[str, float | None]:
-        report = await evaluate(sampler, rendering, task, settings, questions)
-        return report.flat(f"test_{task.name}/")
-
-    return measure
-
-
 async def _train(loop: Loop, judge: Awaitable[tuple[Any, Any]]) -> None:
     """A Ctrl-C ends the iteration in flight and lets go of the engines; what was committed stays."""
     loop.judge, judges_engine = await judge
     try:
+        if "opponents" in loop.config.eval_modes:
+            base = Player(await loop.engine.base(), loop.rendering, learns=False)
+            loop.opponents = {"base": lambda seat: base}
         await train(loop)
     finally:
         await loop.engine.close()

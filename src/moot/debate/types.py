@@ -117,6 +117,11 @@ class Observation:
     labels: Sequence[int] = ()
     """The number by which each agent is called here: entry i is agent i's, which is i unless labels are shuffled."""
 
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The whole conversation as chat clients take it: a list of `{"role": ..., "content": ...}`."""
+        return [{"role": message.role, "content": message.content} for message in self.conversation()]
+
 
 @dataclass(frozen=True)
 class Said:

@@ -71,6 +71,9 @@ class WarmConfig:
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
 
+EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
+"""What may be measured besides the debates of the policy with itself."""
+
 Schedule = Literal["constant", "linear", "cosine"]
 
 
@@ -135,7 +138,8 @@ class TrainConfig:
     eval_questions: int = 64
     """Held-out questions an evaluation."""
     eval_modes: tuple[str, ...] = ()
-    """What an evaluation measures besides debates: direct (one plain answer), vote (the majority of five)."""
+    """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote (one answer of the
+    group), opponents (the policy in each seat once, against the model before training)."""
     save_every: int = 100
     """Iterations between checkpoints that are kept; the newest two are always there."""
 
@@ -163,8 +167,8 @@ class TrainConfig:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
         if not 0 <= d.reward_mix <= 1:
             raise ConfigError(f"reward_mix must be between 0 and 1, got {d.reward_mix}; 0.3 mixes in a little truth")
-        if unknown := set(self.eval_modes) - {"direct", "vote"}:
-            raise ConfigError(f"eval_modes may name direct and vote, got {', '.join(sorted(unknown))!r}; debates are always played")
+        if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
+            raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
         if self.model.deterministic and o.max_staleness:
             raise ConfigError(f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the clock")
 
