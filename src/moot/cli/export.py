@@ -246,7 +246,7 @@ def _figures(task: Task) -> None:
         short = run.path.resolve().name
         named[short if short not in named else str(run.path) if str(run.path) not in named else f"{run.path} ({len(named) + 1})"] = run
     with task.console.status("drawing"):
-        files = figures.draw({name: run.metrics() for name, run in named.items()}, task.out / "figures")
+        files = figures.draw_runs({name: run.metrics() for name, run in named.items()}, task.out / "figures")
     about = f"{len(files) // 2} pictures as PNG and SVG, of {len(task.runs)} run{'s' if len(task.runs) > 1 else ''}"
     task.written.append((task.out / "figures", about))
 

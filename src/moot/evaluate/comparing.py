@@ -12,8 +12,9 @@ import numpy as np
 
 from moot.debate.types import ConfigError
 from moot.evaluate.report import Report, Row
-from moot.evaluate.statistics import seeds_interval, seeds_share, sign_flip_p
+from moot.figures import Line, Panel, Picture
 from moot.records import Run
+from moot.statistics import seeds_interval, seeds_share, sign_flip_p
 
 _SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
 
@@ -169,50 +170,31 @@ def _values(rows: Sequence[Row], questions: Sequence[str]) -> list[list[float]]:
 # Curves
 
 
-@dataclass(frozen=True)
-class Panel:
-    title: str
-    phase: str
-    key: str
-    """Of the run's metrics, as a pattern."""
-    saved: tuple[str, str] | None = None
-    """Mode and metric of the evaluations saved by `moot eval`, for runs that measured nothing on the way."""
-
-    @property
-    def share(self) -> bool:
-        return "tokens" not in self.title
-
-
 PANELS = (
-    Panel("right answers in debate, held out", "eval", r"test_[^/]*/correct", ("debate", "accuracy")),
-    Panel("right answers alone, held out", "eval", r"test_[^/]*/direct/accuracy", ("direct", "accuracy")),
-    Panel("right by plurality (cons@k), held out", "eval", r"test_[^/]*/cons@k", ("debate", "cons@k")),
-    Panel("judges right, held out", "eval", r"trust/judge_accuracy", ("debate", "judge")),
-    Panel("turns with a vote, held out", "eval", r"test/turns_with_vote"),
-    Panel("right answers, training", "self_play", r"train_[^/]*/correct"),
-    Panel("tokens a turn, training", "self_play", r"env/all/ac_tokens_per_turn"),
+    Panel("debate", "right answers in debate, held out", "eval", "test_*/correct", True, saved=("debate", "accuracy")),
+    Panel("direct", "right answers alone, held out", "eval", "test_*/direct/accuracy", True, saved=("direct", "accuracy")),
+    Panel("plurality", "right by plurality (cons@k), held out", "eval", "test_*/cons@k", True, saved=("debate", "cons@k")),
+    Panel("judge", "judges right, held out", "eval", "trust/judge_accuracy", True, level=0.5, saved=("debate", "judge")),
+    Panel("votes", "turns with a vote, held out", "eval", "test/turns_with_vote", True),
+    Panel("training", "right answers, training", "self_play", "train_*/correct", True),
+    Panel("tokens", "tokens per turn, training", "self_play", "env/all/ac_tokens_per_turn"),
 )
 
 
-@dataclass(frozen=True)
-class Curve:
-    steps: list[float]
-    """Training steps, or sampled tokens."""
-    mean: list[float]
-    low: list[float]
-    high: list[float]
-    """Of the seeds."""
-    runs: int
+def picture(members: Sequence[Group], against: str = "step") -> Picture:
+    """The panels for which some group has a curve."""
+    panels = [(panel, {group.label: line for group in members if (line := curve(group, panel, against))}) for panel in PANELS]
+    return [(panel, lines) for panel, lines in panels if lines]
 
 
-def curve(group: Group, panel: Panel, against: str = "step") -> Curve | None:
+def curve(group: Group, panel: Panel, against: str = "step") -> Line | None:
     """Mean and range over the group's runs."""
     aligned = _aligned(group, panel, against)
     if not aligned:
         return None
     places, values = np.array(aligned).transpose(2, 0, 1)
     ends = (values.min(axis=0).tolist(), values.max(axis=0).tolist())
-    return Curve(places.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *ends, len(aligned))
+    return Line(places.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *ends, len(aligned))
 
 
 def _aligned(group: Group, panel: Panel, against: str) -> list[list[tuple[float, float]]]:
@@ -233,9 +215,8 @@ def _series(run: Run, panel: Panel, against: str) -> dict[int, tuple[float, floa
     rows = run.metrics()
     found: dict[int, float] = {}
     for row in rows:
-        value = next((v for name, v in row.items() if re.fullmatch(panel.key, name)), None)
-        if row["phase"] == panel.phase and isinstance(value, int | float):
-            found[row["step"]] = float(value)
+        if (value := panel.value(row)) is not None:
+            found[row["step"]] = value
     if not found and panel.saved is not None:
         found = _saved_series(run, *panel.saved)
     if against == "step":

@@ -13,10 +13,10 @@ from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Question
 from moot.engine.protocol import EngineError, Sampler, SamplingParams
-from moot.evaluate.answers import Answers, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.evaluate.counting import Counted, count_against, count_answers, count_debate, judge, own_answers
 from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, Row, make_row
+from moot.evaluate.store import Answers, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, Rollout, rollout, turn_seed
 from moot.rl.trust import panel

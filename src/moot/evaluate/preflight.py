@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from moot.evaluate.report import Report, Row
-from moot.evaluate.statistics import Interval, cautious_interval
+from moot.statistics import Interval, cautious_interval
 
 Verdict = Literal["pass", "fail", "cannot tell"]
 

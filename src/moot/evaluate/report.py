@@ -10,8 +10,8 @@ from typing import Any
 
 from moot.debate.types import ConfigError
 from moot.evaluate.counting import Counted, Share
-from moot.evaluate.statistics import intervals, paired_interval, sign_flip_p
 from moot.records import write_atomically
+from moot.statistics import intervals, paired_interval, sign_flip_p
 
 FORMAT = 1
 Number = dict[str, float]

@@ -16,7 +16,7 @@ from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
 from moot.engine.scripted import ByteTokenizer
 from moot.evaluate import Answers, EvalConfig, Report, Row, evaluate
-from moot.evaluate.answers import Place, question_key
+from moot.evaluate.store import Place, question_key
 from moot.evaluate.table import cells
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, turn_seed
