@@ -115,7 +115,7 @@ def seeds_interval(
     Runs are drawn anew as well as questions: three seeds that disagree make a wide interval, however many questions there were.
     """
     sides = [[np.stack([_array(run) for run in runs])] for runs in (ours, theirs) if runs is not None]
-    drawn = [found[0] for found in _with_runs(sides, seed, resamples)]
+    drawn = [side[0] for side in _with_runs(sides, seed, resamples)]
     value = sides[0][0].mean() - (sides[1][0].mean() if len(sides) > 1 else 0.0)
     return _interval(value, drawn[0] - drawn[1] if len(drawn) > 1 else drawn[0])
 
@@ -139,20 +139,20 @@ def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> l
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)
         questions = _times(rng, rows, count) / count
-        for found, side in zip(means, sides, strict=True):
+        for columns, side in zip(means, sides, strict=True):
             runs = _times(rng, rows, len(side[0])) / len(side[0])
-            for column, table in zip(found, side, strict=True):
+            for column, table in zip(columns, side, strict=True):
                 column.append(np.einsum("rq,rs,sq->r", questions, runs, table, optimize=True))
-    return [[np.concatenate(column) for column in found] for found in means]
+    return [[np.concatenate(column) for column in columns] for columns in means]
 
 
 def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
     """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval, with a trial a question, stands in."""
-    found = _interval(top.sum() / bottom.sum(), drawn)
-    if found.value not in (0.0, 1.0):
-        return found
+    interval = _interval(top.sum() / bottom.sum(), drawn)
+    if interval.value not in (0.0, 1.0):
+        return interval
     asked = int((bottom > 0).sum())
-    return Interval(found.value, *wilson(asked if found.value else 0, asked))
+    return Interval(interval.value, *wilson(asked if interval.value else 0, asked))
 
 
 def _array(values: ArrayLike) -> Array:
@@ -180,8 +180,8 @@ def _times(rng: np.random.Generator, rows: int, count: int) -> NDArray[np.int64]
 
 
 def _interval(value: float, drawn: Array) -> Interval:
-    known = drawn[np.isfinite(drawn)]  # a draw in which nothing could be counted says nothing
-    low, high = np.percentile(known, [2.5, 97.5])
+    finite = drawn[np.isfinite(drawn)]  # a draw in which nothing could be counted says nothing
+    low, high = np.percentile(finite, [2.5, 97.5])
     return Interval(float(value), float(low), float(high))
 
 

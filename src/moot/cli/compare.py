@@ -60,8 +60,8 @@ class Compare:
         self._write(tables, numbers)
         drawn = [] if self.no_figure else self._draw(members, console)
         self._show(tables, numbers, console)
-        found = {run for entry in table for run in entry.reports}
-        without = [str(run.path) for group in members for run in group.runs if str(run.path) not in found]
+        evaluated = {run for entry in table for run in entry.reports}
+        without = [str(run.path) for group in members for run in group.runs if str(run.path) not in evaluated]
         if without:
             console.say(f"\nNo saved evaluation: {', '.join(without)}. Make one with: moot eval RUN", "yellow")
         files = ["table.md", "table.tex", "compare.json", *(path.name for path in drawn)]
@@ -134,17 +134,17 @@ def _curves(members: Sequence[Group]) -> _Table:
     made = []
     for panel in PANELS:
         for group in members:
-            if (found := ends(group, panel)) is not None:
+            if (values := ends(group, panel)) is not None:
                 made.append(
-                    [panel.title, group.label, str(found["runs"]), *(_spread(found[end], panel.share) for end in ("first", "last"))]
+                    [panel.title, group.label, str(values["runs"]), *(_spread(values[end], panel.share) for end in ("first", "last"))]
                 )
     return ["what", "run", "seeds", "first", "last"], made, "During training: mean and standard deviation over seeds"
 
 
-def _spread(found: dict[str, float | None], share: bool) -> str:
+def _spread(values: dict[str, float | None], share: bool) -> str:
     scale = 100 if share else 1
-    sd = "" if found["sd"] is None else f" ± {scale * found['sd']:.1f}"
-    return f"{scale * (found['mean'] or 0.0):.1f}{sd}"
+    sd = "" if values["sd"] is None else f" ± {scale * values['sd']:.1f}"
+    return f"{scale * (values['mean'] or 0.0):.1f}{sd}"
 
 
 def _percent(value: float | None) -> str:
