@@ -23,6 +23,7 @@ from moot.rl.rollout import Player
 from moot.rl.train import Loop, train
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import load as load_task
+from moot.tasks import load_curriculum
 
 _DEFAULT = "demo"
 
@@ -65,7 +66,7 @@ class Train:
         # Whatever can be wrong with the settings is found before a folder is made.
         reward, estimator = find_reward(config.protocol.reward), find_estimator(config.protocol.advantage, config.protocol.reward)
         task = load_task(config.debate.task, config.seed, config.eval_questions)
-        stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
+        stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
         check_names(self.log)
         check_judge(config)
         with console.status(f"loading {config.model.model}"):
