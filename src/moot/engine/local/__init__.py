@@ -13,13 +13,16 @@ How it is built, from the bottom:
     attention.py   packed (training, prefill) and paged (decoding) attention
     pages.py       the key-value cache: fixed pages, prefix reuse, least-recently-used eviction
     picking.py     logits -> a token and its logprob; stop conditions
+    batch.py       requests, and the rows that decode together
     scheduler.py   continuous batching over all concurrent `sample` calls
+    graphs.py      on a GPU: decode steps captured whole, on the kernels of paged.py (attention) and choosing.py (picking)
+    lanes.py       on a GPU: a batch whose tokens stay on the device, looked at one step late
     trainer.py     packed micro-batches, losses, gradient accumulation, Adam
     memory.py      out of memory by any name: smaller pieces, and the same work again
     worker.py      the one thread that touches torch
     engine.py      the verbs
 
-Left out: full fine-tuning, mixture-of-experts, several devices, compiled kernels.
+Left out: full fine-tuning, mixture-of-experts, several devices.
 """
 
 from moot.engine.local.checkpoint import DamagedCheckpoint

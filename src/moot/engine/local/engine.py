@@ -17,13 +17,14 @@ import torch
 
 from moot.engine.local import checkpoint
 from moot.engine.local.adapter import add_lora, freeze
+from moot.engine.local.batch import Request, Weights
 from moot.engine.local.losses import LOSSES, find_loss
-from moot.engine.local.memory import patient
+from moot.engine.local.memory import give_back, patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PageStore, make_store
 from moot.engine.local.picking import StopCheck
-from moot.engine.local.scheduler import Arrange, Request, Scheduler, Weights, plain_steps
+from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.trainer import LoraTrainer, sequence_logprobs
 from moot.engine.local.worker import Worker
 from moot.engine.pending import Pending
@@ -49,11 +50,11 @@ class LocalEngine:
 
     def __init__(
         self, worker: Worker, name: str, network: Network, wrapped: Any, tokenizer: Any, store: PageStore, trainer: LoraTrainer,
-        arrange: Arrange, context_length: int, max_batch: int, deterministic: bool, seed: int, notes: tuple[str, ...],
+        decoder: Any, context_length: int, max_batch: int, deterministic: bool, seed: int, notes: tuple[str, ...],
     ) -> None:  # fmt: skip
         self.tokenizer = tokenizer
         self._name, self._network, self._wrapped, self._store, self._trainer = name, network, wrapped, store, trainer
-        self._scheduler = Scheduler(network, store, arrange, max_batch, deterministic)
+        self._scheduler = Scheduler(network, store, max_batch, deterministic, decoder)
         self._worker = worker
         worker.serve(self._scheduler)
         self._seeds = np.random.SeedSequence(seed)
@@ -112,12 +113,12 @@ class LocalEngine:
             if context < loaded.context_length:
                 notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context} tokens")
             rows = 1 if deterministic else max_batch
-            arrange = plain_steps(network, store, deterministic)
+            decoder = None
             if where.type == "cuda" and graphs and not deterministic:
-                arrange, reason = _captured(network, store, rows, context, arrange)
+                decoder, reason = _captured(network, store, rows, context)
                 notes = (*notes, *reason)
             return cls(
-                worker, model, network, wrapped, loaded.tokenizer, store, trainer, arrange, context, rows, deterministic, seed, notes
+                worker, model, network, wrapped, loaded.tokenizer, store, trainer, decoder, context, rows, deterministic, seed, notes
             )
 
         try:
@@ -259,13 +260,15 @@ class LocalSampler:
         return array
 
 
-def _captured(network: Network, store: PageStore, rows: int, length: int, otherwise: Arrange) -> tuple[Arrange, tuple[str, ...]]:
+def _captured(network: Network, store: PageStore, rows: int, length: int) -> tuple[Any, tuple[str, ...]]:
     try:
         from moot.engine.local.graphs import GraphDecoder  # needs triton, which torch brings along only where there is a GPU
 
-        return GraphDecoder(network, store, rows, length, otherwise).arrange, ()
+        decoder = GraphDecoder(network, store, rows, length)
+        return decoder, decoder.notes
     except Exception as error:  # whatever is missing or refused: sampling works without it
-        return otherwise, (f"decode steps could not be captured, so sampling is slower: {type(error).__name__}: {error}",)
+        give_back(error)
+        return None, (f"decode steps could not be captured, so sampling is slower: {type(error).__name__}: {error}",)
 
 
 def _settler(future: Future[Sample]) -> Callable[[Sample | BaseException], None]:
