@@ -15,18 +15,18 @@ from itertools import groupby
 from typing import Any
 
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import REWARDS, AgentScores, Reward, Scores, ballots, mix_truth, users_reward
+from moot.debate.rewards import AgentScores, Reward, Scores, ballots, mix_truth
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.records import Run
-from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.rl.advantages import Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import TrainConfig
 from moot.rl.metrics import carries_gradient, has_signal, totals
 from moot.rl.recipe import scheduled
 from moot.rl.trust import Judged, judge_accuracy
 from moot.saved import Damaged, Saved, answer_stream, leaders, mean_rewards, saved_debates
 from moot.totals import Side, Sum, Totals, winner_is_right
-from moot.users import load
 
 SCORING = (
     "reward", "one_ballot_per_pair", "judge_consensus", "enable_format_penalty", "lambda_gen", "lambda_judge", "advantage", "literal",
@@ -137,7 +137,13 @@ def check(run: Run, choices: Mapping[str, Any]) -> Rules:
             raise ConfigError(f"{name} must be a number, got {value!r}")
     if not 0 <= mix <= 1:
         raise ConfigError(f"reward_mix must be between 0 and 1, got {mix}; 0.3 mixes in a little truth")
-    return Rules(protocol, _reward(protocol), _estimator(protocol), {"reward_mix": float(mix), "correct_bonus": float(bonus)}, counts)
+    return Rules(
+        protocol,
+        find_reward(protocol.reward),
+        find_estimator(protocol.advantage, protocol.reward),
+        {"reward_mix": float(mix), "correct_bonus": float(bonus)},
+        counts,
+    )
 
 
 def _played_by(run: Run) -> Protocol:
@@ -168,24 +174,6 @@ def _scheduled_truth(run: Run, rules: Rules) -> Callable[[int], tuple[float, flo
         return scheduled(wanted[name], schedule, min(1.0, (step - settings.warm_steps - 1) / max(1, settings.iterations)))
 
     return lambda step: (faded("reward_mix", step), faded("correct_bonus", step))
-
-
-def _reward(protocol: Protocol) -> Reward:
-    if protocol.reward in REWARDS:
-        return REWARDS[protocol.reward]
-    if ":" not in protocol.reward:
-        raise ConfigError(f"reward must be one of {', '.join(REWARDS)} or path.py:function, got {protocol.reward!r}")
-    return users_reward(load(protocol.reward, "reward"), protocol.reward)
-
-
-def _estimator(protocol: Protocol) -> Estimator:
-    if protocol.advantage not in ESTIMATORS:
-        if ":" not in protocol.advantage:
-            raise ConfigError(f"advantage must be one of {', '.join(ESTIMATORS)} or path.py:function, got {protocol.advantage!r}")
-        return load(protocol.advantage, "advantage")
-    if protocol.advantage == "center_round" and protocol.reward in REWARDS and protocol.reward != "generator_judge":
-        raise ConfigError(f"advantage center_round needs rewards by step, and {protocol.reward} is by agent; use center_group")
-    return ESTIMATORS[protocol.advantage]
 
 
 # One debate after the other

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import REWARDS, AgentScores, Grades, Reward, Scores
+from moot.debate.rewards import NEED_GRADES, REWARDS, AgentScores, Grades, Reward, Scores
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Said, Turn
 from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
@@ -177,7 +177,7 @@ def score(
     rewards, estimators = rewards or REWARDS, estimators or ESTIMATORS
     results: dict[int, Scored | BadLine] = {}
     # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.
-    batches: dict[tuple[str, str], list[tuple[int, Debate, Scores, Grades]]] = defaultdict(list)
+    batches: dict[tuple[str, str], list[tuple[int, Debate, Scores, Grades | None]]] = defaultdict(list)
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
@@ -190,7 +190,7 @@ def score(
                 raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {protocol.reward!r}")
             if protocol.advantage not in estimators:
                 raise ConfigError(f"advantage must be one of {', '.join(estimators)}, got {protocol.advantage!r}")
-            grades = grade(debate)
+            grades = grade(debate) if protocol.reward in NEED_GRADES else None
             scores = rewards[protocol.reward](debate, grades)
             if isinstance(scores, AgentScores) and protocol.advantage == "center_round":
                 raise ConfigError(f"advantage center_round needs rewards by step, and {protocol.reward} is by agent; use center_group")

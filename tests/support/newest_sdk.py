@@ -14,11 +14,11 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-import numpy as np
 import tinker
 
-from moot.engine.protocol import AdamParams, Datum, EngineError, SamplingParams
+from moot.engine.protocol import AdamParams, EngineError, SamplingParams
 from moot.engine.remote import RemoteEngine
+from support.datums import random_datum
 from support.simulated_server import Manners, Server, serving
 
 
@@ -32,19 +32,11 @@ class Tokens:
         return "".join(chr(0x2600 + i) for i in ids)
 
 
-def datum(seed: int, length: int) -> Datum:
-    random = np.random.default_rng(seed)
-    tokens = random.integers(0, 64, length + 1).astype(np.int32)
-    mask = (np.arange(length) >= 3).astype(np.float32)
-    old, credit = (random.normal(size=(2, length)) * mask).astype(np.float32)
-    return Datum(tokens[:-1], tokens[1:], -4 - np.abs(old), credit, mask)
-
-
 async def train(engine: Any) -> dict[str, Any]:
     for step, (loss, config) in enumerate(
         (("importance_sampling", None), ("ppo", {"clip_low_threshold": 0.9}), ("cispo", None), ("cross_entropy", None))
     ):
-        passed = engine.forward_backward([datum(step, 9), datum(step + 50, 17)], loss, config)
+        passed = engine.forward_backward([random_datum(step, 9), random_datum(step + 50, 17)], loss, config)
         await engine.optim_step(AdamParams(learning_rate=0.05))
         loss_value = (await passed).loss
     path = await engine.save_state("somewhere")
@@ -54,7 +46,7 @@ async def train(engine: Any) -> dict[str, Any]:
     await engine.load_state(path)
     return {
         "loss": loss_value,
-        "logprobs": (await engine.forward([datum(99, 20)])).logprobs[0].tolist(),
+        "logprobs": (await engine.forward([random_datum(99, 20)])).logprobs[0].tolist(),
         "tokens": sample.tokens.tolist(),
         "sampled": sample.logprobs.tolist(),
         "known": known[1:].tolist(),

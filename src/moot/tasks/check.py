@@ -10,6 +10,7 @@ from typing import Any
 
 from moot.debate.types import Question
 from moot.tasks.answers import answer_in, boxed, in_parallel
+from moot.tasks.comparing import in_time
 from moot.tasks.sets import normal
 from moot.tasks.task import Task
 
@@ -33,6 +34,8 @@ class SplitReport:
     """Wrong answers that it does."""
     as_text: tuple[Trouble, ...] = ()
     """Right answers that it can only compare as they stand: written another way they would count as wrong."""
+    given_up: tuple[Trouble, ...] = ()
+    """Answers that took the grader more time or memory than it has."""
     unlike: tuple[Trouble, ...] = ()
     """Worked solutions that end in another answer."""
     duplicates: int = 0
@@ -108,6 +111,7 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
         all_of("failing"),
         all_of("passing"),
         all_of("as_text"),
+        all_of("given_up"),
         all_of("unlike"),
         duplicates=sum(seen.values()) - len(seen),
         contradictions=contradictions,
@@ -120,10 +124,16 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
         return {}
     troubles: dict[str, Trouble] = {}
 
+    def accepted(answer: str) -> bool:
+        compared = in_time(task.equal, answer, right)
+        if compared.given_up:
+            troubles["given_up"] = Trouble(question.id, right, answer)
+        return compared.equal
+
     def graded(answer: str) -> tuple[bool, str]:
         """As a model would write it."""
         read = answer_in(f"The answer is \\boxed{{{answer}}}.", task.extract)
-        return read is not None and task.equal(read, right), read or ""
+        return read is not None and accepted(read), read or ""
 
     passes, read = graded(right)
     if not passes:
@@ -134,6 +144,6 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
             troubles["passing"] = Trouble(question.id, right, read)
     if (outcome := getattr(task.equal, "outcome", None)) is not None and not right.isdecimal() and outcome(right, right) != "equal":
         troubles["as_text"] = Trouble(question.id, right)
-    if task.solution is not None and (last := boxed(task.solution(question))) and not task.equal(last, right):
+    if task.solution is not None and (last := boxed(task.solution(question))) and not accepted(last):
         troubles["unlike"] = Trouble(question.id, right, last)
     return troubles

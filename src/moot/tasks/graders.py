@@ -11,7 +11,8 @@ from fractions import Fraction
 
 from moot import users
 from moot.debate.types import ConfigError
-from moot.tasks.answers import Extract, Grader, exact, last_number
+from moot.tasks.answers import Extract, exact, last_number
+from moot.tasks.comparing import ByKey, Grader
 from moot.tasks.math_equality import equal_mathematics, last_mathematics
 from moot.tasks.near_misses import next_letter, slip
 
@@ -38,12 +39,6 @@ class Grading:
     near_miss: Callable[[str, int], str] = slip
 
 
-def number(given: str, right: str) -> bool:
-    """Equal as exact numbers; signs of currency, separators and units apart."""
-    a, b = _value(given), _value(right)
-    return a is not None and a == b
-
-
 def _value(text: str) -> Fraction | None:
     """The one number in it. A sum is worth what stands after its last equals sign; two numbers are no number."""
     if len(text) > LONGEST:
@@ -57,9 +52,10 @@ def _value(text: str) -> Fraction | None:
     return Fraction(Decimal(numbers[0])) if len(numbers) == 1 else None
 
 
-def text(given: str, right: str) -> bool:
-    """The same characters, white space apart."""
-    return given.split() == right.split()
+number = ByKey(_value)
+"""Equal as exact numbers; signs of currency, separators and units apart."""
+text = ByKey(lambda answer: tuple(answer.split()))
+"""The same characters, white space apart."""
 
 
 def last_text(solution: str) -> str | None:
@@ -69,15 +65,13 @@ def last_text(solution: str) -> str | None:
     return (announced[-1] if announced else tail.rpartition("\n")[2]).strip(" \t.*$`") or None
 
 
-def choice(given: str, right: str) -> bool:
-    a, b = _letter(given), _letter(right)
-    return a is not None and a == b
-
-
 def _letter(answer: str) -> str | None:
     """B, (b), \\text{B}, and `B) because …`."""
     match = _LETTER.fullmatch(answer[:LONGEST]) or _LABELLED.match(answer[:LONGEST])
     return match[1].upper() if match else None
+
+
+choice = ByKey(_letter)
 
 
 def last_choice(solution: str) -> str | None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import re
 import threading
 from collections import OrderedDict
+from collections.abc import Hashable
 from decimal import Decimal
 
 from moot.tasks.answers import last_number
-from moot.tasks.math_pool import Outcome, Pool
+from moot.tasks.comparing import Limited
+from moot.tasks.math_pool import Comparison, Outcome, Pool
 
 LONGEST = 1000
 """Of an answer that is evaluated; longer ones are compared as they stand."""
 MOST_REMEMBERED = 20_000
+LEAST_SECONDS = 0.01
+"""With less than that left, nothing is worth asking."""
 
 _THIN = re.compile(r"(?<=[0-9]),(?:\\!)\s*(?=[0-9]{3})|(?<!\\)\\[,!;: ]|~")
 _SPACE = re.compile(r"\s+|(?<!\\)\\[,!;: ]|~|\\left(?![a-z])|\\right(?![a-z])|^\$+|\$+$")
@@ -32,7 +36,7 @@ class EqualMathematics:
 
     def __init__(self, pool: Pool | None = None) -> None:
         self.pool = pool or Pool()
-        self._outcomes: OrderedDict[tuple[str, str], Outcome] = OrderedDict()
+        self._comparisons: OrderedDict[tuple[str, str], Comparison] = OrderedDict()
         self._lock = threading.Lock()
 
     @property
@@ -40,23 +44,44 @@ class EqualMathematics:
         return self.pool.workers
 
     def __call__(self, given: str, right: str) -> bool:
+        return self.within(given, right, self.pool.seconds).equal
+
+    def key(self, answer: str) -> Hashable | None:
+        """A number written out, or a text too long to be evaluated, is equal to another of them or not at a glance."""
+        return answer if len(answer) > LONGEST else _number(_tidy(answer))
+
+    def within(self, given: str, right: str, seconds: float) -> Limited:
+        """The verdict, if it takes no more than so many seconds of processor time."""
         told = at_a_glance(given, right)
-        return told if told is not None else self.outcome(given, right) == "equal"
+        if told is not None:
+            return Limited(told)
+        compared = self._compare(given, right, seconds)
+        return Limited(compared.outcome == "equal", compared.seconds, compared.given_up)
 
     def outcome(self, given: str, right: str) -> Outcome:
-        """What math-verify says of the two, and why not where it says nothing. Remembered: agents repeat themselves and each other."""
+        """What math-verify says of the two, and why not where it says nothing."""
+        return self._compare(given, right, self.pool.seconds).outcome
+
+    def _compare(self, given: str, right: str, seconds: float) -> Comparison:
+        """Remembered, because agents repeat themselves and each other. It costs the same each time: otherwise who asked first would
+        decide who runs out of time, and a run that is continued would grade differently."""
         pair = _spoken(given), _spoken(right)
         with self._lock:
-            if pair in self._outcomes:
-                self._outcomes.move_to_end(pair)
-                return self._outcomes[pair]
-        outcome = self.pool.ask(*pair)
-        if outcome != "lost":
+            remembered = self._comparisons.get(pair)
+            if remembered is not None:
+                self._comparisons.move_to_end(pair)
+        limit = min(seconds, self.pool.seconds)
+        if limit < LEAST_SECONDS or (remembered is not None and remembered.seconds > limit):
+            return Comparison("time", max(0.0, limit))
+        if remembered is not None and not (remembered.outcome == "time" and remembered.seconds < limit):
+            return remembered
+        compared = self.pool.compare(*pair, limit)
+        if compared.outcome != "lost":
             with self._lock:
-                self._outcomes[pair] = outcome
-                while len(self._outcomes) > MOST_REMEMBERED:
-                    self._outcomes.popitem(last=False)
-        return outcome
+                self._comparisons[pair] = compared
+                while len(self._comparisons) > MOST_REMEMBERED:
+                    self._comparisons.popitem(last=False)
+        return compared
 
 
 def at_a_glance(given: str, right: str) -> bool | None:

@@ -15,6 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -22,8 +23,20 @@ from moot.debate.types import ConfigError
 
 Outcome = Literal["equal", "different", "unreadable", "time", "memory", "lost"]
 """`unreadable`: one of the two is no mathematics. `lost`: the process went away for a reason of its own."""
+_NOT_EVALUATED: frozenset[Outcome] = frozenset({"time", "memory", "lost"})
 _OUTCOMES: dict[bytes, Outcome] = {b"=": "equal", b"!": "different", b"?": "unreadable", b"T": "time", b"M": "memory"}
 _WORKER = Path(__file__).with_name("math_worker.py")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    outcome: Outcome
+    seconds: float
+    """The processor time it took; the whole limit where nothing came of it."""
+
+    @property
+    def given_up(self) -> bool:
+        return self.outcome in _NOT_EVALUATED
 
 
 def cores() -> int:
@@ -31,11 +44,11 @@ def cores() -> int:
 
 
 class Pool:
-    """At most `workers` comparisons at once, each with so much processor time and memory."""
+    """At most `workers` comparisons at once, each with at most so much processor time and memory."""
 
     def __init__(self, workers: int | None = None, seconds: float = 3.0, megabytes: int = 512) -> None:
         self.workers = workers or min(8, cores())
-        self._limits = (seconds, megabytes)
+        self.seconds, self._megabytes = seconds, megabytes
         self._idle: list[_Worker] = []
         self._all: set[_Worker] = set()
         self._started = 0
@@ -45,15 +58,20 @@ class Pool:
             os.register_at_fork(after_in_child=self._forget)
 
     def ask(self, given: str, right: str) -> Outcome:
-        message = json.dumps([given, right]).encode("ascii")
+        return self.compare(given, right, self.seconds).outcome
+
+    def compare(self, given: str, right: str, seconds: float) -> Comparison:
+        """In so many seconds of processor time, or in the pool's own limit where that is less."""
+        limit = min(seconds, self.seconds)
+        message = json.dumps([given, right, limit]).encode("ascii")
         worker = self._take()
         try:
-            outcome = worker.ask(message)
+            outcome, used = worker.ask(message, limit)
         except BaseException:  # Ctrl-C above all: its reply is still to come, and must not be taken for the next one's
             self._give_back(worker, usable=False)
             raise
         self._give_back(worker, usable=outcome != "lost")
-        return outcome
+        return Comparison(outcome, limit if outcome in _NOT_EVALUATED else used)
 
     def close(self) -> None:
         with self._free:
@@ -70,7 +88,7 @@ class Pool:
                 return self._idle.pop()
             self._started += 1
         try:
-            worker = _Worker(*self._limits)
+            worker = _Worker(self._megabytes)
         except BaseException:
             with self._free:
                 self._started -= 1
@@ -98,11 +116,9 @@ class Pool:
 
 
 class _Worker:
-    def __init__(self, seconds: float, megabytes: int) -> None:
-        # The worker limits itself. This is for a machine so busy, or a worker so broken, that it does not.
-        self._patience = 20 * seconds + 20
+    def __init__(self, megabytes: int) -> None:
         # -P: its own folder must not stand before the libraries. Hashes are fixed because sympy's order of terms follows them.
-        command = [sys.executable, "-P", str(_WORKER), str(seconds), str(megabytes)]
+        command = [sys.executable, "-P", str(_WORKER), str(megabytes)]
         surroundings = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             command,
@@ -116,7 +132,7 @@ class _Worker:
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._requests, self._replies = self._process.stdin, self._process.stdout
         try:
-            ready = self._reply(120)
+            ready, _ = self._reply(120)
         except BaseException:
             self.kill()
             raise
@@ -128,12 +144,15 @@ class _Worker:
                 f"the grader math needs the package math-verify: pip install 'moot[data]' ({said[-1] if said else 'no reply'})"
             )
 
-    def ask(self, message: bytes) -> Outcome:
+    def ask(self, message: bytes, limit: float) -> tuple[Outcome, float]:
+        """What came of it, and the processor time it took."""
         try:
             self._requests.write(len(message).to_bytes(4, "big") + message)
         except BrokenPipeError:
-            return "lost"
-        return _OUTCOMES.get(self._reply(self._patience), "lost")
+            return "lost", 0.0
+        # The worker limits itself. This is for a machine so busy, or a worker so broken, that it does not.
+        outcome, used = self._reply(20 * limit + 20)
+        return _OUTCOMES.get(outcome, "lost"), used
 
     def kill(self, patience: float = 0.0) -> None:
         """One that is idle ends by itself when nobody will ask any more."""
@@ -148,7 +167,9 @@ class _Worker:
             assert pipe is not None
             pipe.close()
 
-    def _reply(self, patience: float) -> bytes:
+    def _reply(self, patience: float) -> tuple[bytes, float]:
+        """A byte that tells what came of it, and four with microseconds of processor time; the worker writes all five at once."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._replies, selectors.EVENT_READ)
-            return self._replies.read(1) or b"" if waiting.select(patience) else b""
+            reply = self._replies.read(5) or b"" if waiting.select(patience) else b""
+        return reply[:1], int.from_bytes(reply[1:], "big") / 1e6

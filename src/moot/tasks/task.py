@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from moot.debate.types import Question
-from moot.tasks.answers import Extract, Grader, exact, last_number
+from moot.tasks.answers import Extract, exact, last_number
+from moot.tasks.comparing import Grader
 
 
 @dataclass(frozen=True)
@@ -30,3 +31,5 @@ class Task:
     """All questions of a set of fixed size, by split, as they were published: for checking the data."""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
+    training: Sequence[Question] = ()
+    """All questions that are trained on, of a set of fixed size."""

@@ -161,6 +161,34 @@ def test_two_pages_may_fill_the_same_index_at_once(tmp_path: Path) -> None:
     assert places(pages[1], q="number 17") == ["17.0"] and len(places(pages[2], q="number")) == 40
 
 
+class Busy(sqlite3.Connection):
+    """Two pages that change the journal of a new index at once: SQLite sends one of them away without waiting."""
+
+    refusals = 0
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if "journal_mode" in statement and Busy.refusals:
+            Busy.refusals -= 1
+            refusal = sqlite3.OperationalError("database is locked")
+            refusal.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise refusal
+        return super().execute(statement, *values)
+
+
+def test_an_index_that_another_page_is_preparing_is_waited_for_and_not_taken_for_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", {1: [record()]}, tokens=False)
+    Index(run, tmp_path / "cache").fill()
+    connect, deleted = sqlite3.connect, []
+    monkeypatch.setattr("moot.page.index.sqlite3.connect", lambda *where, **how: connect(*where, factory=Busy, **how))
+    monkeypatch.setattr("moot.page.index.Path.unlink", lambda path, **_: deleted.append(path))
+    Busy.refusals = 3
+    again = Index(run, tmp_path / "cache")
+    again.fill()
+    assert (again.trouble, places(again), Busy.refusals, deleted) == (None, ["1.0"], 0, [])
+
+
 def test_what_was_long_unused_is_cleared_away(tmp_path: Path) -> None:
     old, new = tmp_path / "old.sqlite", tmp_path / "new.sqlite"
     for file, days in ((old, 61), (new, 59)):

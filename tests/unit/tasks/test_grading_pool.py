@@ -60,7 +60,7 @@ def test_a_reply_that_nobody_waited_for_is_not_the_next_ones() -> None:
         assert lonely.ask("\\frac{1}{2}", "0.6") == "different"
         (worker,) = lonely._all
 
-        def interrupted(patience: float) -> bytes:
+        def interrupted(patience: float) -> tuple[bytes, float]:
             raise KeyboardInterrupt
 
         worker._reply = interrupted  # type: ignore[method-assign]
@@ -158,9 +158,9 @@ def test_a_verdict_is_remembered() -> None:
     class Counting(Pool):
         asked = 0
 
-        def ask(self, given: str, right: str) -> pool_module.Outcome:
+        def compare(self, given: str, right: str, seconds: float) -> pool_module.Comparison:
             self.asked += 1
-            return "equal"
+            return pool_module.Comparison("equal", 0.01)
 
     counting = Counting(workers=1)
     equal = EqualMathematics(counting)

@@ -1,12 +1,15 @@
-"""OpenAI-compatible endpoints, for debating without training: text in, text out; no tokens, no logprobs, no torch.
+"""Speaks for a seat through an OpenAI-compatible server: text in, text out; no tokens, no logprobs, no torch.
 
 Servers differ in what they accept and in how they fail. A setting that a server says it does not know is left out from then on, and noted.
 What may pass (no connection, a rate limit, a server error, a stream that broke off) is asked again, a bounded number of times; half an
 answer is thrown away, never kept as a turn. What will not pass is said at once.
 
     EngineError
-      Refused      the server understood and said no; asking again would not help
-      Unanswered   all tries were used up
+      ServerRefused   the server understood and said no; asking again would not help
+      Unanswered      all tries were used up
+
+It stands on httpx, not on the `openai` client. That client retries in silence and not once a stream has begun, reads errors, lines and
+whole answers of any size, follows redirects, and takes an answer that is not streamed for an empty one. All of this file would remain.
 """
 
 from __future__ import annotations
@@ -17,32 +20,37 @@ import random
 import re
 import zlib
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from moot.debate.parsing import parse, stop_marker
 from moot.debate.types import Message, Observation, Parsed, Said
-from moot.engine.chat_reading import Gathered, Heard, Reply, Trouble, beginning, error_in, events, read_json, retry_after
 from moot.engine.protocol import EngineError
+from moot.speakers.endpoint import Endpoint
+from moot.speakers.reading import (
+    MOST_BYTES,
+    GrowingReply,
+    Heard,
+    Reply,
+    ServerTrouble,
+    at_most,
+    error_in,
+    events,
+    read_json,
+    retry_after,
+    shown,
+)
 from moot.terminal import one_line
 
 
-class Refused(EngineError):
+class ServerRefused(EngineError):
     """The server understood and said no. The message says what to change."""
 
 
 class Unanswered(EngineError):
     """No whole answer came in all the tries there were."""
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    base_url: str
-    """Up to and with the version, as a rule: http://localhost:8000/v1."""
-    model: str
-    key: str | None = field(default=None, repr=False)
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,7 @@ class Patience:
 
 
 @dataclass(frozen=True)
-class Request:
+class ChatRequest:
     messages: tuple[Message, ...]
     max_tokens: int
     temperature: float
@@ -66,7 +74,7 @@ class Request:
     seed: int | None = None
 
 
-Again = Callable[[str, float], None]
+Retried = Callable[[str, float], None]
 """Why what was heard so far does not count, and how many seconds from now it is asked for again."""
 
 
@@ -80,12 +88,12 @@ class Chat:
         *,
         transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
-        chance: random.Random | None = None,
+        rng: random.Random | None = None,
     ) -> None:
         self.endpoint, self.patience = endpoint, patience
         self.notes: list[str] = []
         """What had to be left out for this server."""
-        self._sleep, self._chance = sleep, chance or random.Random()
+        self._sleep, self._rng = sleep, rng or random.Random()
         self._left_out: set[str] = set()
         self._open_at = 0.0
         headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
@@ -99,45 +107,45 @@ class Chat:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def reply(self, request: Request, heard: Heard | None = None, again: Again | None = None) -> Reply:
+    async def reply(self, request: ChatRequest, heard: Heard | None = None, retried: Retried | None = None) -> Reply:
         """A whole answer, piece by piece to `heard` on the way. Raises EngineError."""
         tries = 0
         while True:
             await self._hold_back()
             try:
                 return await self._ask(request, heard or (lambda piece: None))
-            except Trouble as trouble:
+            except ServerTrouble as trouble:
                 tries += 1
                 if tries > self.patience.retries:
                     tried = "" if tries == 1 else f", {tries} times in a row"
                     raise Unanswered(f"{self.endpoint.base_url} {trouble}{tried}") from None
                 wait = self._wait(tries, trouble)
-                if again:
-                    again(f"{self.endpoint.base_url} {trouble}", wait)
+                if retried:
+                    retried(f"{self.endpoint.base_url} {trouble}", wait)
                 if trouble.everyone:
                     self._open_at = max(self._open_at, asyncio.get_running_loop().time() + wait)
                 await self._sleep(wait)
 
-    def _wait(self, tries: int, trouble: Trouble) -> float:
+    def _wait(self, tries: int, trouble: ServerTrouble) -> float:
         longest = self.patience.longest_wait_s
-        spread = self._chance.uniform(0.5, 1.0) * min(longest, self.patience.first_wait_s * 2.0 ** (tries - 1))
+        spread = self._rng.uniform(0.5, 1.0) * min(longest, self.patience.first_wait_s * 2.0 ** (tries - 1))
         if trouble.wait_s is None:
             return spread
         if trouble.wait_s > longest:
-            raise Refused(f"{self.endpoint.base_url} {trouble}, and asks to wait {trouble.wait_s:.0f} s; try again after that")
+            raise ServerRefused(f"{self.endpoint.base_url} {trouble}, and asks to wait {trouble.wait_s:.0f} s; try again after that")
         return trouble.wait_s + min(spread, 1.0)
 
     async def _hold_back(self) -> None:
         left = self._open_at - asyncio.get_running_loop().time()
         if left > 0:
-            await self._sleep(left + self._chance.uniform(0, min(left, 1.0)))
+            await self._sleep(left + self._rng.uniform(0, min(left, 1.0)))
 
     # One try
 
-    async def _ask(self, request: Request, heard: Heard) -> Reply:
+    async def _ask(self, request: ChatRequest, heard: Heard) -> Reply:
         silence = asyncio.timeout(self.patience.timeout_s)
         url = self.endpoint.base_url.rstrip("/") + "/chat/completions"
-        gathered = Gathered(heard)
+        growing = GrowingReply(heard, self.endpoint.key)
         try:
             # The client's own time-out counts bytes; comments that keep a connection open are bytes too, and say nothing.
             async with silence:
@@ -146,34 +154,39 @@ class Chat:
                     content = json.dumps(self._body(request)).encode()
                     async with self._client.stream("POST", url, content=content, headers={"Content-Type": "application/json"}) as response:
                         if response.status_code == 200:
-                            await self._listen(response, gathered, silence)
-                            return gathered.reply()
-                        self._adapt(response, await beginning(response))
-        except Trouble:
-            if gathered.finish is None:
+                            await self._listen(response, growing, silence)
+                            return growing.reply()
+                        self._adapt(response, (await at_most(response, 1 << 16))[0])  # a server may send a whole page
+        except ServerTrouble:
+            if growing.finish is None:
                 raise
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-            raise Refused(f"{self.endpoint.base_url!r} cannot be asked ({error}); check --base-url and the key") from None
+            raise ServerRefused(f"{self.endpoint.base_url!r} cannot be asked ({error}); check --base-url and the key") from None
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
-            if gathered.finish is None:
-                raise Trouble(f"said nothing for {self.patience.timeout_s:g} s") from None
+            if growing.finish is None:
+                raise ServerTrouble(f"said nothing for {self.patience.timeout_s:g} s") from None
         except httpx.TransportError as error:
-            if gathered.finish is None:
-                raise Trouble(_what(error, gathered)) from None
-        return gathered.reply()  # it broke after the end of the answer, which is whole
+            if growing.finish is None:
+                raise ServerTrouble(_what(error, growing)) from None
+        return growing.reply()  # it broke after the end of the answer, which is whole
 
-    async def _listen(self, response: httpx.Response, gathered: Gathered, silence: asyncio.Timeout) -> None:
+    async def _listen(self, response: httpx.Response, growing: GrowingReply, silence: asyncio.Timeout) -> None:
         if response.headers.get("content-type", "").startswith("application/json"):
-            gathered.take(read_json(await response.aread()))  # a server that does not stream
+            raw, whole = await at_most(response, MOST_BYTES)
+            if not whole:
+                raise ServerRefused(
+                    f"{self.endpoint.base_url} sent an answer of more than {MOST_BYTES >> 20} MiB; give a smaller --max-tokens"
+                )
+            growing.take(read_json(raw))  # a server that does not stream
             return
         loop = asyncio.get_running_loop()
         async for event in events(response.aiter_bytes()):
             if event.strip() == b"[DONE]":
                 return
-            gathered.take(read_json(event))
+            growing.take(read_json(event))
             silence.reschedule(loop.time() + self.patience.timeout_s)
 
-    def _body(self, request: Request) -> dict[str, Any]:
+    def _body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {
             "model": self.endpoint.model,
             "messages": _messages(request.messages, fold="system" in self._left_out),
@@ -201,12 +214,16 @@ class Chat:
             return
         where = f"{self.endpoint.base_url} answered {status}" + (f" ({said})" if said else "")
         if status == 429 and "insufficient_quota" not in raw.decode("utf-8", "replace"):
-            raise Trouble(f"answered 429, too many requests{f' ({said})' if said else ''}", retry_after(response.headers), everyone=True)
+            raise ServerTrouble(
+                f"answered 429, too many requests{f' ({said})' if said else ''}", retry_after(response.headers), everyone=True
+            )
         if status in (408, 425) or (status >= 500 and status != 501):
-            raise Trouble(f"answered {status}{f' ({said})' if said else ''}", retry_after(response.headers))
+            raise ServerTrouble(f"answered {status}{f' ({said})' if said else ''}", retry_after(response.headers))
         if 300 <= status < 400:
-            raise Refused(f"{where}: it points to {one_line(response.headers.get('location', '?'))}; give the new place as --base-url")
-        raise Refused(f"{where}; {_REMEDIES.get(status, 'check --base-url and --model')}")
+            raise ServerRefused(
+                f"{where}: it points to {shown(response.headers.get('location', '?'), 80)}; give the new place as --base-url"
+            )
+        raise ServerRefused(f"{where}; {_REMEDIES.get(status, 'check --base-url and --model')}")
 
 
 _CONSEQUENCES = {
@@ -239,10 +256,10 @@ def _unknown_field(said: str, left_out: set[str]) -> str | None:
     return next((name for name in names if name not in left_out and re.search(rf"\b{name}\b", said)), None)
 
 
-def _what(error: httpx.TransportError, gathered: Gathered) -> str:
+def _what(error: httpx.TransportError, growing: GrowingReply) -> str:
     if isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
         return f"cannot be reached ({one_line(str(error) or type(error).__name__)})"
-    if gathered.heard_any:
+    if growing.heard_any:
         return "broke off in the middle of an answer"
     return f"closed the connection without an answer ({type(error).__name__})"
 
@@ -274,11 +291,11 @@ class ChatSpeaker:
         temperature: float | None = None,
         seed: object = None,
         heard: Heard | None = None,
-        again: Again | None = None,
+        retried: Retried | None = None,
     ) -> None:
         self._chat, self._max_tokens = chat, max_tokens
         self._temperature, self._seed = temperature, seed
-        self._heard, self._again = heard, again
+        self._heard, self._retried = heard, retried
         self.spent: tuple[int | None, int | None] = (None, None)
         """Tokens read and written for the last turn, None where the server did not say."""
 
@@ -287,8 +304,8 @@ class ChatSpeaker:
         marker = stop_marker(observation.contract)
         seed = None if self._seed is None else zlib.crc32(f"{self._seed}/{observation.round}/{observation.agent}".encode()) >> 1
         temperature = observation.temperature if self._temperature is None else self._temperature
-        request = Request(observation.conversation(), self._max_tokens, temperature, marker, seed)
-        reply = await self._chat.reply(request, self._heard, self._again)
+        request = ChatRequest(observation.conversation(), self._max_tokens, temperature, marker, seed)
+        reply = await self._chat.reply(request, self._heard, self._retried)
         self.spent = (reply.prompt_tokens, reply.completion_tokens)
         return as_said(reply, observation.contract)
 

@@ -1,27 +1,42 @@
-"""Who answers: a run's checkpoint, a model, an endpoint. From their names to something that can sit in a debate."""
+"""Who answers: a run's checkpoint, a model, a chat server. From their names to something that can sit in a debate."""
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.text import Text
-
-from moot.cli.engines import make_engine
+from moot.checkpoints import Note, load_checkpoint
 from moot.debate.play import Speak
 from moot.debate.types import ConfigError
-from moot.engine.protocol import EngineError, Sampler
+from moot.engine.create import create_engine
+from moot.engine.protocol import Sampler, Trainer
 from moot.evaluate import EvalConfig, Opponent
-from moot.records import Run, engine_state
+from moot.records import Run
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player
+from moot.speakers.endpoint import is_endpoint, named_endpoint
+
+Busy = Callable[[str], AbstractContextManager[object]]
+"""Shows what is being waited for, as long as the context is open."""
+
+
+def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
+    """The engine a run needs, looked over for what it cannot do, and its chat format."""
+    model = config.model
+    engine = create_engine(model, config.seed)
+    try:
+        config.check(engine.capabilities)
+        name = "" if model.engine == "scripted" else model.model  # a script has a format of its own, whatever the model is called
+        return engine, Rendering(engine.tokenizer, name, model.renderer if name else "auto", model.thinking if name else False)
+    except BaseException:
+        engine.shut()
+        raise
 
 
 def policy_config(run_dir: Path | None, model: str | None, changes: dict[str, Any]) -> tuple[TrainConfig, Run | None]:
@@ -39,9 +54,9 @@ def policy_config(run_dir: Path | None, model: str | None, changes: dict[str, An
 class Players:
     """The policy and those it plays against; engines are made as they are needed and closed together."""
 
-    def __init__(self, config: TrainConfig, run: Run | None, console: Console) -> None:
-        self.config, self.run, self._console = config, run, console
-        self._engines: list[Any] = []
+    def __init__(self, config: TrainConfig, run: Run | None, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
+        self.config, self.run, self._note, self._busy = config, run, note, busy
+        self._opened: list[Any] = []
         self._engine, self.rendering = self._make(config)
         self.sampler: Sampler
         self.identity = ""
@@ -53,13 +68,14 @@ class Players:
         if self.run is None or step == 0:
             self.sampler, self.identity, self.step = await self._engine.base(), model, 0
         else:
-            self.step, place = await load_state(self._engine, self.run, step, self._console)
-            self.sampler, self.identity = await self._engine.snapshot(), f"{model} {_seal(place)}"
+            checkpoint = await load_checkpoint(self._engine, self.run, step, self._note)
+            self.step, self.sampler = checkpoint.step, await self._engine.snapshot()
+            self.identity = f"{model} {checkpoint.seal}"
         return self.step
 
     async def opponents(self, names: Sequence[str], settings: EvalConfig) -> dict[str, tuple[Opponent, str]]:
         """By name: who sits in a seat, and what tells it apart from others of that name."""
-        places = {name.partition("@")[2] for name in names if _is_endpoint(name)}
+        places = {name.partition("@")[2] for name in names if is_endpoint(name)}
         if len(places) > 1 and os.environ.get("OPENAI_API_KEY"):
             raise ConfigError(f"opponents name {len(places)} servers, and the key in OPENAI_API_KEY is for one; name one server at a time")
         return {name: await self._opponent(name, settings) for name in names}
@@ -67,10 +83,10 @@ class Players:
     async def _opponent(self, name: str, settings: EvalConfig) -> tuple[Opponent, str]:
         if name == "base":
             return _token_player(await self._engine.base(), self.rendering), self.config.model.model
-        if _is_endpoint(name):
-            speaker, chat = endpoint(name, settings)
-            self._engines.append(chat)
-            return speaker, name
+        if is_endpoint(name):
+            speaker, chat = chat_player(name, settings, "opponents")
+            self._opened.append(chat)
+            return (lambda seat: speaker), name
         path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
         if path and Run.exists(Path(path)):
             return await self._past(Path(path), int(at) if at.isdigit() else None)
@@ -86,36 +102,17 @@ class Players:
         config = TrainConfig.from_dict(run.config)
         ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
         engine, rendering = (self._engine, self.rendering) if ours == theirs else self._make(replace(config, model=theirs))
-        _, place = await load_state(engine, run, step, self._console)
-        return _token_player(await engine.snapshot(), rendering), f"{theirs.model} {_seal(place)}"
+        checkpoint = await load_checkpoint(engine, run, step, self._note)
+        return _token_player(await engine.snapshot(), rendering), f"{theirs.model} {checkpoint.seal}"
 
-    def _make(self, config: TrainConfig) -> tuple[Any, Rendering]:
-        with self._console.status(f"loading {config.model.model}"):
+    def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
+        with self._busy(f"loading {config.model.model}"):
             engine, rendering = make_engine(config)
-        self._engines.append(engine)
+        self._opened.append(engine)
         return engine, rendering
 
     async def close(self) -> None:
-        await asyncio.gather(*(engine.close() for engine in self._engines))
-
-
-async def load_state(engine: Any, run: Run, step: int | None, console: Console) -> tuple[int, Path]:
-    for number, place, state in run.load_checkpoints():
-        if step is not None and number != step:
-            continue
-        try:
-            if state is None:
-                raise EngineError("its state.json is damaged")
-            await engine.load_state(engine_state(place, state))
-        except EngineError as error:
-            if step is not None:
-                raise ConfigError(f"checkpoint {place} cannot be used: {error}") from None
-            console.print(Text(f"Note: checkpoint {place} cannot be used ({error}); trying the one before it", style="yellow"))
-            continue
-        return number, place
-    there = ", ".join(str(number) for number, _ in run.checkpoints()) or "none"
-    wanted = "checkpoint that is whole" if step is None else f"checkpoint of step {step}"
-    raise ConfigError(f"{run.path} has no {wanted}; it has {there}; step 0 is the model before training")
+        await asyncio.gather(*(each.close() for each in self._opened))
 
 
 def _token_player(sampler: Sampler, rendering: Rendering) -> Opponent:
@@ -123,41 +120,40 @@ def _token_player(sampler: Sampler, rendering: Rendering) -> Opponent:
     return lambda seat: player
 
 
-def _is_endpoint(name: str) -> bool:
-    return "@http://" in name or "@https://" in name
-
-
-def endpoint(name: str, settings: EvalConfig) -> tuple[Opponent, Any]:
+def chat_player(name: str, settings: EvalConfig, setting: str) -> tuple[Speak, Any]:
     """`MODEL@URL`, an OpenAI-compatible server, as a speaker in text alone; and what must be closed when done."""
-    from moot.engine.chat import Chat, ChatSpeaker, Endpoint
+    from moot.speakers.chat import Chat, ChatSpeaker
 
-    model, _, address = name.partition("@")
-    chat = Chat(Endpoint(address.rstrip("/"), model, os.environ.get("OPENAI_API_KEY") or None))
-    speaker = ChatSpeaker(chat, settings.max_tokens, seed=settings.seed)
-    return lambda seat: speaker, chat
+    chat = Chat(named_endpoint(name, os.environ.get("OPENAI_API_KEY"), setting))
+    return ChatSpeaker(chat, settings.max_tokens, seed=settings.seed), chat
 
 
-def _seal(place: Path) -> str:
-    """Tells one training's checkpoint from another's of the same step."""
-    return f"{place.name} {hashlib.sha256((place / 'state.json').read_bytes()).hexdigest()[:12]}"
+# The outside judge
 
 
-async def judge_for(config: TrainConfig, engine: Any, rendering: Rendering, console: Console) -> tuple[Player | Speak | None, Any]:
+def check_judge(config: TrainConfig) -> None:
+    """Refuses an address that must not be written down, before anything is written."""
+    if is_endpoint(config.recipe.judge):
+        named_endpoint(config.recipe.judge, os.environ.get("OPENAI_API_KEY"), "judge")
+
+
+async def judge_for(
+    config: TrainConfig, engine: Trainer, rendering: Rendering, note: Note = lambda text: None, busy: Busy = nullcontext
+) -> tuple[Player | Speak | None, Any]:
     """The outside judge that a run names, and the engine it needs beside the run's own, if any."""
     name = config.recipe.judge
     if not name:
         return None, None
     if name == "base":
         return Player(await engine.base(), rendering, learns=False), None
-    if "@http" in name:
-        seat, chat = endpoint(name, EvalConfig.of(config))
-        return seat(0), chat
+    if is_endpoint(name):
+        return chat_player(name, EvalConfig.of(config), "judge")
     # An engine of its own: loading another run's weights into ours would be what training starts from.
     run = Run.open(Path(name)) if Run.exists(Path(name)) else None
     model = TrainConfig.from_dict(run.config).model if run else replace(config.model, model=name, renderer="auto")
-    with console.status(f"loading the judge {name}"):
-        other, its_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
+    with busy(f"loading the judge {name}"):
+        own_engine, own_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
     if run is not None:
-        await load_state(other, run, None, console)
-        return Player(await other.snapshot(), its_rendering, learns=False), other
-    return Player(await other.base(), its_rendering, learns=False), other
+        await load_checkpoint(own_engine, run, None, note)
+    sampler = await (own_engine.base() if run is None else own_engine.snapshot())
+    return Player(sampler, own_rendering, learns=False), own_engine

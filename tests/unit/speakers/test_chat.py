@@ -22,12 +22,13 @@ from moot.debate.play import play
 from moot.debate.protocol import V1, V2
 from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, ParseFailure, Question
-from moot.engine.chat import Chat, ChatSpeaker, Endpoint, Patience, Refused, Reply, Request, Unanswered, as_said
-from moot.engine.chat_reading import events, retry_after
 from moot.engine.protocol import EngineError
+from moot.speakers.chat import Chat, ChatRequest, ChatSpeaker, Patience, ServerRefused, Unanswered, as_said
+from moot.speakers.endpoint import Endpoint
+from moot.speakers.reading import Reply, events, retry_after
 from support.making import text as turn_text
 
-REQUEST = Request((Message("system", "Be brief."), Message("user", "Two and two?")), 100, 0.7, "</comparison>")
+REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", "Two and two?")), 100, 0.7, "</comparison>")
 BASE = "http://server.test/v1"
 
 
@@ -91,7 +92,7 @@ class Asked:
     """What one call came to."""
 
     def __init__(
-        self, server: Server, patience: Patience = Patience(retries=2), key: str | None = None, request: Request = REQUEST
+        self, server: Server, patience: Patience = Patience(retries=2), key: str | None = None, request: ChatRequest = REQUEST
     ) -> None:
         self.server, self.pieces, self.waits, self.again = server, list[str](), list[float](), list[str]()
         self.reply: Reply | None = None
@@ -101,7 +102,7 @@ class Asked:
             self.waits.append(seconds)
 
         async def ask() -> None:
-            chat = Chat(Endpoint(BASE, "m", key), patience, transport=server, sleep=sleep, chance=random.Random(0))
+            chat = Chat(Endpoint(BASE, "m", key), patience, transport=server, sleep=sleep, rng=random.Random(0))
             try:
                 self.reply = await chat.reply(request, self.pieces.append, lambda why, wait: self.again.append(why))
             except EngineError as error:
@@ -204,7 +205,7 @@ def test_half_characters_are_joined_or_become_the_sign_for_no_character() -> Non
 
 
 def test_a_question_with_half_a_character_can_be_sent() -> None:
-    request = Request((Message("user", "half \ud800"),), 10, 1.0, "x")
+    request = ChatRequest((Message("user", "half \ud800"),), 10, 1.0, "x")
     assert Asked(Server(good), request=request).server.bodies[0]["messages"][0]["content"] == "half \ud800"
 
 
@@ -278,7 +279,7 @@ def test_the_time_a_server_names_is_waited_and_little_more() -> None:
 
 def test_a_server_that_asks_for_an_hour_is_not_waited_for() -> None:
     asked = Asked(Server(lambda: httpx.Response(503, headers={"Retry-After": "3600"})))
-    assert isinstance(asked.error, Refused)
+    assert isinstance(asked.error, ServerRefused)
     assert str(asked.error) == f"{BASE} answered 503, and asks to wait 3600 s; try again after that"
     assert len(asked.server.bodies) == 1
 
@@ -290,7 +291,7 @@ def test_a_rate_limit_told_to_one_holds_back_the_others_at_that_server() -> None
         waits.append(seconds)
 
     async def ask() -> None:
-        chat = Chat(Endpoint(BASE, "m"), transport=server, sleep=sleep, chance=random.Random(0))
+        chat = Chat(Endpoint(BASE, "m"), transport=server, sleep=sleep, rng=random.Random(0))
         await chat.reply(REQUEST)
         waits.clear()
         await chat.reply(REQUEST)
@@ -330,13 +331,13 @@ def test_a_slow_server_that_goes_on_speaking_is_heard_out() -> None:
 
 
 def test_a_line_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moot.engine.chat_reading.MOST_EVENT_BYTES", 1000)
+    monkeypatch.setattr("moot.speakers.reading.MOST_BYTES", 1000)
     asked = Asked(Server(lambda: stream(b"data: ", *[b"x" * 100] * 50)), Patience(retries=0))
     assert "sent a line of more than" in str(asked.error)
 
 
 def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moot.engine.chat_reading.MOST_CHARACTERS", 1000)
+    monkeypatch.setattr("moot.speakers.reading.MOST_CHARACTERS", 1000)
     asked = Asked(Server(lambda: stream(*[event("x" * 100)] * 50)), Patience(retries=0))
     assert str(asked.error) == f"{BASE} sent an answer without end"
 
@@ -359,7 +360,7 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_what_will_not_pass_is_said_at_once_with_what_to_do(answer: httpx.Response, says: str) -> None:
     asked = Asked(Server(lambda: answer))
-    assert isinstance(asked.error, Refused)
+    assert isinstance(asked.error, ServerRefused)
     assert says in str(asked.error)
     assert len(asked.server.bodies) == 1 and asked.waits == []
 
@@ -387,7 +388,7 @@ def refusing(name: str, words: str) -> Callable[[], httpx.Response]:
     ],
 )
 def test_a_setting_that_a_server_does_not_know_is_left_out_and_noted(name: str, words: str, note: str | None) -> None:
-    request = Request(REQUEST.messages, 100, 0.7, "</comparison>", seed=3)
+    request = ChatRequest(REQUEST.messages, 100, 0.7, "</comparison>", seed=3)
     asked = Asked(Server(refusing(name, words), good), request=request)
     assert asked.reply is not None and asked.waits == []
     first, second = asked.server.bodies
@@ -404,13 +405,13 @@ def test_the_limit_on_tokens_has_a_newer_name() -> None:
 
 def test_a_value_out_of_range_is_not_a_setting_that_is_unknown() -> None:
     asked = Asked(Server(refusing("temperature", "{} must be between 0 and 2")))
-    assert isinstance(asked.error, Refused) and len(asked.server.bodies) == 1
+    assert isinstance(asked.error, ServerRefused) and len(asked.server.bodies) == 1
 
 
 def test_a_server_that_refuses_everything_is_asked_once_for_each_setting() -> None:
     words = "unsupported: stream_options max_tokens temperature seed stop, and the system role"
-    asked = Asked(Server(lambda: httpx.Response(400, text=words)), request=Request(REQUEST.messages, 100, 0.7, "x", seed=3))
-    assert isinstance(asked.error, Refused)
+    asked = Asked(Server(lambda: httpx.Response(400, text=words)), request=ChatRequest(REQUEST.messages, 100, 0.7, "x", seed=3))
+    assert isinstance(asked.error, ServerRefused)
     assert len(asked.server.bodies) == 7
 
 
@@ -510,3 +511,68 @@ def test_an_empty_turn_is_a_failed_turn_and_the_debate_goes_on() -> None:
     debate, server = played(V2, lambda number: event(None))
     assert [isinstance(turn.parsed, ParseFailure) for turn in debate.turns] == [True] * 6
     assert server.bodies[3]["messages"][2] == {"role": "assistant", "content": "(nothing)"}
+
+
+# Keys, and answers of any size
+
+
+KEY = "sk-THE-SECRET-KEY-0123456789"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        lambda: httpx.Response(401, json={"error": {"message": f"Incorrect API key provided: {KEY}."}}),
+        lambda: httpx.Response(400, text="x" * 190 + KEY),  # where the message is cut, half a key would remain
+        lambda: httpx.Response(500, html=f"<h1>{KEY}</h1>"),
+        lambda: httpx.Response(302, headers={"location": f"http://new.test/?key={KEY}"}),
+        lambda: stream(b'data: {"error": "bad key ' + KEY.encode() + b'"}\n\n'),
+        lambda: stream(b"data: not JSON " + KEY.encode() + b"\n\n"),
+        lambda: stream(b'data: ["' + KEY.encode() + b'"]\n\n'),
+    ],
+)
+def test_a_server_that_repeats_the_key_gets_it_shown_to_nobody(answer: Callable[[], httpx.Response]) -> None:
+    asked = Asked(Server(answer), key=KEY)
+    assert asked.error is not None
+    for said in (str(asked.error), *asked.again):
+        assert KEY[:8] not in said and "[key]" in said
+
+
+def test_a_key_in_the_middle_of_an_answer_is_struck_out_of_the_turn_and_of_what_is_shown_on_the_way() -> None:
+    pieces = [event(f"It is {KEY[:5]}"), event(KEY[5:12]), event(f"{KEY[12:]}, sk"), event(" or not"), event(" sk-"), event(finish="stop")]
+    asked = Asked(Server(lambda: stream(*pieces)), key=KEY)
+    assert asked.reply is not None and asked.reply.text == "It is [key], sk or not sk-"
+    assert "".join(asked.pieces) == asked.reply.text and not any(KEY[:5] in piece for piece in asked.pieces)
+
+
+def test_a_key_that_is_no_secret_is_an_ordinary_word() -> None:
+    assert Asked(Server(lambda: stream(event("It is EMPTY"), event(finish="stop"))), key="EMPTY").reply == Reply("It is EMPTY", "stop")
+
+
+def test_an_answer_that_is_not_streamed_is_read_up_to_a_bound_and_then_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.speakers.chat.MOST_BYTES", 1 << 20)
+    sent: list[int] = []
+
+    class Endless(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for _ in range(3 << 10):  # 3 GiB
+                sent.append(1 << 20)
+                yield b" " * (1 << 20)
+
+    asked = Asked(Server(lambda: httpx.Response(200, headers={"content-type": "application/json"}, stream=Endless())))
+    assert isinstance(asked.error, ServerRefused) and len(asked.server.bodies) == 1
+    assert str(asked.error) == f"{BASE} sent an answer of more than 1 MiB; give a smaller --max-tokens"
+    assert len(sent) == 2
+
+
+def test_an_error_of_any_size_is_read_only_as_far_as_it_is_shown() -> None:
+    sent: list[int] = []
+
+    class Page(httpx.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            for _ in range(1000):
+                sent.append(1)
+                yield b"x" * (1 << 16)
+
+    asked = Asked(Server(lambda: httpx.Response(404, stream=Page())))
+    assert isinstance(asked.error, ServerRefused) and len(str(asked.error)) < 400 and len(sent) == 2

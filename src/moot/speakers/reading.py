@@ -12,14 +12,15 @@ from typing import Any
 
 import httpx
 
+from moot.keys import held_back, redact
 from moot.terminal import one_line
 
-MOST_EVENT_BYTES = 16 << 20
+MOST_BYTES = 16 << 20
 MOST_CHARACTERS = 16 << 20
 """A server may send lines of a megabyte; one that never ends its line, or its answer, must not fill the memory."""
 
 
-class Trouble(Exception):
+class ServerTrouble(Exception):
     """May pass: worth asking again, after `wait_s` where the server named a time."""
 
     def __init__(self, why: str, wait_s: float | None = None, everyone: bool = False) -> None:
@@ -44,11 +45,12 @@ class Reply:
 Heard = Callable[[str], None]
 
 
-class Gathered:
+class GrowingReply:
     """An answer as far as it has come."""
 
-    def __init__(self, heard: Heard) -> None:
-        self._heard, self._pieces, self._length = heard, list[str](), 0
+    def __init__(self, heard: Heard, key: str | None = None) -> None:
+        self._heard, self._key = heard, key
+        self._pieces, self._length, self._untold = list[str](), 0, ""
         self.finish: str | None = None
         self._stopped_on: str | None = None
         self._tokens: tuple[int | None, int | None] = (None, None)
@@ -60,9 +62,9 @@ class Gathered:
     def take(self, chunk: Any) -> None:
         """One event of a stream, or a whole answer."""
         if not isinstance(chunk, dict):
-            raise Trouble(f"sent what is no answer: {one_line(repr(chunk), 60)}")
+            raise ServerTrouble(f"sent what is no answer: {shown(repr(chunk), 60)}")
         if chunk.get("error"):
-            raise Trouble(f"reported an error in the middle of an answer ({one_line(_error_text(chunk), 200)})")
+            raise ServerTrouble(f"reported an error in the middle of an answer ({shown(_error_text(chunk), 200)})")
         if isinstance(usage := chunk.get("usage"), dict):
             self._tokens = (_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
         choices = chunk.get("choices")
@@ -72,24 +74,35 @@ class Gathered:
         if piece := _content(first.get("delta") or first.get("message")):
             self._length += len(piece)
             if self._length > MOST_CHARACTERS:
-                raise Trouble("sent an answer without end")
+                raise ServerTrouble("sent an answer without end")
             self._pieces.append(piece)
-            self._heard(piece)
+            self._tell(piece)
         if isinstance(finish := first.get("finish_reason"), str) and finish:
             if finish in ("abort", "error"):
-                raise Trouble(f"gave up in the middle of an answer ({finish})")
+                raise ServerTrouble(f"gave up in the middle of an answer ({finish})")
             self.finish = finish
             for name in ("stop_reason", "matched_stop"):
                 if name in first and finish == "stop":
                     self._stopped_on = first[name] if isinstance(first[name], str) else "end"
 
+    def _tell(self, piece: str) -> None:
+        """Passes on what is certain to hold no part of the key."""
+        self._untold += piece
+        certain = len(self._untold) - held_back(self._untold, self._key)
+        if told := redact(self._untold[:certain]):
+            self._heard(told)
+        self._untold = self._untold[certain:]
+
     def reply(self) -> Reply:
         if self.finish is None:
             what = "ended in the middle of an answer" if self.heard_any else "sent an answer with nothing in it"
-            raise Trouble(what)
+            raise ServerTrouble(what)
+        if self._untold:
+            self._heard(redact(self._untold))
+            self._untold = ""
         # Half a surrogate pair may come in one piece and half in the next; what stays half is no character.
         text = "".join(self._pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return Reply(text, self.finish, self._stopped_on, *self._tokens)
+        return Reply(redact(text), self.finish, self._stopped_on, *self._tokens)
 
 
 def _content(message: Any) -> str:
@@ -108,7 +121,7 @@ def read_json(raw: bytes) -> Any:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
-        raise Trouble(f"sent what is not JSON: {one_line(raw[:400].decode('utf-8', 'replace'), 60)}") from None
+        raise ServerTrouble(f"sent what is not JSON: {shown(raw[:4000].decode('utf-8', 'replace'), 60)}") from None
 
 
 async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -116,8 +129,8 @@ async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     buffer, data = b"", list[bytes]()
     async for piece in pieces:
         *lines, buffer = (buffer + piece).split(b"\n") if b"\n" in piece else (buffer + piece,)
-        if len(buffer) + sum(map(len, data)) > MOST_EVENT_BYTES:
-            raise Trouble(f"sent a line of more than {MOST_EVENT_BYTES >> 20} MiB")
+        if len(buffer) + sum(map(len, data)) > MOST_BYTES:
+            raise ServerTrouble(f"sent a line of more than {MOST_BYTES >> 20} MiB")
         for line in lines:
             line = line.removesuffix(b"\r")
             if line.startswith(b"data:"):
@@ -134,6 +147,11 @@ async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
 # Errors
 
 
+def shown(text: str, width: int) -> str:
+    """What a server sent, as it may stand in a message: without the key, which is struck out before anything is cut."""
+    return one_line(redact(text), width)
+
+
 def retry_after(headers: httpx.Headers) -> float | None:
     """Seconds, or a date; None where there is neither, whatever stands there instead."""
     given = headers.get("retry-after", "").strip()
@@ -146,14 +164,14 @@ def retry_after(headers: httpx.Headers) -> float | None:
         return None
 
 
-async def beginning(response: httpx.Response, most: int = 1 << 16) -> bytes:
-    """Enough of an error to read it; a server may send a whole page."""
-    raw = b""
+async def at_most(response: httpx.Response, most: int) -> tuple[bytes, bool]:
+    """The beginning of a body, and whether that is all of it."""
+    raw = bytearray()
     async for piece in response.aiter_bytes():
         raw += piece
-        if len(raw) >= most:
-            break
-    return raw[:most]
+        if len(raw) > most:
+            return bytes(raw[:most]), False
+    return bytes(raw), True
 
 
 def error_in(raw: bytes) -> str:
@@ -161,8 +179,8 @@ def error_in(raw: bytes) -> str:
     try:
         given = json.loads(raw)
     except (ValueError, RecursionError):
-        return one_line(raw.decode("utf-8", "replace"), 200)
-    return one_line(_error_text(given), 200)
+        return shown(raw.decode("utf-8", "replace"), 200)
+    return shown(_error_text(given), 200)
 
 
 def _error_text(given: Any) -> str:
