@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
+from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import play
-from moot.debate.rewards import REWARDS, AgentScores, Scores, ballots, comparisons, last_parsed, plurality
+from moot.debate.rewards import last_parsed, plurality, score
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Parsed, ParseFailure, Question, Said, Turn
 from moot.engine.protocol import EngineError
-from moot.rl.metrics import rewarded
-from moot.rl.trust import winner
 from moot.tasks.answers import grade, last_number
 
 BRIEF_BOX = "Put the final answer, as short as possible, in \\boxed{}."
@@ -67,9 +67,9 @@ class Prices:
 @dataclass(frozen=True)
 class Verdict:
     winner: int | None
-    """The agent with the highest mean reward; None where no vote preferred anybody."""
+    """The one agent with the highest mean reward; None where several are level, or nobody voted."""
     level: tuple[int, ...]
-    """All who have that reward, the winner among them."""
+    """All who have that reward, the winner among them; empty where nobody voted."""
     answer: str | None
     """The winner's; without one, the plurality's."""
     solution: str | None
@@ -84,22 +84,18 @@ class Verdict:
     lost: tuple[int, ...]
     votes: tuple[dict[str, Any], ...]
     """Every vote that counts: who cast it in which round, and which agent it prefers (`left`) or sets level."""
-    rewards: tuple[float, ...]
-    """Each agent's mean reward."""
+    rewards: tuple[float | None, ...]
+    """Each agent's mean reward, None for one that has none."""
     correct: bool | None
     """None where the right answer is not known."""
 
 
-def verdict(debate: Debate) -> Verdict:
+def verdict(debate: Debate, scoring: Scoring) -> Verdict:
     # Without a box, the last number is an answer only where a number is expected: in prose it is any number.
     known = debate.question.answer is not None
     grades = grade(debate, otherwise=last_number if known else lambda solution: None)
-    scores = REWARDS[debate.protocol.reward](debate, grades)
-    pairs = _votes(debate, scores)
-    won = tuple(sum(v["verdict"] == ">" and v["left"] == agent for v in pairs) for agent in range(debate.num_agents))
-    lost = tuple(sum(v["verdict"] == ">" and v["right"] == agent for v in pairs) for agent in range(debate.num_agents))
-    rewards = _mean_rewards(scores)
-    first = winner(scores) if any(won) else None
+    outcome = Outcome.of(debate, score(debate, scoring, grades), scoring)
+    first = outcome.winner
     last = last_parsed(debate)
     held = tuple(None if i is None else grades.answers[i] for i in last)
     kinds = [None if i is None else grades.same[i] for i in last]
@@ -109,35 +105,17 @@ def verdict(debate: Debate) -> Verdict:
     parsed = None if turn is None else debate.turns[turn].parsed
     return Verdict(
         winner=first,
-        level=() if first is None else tuple(a for a, reward in enumerate(rewards) if reward == rewards[first]),
+        level=outcome.leaders if outcome.voted else (),
         answer=None if chosen is None else held[chosen],
         solution=parsed.fields["solution"] if isinstance(parsed, Parsed) else None,
         plurality=None if most is None else held[kinds.index(most)],
         held=held,
         agreeing=0 if most is None else kinds.count(most),
-        won=won,
-        lost=lost,
-        votes=pairs,
-        rewards=rewards,
+        won=outcome.won,
+        lost=outcome.lost,
+        votes=tuple({"round": v.round, "author": v.author, "left": v.left, "verdict": v.verdict, "right": v.right} for v in outcome.votes),
+        rewards=outcome.means,
         correct=(turn is not None and grades.correct[turn]) if known else None,
-    )
-
-
-def _mean_rewards(scores: Scores) -> tuple[float, ...]:
-    if isinstance(scores, AgentScores):
-        return tuple(scores.rewards)
-    name = "generator" if "generator" in scores.streams else next(iter(scores.streams))
-    return tuple(sum(row) / len(row) if row else 0.0 for row in rewarded(scores, name))
-
-
-def _votes(debate: Debate, scores: Scores) -> tuple[dict[str, Any], ...]:
-    if isinstance(scores, AgentScores):
-        cast = [(vote, vote.left, vote.right) for vote in comparisons(debate)[0]]
-    else:
-        cast = [(vote, debate.turns[vote.left].agent, debate.turns[vote.right].agent) for vote in ballots(debate).votes]
-    return tuple(
-        {"round": debate.turns[vote.turn].round, "author": vote.author, "left": left, "verdict": vote.verdict, "right": right}
-        for vote, left, right in cast
     )
 
 
@@ -151,6 +129,7 @@ class Asked:
     number: int
     debate: Debate
     """Whole turns only, those of an unfinished round too."""
+    scoring: Scoring
     ended: Ended
     error: str | None
     spent: tuple[tuple[int | None, int | None], ...]
@@ -193,7 +172,7 @@ class Asked:
             "seconds": round(self.seconds, 3),
         }
         if self.ended == "done":
-            found = verdict(debate)
+            found = verdict(debate, self.scoring)
             record |= {
                 "answer": found.answer,
                 "solution": found.solution,
@@ -217,8 +196,10 @@ class Asked:
 class Asking(Watcher):
     """One question being debated. What has been said so far is here, whatever happens next."""
 
-    def __init__(self, number: int, debate: Debate, cast: Casting, watcher: Watcher, prices: Sequence[Prices | None] = ()) -> None:
-        self.number, self.debate = number, debate
+    def __init__(
+        self, number: int, debate: Debate, scoring: Scoring, cast: Casting, watcher: Watcher, prices: Sequence[Prices | None] = ()
+    ) -> None:
+        self.number, self.debate, self.scoring = number, debate, scoring
         self._speakers, self._watcher = cast(number, self), watcher
         self._prices = prices or [None] * debate.num_agents
         self._whole: dict[tuple[int, int], Turn] = {}
@@ -261,7 +242,7 @@ class Asking(Watcher):
         spent = tuple(self._spent[turn.round, turn.agent] for turn in debate.turns)
         costs = [_cost(tokens, self._prices[turn.agent]) for tokens, turn in zip(spent, debate.turns, strict=True)]
         cost = None if None in costs or not costs else sum(cost for cost in costs if cost is not None)
-        return Asked(self.number, debate, ended, error, spent, self._again, time.monotonic() - self._since, cost)
+        return Asked(self.number, debate, self.scoring, ended, error, spent, self._again, time.monotonic() - self._since, cost)
 
 
 def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float | None:

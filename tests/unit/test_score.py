@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from making import lines, text
 
-from moot.debate.protocol import PRESETS, V1, V2
+from moot.debate.protocol import PRESETS, V1, V2, Protocol
 from moot.debate.types import ConfigError
 from moot.score import BadLine, Scored, read_debate, score
 
@@ -147,8 +147,8 @@ def test_the_reward_asked_for_wins_over_the_lines_own() -> None:
 def test_a_lines_protocol_goes_over_the_preset() -> None:
     line = json.dumps({**GOOD, "protocol": {"history_rounds": 1, "visible": ["solution"]}})
     for preset in PRESETS.values():
-        debate = read_debate(line, preset)
-        assert debate.protocol == preset.with_choices({"history_rounds": 1, "visible": ["solution"]})
+        debate, scoring = read_debate(line, preset)
+        assert Protocol(debate.rules, scoring) == preset.with_choices({"history_rounds": 1, "visible": ["solution"]})
 
 
 def test_with_abort_turns_after_a_failed_one_are_not_read_but_checked() -> None:
@@ -199,5 +199,5 @@ def test_one_agent_and_more_are_scored(num_agents: int) -> None:
 def test_read_debate_raises_what_score_reports() -> None:
     with pytest.raises(ConfigError, match="missing key"):
         read_debate("{}", V2)
-    assert read_debate(LINE, V2).max_rounds == 2
-    assert read_debate(json.dumps({**GOOD, "turns": []}), V2).max_rounds == 1
+    assert read_debate(LINE, V2)[0].max_rounds == 2
+    assert read_debate(json.dumps({**GOOD, "turns": []}), V2)[0].max_rounds == 1

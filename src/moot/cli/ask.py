@@ -10,7 +10,7 @@ import signal
 import sys
 from collections.abc import Coroutine, Sequence
 from contextlib import AsyncExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -162,8 +162,8 @@ class Ask:
     async def _run(
         self, questions: list[Question], settings: dict[str, Any], others: dict[int, Any], answers: Answers | None, console: Console
     ) -> int:
-        rules = replace(preset(self.protocol), closing_ballot=self.closing_ballot)
-        manner = Manner(rules, self.max_tokens, self.temperature, self.seed)
+        protocol = preset(self.protocol).with_choices(closing_ballot=self.closing_ballot)
+        manner = Manner(protocol.rules, self.max_tokens, self.temperature, self.seed)
         async with AsyncExitStack() as stack:
             waiting = [question for question in questions if answers is None or int(question.id) not in answers.done]
             if not waiting:
@@ -175,7 +175,7 @@ class Ask:
             notes = _Notes(seats, console)
             notes.print()
             prices = self._prices(seats)
-            debates = [Debate(question, self.agents, self.rounds, rules) for question in waiting]
+            debates = [Debate(question, self.agents, self.rounds, protocol.rules) for question in waiting]
             if self.file is None:
                 return await self._one(debates[0], settings, seats, prices, answers, console, notes)
             assert answers is not None
@@ -200,9 +200,9 @@ class Ask:
     ) -> int:  # fmt: skip
         watcher: Any = nullcontext(Watcher())
         if not self.json:
-            watcher = (Streamed if console.is_terminal else Printed)(console, debate.protocol, seats.names)
+            watcher = (Streamed if console.is_terminal else Printed)(console, debate.rules, seats.names)
         with watcher as watching:
-            asking = Asking(1, debate, seats.cast, watching, prices)
+            asking = Asking(1, debate, preset(self.protocol).scoring, seats.cast, watching, prices)
             interrupted = False
             try:
                 asked = await asking.run()
@@ -294,7 +294,9 @@ class _Many:
             if self._failed_in_a_row >= GIVE_UP_AFTER:
                 return
             number = int(debate.question.id)
-            self._under_way[number] = Asking(number, debate, self._seats.cast, Watcher(), self._prices)
+            self._under_way[number] = Asking(
+                number, debate, preset(self._options.protocol).scoring, self._seats.cast, Watcher(), self._prices
+            )
             asked = await self._under_way[number].run()
             del self._under_way[number]
             record = self._record(asked)
@@ -335,7 +337,7 @@ def _line(asked: Asked) -> Text:
     question = one_line(asked.debate.question.text, 50)
     if asked.ended != "done":
         return Text(f"{asked.number:>4}  failed: {one_line(asked.error or '', 100)}  {question}", style="yellow")
-    found = verdict(asked.debate)
+    found = verdict(asked.debate, asked.scoring)
     answer = "–" if found.answer is None else one_line(found.answer, 24)
     by = "nobody won" if found.winner is None else f"Agent {found.winner} won"
     mark = "" if found.correct is None else "right  " if found.correct else "wrong  "

@@ -13,8 +13,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.text import Text
 
 from moot.cli.score import show
-from moot.debate.protocol import judge_warning, preset
-from moot.debate.rewards import REWARDS
+from moot.debate.protocol import preset
+from moot.debate.rewards import score
+from moot.debate.scoring import Scoring, judge_warning
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
 from moot.engine.protocol import SamplingParams
@@ -52,37 +53,37 @@ class Demo:
         if self.debates < 1 or self.agents < 1 or self.rounds < 1:
             raise ConfigError(f"debates, agents and rounds must be at least 1, got {self.debates}, {self.agents} and {self.rounds}")
         console = Console(highlight=False)
-        rules = preset(self.protocol)
-        if warning := judge_warning(rules, self.agents):
+        protocol = preset(self.protocol)
+        if warning := judge_warning(protocol.scoring, self.agents):
             console.print(Text(f"Note: {warning}", style="yellow"))
         engine = ScriptedEngine(style=self.style, seed=self.seed)
         rendering = Rendering(engine.tokenizer)
         questions = [Question(f"What is {3 + i % 4} + {4 - i % 4}?", "7", id=str(i)) for i in range(self.debates)]
-        debates = [Debate(question, self.agents, self.rounds, rules) for question in questions]
+        debates = [Debate(question, self.agents, self.rounds, protocol.rules) for question in questions]
 
         with _progress(console) as bar:
             task = bar.add_task("debating", total=len(debates))
             played = asyncio.run(
                 rollout(debates, engine, rendering, SamplingParams(max_tokens=4000), seed=self.seed, finished=lambda *_: bar.advance(task))
             )
-        self._report(console, rules.reward, rules.advantage, played)
+        self._report(console, protocol.scoring, played)
         return 0
 
-    def _report(self, console: Console, reward: str, advantage: str, played: list[Rollout]) -> None:
+    def _report(self, console: Console, scoring: Scoring, played: list[Rollout]) -> None:
         grades = [grade(each.debate) for each in played]
-        scores = [REWARDS[reward](each.debate, found) for each, found in zip(played, grades, strict=True)]
-        taught = advantages([(each.debate, found) for each, found in zip(played, scores, strict=True)], ESTIMATORS[advantage])
+        scores = [score(each.debate, scoring, found) for each, found in zip(played, grades, strict=True)]
+        taught = advantages([(each.debate, found) for each, found in zip(played, scores, strict=True)], ESTIMATORS[scoring.advantage])
         made = [datum for each, values in zip(played, taught, strict=True) for datum in datums(each.debate, each.sampled, values)]
 
         first = played[0].debate
         for turn in first.turns[-first.num_agents :]:
             console.print(Text(f"\nRound {turn.round}, Agent {turn.agent}", style="bold"))
             console.print(Text(plain(turn.text[:600])))
-        show(Scored(1, first, scores[0], taught[0], grades[0]), console)
+        show(Scored(1, first, scoring, scores[0], taught[0], grades[0]), console)
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.out.write_text("".join(json.dumps(transcript(each.debate)) + "\n" for each in played))
-        found = reward_metrics([each.debate for each in played], scores, taught) | rollout_metrics(played)
+        found = reward_metrics(scoring.reward, scores, taught) | rollout_metrics(played)
         console.print(
             Text(
                 f"\n{len(played)} debates, {found['env/all/total_turns']:.0f} turns, {found['parse_error'] or 0:.0%} of them unreadable; "

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from moot.ask import Asked, Prices, Verdict, Watcher, verdict
 from moot.debate.prompts import persona
-from moot.debate.protocol import Protocol
+from moot.debate.rules import Rules
 from moot.debate.types import Parsed, Turn
 from moot.terminal import one_line, plain
 
@@ -34,8 +34,8 @@ def _short(name: str) -> str:
 class Printed(Watcher):
     """Prints each turn when it is whole: for a pipe, a file, a log."""
 
-    def __init__(self, console: Console, protocol: Protocol, names: Sequence[str]) -> None:
-        self.console, self.protocol, self.names = console, protocol, names
+    def __init__(self, console: Console, rules: Rules, names: Sequence[str]) -> None:
+        self.console, self.rules, self.names = console, rules, names
 
     def __enter__(self) -> Printed:
         return self
@@ -63,15 +63,15 @@ class Printed(Watcher):
         self.console.print(text, soft_wrap=not self.console.is_terminal)
 
     def head(self, round: int, agent: int) -> Text:
-        who = f" · {persona(agent).name}" if self.protocol.personas else ""
+        who = f" · {persona(agent).name}" if self.rules.personas else ""
         return Text.assemble((f"\nRound {round} · Agent {agent}", "bold"), (f"{who} · {_short(self.names[agent])}", "dim"))
 
 
 class Streamed(Printed):
     """Shows every seat's words as they come, side by side below what is already said; a whole turn moves up into it."""
 
-    def __init__(self, console: Console, protocol: Protocol, names: Sequence[str]) -> None:
-        super().__init__(console, protocol, names)
+    def __init__(self, console: Console, rules: Rules, names: Sequence[str]) -> None:
+        super().__init__(console, rules, names)
         self._speaking: dict[int, tuple[int, list[str]]] = {}
         self._held: dict[int, str] = {}
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
@@ -135,7 +135,7 @@ class Streamed(Printed):
 
 def show_outcome(asked: Asked, names: Sequence[str], prices: Sequence[Prices | None], console: Console) -> None:
     if asked.ended == "done":
-        found = verdict(asked.debate)
+        found = verdict(asked.debate, asked.scoring)
         console.print()
         console.print(_table(asked, found, names))
         for line in outcome_lines(asked, found):
@@ -157,7 +157,7 @@ def _table(asked: Asked, found: Verdict, names: Sequence[str]) -> Table:
             Text(_short(names[agent])),
             Text("–" if answer is None else one_line(answer, 40)),
             f"{found.won[agent]}–{found.lost[agent]}",
-            f"{found.rewards[agent]:+.2f}",
+            "–" if (reward := found.rewards[agent]) is None else f"{reward:+.2f}",
             str(failed),
             style="bold" if agent == found.winner else None,
         )
@@ -179,16 +179,16 @@ def outcome_lines(asked: Asked, found: Verdict) -> list[Text]:
     ties = sum(vote["verdict"] == "=" for vote in found.votes)
     decided = len(found.votes) - ties
     count = f"{len(found.votes)} vote{'s' * (len(found.votes) != 1)}" + (f", {ties} of them a tie" if ties else "")
-    if found.winner is None:
+    if found.winner is None and len(found.level) > 1 and decided:
+        names = ", ".join(map(str, found.level[:-1])) + f" and {found.level[-1]}"
+        lines.append(
+            Text(f"Nobody won: Agents {names} are level ({count})." + (" The answer is the plurality's." if found.agreeing else ""))
+        )
+    elif found.winner is None:
         why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not found.votes else "every vote was a tie"
         lines.append(Text(f"Nobody won: {why}." + (" The answer is the plurality's." if found.agreeing else "")))
     else:
-        tally = f"{found.won[found.winner]} of {decided} decided votes ({count})"
-        if len(found.level) == 1:
-            lines.append(Text(f"Agent {found.winner} won: {tally}."))
-        else:
-            names = ", ".join(map(str, found.level[:-1])) + f" and {found.level[-1]}"
-            lines.append(Text(f"Agents {names} are level; the tie goes to the lowest number, Agent {found.winner}: {tally}."))
+        lines.append(Text(f"Agent {found.winner} won: {found.won[found.winner]} of {decided} decided votes ({count})."))
     lines.append(Text(_agreement(found, debate.num_agents)))
     lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(found), "bold green")))
     if found.agreeing > 1 and found.answer != found.plurality:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
-from moot.debate.rewards import REWARDS, AgentScores, Reward, ballots, comparisons, users_reward
+from moot.debate.rewards import REWARDS, AgentScores, Reward, users_reward
 from moot.debate.types import ConfigError
 from moot.rl.advantages import AgentAdvantages
 from moot.score import BadLine, Scored, score
@@ -77,7 +79,8 @@ def show(scored: Scored, console: Console) -> None:
     table.add_column("")
     for agent in range(debate.num_agents):
         table.add_column(f"Agent {agent}", justify="right")
-    won, lost = _tally(scored)
+    outcome = Outcome.of(debate, scored.scores, scored.scoring)
+    won, lost = _tally(scored, outcome)
     for round in sorted({turn.round for turn in debate.turns}):
         failed = {turn.agent for turn in debate.turns if turn.round == round and turn.failed}
         cells = ["failed" if a in failed else f"{won.get((round, a), 0)}–{lost.get((round, a), 0)}" for a in range(debate.num_agents)]
@@ -85,26 +88,25 @@ def show(scored: Scored, console: Console) -> None:
     for name, values in _summary(scored).items():
         table.add_row(name, *(f"{value:+.3f}" for value in values), style="dim" if "advantage" in name else None)
     console.print(table)
-    console.print(Text(_verdict(scored, won, lost)))
+    console.print(Text(_verdict(outcome)))
     for round, agent, reason in scored.failures:
         console.print(Text(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", style="yellow"))
 
 
-def _tally(scored: Scored) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+def _tally(scored: Scored, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
     """Votes by the round and agent they are about: the response's round, or the voting round where votes are about agents."""
-    won: dict[tuple[int, int], int] = {}
-    lost: dict[tuple[int, int], int] = {}
-    turns = scored.debate.turns
-    if isinstance(scored.scores, AgentScores):
-        about = [((turns[v.turn].round, v.left), (turns[v.turn].round, v.right), v) for v in comparisons(scored.debate)[0]]
-    else:
-        votes = ballots(scored.debate).votes
-        about = [((turns[v.left].round, turns[v.left].agent), (turns[v.right].round, turns[v.right].agent), v) for v in votes]
-    for left, right, vote in about:
+    won: Counter[tuple[int, int]] = Counter()
+    lost: Counter[tuple[int, int]] = Counter()
+    for vote in outcome.votes:
         if vote.verdict == ">":
-            won[left] = won.get(left, 0) + 1
-            lost[right] = lost.get(right, 0) + 1
+            won[_round(scored, vote, vote.left_turn), vote.left] += 1
+            lost[_round(scored, vote, vote.right_turn), vote.right] += 1
     return won, lost
+
+
+def _round(scored: Scored, vote: AgentVote, response: int | None) -> int:
+    """0, which is no round, for what an outside judge says about an agent as a whole."""
+    return scored.debate.turns[response].round if response is not None else vote.round or 0
 
 
 def _summary(scored: Scored) -> dict[str, list[float]]:
@@ -123,22 +125,14 @@ def _mean(values: tuple[float, ...]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _verdict(scored: Scored, won: dict[tuple[int, int], int], lost: dict[tuple[int, int], int]) -> str:
-    agents = range(scored.debate.num_agents)
-    gained = {a: sum(n for (_, b), n in won.items() if a == b) for a in agents}
-    given = {a: sum(n for (_, b), n in lost.items() if a == b) for a in agents}
-    rewards = next(iter(_summary(scored).values()))
-    best = [a for a in agents if rewards[a] == max(rewards)]
-    if not won:
-        return "No votes were cast: nobody won." if not _any_votes(scored) else "All votes were ties: nobody won."
-    names = " and ".join(f"Agent {a}" for a in best)
-    votes = {f"{gained[a]} votes won, {given[a]} lost" for a in best}
-    if len(best) == 1:
-        return f"{names} won ({votes.pop()})."
-    return f"{names} are level ({votes.pop()} each)." if len(votes) == 1 else f"{names} are level."
-
-
-def _any_votes(scored: Scored) -> bool:
-    if isinstance(scored.scores, AgentScores):
-        return bool(comparisons(scored.debate)[0])
-    return bool(ballots(scored.debate).votes)
+def _verdict(outcome: Outcome) -> str:
+    tallies = [f"{won} votes won, {lost} lost" for won, lost in zip(outcome.won, outcome.lost, strict=True)]
+    if outcome.winner is not None:
+        return f"Agent {outcome.winner} won ({tallies[outcome.winner]})."
+    if not outcome.voted:
+        return "No votes were cast: nobody won."
+    if not any(outcome.won):
+        return "All votes were ties: nobody won."
+    names = " and ".join(f"Agent {agent}" for agent in outcome.leaders)
+    votes = {tallies[agent] for agent in outcome.leaders}
+    return f"{names} are level ({votes.pop()} each): nobody won." if len(votes) == 1 else f"{names} are level: nobody won."

@@ -13,7 +13,7 @@ from typing import Any, get_args, get_type_hints
 from urllib.parse import urlsplit
 
 from moot.ask import Casting, Speaker, Watcher
-from moot.debate.protocol import Protocol
+from moot.debate.rules import Rules
 from moot.debate.types import ConfigError, Observation, Said
 from moot.engine.chat import Chat, ChatSpeaker, Endpoint, Patience
 from moot.engine.protocol import ContextOverflow, EngineError, Ints, Sample, Sampler, SamplingParams
@@ -26,7 +26,7 @@ PIECE = 16
 class Manner:
     """How every seat speaks."""
 
-    protocol: Protocol
+    rules: Rules
     max_tokens: int
     temperature: float | None = None
     """None: each persona's own."""
@@ -155,7 +155,7 @@ class TokenSeat:
         from moot.rl.rollout import TokenSpeaker
 
         temperature = 1.0 if manner.temperature is None else manner.temperature
-        params = SamplingParams(manner.max_tokens, temperature, stop=rendering.stops(manner.protocol.contract))
+        params = SamplingParams(manner.max_tokens, temperature, stop=rendering.stops(manner.rules.contract))
         seed = None if manner.seed is None else f"{manner.seed}/{number}"
         self._sampler, self._speaker = sampler, TokenSpeaker(sampler, rendering, params, tempered=manner.temperature is None, seed=seed)
         self.spent: tuple[int | None, int | None] = (None, None)

@@ -18,8 +18,8 @@ from rich.text import Text
 from moot import __version__
 from moot.cli.loggers import check_names, make_loggers
 from moot.cli.players import judge_for
-from moot.debate.protocol import Protocol, judge_warning
 from moot.debate.rewards import REWARDS, Reward, users_reward
+from moot.debate.scoring import Scoring, judge_warning
 from moot.debate.types import ConfigError, Question
 from moot.engine.protocol import EngineError
 from moot.evaluate import EvalConfig, evaluate
@@ -69,10 +69,10 @@ class Train:
 
             show_plan(config, run_path, console)
             return 0
-        if warning := judge_warning(config.protocol, config.debate.num_agents):
+        if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.print(Text(f"Note: {warning}", style="yellow"))
         # Whatever can be wrong with the settings is found before a folder is made.
-        reward, estimator = find_reward(config.protocol), find_estimator(config.protocol)
+        reward, estimator = find_reward(config.protocol.scoring), find_estimator(config.protocol.scoring)
         task = load_task(config.debate.task, config.seed, config.eval_questions)
         stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
         check_names(self.log)
@@ -85,7 +85,7 @@ class Train:
         loggers = make_loggers(self.log, run_path, config.as_dict())
         for note in engine.capabilities.notes:
             console.print(Text(f"Note: {note}", style="yellow"))
-        if not engine.capabilities.tempered_training and config.protocol.personas:
+        if not engine.capabilities.tempered_training and config.protocol.rules.personas:
             console.print(Text("Note: this engine trains at temperature 1, so every seat samples at temperature 1.", style="yellow"))
 
         progress = Progress(console, loggers, config)
@@ -179,18 +179,18 @@ def _say_stop(console: Console, path: Path, why: str, status: int) -> int:
     return status
 
 
-def find_reward(protocol: Protocol) -> Reward:
-    if protocol.reward in REWARDS:
-        return REWARDS[protocol.reward]
-    return users_reward(load(protocol.reward, "reward"), protocol.reward)
+def find_reward(scoring: Scoring) -> Reward:
+    if scoring.reward in REWARDS:
+        return REWARDS[scoring.reward]
+    return users_reward(load(scoring.reward, "reward"), scoring.reward)
 
 
-def find_estimator(protocol: Protocol) -> Estimator:
-    if protocol.advantage in ESTIMATORS:
-        if protocol.advantage == "center_round" and protocol.reward in ("win_rate", "win_minus_loss", "truth", "majority"):
-            raise ConfigError(f"advantage center_round needs rewards by step, and {protocol.reward} is by agent; use center_group")
-        return ESTIMATORS[protocol.advantage]
-    return load(protocol.advantage, "advantage")
+def find_estimator(scoring: Scoring) -> Estimator:
+    if scoring.advantage in ESTIMATORS:
+        if scoring.advantage == "center_round" and scoring.reward in ("win_rate", "win_minus_loss", "truth", "majority"):
+            raise ConfigError(f"advantage center_round needs rewards by step, and {scoring.reward} is by agent; use center_group")
+        return ESTIMATORS[scoring.advantage]
+    return load(scoring.advantage, "advantage")
 
 
 def defaults(arguments: list[str]) -> Train:
