@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from making import FAILED, debate, v1, v2
 
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
+from support.making import FAILED, debate, v1, v2
 
 NOTHING = "Write N/A as evaluation and as comparison."
 ONLY_ONE = "There is only one, so write N/A as comparison."

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, Tabled, debate, text, v1, v2
 from rich.console import Console
 
 from moot.ask import Answers, Asking, Prices, Verdict, Watcher, read_questions, verdict
@@ -20,6 +19,7 @@ from moot.debate.protocol import V1, V2
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError
+from support.making import FAILED, Tabled, debate, text, v1, v2
 
 # Verdicts
 

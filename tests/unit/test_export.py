@@ -15,8 +15,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import FAILED, Tabled, debate, spoken, text, v1, v2
-from recorded import LOST, judged, record
 
 from moot.cli.export import pick_debates
 from moot.cli.main import main
@@ -29,6 +27,8 @@ from moot.export.weights import find_adapter
 from moot.records import Run
 from moot.saved import Saved, saved_debates
 from moot.terminal import plain
+from support.making import FAILED, Tabled, debate, spoken, text, v1, v2
+from support.recorded import LOST, judged, record
 
 ANSWERS = [["5", "7", "6"], ["5", "7", "6"]]
 ONE_VOTE = [["", "", ""], ["1 > 2", "", ""]]

@@ -21,11 +21,12 @@ from rich.text import Text
 
 from moot.ask import BRIEF_BOX, Answers, Asked, Asking, Prices, Watcher, read_questions, verdict
 from moot.cli.live import Printed, Streamed, show_outcome
-from moot.cli.seats import Common, Manner, Seats, endpoint, parse_seats, take_seats
+from moot.cli.seats import Common, Manner, Seats, parse_seats, take_seats
 from moot.debate.protocol import preset
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
-from moot.engine.chat import Patience
+from moot.speakers.chat import Patience
+from moot.speakers.endpoint import endpoint
 from moot.terminal import one_line
 
 GIVE_UP_AFTER = 3

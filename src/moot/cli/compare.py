@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
+from moot.cli.console import Terminal
 from moot.debate.types import ConfigError
 from moot.evaluate.comparing import PANELS, Entry, Group, compared, ends, entries, groups, open_runs
 from moot.evaluate.table import latex, legend, markdown, p_value, percent, rich_tables, signed
@@ -50,7 +49,7 @@ class Compare:
     def run(self) -> int:
         if not self.runs:
             raise ConfigError("name the runs to compare: moot compare RUN RUN …")
-        console = Console(highlight=False, stderr=self.json or self.markdown or self.latex)
+        console = Terminal(stderr=self.json or self.markdown or self.latex)
         members = groups(open_runs(self.runs))
         table = entries(members, self.evals, self.step)
         _check_same(table)
@@ -67,9 +66,9 @@ class Compare:
         found = {run for entry in table for run in entry.reports}
         without = [str(run.path) for group in members for run in group.runs if str(run.path) not in found]
         if without:
-            console.print(Text(f"\nNo saved evaluation: {', '.join(without)}. Make one with: moot eval RUN", style="yellow"))
+            console.say(f"\nNo saved evaluation: {', '.join(without)}. Make one with: moot eval RUN", "yellow")
         files = ["table.md", "table.tex", "compare.json", *(["curves.png", "curves.svg"] if drawn else [])]
-        console.print(Text(f"\nIn {self.out}: {', '.join(files)}", style="green"))
+        console.say(f"\nIn {self.out}: {', '.join(files)}", "green")
         return 0
 
     def _write(self, tables: Sequence[_Table], numbers: dict[str, Any]) -> None:
@@ -78,18 +77,18 @@ class Compare:
         (self.out / "table.md").write_text("\n".join(f"{caption}\n\n{markdown(header, rows)}" for header, rows, caption in tables))
         (self.out / "table.tex").write_text("\n".join(latex(*table) for table in tables))
 
-    def _show(self, tables: Sequence[_Table], numbers: dict[str, Any], console: Console) -> None:
+    def _show(self, tables: Sequence[_Table], numbers: dict[str, Any], console: Terminal) -> None:
         if self.json:
             print(json.dumps(numbers))
         elif self.markdown or self.latex:
             print((self.out / ("table.md" if self.markdown else "table.tex")).read_text(), end="")
         else:
             for header, rows, caption in tables:
-                console.print(Text(f"\n{caption}", style="bold"))
+                console.say(f"\n{caption}", "bold")
                 for part in rich_tables(header, rows):
                     console.print(part)
                     console.print()
-                console.print(Text("\n".join(legend(header)), style="dim"))
+                console.say("\n".join(legend(header)), "dim")
 
 
 _Table = tuple[list[str], list[list[str]], str]

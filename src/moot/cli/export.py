@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -12,10 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
-from moot.cli.rescore import pick_steps, progress
+from moot.cli.console import Terminal, bar
+from moot.cli.ending import complain, disk_is_full
+from moot.cli.rescore import pick_steps
 from moot.debate.types import ConfigError
 from moot.export import figures, pages, sets
 from moot.export.places import check_free, new_file, new_folder
@@ -67,7 +66,7 @@ class Export:
     """Replace what an earlier export left."""
 
     def run(self) -> int:
-        console = Console(highlight=False)
+        console = Terminal()
         task = Task.of(self, console)
         failed: list[str] = []
         try:
@@ -77,9 +76,9 @@ class Export:
                 except ConfigError as error:
                     failed.append(str(error))
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            if not disk_is_full(error):
                 raise
-            print(f"moot: the disk is full ({task.out}); make room and try again", file=sys.stderr)
+            complain(f"the disk is full ({task.out}); make room and try again")
             task.report()
             return 1
         task.report()
@@ -95,7 +94,7 @@ class Task:
     """One call of the command, and what came of it."""
 
     asked: Export
-    console: Console
+    console: Terminal
     runs: list[Run]
     out: Path
     kinds: Sequence[str]
@@ -105,7 +104,7 @@ class Task:
     damaged: list[Damaged]
 
     @classmethod
-    def of(cls, asked: Export, console: Console) -> Task:
+    def of(cls, asked: Export, console: Terminal) -> Task:
         if not asked.runs:
             raise ConfigError("name at least one run's folder (moot export --help)")
         runs = [Run.open(path) for path in asked.runs]
@@ -129,15 +128,15 @@ class Task:
         return self.out / PLACES[kind][0]
 
     def say(self, text: str) -> None:
-        self.console.print(Text(text))
+        self.console.say(text)
 
     def report(self) -> None:
         for each in self.damaged[:10]:
             print(f"step {each.step}, line {each.line}: {one_line(each.reason, 200)}", file=sys.stderr)
         if self.written:
-            self.console.print(Text("Written:", style="bold"))
+            self.console.say("Written:", "bold")
         for path, about in self.written:
-            self.console.print(Text(f"  {path}  {about}"), soft_wrap=True)
+            self.console.print(f"  {path}  {about}", markup=False, soft_wrap=True)
 
 
 def _adapter(task: Task) -> None:
@@ -188,8 +187,8 @@ def _probe(run: Run, most: int = 512) -> list[int]:
 def _sets(kind: str, make: Callable[[Export], Callable[[Saved], Any]]) -> Callable[[Task], None]:
     def work(task: Task) -> None:
         steps = pick_steps(task.run, task.asked.steps)
-        with progress(kind, len(steps)) as seen, new_file(task.place(kind)) as file:
-            found = sets.write(_counted(task.run, steps, seen), make(task.asked), file)
+        with bar(kind, len(steps)) as steps_bar, new_file(task.place(kind)) as file:
+            found = sets.write(_counted(task.run, steps, lambda: steps_bar.advance(kind)), make(task.asked), file)
             if not found.rows:
                 reasons = "; ".join(f"{count} {reason}" for reason, count in found.left_out.items())
                 raise ConfigError(f"{kind}: no debate of {task.run.path} has anything for it ({reasons})")

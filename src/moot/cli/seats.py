@@ -7,19 +7,15 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, get_args, get_type_hints
-from urllib.parse import urlsplit
 
 from moot.ask import Casting, Speaker, Watcher
 from moot.debate.rules import Rules
-from moot.debate.types import ConfigError, Observation, Said
-from moot.engine.chat import Chat, ChatSpeaker, Endpoint, Patience
-from moot.engine.protocol import ContextOverflow, EngineError, Ints, Sample, Sampler, SamplingParams
-
-PIECE = 16
-"""Tokens between two looks at what a local model is writing. Short enough to read along; each look costs one step more."""
+from moot.debate.types import ConfigError
+from moot.engine.protocol import EngineError
+from moot.speakers.chat import Chat, ChatSpeaker, Patience
+from moot.speakers.endpoint import Endpoint, endpoint
 
 
 @dataclass(frozen=True)
@@ -45,21 +41,6 @@ class Common:
 
 
 # Endpoints
-
-
-def endpoint(base_url: str, model: str, key: str | None) -> Endpoint:
-    try:
-        parts = urlsplit(base_url)
-        whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        whole = False
-    if not whole:
-        raise ConfigError(f"base-url must begin with http:// or https://, got {base_url!r}; for example http://localhost:8000/v1")
-    if parts.username or parts.password:
-        raise ConfigError("base-url must not hold a name or a password, which would be shown; put the key into OPENAI_API_KEY")
-    if key and not re.fullmatch(r"[!-~]+", key):
-        raise ConfigError("the API key holds a space or a character that no key has; set it again")
-    return Endpoint(base_url.rstrip("/"), model, key or None)
 
 
 def parse_seats(given: Sequence[str], agents: int, base_url: str | None) -> dict[int, Endpoint]:
@@ -99,80 +80,14 @@ def chat_seat(chat: Chat, manner: Manner, number: int, agent: int, watcher: Watc
 # Engines that speak in tokens
 
 
-class HeardSampler:
-    """A sampler that tells what it writes while it writes, `piece` tokens at a time; 0 leaves the answer whole.
-
-    It asks for a little, and then for more after what it got: the engine keeps the keys of what it has read, so little is done twice.
-    """
-
-    def __init__(self, sampler: Sampler, decode: Callable[[Ints], str], context: int, heard: Callable[[str], None], piece: int) -> None:
-        self._sampler, self._decode, self._context, self._heard, self._piece = sampler, decode, context, heard, piece
-        self.spent: tuple[int | None, int | None] = (None, None)
-
-    async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
-        if len(prompt) + params.max_tokens > self._context:
-            raise ContextOverflow(
-                f"the debate has grown to {len(prompt)} tokens, which with --max-tokens {params.max_tokens} exceed the model's context of "
-                f"{self._context}; use fewer --rounds or a smaller --max-tokens"
-            )
-        # A stop string may lie across two pieces, where nobody would look for it.
-        whole = not self._piece or num_samples != 1 or any(isinstance(stop, str) for stop in params.stop)
-        found = await self._sampler.sample(prompt, params, num_samples) if whole else [await self._in_pieces(prompt, params)]
-        self.spent = (len(prompt), sum(len(sample.tokens) for sample in found))
-        if whole:
-            self._heard(self._decode(found[0].tokens))
-        return found
-
-    async def _in_pieces(self, prompt: Sequence[int] | Ints, params: SamplingParams) -> Sample:
-        import numpy as np
-
-        from moot.rl.rollout import turn_seed
-
-        known = np.asarray(prompt, dtype=np.int32)
-        tokens, logprobs, told = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32), 0
-        while True:
-            few = min(self._piece, params.max_tokens - len(tokens))
-            seed = None if params.seed is None else turn_seed(params.seed, len(tokens))
-            (got,) = await self._sampler.sample(np.concatenate([known, tokens]), replace(params, max_tokens=few, seed=seed))
-            tokens, logprobs = np.concatenate([tokens, got.tokens]), np.concatenate([logprobs, got.logprobs])
-            text = self._decode(tokens)
-            # The last character may still lack bytes that come with the next token.
-            safe = len(text) if got.stop_reason == "stop" else len(text.rstrip("\ufffd"))
-            if safe > told:
-                self._heard(text[told:safe])
-                told = safe
-            if got.stop_reason == "stop" or len(tokens) >= params.max_tokens:
-                return Sample(tokens, logprobs, got.stop_reason)
-
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Any:
-        return await self._sampler.compute_logprobs(tokens, temperature)
-
-
-class TokenSeat:
-    """A seat at an engine that speaks in tokens."""
-
-    def __init__(self, sampler: HeardSampler, rendering: Any, manner: Manner, number: int) -> None:
-        from moot.rl.rollout import TokenSpeaker
-
-        temperature = 1.0 if manner.temperature is None else manner.temperature
-        params = SamplingParams(manner.max_tokens, temperature, stop=rendering.stops(manner.rules.contract))
-        seed = None if manner.seed is None else f"{manner.seed}/{number}"
-        self._sampler, self._speaker = sampler, TokenSpeaker(sampler, rendering, params, tempered=manner.temperature is None, seed=seed)
-        self.spent: tuple[int | None, int | None] = (None, None)
-
-    async def __call__(self, observation: Observation) -> Said:
-        said = await self._speaker(observation)
-        self.spent = self._sampler.spent
-        return said
-
-
 async def load_engine(common: Common, seed: int | None, stack: AsyncExitStack) -> tuple[Any, Any, Any, Any]:
     """An engine that trains, used for what it can say: the engine, a sampler, its chat format, and what it was made from."""
-    from moot.cli.engines import make_engine
+    from moot.checkpoints import find_trained
+    from moot.players import make_engine
     from moot.rl.config import ModelConfig, TrainConfig
 
     model, checkpoint = common.model, common.checkpoint
-    stored, state = ({}, None) if checkpoint is None else find_checkpoint(checkpoint)
+    stored, state = ({}, None) if checkpoint is None else find_trained(checkpoint)
     if model and stored.get("model", model) != model:
         raise ConfigError(f"checkpoint {checkpoint} is of {stored['model']}, not of {model}; leave --model out")
     asked: dict[str, Any] = {"engine": common.engine, "model": model}
@@ -197,39 +112,6 @@ async def load_engine(common: Common, seed: int | None, stack: AsyncExitStack) -
 
 def _fresh() -> int:
     return int.from_bytes(os.urandom(4), "big")
-
-
-def find_checkpoint(given: str) -> tuple[dict[str, Any], str]:
-    """What it was trained as, and where it is: a run (its newest whole checkpoint), one checkpoint of a run, or a place an engine names."""
-    import json
-
-    from moot.records import Run, engine_state
-
-    path = Path(given)
-    if Run.exists(path):
-        run = Run.open(path)
-        for _, place, state in run.load_checkpoints():
-            if state is not None:
-                return dict(run.config["model"]), engine_state(place, state)
-        raise ConfigError(f"checkpoint: the run {path} has no whole checkpoint yet; train it a step further")
-    if path.is_dir() and Run.exists(path.resolve().parent.parent):
-        run = Run.open(path.resolve().parent.parent)
-        for _, place, state in run.load_checkpoints():
-            if place.name == path.resolve().name and state is not None:
-                return dict(run.config["model"]), engine_state(place, state)
-    if (path / "manifest.json").is_file():
-        manifest = json.loads((path / "manifest.json").read_text())
-        targets = manifest["lora_targets"]
-        names = targets if isinstance(targets, str) else ",".join(targets)
-        return {
-            "model": manifest["model"],
-            "lora_rank": manifest["lora_rank"],
-            "lora_alpha": manifest["lora_alpha"],
-            "lora_targets": names,
-        }, given
-    if "://" in given:
-        return {}, given  # an engine elsewhere knows it
-    raise ConfigError(f"checkpoint {given!r} is neither a run, nor a checkpoint in one; look under RUN/checkpoints")
 
 
 # All seats together
@@ -274,14 +156,17 @@ async def take_seats(
         makers |= dict.fromkeys(rest, at(endpoint(common.base_url, common.model, os.environ.get("OPENAI_API_KEY"))))
         names |= dict.fromkeys(rest, common.model)
     elif rest:
+        from moot.speakers.streaming import PIECE, StreamingSampler, StreamingSpeaker
+
         made, sampler, rendering, what = await load_engine(common, manner.seed, stack)
         notes, context = made.capabilities.notes, made.capabilities.context_length
         # A server would have to read the whole prompt again for each piece, and would charge for it.
         piece = PIECE if what.engine == "local" else 0
 
         def token_seat(number: int, agent: int, watcher: Watcher) -> Speaker:
-            heard = HeardSampler(sampler, lambda ids: rendering.said(ids)[0], context, lambda text: watcher.heard(agent, text), piece)
-            return TokenSeat(heard, rendering, manner, number)
+            heard = StreamingSampler(sampler, lambda ids: rendering.said(ids)[0], context, lambda text: watcher.heard(agent, text), piece)
+            seed = None if manner.seed is None else f"{manner.seed}/{number}"
+            return StreamingSpeaker(heard, rendering, manner.rules.contract, manner.max_tokens, manner.temperature, seed)
 
         makers |= dict.fromkeys(rest, token_seat)
         names |= dict.fromkeys(rest, what.model if what.engine != "scripted" else "scripted")

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
+from moot.cli.console import Terminal
 from moot.debate.types import ConfigError
 
 
@@ -49,15 +48,15 @@ class View:
         tidy(cache)
         listening = listen(self.port)
         where = f"http://localhost:{listening.getsockname()[1]}/"
-        console = Console(highlight=False)
+        console = Terminal()
         open_it = self.open
 
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 """Said once the server answers, and leaves quietly on Ctrl-C: whoever reads the address may use it, or stop at once."""
                 await super().startup(sockets=sockets)
-                console.print(Text(f"{found} run{'' if found == 1 else 's'}. New ones turn up by themselves." if found else _NONE))
-                console.print(Text(f"Look at them: {where}   (Ctrl-C stops)", style="green"))
+                console.say(f"{found} run{'' if found == 1 else 's'}. New ones turn up by themselves." if found else _NONE)
+                console.say(f"Look at them: {where}   (Ctrl-C stops)", "green")
                 if open_it:
                     webbrowser.open(where)
 

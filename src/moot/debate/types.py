@@ -64,6 +64,11 @@ class Turn:
         return isinstance(self.parsed, ParseFailure)
 
     @property
+    def fields(self) -> Mapping[str, str] | None:
+        """The sections by name (`solution`, `evaluation`, `comparison`, ...), stripped of their tags; None if the turn failed."""
+        return self.parsed.fields if isinstance(self.parsed, Parsed) else None
+
+    @property
     def answers(self) -> bool:
         """Whether it holds a solution."""
         return not self.ballot and isinstance(self.parsed, Parsed)
@@ -111,6 +116,11 @@ class Observation:
     """The sections asked for: the protocol's, or those of a ballot."""
     labels: Sequence[int] = ()
     """The number by which each agent is called here: entry i is agent i's, which is i unless labels are shuffled."""
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The whole conversation as chat clients take it: a list of `{"role": ..., "content": ...}`."""
+        return [{"role": message.role, "content": message.content} for message in self.conversation()]
 
 
 @dataclass(frozen=True)

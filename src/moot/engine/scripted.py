@@ -307,6 +307,9 @@ class ScriptedEngine:
         return _done(self)
 
     async def close(self) -> None:
+        self.shut()
+
+    def shut(self) -> None:
         self._closed = True
 
     def _check_open(self) -> None:

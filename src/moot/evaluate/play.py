@@ -18,7 +18,7 @@ from moot.evaluate.counting import Counted, count_against, count_answers, count_
 from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, Row, make_row
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, rollout, turn_seed
+from moot.rl.rollout import Player, Rollout, rollout, turn_seed
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task
@@ -51,8 +51,12 @@ async def evaluate(
     opponents: Mapping[str, Opponent] | None = None,
     answers: Answers | None = None,
     watcher: Watcher | None = None,
+    played: Callable[[str, Rollout], None] = lambda kind, rollout: None,
 ) -> Report:
-    """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again."""
+    """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
+
+    `played` is handed each debate as it ends, with its kind (as in `EvalConfig.settings`), also one that the engine lost.
+    """
     watch = watcher or _Nobody()
     distinct = {question_key(question): question for question in (task.held_out if questions is None else questions)}
     if not distinct:
@@ -62,7 +66,7 @@ async def evaluate(
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
     kept = Answers() if answers is None else answers
-    work = _Work(Player(sampler, rendering, tempered=config.tempered), config, task, distinct, guests, kept, watch)
+    work = _Work(Player(sampler, rendering, tempered=config.tempered), config, task, distinct, guests, kept, watch, played)
 
     k = config.k
     if config.match_tokens:
@@ -86,9 +90,10 @@ class _Work:
         opponents: Mapping[str, Opponent],
         answers: Answers,
         watch: Watcher,
+        played: Callable[[str, Rollout], None],
     ) -> None:
         self.policy, self.config, self.task, self.questions = policy, config, task, questions
-        self.opponents, self.answers, self.watch = opponents, answers, watch
+        self.opponents, self.answers, self.watch, self.played = opponents, answers, watch, played
         self._gate = asyncio.Semaphore(config.concurrency)
         self._digests: dict[str, str] = {}
 
@@ -159,7 +164,7 @@ class _Work:
             return None if kind == "debate" or seat == number else self.opponents[opponent_in(kind)](seat)
 
         config = self.config
-        (played,) = await rollout(
+        (done,) = await rollout(
             [self.debate(question)],
             self.policy.sampler,
             self.policy.rendering,
@@ -168,9 +173,10 @@ class _Work:
             seed=seed,
             seats=seats,
         )
-        if played.error is not None:
-            raise EngineError(played.error)
-        return debate_record(played)
+        self.played(kind, done)
+        if done.error is not None:
+            raise EngineError(done.error)
+        return debate_record(done)
 
     def matching_k(self) -> int:
         def spent(kind: str) -> float:

@@ -44,16 +44,17 @@ class Report:
     trust: dict[str, float | None]
     """The trust panel over the self-play debates, where there are any."""
 
-    def flat(self, prefix: str) -> dict[str, float | None]:
+    def flat(self, prefix: str, rows: Sequence[Row] | None = None) -> dict[str, float | None]:
         """For a line of metrics.jsonl: `test_gsm8k/direct/accuracy`, and its interval as `…/accuracy_low` and `…_high`."""
-        found: dict[str, float | None] = {}
-        for row in self.rows:
+        numbers: dict[str, float | None] = {}
+        for row in self.rows if rows is None else rows:
+            start = f"{prefix}{row.name.replace(' ', '_')}"
             for name, number in row.metrics.items():
-                found[f"{prefix}{row.name}/{name}"] = None if number is None else number["value"]
+                numbers[f"{start}/{name}"] = None if number is None else number["value"]
             if (accuracy := row.metrics.get("accuracy")) is not None:
-                found |= {f"{prefix}{row.name}/accuracy_{end}": accuracy[end] for end in ("low", "high")}
-            found[f"{prefix}{row.name}/tokens"] = row.tokens
-        return found
+                numbers |= {f"{start}/accuracy_{end}": accuracy[end] for end in ("low", "high")}
+            numbers[f"{start}/tokens"] = row.tokens
+        return numbers
 
     def as_dict(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}

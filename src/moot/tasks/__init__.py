@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from moot import users
 from moot.debate.types import ConfigError
-from moot.tasks import aime, arithmetic, files, gsm8k, gym, longwriter, mathematics
+from moot.tasks import aime, arithmetic, files, gsm8k, gym, longwriter, math_set
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
@@ -19,7 +19,7 @@ __all__ = ["TASKS", "Task", "load"]
 TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
     "arithmetic": arithmetic.task,
     "gsm8k": gsm8k.task,
-    "math": mathematics.task,
+    "math": math_set.task,
     "aime24": aime.task,
     "reasoning-gym": gym.task,
     "longwriter": longwriter.task,

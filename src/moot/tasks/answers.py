@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -13,9 +13,8 @@ from typing import TypeVar
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate, Settled
 from moot.debate.types import Parsed, Turn
+from moot.tasks.comparing import ByKey, Comparing, Grader
 
-Grader = Callable[[str, str], bool]
-"""(an answer, the right one or another answer) -> whether they are equal. One that waits for processes says how many in `workers`."""
 Extract = Callable[[str], str | None]
 """A solution's text -> its final answer, for solutions without a box."""
 
@@ -32,34 +31,26 @@ def boxed(text: str) -> str | None:
     One pass, so that hostile text stays cheap.
     """
     opened: list[int | None] = []
-    found, innermost = None, -1
+    content, innermost = None, -1
     for match in _BRACES.finditer(text):
         if match[0] == "\\boxed{":
             opened.append(match.end())
         elif match[0] == "{":
             opened.append(None)
         elif match[0] == "}" and opened and (start := opened.pop()) is not None and start > innermost:
-            found, innermost = text[start : match.start()].strip(), start
-    return found
+            content, innermost = text[start : match.start()].strip(), start
+    return content
 
 
 def last_number(text: str) -> str | None:
-    found = None
+    number = None
     for match in _NUMBER.finditer(text):
-        found = match[0]
-    return found
+        number = match[0]
+    return number
 
 
 def answer_in(solution: str, otherwise: Extract = last_number) -> str | None:
     return boxed(solution) or otherwise(solution)
-
-
-def exact(given: str, right: str) -> bool:
-    """Equal as numbers where both are numbers, otherwise as text, white space and case apart."""
-    a, b = _decimal(given), _decimal(right)
-    if a is not None and b is not None:
-        return a == b
-    return " ".join(given.split()).casefold() == " ".join(right.split()).casefold()
 
 
 def _decimal(text: str) -> Decimal | None:
@@ -71,6 +62,15 @@ def _decimal(text: str) -> Decimal | None:
     except (InvalidOperation, ValueError):
         return None
     return number if number.is_finite() else None
+
+
+def _number_or_text(answer: str) -> Hashable:
+    number = _decimal(answer)
+    return " ".join(answer.split()).casefold() if number is None else number
+
+
+exact = ByKey(_number_or_text)
+"""Equal as numbers where both are numbers, otherwise as text, white space and case apart."""
 
 
 def _answer_of(turn: Turn, otherwise: Extract) -> str | None:
@@ -101,22 +101,11 @@ class _SettledBy:
 
 def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = last_number) -> Grades:
     """Every turn's own answer. Without a known right answer nothing is correct, but answers can still be compared."""
-    answers: list[str | None] = []
-    same: list[int | None] = []
-    kinds: list[str] = []
-    for turn in debate.turns:
-        answer = _answer_of(turn, otherwise)
-        answers.append(answer)
-        if answer is None:
-            same.append(None)
-            continue
-        kind = next((i for i, known in enumerate(kinds) if equal(answer, known)), len(kinds))
-        if kind == len(kinds):
-            kinds.append(answer)
-        same.append(kind)
-    right = debate.question.answer
-    verdicts = [right is not None and equal(kind, right) for kind in kinds]
-    return Grades(tuple(answers), tuple(k is not None and verdicts[k] for k in same), tuple(same))
+    answers = [_answer_of(turn, otherwise) for turn in debate.turns]
+    comparing = Comparing(equal, debate.question.answer)
+    same = [None if answer is None else comparing.class_of(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
+    correct = tuple(number is not None and number == comparing.right_class for number in same)
+    return Grades(tuple(answers), correct, tuple(same), comparing.given_up)
 
 
 def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = last_number) -> list[Grades]:

@@ -11,9 +11,10 @@ from fractions import Fraction
 
 from moot import users
 from moot.debate.types import ConfigError
-from moot.tasks.answers import Extract, Grader, exact, last_number
-from moot.tasks.mathematical import equal_mathematics, last_mathematics
-from moot.tasks.misses import next_letter, slip
+from moot.tasks.answers import Extract, exact, last_number
+from moot.tasks.comparing import ByKey, Grader
+from moot.tasks.math_equality import equal_mathematics, last_mathematics
+from moot.tasks.near_misses import next_letter, slip
 
 BOXED = "Put the final answer in \\boxed{}."
 LETTER = "Put the letter of the right choice in \\boxed{}."
@@ -38,28 +39,23 @@ class Grading:
     near_miss: Callable[[str, int], str] = slip
 
 
-def number(given: str, right: str) -> bool:
-    """Equal as exact numbers; signs of currency, separators and units apart."""
-    a, b = _value(given), _value(right)
-    return a is not None and a == b
-
-
 def _value(text: str) -> Fraction | None:
     """The one number in it. A sum is worth what stands after its last equals sign; two numbers are no number."""
     if len(text) > LONGEST:
         return None
-    text = _WRAPPED.sub(lambda found: f" {found[1]} ", text.rpartition("=")[2].replace("\u2212", "-"))
+    text = _WRAPPED.sub(lambda wrapped: f" {wrapped[1]} ", text.rpartition("=")[2].replace("\u2212", "-"))
     text = _NO_PART.sub("", text).replace("\\$", "").strip(" $*").rstrip(".")
     if fraction := _FRACTION.fullmatch(text):
         above, below = fraction[2] or fraction[4], fraction[3] or fraction[5]
         return Fraction(int(f"{fraction[1]}{above}"), int(below)) if int(below) else None
-    found = _PLAIN.findall(text)
-    return Fraction(Decimal(found[0])) if len(found) == 1 else None
+    numbers = _PLAIN.findall(text)
+    return Fraction(Decimal(numbers[0])) if len(numbers) == 1 else None
 
 
-def text(given: str, right: str) -> bool:
-    """The same characters, white space apart."""
-    return given.split() == right.split()
+number = ByKey(_value)
+"""Equal as exact numbers; signs of currency, separators and units apart."""
+text = ByKey(lambda answer: tuple(answer.split()))
+"""The same characters, white space apart."""
 
 
 def last_text(solution: str) -> str | None:
@@ -69,21 +65,19 @@ def last_text(solution: str) -> str | None:
     return (announced[-1] if announced else tail.rpartition("\n")[2]).strip(" \t.*$`") or None
 
 
-def choice(given: str, right: str) -> bool:
-    a, b = _letter(given), _letter(right)
-    return a is not None and a == b
-
-
 def _letter(answer: str) -> str | None:
     """B, (b), \\text{B}, and `B) because …`."""
-    found = _LETTER.fullmatch(answer[:LONGEST]) or _LABELLED.match(answer[:LONGEST])
-    return found[1].upper() if found else None
+    match = _LETTER.fullmatch(answer[:LONGEST]) or _LABELLED.match(answer[:LONGEST])
+    return match[1].upper() if match else None
+
+
+choice = ByKey(_letter)
 
 
 def last_choice(solution: str) -> str | None:
     tail = solution[-4000:]
-    found = _CHOSEN.findall(tail)
-    return found[-1][0] or found[-1][1] if found else _letter(tail.strip().rpartition("\n")[2])
+    letters = _CHOSEN.findall(tail)
+    return letters[-1][0] or letters[-1][1] if letters else _letter(tail.strip().rpartition("\n")[2])
 
 
 GRADERS: dict[str, Grading] = {

@@ -110,9 +110,9 @@ def _slice(questions: Sequence[Question]) -> tuple[list[Question], list[Question
 def _stream(name: str, questions: Sequence[Question], seed: int) -> Callable[[int], Question]:
     @lru_cache(maxsize=4)
     def order(epoch: int) -> list[int]:
-        found = list(range(len(questions)))
-        random.Random(f"{seed}/{epoch}").shuffle(found)
-        return found
+        shuffled = list(range(len(questions)))
+        random.Random(f"{seed}/{epoch}").shuffle(shuffled)
+        return shuffled
 
     def pick(number: int) -> Question:
         if not questions:

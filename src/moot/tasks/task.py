@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from moot.debate.types import Question
-from moot.tasks.answers import Extract, Grader, exact, last_number
+from moot.tasks.answers import Extract, exact, last_number
+from moot.tasks.comparing import Grader
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 from moot.debate.outcome import mean_rewards
 from moot.debate.parsing import BALLOT
@@ -25,6 +24,7 @@ from moot.rl.metrics import answer_metrics, reward_metrics
 from moot.rl.trust import Judged, panel
 from moot.score import BadLine, Scored, score
 from moot.tasks.answers import grade
+from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 
 def vote(shorthand: str) -> str:

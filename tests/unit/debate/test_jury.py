@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak, hear
@@ -20,6 +19,7 @@ from moot.debate.types import Observation, Said
 from moot.rl.trust import Judged, panel
 from moot.score import BadLine, Scored, score
 from moot.tasks.answers import grade
+from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 
 def says(shorthand: str, seen: list[Observation] | None = None) -> Speak:

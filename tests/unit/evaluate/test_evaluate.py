@@ -11,16 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from making import lines, text
 
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
 from moot.engine.scripted import ByteTokenizer
 from moot.evaluate import Answers, EvalConfig, Report, Row, evaluate
 from moot.evaluate.answers import Place, question_key
+from moot.evaluate.table import cells
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, turn_seed
 from moot.tasks.task import Task
+from support.making import lines, text
 
 TOKENIZER = ByteTokenizer()
 RENDERING = Rendering(TOKENIZER)
@@ -504,3 +505,23 @@ def test_a_report_comes_back_from_its_file(tmp_path: Path) -> None:
 def test_a_wrong_setting_is_named(change: dict[str, object], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         replace(CONFIG, **change)  # type: ignore[arg-type]
+
+
+def test_round_1_and_its_plurality_are_told_beside_what_the_second_round_made_of_them() -> None:
+    """Right in round 1: none, one, two, three of three agents. In round 2 all are right.
+
+    Round 1: (0 + 1 + 2 + 3) / 12 = 1/2, its plurality in two of four; the debate: 1.
+    """
+    report = run(
+        Scripted(lambda question, seat, round, params: turn(round == 2 or (seat or 0) < question, question)),
+        replace(CONFIG, modes=("debate",)),
+    )
+    (row,) = report.rows
+    assert (value(row, "round_1"), value(row, "round_1_plurality"), value(row, "accuracy")) == (0.5, 0.5, 1.0)
+    header, _ = cells(report)
+    assert "round 1" in header and "round 1 plurality" in header
+
+
+def test_a_debate_of_one_round_has_no_round_to_compare_with() -> None:
+    report = run(Scripted(lambda question, *_: turn(True, question)), replace(CONFIG, modes=("debate",), max_rounds=1))
+    assert "round_1" not in report.rows[0].metrics and "round 1" not in cells(report)[0]

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from making import v2
 
 from moot.debate.parsing import BALLOT, CONTRACTS, parse
 from moot.debate.protocol import Protocol
@@ -27,6 +26,7 @@ from moot.rl.advantages import ESTIMATORS, AgentAdvantages, StepAdvantages, adva
 from moot.rl.datums import SampledTurn, credit, datums
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Rollout, rollout
+from support.making import v2
 
 few = settings(max_examples=50)
 

@@ -289,8 +289,8 @@ class FakeHub:
 def test_sets_from_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    known = {("openai/gsm8k", "train"): "gsm8k_train.jsonl", ("HuggingFaceH4/aime_2024", "train"): "aime24.jsonl"}
-    monkeypatch.setitem(sys.modules, "datasets", FakeHub(known))
+    published = {("openai/gsm8k", "train"): "gsm8k_train.jsonl", ("HuggingFaceH4/aime_2024", "train"): "aime24.jsonl"}
+    monkeypatch.setitem(sys.modules, "datasets", FakeHub(published))
     assert len(load("gsm8k").held_out) == 2
     assert len(load("aime24").held_out) == 2
     with pytest.raises(ConfigError) as error:

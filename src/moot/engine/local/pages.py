@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from moot.engine.local.memory import give_back, out_of_memory
 from moot.engine.protocol import Ints
 
 PAGE = 128
@@ -160,6 +161,25 @@ class PageStore:
         from_, to = torch.tensor(source, device=device), torch.tensor(target, device=device)
         for store in (*self.keys, *self.values):
             store[to] = store[from_]
+
+
+def make_store(
+    layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device, max_bytes: int
+) -> tuple[PageStore, tuple[str, ...]]:
+    """A store within the bound, or a smaller one where others took the memory in the meantime, and a note that says so."""
+    bound = max_bytes
+    while True:
+        try:
+            store = PageStore(layers, kv_heads, head_dim, dtype, device, bound)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error) or bound < 1 << 20:
+                raise
+            give_back(error)
+            bound //= 2
+            continue
+        if bound == max_bytes:
+            return store, ()
+        return store, (f"out of memory: the cache has {bound / (1 << 30):.2g} GiB instead of {max_bytes / (1 << 30):.2g}",)
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

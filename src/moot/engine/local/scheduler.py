@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from moot.engine.local.attention import Continuation, DecodePlan, prefill_attention
+from moot.engine.local.memory import give_back, out_of_memory, pause
 from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, common_prefix
 from moot.engine.local.picking import Picker, StopCheck
@@ -20,6 +21,8 @@ from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
 T = TypeVar("T")
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 8192}
 """New tokens a prefill pass takes at most. Bounds its memory, and how long the others wait."""
+LEAST_PREFILL = 16
+"""What is left of it where memory ran out again and again."""
 WORTH_WAITING = PAGE
 """A request waits for another's prefill if it then saves this many tokens."""
 
@@ -80,12 +83,15 @@ class Request:
 class Scheduler:
     def __init__(self, network: Network, store: PageStore, arrange: Arrange, max_batch: int, deterministic: bool) -> None:
         self.network, self.store, self.arrange, self.max_batch, self.deterministic = network, store, arrange, max_batch, deterministic
-        self.prefill_tokens = PREFILL_TOKENS["cpu" if network.device.type == "cpu" else "cuda"]
+        self.prefill_tokens = self._most_prefill = PREFILL_TOKENS["cpu" if network.device.type == "cpu" else "cuda"]
         self.inbox: deque[Request] = deque()
         """Filled by other threads; everything else here belongs to the worker's."""
         self.waiting: deque[Request] = deque()
         self.batches: dict[int, Batch] = {}
-        self.stats = {"prefilled": 0, "reused": 0, "decoded": 0, "steps": 0, "preempted": 0}
+        self.stats = {"prefilled": 0, "reused": 0, "decoded": 0, "steps": 0, "preempted": 0, "out_of_memory": 0}
+        self.allowed = max_batch
+        """Rows that run at once: fewer than `max_batch` after memory ran out, then one more with each step; the tokens of a prefill too."""
+        self._attempts = 0
 
     def add(self, requests: list[Request]) -> None:
         self.inbox.extend(requests)
@@ -103,7 +109,9 @@ class Scheduler:
             for key, batch in list(self.batches.items()):
                 self._guard(self._decode, batch, batch.rows)
                 if not batch.rows:
-                    del self.batches[key]
+                    self.batches.pop(key, None)
+            self.allowed = min(self.max_batch, self.allowed + 1)
+            self.prefill_tokens = min(self._most_prefill, self.prefill_tokens + PAGE)
 
     def abandon(self, reason: str) -> None:
         for request in [*self.inbox, *self.waiting, *(request for batch in self.batches.values() for request in batch.rows)]:
@@ -116,13 +124,46 @@ class Scheduler:
         """Trouble in a step fails the requests in it, never the thread that serves the others."""
         try:
             action(given)
+            self._attempts = 0
         except Exception as error:
+            if out_of_memory(error) and self._take_less(list(concerned), error):
+                return
             failure = EngineError(f"sampling failed: {type(error).__name__}: {error}")
             failure.__cause__ = error
             for request in list(concerned):
                 for batch in self.batches.values():
                     batch.remove(request)
                 self._fail(request, failure)
+
+    def _take_less(self, concerned: list[Request], error: Exception) -> bool:
+        """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not help."""
+        self.stats["out_of_memory"] += 1
+        give_back(error)
+        running = {id(request) for batch in self.batches.values() for request in batch.rows}
+        joining = [request for request in concerned if id(request) not in running]
+        rows = [request for request in concerned if id(request) in running]
+        if self.prefill_tokens == LEAST_PREFILL if joining else len(rows) == 1:
+            if not pause(self._attempts):
+                return False
+            self._attempts += 1
+        if joining:
+            self.prefill_tokens = max(LEAST_PREFILL, min(self.prefill_tokens, sum(len(request.known()) for request in joining)) // 2)
+        for request in reversed(joining):
+            if request.cached is not None:
+                self.store.drop(request.cached)  # its pages are written in part
+                request.cached = None
+            self.waiting.appendleft(request)
+        self.allowed = max(1, len(rows) // 2) if rows else self.allowed
+        for request in reversed(rows[self.allowed :]):
+            self._preempt(request)
+        return True
+
+    def _preempt(self, request: Request) -> None:
+        """Let it wait again; it is prefilled with what it has so far."""
+        self._retire(request)
+        self.batches[request.weights.key].remove(request)
+        self.waiting.appendleft(request)
+        self.stats["preempted"] += 1
 
     def _fail(self, request: Request, error: BaseException) -> None:
         if request.cached is not None:
@@ -154,7 +195,7 @@ class Scheduler:
         put_off: list[Request] = []
         budget = self.prefill_tokens
         running = sum(len(batch.rows) for batch in self.batches.values())
-        while self.waiting and running + len(chosen) < self.max_batch and budget > 0:
+        while self.waiting and running + len(chosen) < self.allowed and budget > 0:
             request = self.waiting.popleft()
             known = request.known()
             source, shared = self._reusable(request, known)
@@ -270,11 +311,7 @@ class Scheduler:
                     everyone = [other for any_batch in self.batches.values() for other in any_batch.rows]
                     if len(everyone) == 1:
                         raise
-                    youngest = everyone[-1]
-                    self._retire(youngest)
-                    self.batches[youngest.weights.key].remove(youngest)
-                    self.waiting.appendleft(youngest)
-                    self.stats["preempted"] += 1
+                    self._preempt(everyone[-1])
 
     def _accept(self, batch: Batch, requests: list[Request], tokens: Tensor, logprobs: Tensor) -> None:
         """Record one new token for each. This is where the device is waited for, once a step."""
