@@ -23,6 +23,7 @@ from moot.rl.rollout import Player
 from moot.rl.train import Loop, train
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import load as load_task
+from moot.tasks import load_curriculum
 
 _DEFAULT = "demo"
 
@@ -66,7 +67,7 @@ class Train:
         scoring = config.protocol.scoring
         reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
         task = load_task(config.debate.task, config.seed, config.eval_questions)
-        stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
+        stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
         check_names(self.log)
         check_judge(config)
         with console.status(f"loading {config.model.model}"):
@@ -111,7 +112,7 @@ def _folder(task: str) -> str:
 
 def differences(a: TrainConfig, b: TrainConfig) -> str:
     """The first few settings that differ, as `name old -> new`."""
-    found: list[str] = []
+    changed: list[str] = []
 
     def walk(left: Any, right: Any) -> None:
         for f in fields(left):
@@ -119,10 +120,10 @@ def differences(a: TrainConfig, b: TrainConfig) -> str:
             if hasattr(old, "__dataclass_fields__"):
                 walk(old, new)
             elif old != new:
-                found.append(f"{f.name} {old} -> {new}")
+                changed.append(f"{f.name} {old} -> {new}")
 
     walk(a, b)
-    return ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+    return ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
 
 
 async def _train(loop: Loop, judge: Awaitable[tuple[Any, Any]]) -> None:

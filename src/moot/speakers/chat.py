@@ -62,7 +62,7 @@ class ChatRequest:
     seed: int | None = None
 
 
-Again = Callable[[str, float], None]
+Retried = Callable[[str, float], None]
 """Why what was heard so far does not count, and how many seconds from now it is asked for again."""
 
 
@@ -95,7 +95,7 @@ class Chat:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def reply(self, request: ChatRequest, heard: Heard | None = None, again: Again | None = None) -> Reply:
+    async def reply(self, request: ChatRequest, heard: Heard | None = None, retried: Retried | None = None) -> Reply:
         """A whole answer, piece by piece to `heard` on the way. Raises EngineError."""
         tries = 0
         while True:
@@ -108,8 +108,8 @@ class Chat:
                     tried = "" if tries == 1 else f", {tries} times in a row"
                     raise Unanswered(f"{self.endpoint.base_url} {trouble}{tried}") from None
                 wait = self._wait(tries, trouble)
-                if again:
-                    again(f"{self.endpoint.base_url} {trouble}", wait)
+                if retried:
+                    retried(f"{self.endpoint.base_url} {trouble}", wait)
                 if trouble.everyone:
                     self._open_at = max(self._open_at, asyncio.get_running_loop().time() + wait)
                 await self._sleep(wait)
@@ -273,11 +273,11 @@ class ChatSpeaker:
         temperature: float | None = None,
         seed: object = None,
         heard: Heard | None = None,
-        again: Again | None = None,
+        retried: Retried | None = None,
     ) -> None:
         self._chat, self._max_tokens = chat, max_tokens
         self._temperature, self._seed = temperature, seed
-        self._heard, self._again = heard, again
+        self._heard, self._retried = heard, retried
         self.spent: tuple[int | None, int | None] = (None, None)
         """Tokens read and written for the last turn, None where the server did not say."""
 
@@ -287,7 +287,7 @@ class ChatSpeaker:
         seed = None if self._seed is None else zlib.crc32(f"{self._seed}/{observation.round}/{observation.agent}".encode()) >> 1
         temperature = observation.temperature if self._temperature is None else self._temperature
         request = ChatRequest(observation.conversation(), self._max_tokens, temperature, marker, seed)
-        reply = await self._chat.reply(request, self._heard, self._again)
+        reply = await self._chat.reply(request, self._heard, self._retried)
         self.spent = (reply.prompt_tokens, reply.completion_tokens)
         return as_said(reply, observation.contract)
 

@@ -31,3 +31,5 @@ class Task:
     """All questions of a set of fixed size, by split, as they were published: for checking the data."""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
+    training: Sequence[Question] = ()
+    """All questions that are trained on, of a set of fixed size."""
