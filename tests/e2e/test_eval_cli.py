@@ -11,6 +11,7 @@ import io
 import json
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -135,6 +136,14 @@ def test_runs_are_compared_in_one_table_and_one_figure(trained: Path) -> None:
     assert "\\toprule" in (trained / "side/table.tex").read_text()
     printed = here(trained, "compare", "peer-seed0", "truth-seed0", "--evals", "held-out", "--no-figure", "--out", "b", "--markdown")
     assert printed.stdout.count("| direct | ") == 2 and not (trained / "b/curves.png").exists()
+
+
+def test_compare_prints_its_table_without_matplotlib(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = here(tmp_path, "compare", trained / "peer-seed0", trained / "truth-seed0")
+    assert done.returncode == 0, done.stderr
+    assert "right answers, training" in done.stdout and "no figure: figures need matplotlib" in done.stdout
+    assert (tmp_path / "compare/table.md").exists() and not (tmp_path / "compare/curves.png").exists()
 
 
 def test_compare_says_what_is_missing(trained: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
-from moot.evaluate import Answers, EvalConfig, Mode, Report, evaluate
+from moot.evaluate import AnswerStore, EvalConfig, Mode, Report, evaluate
 from moot.evaluate.table import cells, legend, markdown, rich_tables
 from moot.evaluate.unseen import unseen_questions
 from moot.players import Players, policy_config
@@ -118,9 +118,9 @@ class Eval:
             for note in notes:
                 console.note(note)
             guests = await players.opponents(self.opponents, settings) if "opponents" in self.modes else {}
-            settings = replace(settings, policy=players.identity, opponents={name: known for name, (_, known) in guests.items()})
+            settings = replace(settings, policy=players.identity, opponents={name: identity for name, (_, identity) in guests.items()})
             out = self.out or place(run.path if run else None, config.model.model, task.name, self.name, step)
-            answers = stack.enter_context(contextlib.closing(Answers(out / "answers.jsonl")))
+            answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
             seats = {name: seat for name, (seat, _) in guests.items()}
             stack.enter_context(watching)
             report = await evaluate(
@@ -148,9 +148,9 @@ class Eval:
     def _model_changes(self) -> dict[str, Any]:
         changes = {name: getattr(self, name) for name in ("engine", "device", "dtype", "renderer", "thinking")}
         for name, hint in get_type_hints(ModelConfig).items():
-            known = get_args(hint)
-            if changes.get(name) is not None and known and changes[name] not in known:
-                raise ConfigError(f"{name} must be {' or '.join(map(str, known))}, got {changes[name]!r}")
+            choices = get_args(hint)
+            if changes.get(name) is not None and choices and changes[name] not in choices:
+                raise ConfigError(f"{name} must be {' or '.join(map(str, choices))}, got {changes[name]!r}")
         return {name: value for name, value in changes.items() if value is not None and value is not False}
 
     def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:

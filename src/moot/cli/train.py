@@ -111,7 +111,7 @@ def _folder(task: str) -> str:
 
 def differences(a: TrainConfig, b: TrainConfig) -> str:
     """The first few settings that differ, as `name old -> new`."""
-    found: list[str] = []
+    changed: list[str] = []
 
     def walk(left: Any, right: Any) -> None:
         for f in fields(left):
@@ -119,10 +119,10 @@ def differences(a: TrainConfig, b: TrainConfig) -> str:
             if hasattr(old, "__dataclass_fields__"):
                 walk(old, new)
             elif old != new:
-                found.append(f"{f.name} {old} -> {new}")
+                changed.append(f"{f.name} {old} -> {new}")
 
     walk(a, b)
-    return ", ".join(found[:3]) + (", …" if len(found) > 3 else "")
+    return ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
 
 
 async def _train(loop: Loop, judge: Awaitable[tuple[Any, Any]]) -> None:
