@@ -21,7 +21,7 @@ from moot.rl.metrics import rewarded
 from moot.rl.rollout import Rollout, rollout
 from moot.rl.trust import winner
 from moot.speakers.listening import Casting, Listener
-from moot.tasks.answers import grade, last_number
+from moot.tasks.answers import final_number, grade
 
 BRIEF_BOX = "Put the final answer, as short as possible, in \\boxed{}."
 
@@ -66,7 +66,7 @@ class Verdict:
 def verdict(debate: Debate) -> Verdict:
     # Without a box, the last number is an answer only where a number is expected: in prose it is any number.
     known = debate.question.answer is not None
-    grades = grade(debate, otherwise=last_number if known else lambda solution: None)
+    grades = grade(debate, otherwise=final_number if known else lambda solution: None)
     scores = REWARDS[debate.protocol.reward](debate, grades)
     pairs = _votes(debate, scores)
     won = tuple(sum(v["verdict"] == ">" and v["left"] == agent for v in pairs) for agent in range(debate.num_agents))
