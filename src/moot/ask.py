@@ -21,7 +21,7 @@ from moot.debate.types import ConfigError, Observation, Parsed, ParseFailure, Qu
 from moot.engine.protocol import EngineError, SamplingParams
 from moot.rl.rollout import Rollout, rollout
 from moot.speakers.listening import Casting, Listener
-from moot.tasks.answers import grade, last_number
+from moot.tasks.answers import final_number, grade
 
 BRIEF_BOX = "Put the final answer, as short as possible, in \\boxed{}."
 
@@ -66,7 +66,7 @@ class Verdict:
 def verdict(debate: Debate, scoring: Scoring) -> Verdict:
     # Without a box, the last number is an answer only where a number is expected: in prose it is any number.
     known = debate.question.answer is not None
-    grades = grade(debate, otherwise=last_number if known else lambda solution: None)
+    grades = grade(debate, otherwise=final_number if known else lambda solution: None)
     outcome = Outcome.of(debate, score(debate, scoring, grades), scoring)
     first = outcome.winner
     last = last_parsed(debate)

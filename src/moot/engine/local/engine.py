@@ -193,7 +193,7 @@ class LocalEngine:
     # -- sampling, for LocalSampler ---------------------------------------------------------------------------------------------------
 
     def _generators(self, seed: int | None, count: int) -> list[np.random.Generator]:
-        """One stream for each sample of a call. Without a seed, the engine's own sequence goes on."""
+        """One stream for each sample of a call. Without a seed, the engine's own sequence continues."""
         parent = self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(abs(seed), spawn_key=(int(seed < 0),))
         return [np.random.Generator(np.random.Philox(child)) for child in parent.spawn(count)]
 
