@@ -75,7 +75,7 @@ class Check:
             questions, notes = unseen_questions(task, config if players.run else None, step, self.questions)
             for note in notes:
                 watching.note(note)
-            out = self.out or place(players.run.path if players.run else None, config.model.model, task.name, None, step)
+            out = self.out or place(players.run.path if players.run else None, config.model, task.name, None, step)
             answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
             settings = EvalConfig.of(config, modes=("direct", "debate"), policy=players.identity)
             stack.enter_context(watching)

@@ -29,7 +29,7 @@ class Compare:
     """Folders of runs; the first one's group is what the others are compared with."""
     evals: tuple[str, ...] = ("*",)
     """Which saved evaluations, by name or pattern; of those that fit, the one of the last step. Several names (warm final) compare each run
-    with itself instead: at the later ones, less at the first."""
+    with itself instead: at the later ones, minus at the first."""
     step: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Only evaluations of this step."""
     out: Path = Path("compare")
@@ -110,7 +110,7 @@ def _check_same(table: Sequence[Entry]) -> None:
 
 
 def _evaluations(rows: Sequence[dict[str, Any]]) -> _Table:
-    header = ["mode", "run", "seeds", "accuracy", "less the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
+    header = ["mode", "run", "seeds", "accuracy", "minus the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
     made = [
         [
             row["mode"],

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from moot.ask import AskedDebate, Prices, Verdict, verdict
 from moot.debate.prompts import persona
-from moot.debate.protocol import Protocol
+from moot.debate.rules import Rules
 from moot.debate.types import Parsed, Turn
 from moot.speakers.listening import Listener
 from moot.terminal import one_line, plain
@@ -35,8 +35,8 @@ def _short(name: str) -> str:
 class Printed(Listener):
     """Prints each turn when it is whole: for a pipe, a file, a log."""
 
-    def __init__(self, console: Console, protocol: Protocol, names: Sequence[str]) -> None:
-        self.console, self.protocol, self.names = console, protocol, names
+    def __init__(self, console: Console, rules: Rules, names: Sequence[str]) -> None:
+        self.console, self.rules, self.names = console, rules, names
 
     def __enter__(self) -> Printed:
         return self
@@ -64,15 +64,15 @@ class Printed(Listener):
         self.console.print(text, soft_wrap=not self.console.is_terminal)
 
     def head(self, round: int, agent: int) -> Text:
-        who = f" · {persona(agent).name}" if self.protocol.personas else ""
+        who = f" · {persona(agent).name}" if self.rules.personas else ""
         return Text.assemble((f"\nRound {round} · Agent {agent}", "bold"), (f"{who} · {_short(self.names[agent])}", "dim"))
 
 
 class Streamed(Printed):
     """Shows every seat's words as they come, side by side below what is already said; a whole turn moves up into it."""
 
-    def __init__(self, console: Console, protocol: Protocol, names: Sequence[str]) -> None:
-        super().__init__(console, protocol, names)
+    def __init__(self, console: Console, rules: Rules, names: Sequence[str]) -> None:
+        super().__init__(console, rules, names)
         self._speaking: dict[int, tuple[int, list[str]]] = {}
         self._held: dict[int, str] = {}
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
@@ -136,7 +136,7 @@ class Streamed(Printed):
 
 def show_outcome(asked: AskedDebate, names: Sequence[str], prices: Sequence[Prices | None], console: Console) -> None:
     if asked.ended == "done":
-        outcome = verdict(asked.debate)
+        outcome = verdict(asked.debate, asked.scoring)
         console.print()
         console.print(_table(asked, outcome, names))
         for line in outcome_lines(asked, outcome):
@@ -158,7 +158,7 @@ def _table(asked: AskedDebate, outcome: Verdict, names: Sequence[str]) -> Table:
             Text(_short(names[agent])),
             Text("–" if answer is None else one_line(answer, 40)),
             f"{outcome.won[agent]}–{outcome.lost[agent]}",
-            f"{outcome.rewards[agent]:+.2f}",
+            "–" if (reward := outcome.rewards[agent]) is None else f"{reward:+.2f}",
             str(failed),
             style="bold" if agent == outcome.winner else None,
         )
@@ -180,16 +180,15 @@ def outcome_lines(asked: AskedDebate, outcome: Verdict) -> list[Text]:
     ties = sum(vote["verdict"] == "=" for vote in outcome.votes)
     decided = len(outcome.votes) - ties
     count = f"{len(outcome.votes)} vote{'s' * (len(outcome.votes) != 1)}" + (f", {ties} of them a tie" if ties else "")
-    if outcome.winner is None:
+    instead = " The answer is the plurality's." if outcome.agreeing else ""
+    if outcome.winner is None and len(outcome.level) > 1 and decided:
+        names = ", ".join(map(str, outcome.level[:-1])) + f" and {outcome.level[-1]}"
+        lines.append(Text(f"Nobody won: Agents {names} are level ({count}).{instead}"))
+    elif outcome.winner is None:
         why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not outcome.votes else "every vote was a tie"
-        lines.append(Text(f"Nobody won: {why}." + (" The answer is the plurality's." if outcome.agreeing else "")))
+        lines.append(Text(f"Nobody won: {why}.{instead}"))
     else:
-        tally = f"{outcome.won[outcome.winner]} of {decided} decided votes ({count})"
-        if len(outcome.level) == 1:
-            lines.append(Text(f"Agent {outcome.winner} won: {tally}."))
-        else:
-            names = ", ".join(map(str, outcome.level[:-1])) + f" and {outcome.level[-1]}"
-            lines.append(Text(f"Agents {names} are level; the tie goes to the lowest number, Agent {outcome.winner}: {tally}."))
+        lines.append(Text(f"Agent {outcome.winner} won: {outcome.won[outcome.winner]} of {decided} decided votes ({count})."))
     lines.append(Text(_agreement(outcome, debate.num_agents)))
     lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(outcome), "bold green")))
     if outcome.agreeing > 1 and outcome.answer != outcome.plurality:

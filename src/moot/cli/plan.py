@@ -19,12 +19,12 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     from moot.debate.types import Question
 
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
-    first = Debate(Question("x" * 200), d.num_agents, d.max_rounds, config.protocol).observe(0)
+    first = Debate(Question("x" * 200), d.num_agents, d.max_rounds, config.protocol.rules).observe(0)
     opening = sum(len(message.content) for message in first.conversation()) // 4
     others = (d.num_agents - 1) * turn
     seats = config.optim.batch_size * d.num_agents
     sampled = seats * d.max_rounds * turn
-    if config.protocol.layout == "growing":
+    if config.protocol.rules.layout == "growing":
         read = seats * (opening + (d.max_rounds - 1) * (others + 60))
     else:
         read = seats * sum(opening + (r - 1) * (others + turn) for r in range(1, d.max_rounds + 1))
@@ -69,11 +69,12 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     table.add_row("run", str(path))
     table.add_row("model", f"{config.model.model} on the {config.model.engine} engine, LoRA rank {config.model.lora_rank}")
     table.add_row("task", d.task)
-    p = config.protocol
+    rules, scoring = config.protocol.rules, config.protocol.scoring
     table.add_row(
-        "debates", f"{d.num_agents} agents, {d.max_rounds} rounds, {p.schedule}, {p.contract}, turns of at most {d.max_tokens} tokens"
+        "debates",
+        f"{d.num_agents} agents, {d.max_rounds} rounds, {rules.schedule}, {rules.contract}, turns of at most {d.max_tokens} tokens",
     )
-    table.add_row("reward", f"{p.reward}, advantages by {p.advantage}")
+    table.add_row("reward", f"{scoring.reward}, advantages by {scoring.advantage}")
     if config.warm_steps:
         taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""
         table.add_row("warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}")

@@ -14,7 +14,7 @@ from moot import __version__
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
-from moot.debate.protocol import judge_warning
+from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
 from moot.players import check_judge, judge_for, make_engine
 from moot.rl.choices import find_estimator, find_reward
@@ -61,10 +61,11 @@ class Train:
 
             show_plan(config, run_path, console)
             return 0
-        if warning := judge_warning(config.protocol, config.debate.num_agents):
+        if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
         # Whatever can be wrong with the settings is found before a folder is made.
-        reward, estimator = find_reward(config.protocol.reward), find_estimator(config.protocol.advantage, config.protocol.reward)
+        scoring = config.protocol.scoring
+        reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
         task = load_task(config.debate.task, config.seed, config.eval_questions)
         stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
         check_names(self.log)
@@ -76,7 +77,7 @@ class Train:
         loggers = make_loggers(self.log, run_path, config.as_dict())
         for note in engine.capabilities.notes:
             console.note(note)
-        if not engine.capabilities.tempered_training and config.protocol.personas:
+        if not engine.capabilities.tempered_training and config.protocol.rules.personas:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
 
         progress = Progress(console, loggers, config)

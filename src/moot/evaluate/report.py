@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -74,6 +76,36 @@ class Report:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(f"{path} is not a saved evaluation: {error}") from None
+
+
+def report_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
+    """Where a report with these settings goes: `folder`, or, where that holds the report of other settings, one beside it that is named
+    after what differs. So no report replaces another."""
+    before = _settings_in(folder)
+    if before is None or not (changed := _changed(before, settings)):
+        return folder
+    told = ",".join(f"{name}={value}" for name, value in changed.items())
+    told = re.sub(r"[^\w.=,+-]+", "-", told)
+    beside = folder.with_name(f"{folder.name},{told}")
+    if "policy" in changed or len(told) > 60 or ((there := _settings_in(beside)) is not None and _changed(there, settings)):
+        whole = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+        beside = folder.with_name(f"{folder.name},settings={whole}")
+    return beside
+
+
+def _settings_in(folder: Path) -> dict[str, Any] | None:
+    return Report.read(folder / "report.json").settings if (folder / "report.json").exists() else None
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that differ, as they are now. One that only a newer version has says nothing."""
+    changed: dict[str, str] = {}
+    for name in (name for name in now if name in before and before[name] != now[name]):
+        if isinstance(now[name], Mapping) and isinstance(before[name], Mapping):
+            changed |= _changed(before[name], now[name])
+        else:
+            changed[name] = "+".join(map(str, now[name])) if isinstance(now[name], list | tuple) else str(now[name])
+    return changed
 
 
 def make_row(name: str, k: int, headline: str, counted: Mapping[str, Counted], failed: int, first: Row | None, seed: int) -> Row:
