@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, replace
+import math
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.protocol import PRESETS as PROTOCOLS
@@ -167,6 +168,7 @@ class TrainConfig:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
         if not 0 <= d.reward_mix <= 1:
             raise ConfigError(f"reward_mix must be between 0 and 1, got {d.reward_mix}; 0.3 mixes in a little truth")
+        _check_numbers(self)
         if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
         if self.model.deterministic and o.max_staleness:
@@ -203,6 +205,18 @@ class TrainConfig:
             built["recipe"] = replace(built["recipe"], curriculum=tuple(built["recipe"].curriculum))
         modes = tuple(given.get("eval_modes", ()))
         return cls(**{**given, **built, "eval_modes": modes, "protocol": V2.with_choices(given["protocol"])})
+
+
+def _check_numbers(config: Any) -> None:
+    """Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if is_dataclass(value):
+            _check_numbers(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{f.name} must be a number, got {value}")
+        elif isinstance(value, float) and value < 0 and f.name != "correct_bonus":
+            raise ConfigError(f"{f.name} must be 0 or more, got {value}")
 
 
 _MATH = TrainConfig(
