@@ -115,7 +115,7 @@ def rounds_of(count: int) -> int:
 
 async def play(engine: Any, rendering: Rendering, count: int) -> tuple[dict[str, float], list[Any]]:
     task = load("arithmetic", 0, 1)
-    debates = [Debate(task.train(i), AGENTS, rounds_of(count), V2) for i in range(count)]
+    debates = [Debate(task.train(i), AGENTS, rounds_of(count), V2.rules) for i in range(count)]
     sampler = Timed(await engine.snapshot())
     before, started, worked = dict(engine.statistics), time.perf_counter(), time.process_time()
     with Watch() as watch:

@@ -62,7 +62,7 @@ if TYPE_CHECKING or "--inside" in sys.argv:
     from tinker_cookbook.rl.types import Trajectory, TrajectoryGroup, Transition
 
     from moot.debate.protocol import Protocol, preset
-    from moot.debate.rewards import FAILED, REWARDS, AgentScores
+    from moot.debate.rewards import FAILED, AgentScores, score
     from moot.debate.state import Debate
     from moot.debate.types import ParseFailure, Question, Turn
     from moot.engine.protocol import Datum, Floats, Ints, Sample, SamplingParams
@@ -461,13 +461,13 @@ class Recorder:
 def play(protocol: Protocol, style: Style, *, agents: int, rounds: int, count: int, max_tokens: int = 2000) -> list[Group]:
     recorder = Recorder(ScriptedEngine(style=style, seed=SEED))
     rendering = Rendering(recorder.engine.tokenizer)
-    asked = [Debate(Question(f"What is {i} and {i + 1}?"), agents, rounds, protocol) for i in range(count)]
+    asked = [Debate(Question(f"What is {i} and {i + 1}?"), agents, rounds, protocol.rules) for i in range(count)]
     played = asyncio.run(rollout(asked, recorder, rendering, SamplingParams(max_tokens=max_tokens), seed=SEED))
     errors = [each.error for each in played if each.error]
     if errors:
         raise RuntimeError(f"a scripted debate failed: {errors[0]}")
-    scores = [REWARDS[protocol.reward](each.debate, None) for each in played]
-    values = advantages(zip([each.debate for each in played], scores, strict=True), ESTIMATORS[protocol.advantage])
+    scores = [score(each.debate, protocol.scoring) for each in played]
+    values = advantages(zip([each.debate for each in played], scores, strict=True), ESTIMATORS[protocol.scoring.advantage])
     groups = []
     for each, score, value in zip(played, scores, values, strict=True):
         trajectories = []

@@ -29,7 +29,7 @@ os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
 import numpy as np
 
 from moot.debate.protocol import PRESETS
-from moot.debate.rewards import REWARDS
+from moot.debate.rewards import score
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import Ints, Sample, SamplingParams
@@ -87,14 +87,14 @@ def record(tokenizer: Any, agents: int, tokens: int, count: int = 2000) -> list[
 
 def run(rendering: Rendering, replay: Replay, count: int, agents: int, rounds: int) -> tuple[float, int, int]:
     """Processor seconds (others on the machine do not count), sampled tokens, all tokens of the datums."""
-    rules = PRESETS["v2"]
-    debates = [Debate(Question(f"Question {i}: what follows?", "7"), agents, rounds, rules) for i in range(count)]
+    protocol = PRESETS["v2"]
+    debates = [Debate(Question(f"Question {i}: what follows?", "7"), agents, rounds, protocol.rules) for i in range(count)]
     gc.collect()
     start = time.process_time()
     # Another seed each time, or the next run would find its texts remembered.
     played = asyncio.run(rollout(debates, replay, rendering, SamplingParams(1000), concurrency=count, seed=next(_SEEDS)))  # type: ignore[arg-type]
-    scored = [(each.debate, REWARDS[rules.reward](each.debate, None)) for each in played]
-    taught = advantages(scored, ESTIMATORS[rules.advantage])
+    scored = [(each.debate, score(each.debate, protocol.scoring)) for each in played]
+    taught = advantages(scored, ESTIMATORS[protocol.scoring.advantage])
     made = [d for each, values in zip(played, taught, strict=True) for d in datums(each.debate, each.sampled, values)]
     seconds = time.process_time() - start
     failed = sum(turn.failed for each in played for turn in each.debate.turns)
@@ -107,7 +107,7 @@ def in_flight(count: int, agents: int, rounds: int) -> None:
     tokenizer = real_tokenizer()
     engine, rendering = ScriptedEngine(style="well_formed", tokenizer=tokenizer, latency_s=1.0), Rendering(tokenizer)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    debates = [Debate(Question(f"Question {i}: what follows?", "7"), agents, rounds, PRESETS["v2"]) for i in range(count)]
+    debates = [Debate(Question(f"Question {i}: what follows?", "7"), agents, rounds, PRESETS["v2"].rules) for i in range(count)]
     start = time.perf_counter()
     played = asyncio.run(rollout(debates, engine, rendering, SamplingParams(1000), concurrency=count))
     seconds = time.perf_counter() - start

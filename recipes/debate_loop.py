@@ -14,11 +14,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 from moot.debate.protocol import V2
-from moot.debate.rewards import REWARDS
+from moot.debate.rewards import REWARDS, score
 from moot.debate.state import Debate
 from moot.engine.create import create_engine
 from moot.engine.protocol import AdamParams, Datum, Sampler, SamplingParams
@@ -39,7 +38,7 @@ async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args
     answers. This uses labels: its gain is not debate's."""
     for first in range(0, args.warm_questions, args.warm_batch):
         numbers = range(first, first + args.warm_batch)
-        lessons = await warm.examples(task, rendering, args.protocol, args.agents, args.rounds, numbers, args.seed)
+        lessons = await warm.examples(task, rendering, args.protocol.rules, args.agents, args.rounds, numbers, args.seed)
         out = await engine.forward_backward(lessons, "cross_entropy")
         await engine.optim_step(AdamParams(args.warm_rate, grad_clip_norm=1.0))
         tokens = sum(float(lesson.mask.sum()) for lesson in lessons)
@@ -50,7 +49,7 @@ async def play(engine: Any, sampler: Sampler, rendering: Rendering, task: Task, 
     """Self-play: every seat of every debate is the same policy, under another persona and temperature. All debates run at once; the
     engine batches what they ask for, and a turn that extends the last one is only prefilled where it is new."""
     first = args.warm_questions + (iteration - 1) * args.batch
-    debates = [Debate(task.train(number), args.agents, args.rounds, args.protocol) for number in range(first, first + args.batch)]
+    debates = [Debate(task.train(number), args.agents, args.rounds, args.protocol.rules) for number in range(first, first + args.batch)]
     played = await rollout(
         debates, sampler, rendering, SamplingParams(args.max_tokens),
         tempered=engine.capabilities.tempered_training, seed=f"{args.seed}/{iteration}",
@@ -67,7 +66,7 @@ def lessons_from(played: list[Rollout], task: Task, args: argparse.Namespace, se
     """
     debates = [each.debate for each in played]
     grades = [grade(debate, task.equal, task.extract) for debate in debates]  # looked at by the panel, and by the reward truth alone
-    scores = [REWARDS[args.reward](debate, found) for debate, found in zip(debates, grades, strict=True)]
+    scores = [score(debate, args.protocol.scoring, found) for debate, found in zip(debates, grades, strict=True)]
     values = advantages(zip(debates, scores, strict=True), ESTIMATORS[args.advantage], seats)
     lessons = [
         datum
@@ -75,8 +74,8 @@ def lessons_from(played: list[Rollout], task: Task, args: argparse.Namespace, se
         if carries_gradient(value)
         for datum in datums(each.debate, each.sampled, value)
     ]
-    judged = [Judged.of(*each) for each in zip(debates, scores, grades, strict=True)]
-    numbers = rollout_metrics(played) | reward_metrics(debates, scores, values) | answer_metrics(debates, grades, task.name)
+    judged = [Judged.of(debate, args.protocol.scoring, *found) for debate, *found in zip(debates, scores, grades, strict=True)]
+    numbers = rollout_metrics(played) | reward_metrics(args.reward, scores, values) | answer_metrics(debates, grades, task.name)
     return lessons, {**numbers, **panel(judged)}
 
 
@@ -139,7 +138,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(given)
     if args.agents < 3:
         parser.error(f"--agents must be at least 3, got {args.agents}: with fewer nobody can vote")
-    args.protocol = replace(V2, reward=args.reward, advantage=args.advantage)
+    args.protocol = V2.with_choices(reward=args.reward, advantage=args.advantage)
     return args
 
 

@@ -68,12 +68,12 @@ async def main() -> None:
     try:
         await engine.load_state(start)
         await look("before")
-        debates = [Debate(question, args.agents, 1, config.protocol) for question in asked]
+        debates = [Debate(question, args.agents, 1, config.protocol.rules) for question in asked]
         params = SamplingParams(max_tokens=config.debate.max_tokens)
         tempered = engine.capabilities.tempered_training
         played = await rollout(debates, await engine.snapshot(), rendering, params, concurrency=256, tempered=tempered, seed="step-size")
         grades = grade_all([each.debate for each in played], task.equal, task.extract)
-        scores = [truth(each.debate, found) for each, found in zip(played, grades, strict=True)]
+        scores = [truth(each.debate, config.protocol.scoring, found) for each, found in zip(played, grades, strict=True)]
         values = advantages(zip([each.debate for each in played], scores, strict=True), ESTIMATORS["center_group"])
         taught = [(each, value) for each, value in zip(played, values, strict=True) if carries_gradient(value)]
         lessons = [datum for each, value in taught for datum in datums(each.debate, each.sampled, value)]
@@ -93,7 +93,7 @@ async def probability(sampler: Sampler, rendering: Rendering, task: Task, config
     """Of the right answer as the warm start would have it, from the first tag to the last; the mean over questions."""
     found = []
     for question in questions:
-        prompt = rendering.prompt(Debate(question, config.debate.num_agents, 1, config.protocol).observe(0).conversation())
+        prompt = rendering.prompt(Debate(question, config.debate.num_agents, 1, config.protocol.rules).observe(0).conversation())
         assert task.solution is not None, f"task {task.name} has no worked solutions"
         text = f"<solution>{task.solution(question)}</solution>\n<evaluation>N/A</evaluation>\n<comparison>N/A</comparison>"
         said = [*rendering.tokenizer.encode(text, add_special_tokens=False), rendering.stop_ids[0]]

@@ -53,7 +53,7 @@ async def play_async(
     async def speak(observation: Observation) -> Said:
         return await speakers[observation.agent](observation)
 
-    played = await play_debate(Debate(asked, num_agents, max_rounds, protocol), speak)
+    played = await play_debate(Debate(asked, num_agents, max_rounds, protocol.rules), speak)
     return await hear(played, *map(_speaking, judges))
 
 

@@ -11,15 +11,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
-from moot.debate.rewards import REWARDS, AgentScores, Scores, ballots, comparisons, last_parsed, plurality
+from moot.debate.rewards import last_parsed, plurality, score
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Parsed, ParseFailure, Question, Said, Turn
 from moot.engine.protocol import EngineError, SamplingParams
-from moot.rl.metrics import rewarded
 from moot.rl.rollout import Rollout, rollout
-from moot.rl.trust import winner
 from moot.speakers.listening import Casting, Listener
 from moot.tasks.answers import final_number, grade
 
@@ -38,11 +38,9 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    winner: int | None
-    """The agent with the highest mean reward; None where no vote preferred anybody."""
-    level: tuple[int, ...]
-    """All who have that reward, the winner among them."""
+class GroupAnswer:
+    outcome: Outcome
+    """Votes, rewards and winner."""
     answer: str | None
     """The winner's; without one, the plurality's."""
     solution: str | None
@@ -53,64 +51,36 @@ class Verdict:
     """Each agent's last answer."""
     agreeing: int
     """How many hold the plurality answer."""
-    won: tuple[int, ...]
-    lost: tuple[int, ...]
-    votes: tuple[dict[str, Any], ...]
-    """Every vote that counts: who cast it in which round, and which agent it prefers (`left`) or sets level."""
-    rewards: tuple[float, ...]
-    """Each agent's mean reward."""
     correct: bool | None
     """None where the right answer is not known."""
 
+    @property
+    def level(self) -> tuple[int, ...]:
+        """All who have the highest mean reward, the winner among them; empty where nobody voted."""
+        return self.outcome.leaders if self.outcome.voted else ()
 
-def verdict(debate: Debate) -> Verdict:
+
+def group_answer(debate: Debate, scoring: Scoring) -> GroupAnswer:
     # Without a box, the last number is an answer only where a number is expected: in prose it is any number.
-    known = debate.question.answer is not None
-    grades = grade(debate, otherwise=final_number if known else lambda solution: None)
-    scores = REWARDS[debate.protocol.reward](debate, grades)
-    pairs = _votes(debate, scores)
-    won = tuple(sum(v["verdict"] == ">" and v["left"] == agent for v in pairs) for agent in range(debate.num_agents))
-    lost = tuple(sum(v["verdict"] == ">" and v["right"] == agent for v in pairs) for agent in range(debate.num_agents))
-    rewards = _mean_rewards(scores)
-    first = winner(scores) if any(won) else None
+    gradable = debate.question.answer is not None
+    grades = grade(debate, otherwise=final_number if gradable else lambda solution: None)
+    outcome = Outcome.of(debate, score(debate, scoring, grades), scoring)
     last = last_parsed(debate)
     held = tuple(None if i is None else grades.answers[i] for i in last)
     kinds = [None if i is None else grades.same[i] for i in last]
     most = plurality(kinds)
-    chosen = first if first is not None else next((a for a, kind in enumerate(kinds) if kind is not None and kind == most), None)
+    with_most = next((agent for agent, kind in enumerate(kinds) if kind is not None and kind == most), None)
+    chosen = with_most if outcome.winner is None else outcome.winner
     turn = None if chosen is None else last[chosen]
     parsed = None if turn is None else debate.turns[turn].parsed
-    return Verdict(
-        winner=first,
-        level=() if first is None else tuple(a for a, reward in enumerate(rewards) if reward == rewards[first]),
+    return GroupAnswer(
+        outcome=outcome,
         answer=None if chosen is None else held[chosen],
         solution=parsed.fields["solution"] if isinstance(parsed, Parsed) else None,
         plurality=None if most is None else held[kinds.index(most)],
         held=held,
         agreeing=0 if most is None else kinds.count(most),
-        won=won,
-        lost=lost,
-        votes=pairs,
-        rewards=rewards,
-        correct=(turn is not None and grades.correct[turn]) if known else None,
-    )
-
-
-def _mean_rewards(scores: Scores) -> tuple[float, ...]:
-    if isinstance(scores, AgentScores):
-        return tuple(scores.rewards)
-    name = "generator" if "generator" in scores.streams else next(iter(scores.streams))
-    return tuple(sum(row) / len(row) if row else 0.0 for row in rewarded(scores, name))
-
-
-def _votes(debate: Debate, scores: Scores) -> tuple[dict[str, Any], ...]:
-    if isinstance(scores, AgentScores):
-        cast = [(vote, vote.left, vote.right) for vote in comparisons(debate)[0]]
-    else:
-        cast = [(vote, debate.turns[vote.left].agent, debate.turns[vote.right].agent) for vote in ballots(debate).votes]
-    return tuple(
-        {"round": debate.turns[vote.turn].round, "author": vote.author, "left": left, "verdict": vote.verdict, "right": right}
-        for vote, left, right in cast
+        correct=(turn is not None and grades.correct[turn]) if gradable else None,
     )
 
 
@@ -124,6 +94,7 @@ class AskedDebate:
     number: int
     debate: Debate
     """Whole turns only, those of an unfinished round too."""
+    scoring: Scoring
     ended: Ending
     error: str | None
     spent: tuple[tuple[int | None, int | None], ...]
@@ -166,20 +137,23 @@ class AskedDebate:
             "seconds": round(self.seconds, 3),
         }
         if self.ended == "done":
-            outcome = verdict(debate)
+            group = group_answer(debate, self.scoring)
+            votes = [
+                {name: getattr(vote, name) for name in ("round", "author", "left", "verdict", "right")} for vote in group.outcome.votes
+            ]
             record |= {
-                "answer": outcome.answer,
-                "solution": outcome.solution,
-                "winner": outcome.winner,
-                "level_with": [agent for agent in outcome.level if agent != outcome.winner],
-                "plurality": outcome.plurality,
-                "agreement": outcome.agreeing / debate.num_agents,
+                "answer": group.answer,
+                "solution": group.solution,
+                "winner": group.outcome.winner,
+                "level_with": [agent for agent in group.level if agent != group.outcome.winner],
+                "plurality": group.plurality,
+                "agreement": group.agreeing / debate.num_agents,
                 "consensus": debate.agreed,
                 "aborted": debate.aborted,
-                "answers": list(outcome.held),
-                "votes": list(outcome.votes),
-                "rewards": list(outcome.rewards),
-                "correct": outcome.correct,
+                "answers": list(group.held),
+                "votes": votes,
+                "rewards": list(group.outcome.means),
+                "correct": group.correct,
             }
         return record
 
@@ -190,8 +164,8 @@ class AskedDebate:
 class _UnderWay(Listener):
     """One question in debate, and what has been said so far."""
 
-    def __init__(self, debate: Debate, cast: Casting, listener: Listener, prices: Sequence[Prices | None]) -> None:
-        self._debate, self._listener = debate, listener
+    def __init__(self, debate: Debate, scoring: Scoring, cast: Casting, listener: Listener, prices: Sequence[Prices | None]) -> None:
+        self._debate, self._scoring, self._listener = debate, scoring, listener
         self._prices = prices or [None] * debate.num_agents
         self._number = int(debate.question.id or 1)
         self._speakers = [cast(self._number, agent, self) for agent in range(debate.num_agents)]
@@ -227,7 +201,7 @@ class _UnderWay(Listener):
         costs = [_cost(tokens, self._prices[turn.agent]) for tokens, turn in zip(spent, debate.turns, strict=True)]
         cost = None if None in costs or not costs else sum(cost for cost in costs if cost is not None)
         error = self._error if how == "failed" else None
-        return AskedDebate(self._number, debate, how, error, spent, self._retries, time.monotonic() - self._since, cost)
+        return AskedDebate(self._number, debate, self._scoring, how, error, spent, self._retries, time.monotonic() - self._since, cost)
 
 
 class Asking:
@@ -236,13 +210,14 @@ class Asking:
     def __init__(
         self,
         debates: Sequence[Debate],
+        scoring: Scoring,
         cast: Casting,
         listener: Listener = Listener(),
         prices: Sequence[Prices | None] = (),
         give_up_after: int = 0,
     ) -> None:
         """After `give_up_after` failures in a row the rest is left for later: the server is gone, not the questions hard."""
-        self._debates, self._cast, self._listener, self._prices = debates, cast, listener, prices
+        self._debates, self._scoring, self._cast, self._listener, self._prices = debates, scoring, cast, listener, prices
         self._give_up_after, self._failed_in_a_row = give_up_after, 0
         self._under_way: dict[int, _UnderWay] = {}
 
@@ -267,7 +242,7 @@ class Asking:
         if 0 < self._give_up_after <= self._failed_in_a_row and number not in self._under_way:
             return _gone
         if number not in self._under_way:
-            self._under_way[number] = _UnderWay(self._debates[number], self._cast, self._listener, self._prices)
+            self._under_way[number] = _UnderWay(self._debates[number], self._scoring, self._cast, self._listener, self._prices)
         return self._under_way[number].speak
 
 

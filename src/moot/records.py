@@ -27,14 +27,15 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.rewards import AgentScores, Grades, Scores, ballots, comparisons, outside_votes
-from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Parsed, Turn, Vote
+from moot.debate.outcome import AgentVote, Outcome
+from moot.debate.protocol import Protocol
+from moot.debate.rewards import AgentScores, Grades, Scores, outside_votes
+from moot.debate.scoring import Scoring
+from moot.debate.types import ConfigError, Parsed, Turn
 from moot.rl.advantages import Advantages, AgentAdvantages
 from moot.rl.datums import SampledTurn, credit
 from moot.rl.metrics import has_signal
 from moot.rl.rollout import Rollout
-from moot.rl.trust import winner
 
 FORMAT = 1
 
@@ -44,6 +45,7 @@ class Played:
     """One debate of an iteration with all that came of it; scores, grades and advantages are missing where the engine failed."""
 
     rollout: Rollout
+    scoring: Scoring
     scores: Scores | None = None
     grades: Grades | None = None
     advantages: Advantages | None = None
@@ -242,7 +244,7 @@ def debate_record(played: Played) -> dict[str, Any]:
         "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer", "instruction")},
         "num_agents": debate.num_agents,
         "max_rounds": debate.max_rounds,
-        "protocol": debate.protocol.as_dict(),
+        "protocol": _protocol(played),
     }
     if debate.stop_when_settled or debate.extra_rounds:
         record |= {"stop_when_settled": debate.stop_when_settled, "extra_rounds": debate.extra_rounds}
@@ -262,22 +264,20 @@ def debate_record(played: Played) -> dict[str, Any]:
         for i, turn in enumerate(debate.turns)
     ]
     if debate.jury:
-        record["jury_counts"] = debate.jury_counts
+        record["jury_counts"] = played.scoring.judge_counts
         record["jury"] = [{"text": turn.text, **_read(turn)} for turn in debate.jury]
         for judge in record["jury"]:
             judge["votes"] = []
-        for vote in outside_votes(debate):
+        for vote in outside_votes(debate, played.scoring):
             about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
             record["jury"][vote.author - debate.num_agents]["votes"].append(about)
     if scores is not None:
-        record["winner"], record["signal"] = winner(scores), has_signal(scores)
+        outcome = Outcome.of(debate, scores, played.scoring)
+        record["winner"], record["signal"] = outcome.winner, has_signal(scores)
+        record["votes"] = [_vote(vote) for vote in outcome.votes]
         if isinstance(scores, AgentScores):
-            votes, _ = comparisons(debate)
-            record["votes"] = [{**_caster(debate, v), "left": v.left, "right": v.right, "verdict": v.verdict} for v in votes]
             record["rewards"], record["returns"] = scores.rewards, scores.returns
         else:
-            cast = ballots(debate).votes
-            record["votes"] = [{**_caster(debate, v), "left_turn": v.left, "right_turn": v.right, "verdict": v.verdict} for v in cast]
             record["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
     if played.advantages is not None:
         given = played.advantages
@@ -289,9 +289,18 @@ def _read(turn: Turn) -> dict[str, Any]:
     return {"fields": dict(turn.parsed.fields)} if isinstance(turn.parsed, Parsed) else {"failure": turn.parsed.reason}
 
 
-def _caster(debate: Debate, vote: Vote) -> dict[str, Any]:
-    """The turn that cast a vote; for an outside judge's, which of them it was."""
-    return {"turn": vote.turn} if vote.turn >= 0 else {"turn": None, "judge": vote.author - debate.num_agents}
+def _protocol(played: Played) -> dict[str, Any]:
+    """Whether judges count stands beside what they said, as `jury_counts`."""
+    choices = Protocol(played.rollout.debate.rules, played.scoring).as_dict()
+    return {name: value for name, value in choices.items() if name != "judge_counts"}
+
+
+def _vote(vote: AgentVote) -> dict[str, Any]:
+    """By the turn that cast it, or by which outside judge did; about two responses, or about two agents."""
+    caster: dict[str, Any] = {"turn": vote.turn} if vote.judge is None else {"turn": None, "judge": vote.judge}
+    if vote.left_turn is None:
+        return {**caster, "left": vote.left, "right": vote.right, "verdict": vote.verdict}
+    return {**caster, "left_turn": vote.left_turn, "right_turn": vote.right_turn, "verdict": vote.verdict}
 
 
 def token_arrays(played: Sequence[Played]) -> dict[str, Any]:

@@ -7,33 +7,29 @@ have seen. Choices that change what was said cannot be changed afterwards, and a
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
 from itertools import groupby
 from typing import Any
 
-from moot.debate.protocol import Protocol
-from moot.debate.rewards import AgentScores, Reward, Scores, ballots, mix_truth
+from moot.debate.choices import names_of
+from moot.debate.outcome import Outcome, answer_stream
+from moot.debate.rewards import AgentScores, Reward, Scores, ballots, score
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.records import Run
 from moot.rl.advantages import Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
 from moot.rl.choices import find_estimator, find_reward
-from moot.rl.config import TrainConfig
+from moot.rl.config import TrainConfig, scoring_in
 from moot.rl.metrics import carries_gradient, has_signal, totals
 from moot.rl.recipe import scheduled
 from moot.rl.trust import Judged, judge_accuracy
-from moot.saved import Damaged, Saved, answer_stream, leaders, mean_rewards, saved_debates
+from moot.saved import Damaged, Saved, saved_debates
 from moot.totals import Side, Sum, Totals, winner_is_right
 
-SCORING = (
-    "reward", "one_ballot_per_pair", "judge_consensus", "enable_format_penalty", "lambda_gen", "lambda_judge", "advantage", "literal",
-)  # fmt: skip
-"""The choices of a protocol that only say how votes count."""
-BESIDES = ("reward_mix", "correct_bonus", "judge_counts")
-"""What else only says how votes count."""
+SCORING = names_of(Scoring)
+"""What may be changed: the choices that only say how votes count."""
 SPOKEN = {
     "schedule": "it decides what agents had read when they spoke",
     "contract": "it decides which sections agents were asked to write",
@@ -58,7 +54,7 @@ SPOKEN = {
 
 @dataclass(frozen=True)
 class Change:
-    """A debate whose winner is another. The winner is the lowest-numbered leader, None where all are level."""
+    """A debate whose winner is another; None where it has no winner."""
 
     step: int
     number: int
@@ -108,83 +104,64 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Rules:
-    """Choices that have been checked, with the functions they name."""
+class Recount:
+    """A scoring that has been checked, with the functions it names."""
 
-    protocol: Protocol
+    scoring: Scoring
+    """With the truth mixed in as it is before any schedule."""
     reward: Reward
     estimator: Estimator
-    truth: Mapping[str, float]
-    """`reward_mix` and `correct_bonus`, as they are before any schedule."""
     judge_counts: bool | None
-    """Whether votes of judges without a seat count; None as they did."""
+    """Whether votes of judges without a seat count; None as they did in each debate."""
 
 
-def check(run: Run, choices: Mapping[str, Any]) -> Rules:
-    """The run's own rules with some choices changed. Refuses what cannot be changed after the debates were played."""
+def check(run: Run, choices: Mapping[str, Any]) -> Recount:
+    """The run's own scoring with some choices changed. Refuses what cannot be changed after the debates were played."""
     for name in choices:
         if name in SPOKEN:
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
-        if name not in SCORING and name not in BESIDES:
-            raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join((*SCORING, *BESIDES))}")
-    protocol = _played_by(run).with_choices({name: value for name, value in choices.items() if name in SCORING})
-    mix, bonus = (choices.get(name, own) for name, own in _own_truth(run).items())
-    counts = choices.get("judge_counts")
-    if counts is not None and not isinstance(counts, bool):
-        raise ConfigError(f"judge_counts must be true or false, got {counts!r}")
-    for name, value in (("reward_mix", mix), ("correct_bonus", bonus)):
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ConfigError(f"{name} must be a number, got {value!r}")
-    if not 0 <= mix <= 1:
-        raise ConfigError(f"reward_mix must be between 0 and 1, got {mix}; 0.3 mixes in a little truth")
-    return Rules(
-        protocol,
-        find_reward(protocol.reward),
-        find_estimator(protocol.advantage, protocol.reward),
-        {"reward_mix": float(mix), "correct_bonus": float(bonus)},
-        counts,
-    )
+        if name not in SCORING:
+            raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
+    scoring = replace(_own_scoring(run), **choices)
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
+    return Recount(scoring, reward, estimator, choices.get("judge_counts"))
 
 
-def _played_by(run: Run) -> Protocol:
+def _own_scoring(run: Run) -> Scoring:
     """As the configuration says; a run that was not trained may have none, but each of its debates has."""
     if "protocol" in run.config:
-        return Protocol().with_choices(run.config["protocol"])
+        return scoring_in(run.config)
     first = next((each for each in saved_debates(run) if isinstance(each, Saved)), None)
-    return first.debate.protocol if first else Protocol()
+    return first.scoring if first else Scoring()
 
 
-def _own_truth(run: Run) -> dict[str, float]:
-    debate = run.config.get("debate", {})
-    return {name: debate.get(name, 0.0) for name in ("reward_mix", "correct_bonus")}
-
-
-def _scheduled_truth(run: Run, rules: Rules) -> Callable[[int], tuple[float, float]]:
-    """From a step to its mix and bonus. A run that lets truth fade wrote down how much each step had."""
-    config, own, wanted = run.config, _own_truth(run), rules.truth
+def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
+    """From a step to how its votes count. A run that lets truth fade wrote down how much of it each step had."""
+    config, own, wanted = run.config, _own_scoring(run), recount.scoring
     schedule = config.get("recipe", {}).get("truth_schedule", "constant")
     if schedule == "constant":
-        return lambda _: (wanted["reward_mix"], wanted["correct_bonus"])
+        return lambda _: wanted
     rows = {row["step"]: row for row in run.metrics() if row.get("phase") == "self_play"}
     settings = TrainConfig.from_dict(config)
 
     def faded(name: str, step: int) -> float:
-        if wanted[name] == own[name] and f"recipe/{name}" in rows.get(step, {}):
+        value = getattr(wanted, name)
+        if value == getattr(own, name) and f"recipe/{name}" in rows.get(step, {}):
             return float(rows[step][f"recipe/{name}"])
-        return scheduled(wanted[name], schedule, min(1.0, (step - settings.warm_steps - 1) / max(1, settings.iterations)))
+        return scheduled(value, schedule, min(1.0, (step - settings.warm_steps - 1) / max(1, settings.iterations)))
 
-    return lambda step: (faded("reward_mix", step), faded("correct_bonus", step))
+    return lambda step: replace(wanted, reward_mix=faded("reward_mix", step), correct_bonus=faded("correct_bonus", step))
 
 
 # One debate after the other
 
 
-def compare(run: Run, rules: Rules, steps: Sequence[int] | None = None) -> Iterator[Compared | Saved | Damaged]:
+def compare(run: Run, recount: Recount, steps: Sequence[int] | None = None) -> Iterator[Compared | Saved | Damaged]:
     """Every debate before and after; a bare `Saved` is one that the engine lost. Holds one step at a time.
 
     With `steps`, an estimator that remembers seats starts with the first of them.
     """
-    seats, truth = SeatMeans(), _scheduled_truth(run, rules)
+    seats, scoring_at = SeatMeans(), _scheduled(run, recount)
     for step, batch in groupby(saved_debates(run, steps), key=lambda each: each.step):
         played: list[Saved] = []
         for each in batch:
@@ -193,28 +170,16 @@ def compare(run: Run, rules: Rules, steps: Sequence[int] | None = None) -> Itera
             else:
                 played.append(each)
         if played:
-            yield from _step(played, rules, truth(step), seats)
+            yield from _step(played, recount, scoring_at(step), seats)
 
 
-def _step(played: list[Saved], rules: Rules, truth: tuple[float, float], seats: SeatMeans) -> Iterator[Compared]:
-    debates = [_counted(each.debate, rules) for each in played]
-    scores = [
-        mix_truth(rules.reward(debate, each.grades), debate, each.grades, *truth) for debate, each in zip(debates, played, strict=True)
-    ]
-    values = advantages(zip(debates, scores, strict=True), rules.estimator, seats)
-    for each, debate, score, value in zip(played, debates, scores, values, strict=True):
-        yield Compared(each, _before(each), _after(each, debate, score, value))
-
-
-def _counted(debate: Debate, rules: Rules) -> Debate:
-    heard = debate.jury_counts if rules.judge_counts is None else rules.judge_counts
-    return replace(debate, protocol=_counted_by(debate.protocol, rules.protocol), jury_counts=heard)
-
-
-@lru_cache(maxsize=64)
-def _counted_by(played: Protocol, rules: Protocol) -> Protocol:
-    """What was said by one protocol, counted by another."""
-    return replace(played, **{name: getattr(rules, name) for name in SCORING})
+def _step(played: list[Saved], recount: Recount, scoring: Scoring, seats: SeatMeans) -> Iterator[Compared]:
+    counted = {counts: replace(scoring, judge_counts=counts) for counts in (False, True)}
+    by = [counted[each.scoring.judge_counts if recount.judge_counts is None else recount.judge_counts] for each in played]
+    scores = [score(each.debate, own, each.grades, recount.reward) for each, own in zip(played, by, strict=True)]
+    values = advantages(((each.debate, found) for each, found in zip(played, scores, strict=True)), recount.estimator, seats)
+    for each, own, found, value in zip(played, by, scores, values, strict=True):
+        yield Compared(each, _before(each), _after(each, own, found, value))
 
 
 def _before(each: Saved) -> Side:
@@ -230,39 +195,43 @@ def _before(each: Saved) -> Side:
         turns=_by_turn(each.debate, known) if given else (),
         signal=bool(each.record.get("signal")),
         gradient=carries_gradient(known),
-        leaders=leaders(each.means()),
-        **_votes(each, each.debate),
+        **_outcome(each.outcome()),
+        **_votes(each, each.scoring),
     )
 
 
-def _after(each: Saved, debate: Debate, scores: Scores, value: Advantages) -> Side:
+def _after(each: Saved, scoring: Scoring, scores: Scores, value: Advantages) -> Side:
     rewards = scores.rewards if isinstance(scores, AgentScores) else {name: stream.values for name, stream in scores.streams.items()}
     return Side(
         rewards=rewards,
         advantages=value.values if isinstance(value, AgentAdvantages) else value.streams,
         totals=tuple(totals(scores)),
-        turns=_by_turn(debate, value),
+        turns=_by_turn(each.debate, value),
         signal=has_signal(scores),
         gradient=carries_gradient(value),
-        leaders=leaders(mean_rewards(rewards, debate)),
-        **_votes(each, debate),
+        **_outcome(Outcome.of(each.debate, scores, scoring)),
+        **_votes(each, scoring),
     )
 
 
 def _by_turn(debate: Debate, value: Advantages) -> tuple[float, ...]:
     """What the tokens of each turn's solution get."""
     found = [0.0] * len(debate.turns)
-    stream = None if isinstance(value, AgentAdvantages) else answer_stream(value.streams)
+    stream = None if isinstance(value, AgentAdvantages) else value.streams[answer_stream(value.streams)]
     for agent, own in enumerate(debate.steps()):
         for step, i in enumerate(own):
             found[i] = value.values[agent] if isinstance(value, AgentAdvantages) else stream[agent][step]  # type: ignore[index]
     return tuple(found)
 
 
-def _votes(each: Saved, debate: Debate) -> dict[str, int]:
+def _outcome(outcome: Outcome | None) -> dict[str, Any]:
+    return {"winner": None, "leaders": ()} if outcome is None else {"winner": outcome.winner, "leaders": outcome.leaders}
+
+
+def _votes(each: Saved, scoring: Scoring) -> dict[str, Any]:
     if not each.known or each.grades is None:
         return {"right_votes": 0, "telling_votes": 0}
-    right, telling = judge_accuracy([Judged(debate, _NO_SCORES, each.grades, ballots(debate))])
+    right, telling = judge_accuracy([Judged(each.debate, _NO_SCORES, each.grades, ballots(each.debate, scoring), None)])
     return {"right_votes": right, "telling_votes": telling}
 
 
@@ -280,14 +249,14 @@ def rescore(
     seen: Callable[[int], None] | None = None,
 ) -> Rescored:
     """What `choices` would have made of the run. `seen` hears of every step that is done with, for a progress bar."""
-    rules = check(run, choices)
+    recount = check(run, choices)
     old, new = Sum(), Sum()
     changes: list[Change] = []
     damaged: list[Damaged] = []
     failed = broken = changed = 0
     largest: float | None = 0.0
     step = None
-    for each in compare(run, rules, steps):
+    for each in compare(run, recount, steps):
         at = each.saved.step if isinstance(each, Compared) else each.step
         if seen and at != step:
             seen(at)
@@ -307,9 +276,9 @@ def rescore(
             changes += [_change(each)] if len(changes) < most_changes else []
     return Rescored(
         run=str(run.path),
-        choices=_differences(run, rules),
-        before=old.totals(_played_by(run)),
-        after=new.totals(rules.protocol),
+        choices=_differences(run, recount),
+        before=old.totals(_own_scoring(run)),
+        after=new.totals(recount.scoring),
         changed=changed,
         changes=tuple(changes),
         largest_difference=largest if new.debates else None,
@@ -319,12 +288,9 @@ def rescore(
     )
 
 
-def _differences(run: Run, rules: Rules) -> dict[str, tuple[Any, Any]]:
-    own = _played_by(run)
-    both = {name: (getattr(own, name), getattr(rules.protocol, name)) for name in SCORING}
-    both |= {name: (old, rules.truth[name]) for name, old in _own_truth(run).items()}
-    heard = run.config.get("recipe", {}).get("judge_counts", True)
-    both["judge_counts"] = (heard, heard if rules.judge_counts is None else rules.judge_counts)
+def _differences(run: Run, recount: Recount) -> dict[str, tuple[Any, Any]]:
+    own = _own_scoring(run)
+    both = {name: (getattr(own, name), getattr(recount.scoring, name)) for name in SCORING}
     return {name: (old, new) for name, (old, new) in both.items() if old != new}
 
 

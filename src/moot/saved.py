@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
 from moot.debate.labels import with_agents
+from moot.debate.outcome import Outcome, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
-from moot.debate.rewards import Grades
+from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, Stream
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn
 from moot.records import Run
@@ -41,8 +44,12 @@ class Saved:
     number: int
     record: Mapping[str, Any]
     debate: Debate
+    scoring: Scoring
+    """How its votes were counted then."""
     grades: Grades | None
     """None where nobody graded the answers."""
+    scores: Scores | None
+    """None where it was never scored. What an estimator works on is not in a record: here it is the rewards themselves."""
 
     @property
     def name(self) -> str:
@@ -59,37 +66,9 @@ class Saved:
         """Whether the right answer is known."""
         return self.debate.question.answer is not None and self.grades is not None
 
-    def means(self) -> list[float | None]:
-        """Each agent's mean reward as it was saved: the number by which the winner was found."""
-        return mean_rewards(self.record.get("rewards", []), self.debate)
-
-
-def answer_stream(streams: Mapping[str, Any]) -> Any:
-    """Of rewards or advantages by step, those that answers get."""
-    return streams["generator"] if "generator" in streams else next(iter(streams.values()))
-
-
-def mean_rewards(rewards: Any, debate: Debate) -> list[float | None]:
-    """Of rewards in the shape of a record: by agent, or by stream, agent and step. None for an agent without any.
-
-    A ballot that could be read is left out of the generator's: nothing was generated in it.
-    """
-    if not isinstance(rewards, Mapping):
-        return list(rewards)
-    judging = {i for i, turn in enumerate(debate.turns) if turn.ballot and not turn.failed} if "generator" in rewards else set()
-    means: list[float | None] = []
-    for own, row in zip(debate.steps(), answer_stream(rewards), strict=True):
-        kept = [value for i, value in zip(own, row, strict=True) if i not in judging]
-        means.append(sum(kept) / len(kept) if kept else None)
-    return means
-
-
-def leaders(means: Sequence[float | None]) -> tuple[int, ...]:
-    """The agents with the highest mean reward; nobody where all who spoke are level, because then the votes prefer nobody."""
-    spoke = [mean for mean in means if mean is not None]
-    if not spoke or min(spoke) == max(spoke):
-        return ()
-    return tuple(agent for agent, mean in enumerate(means) if mean == max(spoke))
+    def outcome(self) -> Outcome | None:
+        """By the rewards as they were saved, whatever winner an older record names. None where it was never scored."""
+        return None if self.scores is None else Outcome.of(self.debate, self.scores, self.scoring)
 
 
 def saved_debates(run: Run, steps: Sequence[int] | None = None, equal: Grader = exact) -> Iterator[Saved | Damaged]:
@@ -104,8 +83,8 @@ def saved_debates(run: Run, steps: Sequence[int] | None = None, equal: Grader = 
 def _read(line: bytes, step: int, number: int, equal: Grader) -> Saved | Damaged:
     try:
         record = json.loads(line)
-        debate = debate_of(record)
-        return Saved(step, int(record["number"]), record, debate, grades_of(record, equal))
+        debate, scoring = debate_of(record)
+        return Saved(step, int(record["number"]), record, debate, scoring, grades_of(record, equal), scores_of(record))
     except ConfigError as error:
         return Damaged(step, number, str(error))
     except (ValueError, RecursionError) as error:
@@ -114,16 +93,51 @@ def _read(line: bytes, step: int, number: int, equal: Grader) -> Saved | Damaged
         return Damaged(step, number, f"not a debate: {type(error).__name__} {error}")
 
 
-def debate_of(record: Mapping[str, Any]) -> Debate:
-    """The debate of a record. Whether a turn counts is what the record says: only it knows where a turn was cut off."""
+def debate_of(record: Mapping[str, Any]) -> tuple[Debate, Scoring]:
+    """The debate of a record, and how its votes were counted.
+
+    Whether a turn counts is what the record says: only it knows where a turn was cut off.
+    """
     asked = record["question"]
     question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")))
     protocol = _protocol(json.dumps(record["protocol"]))
     agents = int(record["num_agents"])
-    empty = Debate(question, agents, int(record["max_rounds"]), protocol, jury_counts=bool(record.get("jury_counts", True)))
+    empty = Debate(question, agents, int(record["max_rounds"]), protocol.rules)
     played = replace(empty, turns=tuple(_turn(empty, turn) for turn in record["turns"]))
     judges = ({**told, "round": played.jury_round, "agent": agents + j, "ballot": True} for j, told in enumerate(record.get("jury", ())))
-    return replace(played, jury=tuple(_turn(played, told, outside=True) for told in judges))
+    scoring = protocol.scoring if record.get("jury_counts", True) else replace(protocol.scoring, judge_counts=False)
+    return replace(played, jury=tuple(_turn(played, told, outside=True) for told in judges)), scoring
+
+
+def scores_of(record: Mapping[str, Any]) -> Scores | None:
+    """From the record alone: the reward of that day may be a user's file that is gone."""
+    if "rewards" not in record:
+        return None
+    rewards = record["rewards"]
+    if not isinstance(rewards, Mapping):
+        return AgentScores(tuple(rewards), tuple(record.get("returns", rewards)), len(record.get("votes", ())))
+    taken: Counter[int] = Counter()
+    judging: set[tuple[int, int]] = set()
+    for turn in record["turns"]:
+        if turn.get("ballot") and "failure" not in turn:
+            judging.add((turn["agent"], taken[turn["agent"]]))
+        taken[turn["agent"]] += 1
+    return StepScores({name: _stream(rows, bool(record.get("signal"))) for name, rows in rewards.items()}, ballots=frozenset(judging))
+
+
+def standing(record: Mapping[str, Any]) -> tuple[tuple[int, ...], int | None]:
+    """The leaders and the winner by a record's own rewards and votes, without reading what was said."""
+    if (scores := scores_of(record)) is None:
+        return (), None
+    leaders = leaders_by(mean_rewards(scores))
+    return leaders, winner_among(leaders, bool(record.get("votes")), _protocol(json.dumps(record["protocol"])).scoring)
+
+
+def _stream(rows: Sequence[Sequence[float]], signal: bool) -> Stream:
+    values = tuple(map(tuple, rows))
+    return Stream(
+        values, tuple(tuple(value if signal else None for value in row) for row in values), tuple((0.0,) * len(r) for r in values)
+    )
 
 
 @lru_cache(maxsize=64)
@@ -144,7 +158,7 @@ def _turn(debate: Debate, told: Mapping[str, Any], outside: bool = False) -> Tur
         return read
     # Read by other rules than today's: what counted then still counts.
     parsed = Parsed(fields, {}, comparison_lines(fields["comparison"]))
-    return replace(read, parsed=with_agents(parsed, debate.labels(agent)) if debate.protocol.shuffle_labels else parsed)
+    return replace(read, parsed=with_agents(parsed, debate.labels(agent)) if debate.rules.shuffle_labels else parsed)
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:

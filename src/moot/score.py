@@ -14,6 +14,8 @@ from typing import Any
 
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import NEED_GRADES, REWARDS, AgentScores, Grades, Reward, Scores
+from moot.debate.rewards import score as scored_by
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Said, Turn
 from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
@@ -35,6 +37,7 @@ class BadLine:
 class Scored:
     line: int
     debate: Debate
+    scoring: Scoring
     scores: Scores
     advantages: Advantages
     grades: Grades | None = None
@@ -68,8 +71,8 @@ class Scored:
         }
 
 
-def read_debate(text: str, base: Protocol) -> Debate:
-    """One line of a transcript file. Raises ConfigError with what is wrong."""
+def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
+    """One line of a transcript file: the debate, and how its votes are to be counted. Raises ConfigError with what is wrong."""
     try:
         given = json.loads(text, parse_constant=_not_json)
     except (ValueError, RecursionError) as error:
@@ -96,10 +99,11 @@ def read_debate(text: str, base: Protocol) -> Debate:
     # Shuffled labels follow from the question, so where it has an id that must be known too.
     id = _typed(given.get("id", ""), str, "id")
     counts = _typed(given.get("jury_counts", True), bool, "jury_counts")
-    debate = Debate(Question(question, answer, id), num_agents, 1, protocol, jury_counts=counts)
+    debate = Debate(Question(question, answer, id), num_agents, 1, protocol.rules)
     turns = _turns(_typed(given["turns"], list, "turns"), debate)
     debate = replace(debate, turns=turns, max_rounds=max((t.round for t in turns), default=1))
-    return debate.heard(_jury(_typed(given.get("jury", []), list, "jury")))
+    scoring = replace(protocol.scoring, judge_counts=counts) if "jury_counts" in given else protocol.scoring
+    return debate.heard(_jury(_typed(given.get("jury", []), list, "jury"))), scoring
 
 
 def _jury(given: list[Any]) -> list[Said]:
@@ -114,7 +118,7 @@ def _not_json(constant: str) -> None:
 
 
 def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:
-    num_agents, protocol = debate.num_agents, debate.protocol
+    num_agents, rules = debate.num_agents, debate.rules
     turns: list[Turn] = []
     ended = voting = False
     spoken: set[tuple[int, int]] = set()
@@ -127,7 +131,7 @@ def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:
         agent = _at_least(turn["agent"], 0, f"{where}.agent")
         text = _typed(turn["text"], str, f"{where}.text")
         ballot = _typed(turn.get("ballot", False), bool, f"{where}.ballot")
-        if ballot and not protocol.closing_ballot:
+        if ballot and not rules.closing_ballot:
             raise ConfigError(f"{where}.ballot needs the protocol's closing_ballot; set that to true, or leave ballot out")
         if voting and not ballot:
             raise ConfigError(f"{where} answers after a ballot; ballots come last")
@@ -143,7 +147,7 @@ def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:
         if ended:
             continue
         turns.append(debate.read(round, agent, Said(text), ballot))
-        ended = protocol.on_parse_failure == "abort" and turns[-1].failed
+        ended = rules.on_parse_failure == "abort" and turns[-1].failed
     return tuple(turns)
 
 
@@ -177,32 +181,32 @@ def score(
     rewards, estimators = rewards or REWARDS, estimators or ESTIMATORS
     results: dict[int, Scored | BadLine] = {}
     # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.
-    batches: dict[tuple[str, str], list[tuple[int, Debate, Scores, Grades | None]]] = defaultdict(list)
+    batches: dict[tuple[str, str], list[tuple[int, Debate, Scoring, Scores, Grades | None]]] = defaultdict(list)
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
         try:
-            debate = read_debate(text, base)
+            debate, scoring = read_debate(text, base)
             if reward:
-                debate = replace(debate, protocol=replace(debate.protocol, reward=reward))
-            protocol = debate.protocol
-            if protocol.reward not in rewards:
-                raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {protocol.reward!r}")
-            if protocol.advantage not in estimators:
-                raise ConfigError(f"advantage must be one of {', '.join(estimators)}, got {protocol.advantage!r}")
-            grades = grade(debate) if protocol.reward in NEED_GRADES else None
-            scores = rewards[protocol.reward](debate, grades)
-            if isinstance(scores, AgentScores) and protocol.advantage == "center_round":
-                raise ConfigError(f"advantage center_round needs rewards by step, and {protocol.reward} is by agent; use center_group")
+                scoring = replace(scoring, reward=reward)
+            if scoring.reward not in rewards:
+                raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {scoring.reward!r}")
+            if scoring.advantage not in estimators:
+                raise ConfigError(f"advantage must be one of {', '.join(estimators)}, got {scoring.advantage!r}")
+            truth = scoring.reward in NEED_GRADES or scoring.reward_mix or scoring.correct_bonus
+            grades = grade(debate) if truth else None
+            scores = scored_by(debate, scoring, grades, rewards[scoring.reward])
+            if isinstance(scores, AgentScores) and scoring.advantage == "center_round":
+                raise ConfigError(f"advantage center_round needs rewards by step, and {scoring.reward} is by agent; use center_group")
         except ConfigError as error:
             results[number] = BadLine(number, str(error))
             continue
-        batches[protocol.reward, protocol.advantage].append((number, debate, scores, grades))
+        batches[scoring.reward, scoring.advantage].append((number, debate, scoring, scores, grades))
 
     for (_, name), batch in batches.items():
         seats = SeatMeans()
-        values = advantages([(debate, scores) for _, debate, scores, _ in batch], estimators[name], seats)
-        for (number, debate, scores, grades), advantage in zip(batch, values, strict=True):
-            results[number] = Scored(number, debate, scores, advantage, grades)
+        values = advantages([(debate, scores) for _, debate, _, scores, _ in batch], estimators[name], seats)
+        for (number, debate, scoring, scores, grades), advantage in zip(batch, values, strict=True):
+            results[number] = Scored(number, debate, scoring, scores, advantage, grades)
     for number in sorted(results):
         yield results[number]

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
-from moot.debate.protocol import Protocol as Rules
+from moot.debate.rules import Rules
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Sampler, Trainer
 from moot.speakers.chat import Chat, ChatSpeaker, Patience

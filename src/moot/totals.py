@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Any
 
-from moot.debate.protocol import Protocol
 from moot.debate.rewards import last_parsed
+from moot.debate.scoring import Scoring
 from moot.saved import Saved
 
 
@@ -52,15 +52,12 @@ class Side:
     signal: bool
     gradient: bool
     leaders: tuple[int, ...]
-    """Who has the highest mean reward; nobody where all are level."""
+    """Who has the highest mean reward."""
+    winner: int | None
     right_votes: int
     """Votes for a right answer over a wrong one."""
     telling_votes: int
     """Votes between a right and a wrong answer."""
-
-    @property
-    def winner(self) -> int | None:
-        return self.leaders[0] if self.leaders else None
 
 
 def winner_is_right(saved: Saved, agent: int | None) -> bool | None:
@@ -147,10 +144,10 @@ class Sum:
                 self.correlation.add(value, float(correct))
                 (self.right if correct else self.wrong).add(value)
 
-    def totals(self, protocol: Protocol) -> Totals:
+    def totals(self, scoring: Scoring) -> Totals:
         return Totals(
-            reward=protocol.reward,
-            advantage=protocol.advantage,
+            reward=scoring.reward,
+            advantage=scoring.advantage,
             debates=self.debates,
             reward_mean=self.reward.mean,
             with_signal=self.signal.mean,

@@ -53,7 +53,7 @@ def test_a_finished_run_says_so_and_how_to_make_it_longer(finished: Path) -> Non
 
 
 def test_more_questions_make_a_finished_run_longer(finished: Path, tmp_path: Path) -> None:
-    """One warm step, then two questions per step: 4 questions end at step 3, 8 at step 5; step 4 is the third iteration, which is evaluated."""
+    """One warm step, then two questions per step: 4 end at step 3, 8 at step 5. Every third iteration is evaluated: step 4."""
     run = copy(finished, tmp_path)
     done = train(tmp_path, "--resume", "run", "--num-train-datapoints", "8")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -7,7 +7,8 @@ import math
 
 import pytest
 
-from moot.debate.protocol import V1, V2, judge_warning
+from moot.debate.protocol import V1, V2
+from moot.debate.scoring import judge_warning
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.rl.advantages import ESTIMATORS, AgentAdvantages, SeatMeans, StepAdvantages, advantages
@@ -147,7 +148,7 @@ def test_an_empty_batch_has_no_advantages() -> None:
 
 @pytest.mark.parametrize(("num_agents", "says"), [(3, "one possible judge"), (4, "two possible judges")])
 def test_few_judges_are_warned_about_with_the_remedy(num_agents: int, says: str) -> None:
-    warning = judge_warning(V2, num_agents)
+    warning = judge_warning(V2.scoring, num_agents)
     assert warning is not None
     assert says in warning
     assert "leave_one_out" in warning
@@ -155,16 +156,16 @@ def test_few_judges_are_warned_about_with_the_remedy(num_agents: int, says: str)
 
 
 def test_three_agents_are_told_that_leave_one_out_needs_four() -> None:
-    assert "at least 4 agents" in (judge_warning(V2, 3) or "")
-    assert "at least 4 agents" not in (judge_warning(V2, 4) or "")
+    assert "at least 4 agents" in (judge_warning(V2.scoring, 3) or "")
+    assert "at least 4 agents" not in (judge_warning(V2.scoring, 4) or "")
 
 
 def test_there_is_nothing_to_warn_about_with_five_agents_or_another_reward_or_leave_one_out() -> None:
-    assert judge_warning(V2, 5) is None
-    assert judge_warning(V1, 3) is None
-    assert judge_warning(v2(judge_consensus="leave_one_out"), 4) is None
+    assert judge_warning(V2.scoring, 5) is None
+    assert judge_warning(V1.scoring, 3) is None
+    assert judge_warning(v2(judge_consensus="leave_one_out").scoring, 4) is None
 
 
 @pytest.mark.parametrize("num_agents", [1, 2])
 def test_one_or_two_agents_are_not_told_of_judges_they_do_not_have(num_agents: int) -> None:
-    assert "possible judges" not in (judge_warning(V2, num_agents) or "")
+    assert "possible judges" not in (judge_warning(V2.scoring, num_agents) or "")

@@ -29,7 +29,7 @@ RENDERING = Rendering(ENGINE.tokenizer)
 
 def played(protocol: Protocol) -> Rollout:
     # A bare question: the script never agrees to end early in three_tag, and five_tag rounds that agree would change the counts.
-    debate = Debate(Question("What is 3 + 4?"), AGENTS, ROUNDS, protocol)
+    debate = Debate(Question("What is 3 + 4?"), AGENTS, ROUNDS, protocol.rules)
     (result,) = asyncio.run(rollout([debate], ENGINE, RENDERING, SamplingParams(max_tokens=2000), seed=1))
     assert result.error is None
     return result

@@ -16,7 +16,7 @@ ONLY_ONE = "There is only one, so write N/A as comparison."
 def before(protocol: Protocol, rounds: list[list[str]], num_agents: int, max_rounds: int = 3) -> Debate:
     """The debate up to here, in which somebody is about to speak."""
     turns = debate(protocol, rounds, num_agents=num_agents).turns if rounds else ()
-    return Debate(Question("What is 3 + 4?"), num_agents, max_rounds, protocol, turns)
+    return Debate(Question("What is 3 + 4?"), num_agents, max_rounds, protocol.rules, turns)
 
 
 def asked(state: Debate, agent: int) -> tuple[tuple[int, ...], str]:

@@ -17,13 +17,14 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from moot.debate.parsing import CONTRACTS, parse
 from moot.debate.protocol import V1, V2, Protocol
-from moot.debate.rewards import REWARDS, AgentScores, Scores, StepScores, mix_truth
+from moot.debate.rewards import AgentScores, Scores, StepScores, score
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question, Turn
 from moot.rl.advantages import ESTIMATORS, AgentAdvantages, SeatMeans, StepAdvantages, advantages
@@ -51,41 +52,48 @@ def solution(answer: str | None) -> str:
     return answer if "\\" in answer else f"\\boxed{{{answer}}}"
 
 
+@dataclass(frozen=True)
+class Tabled(Debate):
+    """A debate that knows how a test wants its votes counted, so that the two stand in one line."""
+
+    scoring: Scoring = V2.scoring
+
+
 def debate(
     protocol: Protocol,
     rounds: Sequence[Sequence[str]],
     answers: Sequence[Sequence[str | None]] | None = None,
     truth: str | None = None,
     num_agents: int | None = None,
-) -> Debate:
+) -> Tabled:
     """The finished debate in which this was said. With `abort` the table may stop in the middle of a round."""
     turns = []
     for r, row in enumerate(rounds):
         for agent, said in enumerate(row):
             told = solution(answers[r][agent]) if answers else "Some solution."
-            raw = said if said == FAILED else text(lines(said), told, protocol.contract)
-            turns.append(Turn(r + 1, agent, raw, parse(raw, protocol.contract)))
-    return Debate(Question("What is 3 + 4?", truth), num_agents or len(rounds[0]), len(rounds), protocol, tuple(turns))
+            raw = said if said == FAILED else text(lines(said), told, protocol.rules.contract)
+            turns.append(Turn(r + 1, agent, raw, parse(raw, protocol.rules.contract)))
+    question, agents = Question("What is 3 + 4?", truth), num_agents or len(rounds[0])
+    return Tabled(question, agents, len(rounds), protocol.rules, tuple(turns), scoring=protocol.scoring)
 
 
-def reward(played: Debate, mix: float = 0.0, bonus: float = 0.0) -> Scores:
-    grades = grade(played)
-    return mix_truth(REWARDS[played.protocol.reward](played, grades), played, grades, mix, bonus)
+def reward(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> Scores:
+    return score(played, replace(played.scoring, reward_mix=mix, correct_bonus=bonus), grade(played))
 
 
-def by_agent(played: Debate, mix: float = 0.0, bonus: float = 0.0) -> tuple[AgentScores, tuple[float, ...]]:
+def by_agent(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> tuple[AgentScores, tuple[float, ...]]:
     """The scores of one debate and its advantages, for rewards by agent."""
     scores = reward(played, mix, bonus)
-    (found,) = advantages([(played, scores)], ESTIMATORS[played.protocol.advantage], SeatMeans())
+    (found,) = advantages([(played, scores)], ESTIMATORS[played.scoring.advantage], SeatMeans())
     assert isinstance(scores, AgentScores)
     assert isinstance(found, AgentAdvantages)
     return scores, found.values
 
 
-def by_step(played: Debate, mix: float = 0.0, bonus: float = 0.0) -> tuple[StepScores, dict[str, Any]]:
+def by_step(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> tuple[StepScores, dict[str, Any]]:
     """The scores of one debate and its advantages by stream, for rewards by step."""
     scores = reward(played, mix, bonus)
-    (found,) = advantages([(played, scores)], ESTIMATORS[played.protocol.advantage], SeatMeans())
+    (found,) = advantages([(played, scores)], ESTIMATORS[played.scoring.advantage], SeatMeans())
     assert isinstance(scores, StepScores)
     assert isinstance(found, StepAdvantages)
     return scores, found.streams
@@ -109,17 +117,20 @@ def _same(found: Any, expected: Any) -> bool:
 
 
 def v1(**choices: Any) -> Protocol:
-    return replace(V1, **choices)
+    return V1.with_choices(choices)
 
 
 def v2(**choices: Any) -> Protocol:
-    return replace(V2, **choices)
+    return V2.with_choices(choices)
 
 
-def spoken(rounds: Iterable[Iterable[tuple[int, str]]], protocol: Protocol, num_agents: int) -> Debate:
+def spoken(rounds: Iterable[Iterable[tuple[int, str]]], protocol: Protocol, num_agents: int) -> Tabled:
     """As `debate`, from (agent, raw text) pairs, for tests that care about the text itself."""
-    turns = tuple(Turn(number, agent, raw, parse(raw, protocol.contract)) for number, row in enumerate(rounds, 1) for agent, raw in row)
-    return Debate(Question("What is 3 + 4?"), num_agents, max((turn.round for turn in turns), default=1), protocol, turns)
+    turns = tuple(
+        Turn(number, agent, raw, parse(raw, protocol.rules.contract)) for number, row in enumerate(rounds, 1) for agent, raw in row
+    )
+    last = max((turn.round for turn in turns), default=1)
+    return Tabled(Question("What is 3 + 4?"), num_agents, last, protocol.rules, turns, scoring=protocol.scoring)
 
 
 def moot(

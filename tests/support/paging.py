@@ -45,6 +45,12 @@ def record(*turns: dict[str, Any], question: str = "What is 3 + 4?", answer: str
     """A debate of three agents that agent 0 won, unless told otherwise."""
     said = list(turns) or [turn(0, correct=True), turn(1, "8"), turn(2, "8")]
     zeros = [[0.0] * sum(each["agent"] == agent for each in said) for agent in range(3)]
+    winner = changes.get("winner", 0)
+    answers = [i for i, each in enumerate(said) if not each.get("ballot")]
+    best = next((i for i in answers if said[i]["agent"] == winner), None)
+    other = next((i for i in answers if said[i]["agent"] != winner), None)
+    preferred = [] if best is None or other is None else [{"turn": answers[-1], "left_turn": best, "right_turn": other, "verdict": ">"}]
+    paid = [[1.0, *row[1:]] if row and agent == winner else row for agent, row in enumerate(zeros)]
     return {
         "number": 0,
         "question": {"id": "q", "text": question, "answer": answer},
@@ -54,8 +60,8 @@ def record(*turns: dict[str, Any], question: str = "What is 3 + 4?", answer: str
         "turns": said,
         "winner": 0,
         "signal": True,
-        "votes": [],
-        "rewards": {"generator": zeros, "judge": zeros},
+        "votes": preferred,
+        "rewards": {"generator": paid, "judge": zeros},
         "advantages": {"generator": zeros, "judge": zeros},
         **changes,
     }

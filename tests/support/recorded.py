@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.protocol import V2, Protocol
-from moot.debate.rewards import REWARDS, Reward, mix_truth
+from moot.debate.rewards import Reward, score
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question, Said
 from moot.records import Played, Run
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from moot.rl.rollout import Rollout
 from moot.tasks.answers import grade
-from support.making import text
+from support.making import Tabled, text
 
 LOST = Debate(Question("What is 1 + 1?", "2"))
 """Stands for a debate that the engine lost."""
@@ -39,26 +40,31 @@ def record(
         "recipe": recipe or {},
     }
     run, seats = Run.create(path, config, {"moot": "test"}), SeatMeans()
-    known = {**REWARDS, **(rewards or {})}
+    scoring = replace(protocol.scoring, reward_mix=mix, correct_bonus=bonus)
+    own = (rewards or {}).get(scoring.reward)
     for number, debates in enumerate(steps, 1):
         played = [debate for debate in debates if debate is not LOST]
         grades = [grade(debate) for debate in played]
-        scores = [
-            mix_truth(known[protocol.reward](debate, found), debate, found, mix, bonus)
-            for debate, found in zip(played, grades, strict=True)
-        ]
-        values = advantages(zip(played, scores, strict=True), ESTIMATORS[protocol.advantage], seats)
-        found = iter(zip(played, scores, grades, values, strict=True))
-        lost = Played(Rollout(LOST, error="EngineError: the server went away"))
+        by = [counted(debate, scoring) for debate in played]
+        scores = [score(debate, *each, own) for debate, *each in zip(played, by, grades, strict=True)]
+        values = advantages(zip(played, scores, strict=True), ESTIMATORS[scoring.advantage], seats)
+        found = iter(zip(played, by, scores, grades, values, strict=True))
+        lost = Played(Rollout(LOST, error="EngineError: the server went away"), scoring)
         run.write_debates(number, [lost if debate is LOST else _played(*next(found)) for debate in debates])
         run.append_metrics({"step": number, "phase": "self_play"})
     return run
 
 
-def judged(protocol: Protocol, jury_counts: bool = True, words: str = "Fine.") -> Debate:
+def counted(debate: Debate, scoring: Scoring) -> Scoring:
+    """With outside judges as the debate has them."""
+    return replace(scoring, judge_counts=debate.scoring.judge_counts) if isinstance(debate, Tabled) else scoring
+
+
+def judged(protocol: Protocol, jury_counts: bool = True, words: str = "Fine.") -> Tabled:
     """One round of three answers, a closing ballot in which agent 0 prefers agent 1 to agent 2, and an outside judge who sees it
     the other way round; all by the author's own labels."""
-    empty = Debate(Question("What is 3 + 4?", "7", id="q"), 3, 1, protocol, jury_counts=jury_counts)
+    scoring = replace(protocol.scoring, judge_counts=jury_counts)
+    empty = Tabled(Question("What is 3 + 4?", "7", id="q"), 3, 1, protocol.rules, scoring=scoring)
     answers = tuple(empty.read(1, agent, Said(text(solution=f"\\boxed{{{5 + agent}}}", evaluation=words))) for agent in range(3))
 
     def ballot(author: int, better: int, worse: int) -> Said:
@@ -68,8 +74,8 @@ def judged(protocol: Protocol, jury_counts: bool = True, words: str = "Fine.") -
 
     nothing = Said("<evaluation>N/A</evaluation>\n<comparison>N/A</comparison>")
     closing = (empty.read(2, 0, ballot(0, 1, 2), ballot=True), *(empty.read(2, agent, nothing, ballot=True) for agent in (1, 2)))
-    turns = (*answers, *closing) if protocol.closing_ballot else answers
-    return replace(empty, turns=turns).heard([ballot(3, 2, 1), ballot(4, 2, 1)])
+    turns = (*answers, *closing) if protocol.rules.closing_ballot else answers
+    return replace(empty, turns=turns).heard([ballot(3, 2, 1), ballot(4, 2, 1)])  # type: ignore[return-value]
 
 
 def _played(debate: Debate, *found: Any) -> Played:

@@ -134,4 +134,4 @@ def test_a_notebook_shows_a_debate_and_nothing_it_says_is_markup() -> None:
 def test_ballots_judges_and_an_empty_debate_are_shown_too() -> None:
     played = debate(v2(closing_ballot=True), [["", FAILED, ""], ["1 > 2", "", ""]])
     assert "Round 2" in played._repr_html_()
-    assert "Nobody has spoken." in moot.Debate(Question("?"), protocol=v1())._repr_html_()
+    assert "Nobody has spoken." in moot.Debate(Question("?"), rules=v1().rules)._repr_html_()

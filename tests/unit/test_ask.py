@@ -13,66 +13,71 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from moot.ask import AnswerFile, AskedDebate, Asking, Prices, read_questions, verdict
+from moot.ask import AnswerFile, AskedDebate, Asking, GroupAnswer, Prices, group_answer, read_questions
 from moot.cli.live import Printed, Streamed, outcome_lines, spending
 from moot.debate.protocol import V1, V2
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, SamplingParams
 from moot.rl.rollout import rollout
-from support.making import FAILED, debate, text, v1, v2
+from support.making import FAILED, Tabled, debate, text, v1, v2
 
 # Verdicts
 
 
+def judged_now(played: Tabled) -> GroupAnswer:
+    return group_answer(played, played.scoring)
+
+
 def test_the_winner_by_votes_gives_the_answer_and_the_plurality_stands_beside_it() -> None:
     """Votes on round 1: 2 > 1 and 2 > 0, so mean rewards over both rounds are -1/2, -1/2, +1/2; 0 and 1 hold 7."""
-    found = verdict(debate(v2(), [["", "", ""], ["2 > 1", "2 > 0", "0 = 1"]], [["7", "7", "8"]] * 2))
-    assert (found.winner, found.level, found.answer, found.plurality, found.agreeing) == (2, (2,), "8", "7", 2)
-    assert (found.won, found.lost, found.rewards) == ((0, 0, 2), (1, 1, 0), (-0.5, -0.5, 0.5))
-    assert [vote["verdict"] for vote in found.votes] == [">", ">", "="]
+    found = judged_now(debate(v2(), [["", "", ""], ["2 > 1", "2 > 0", "0 = 1"]], [["7", "7", "8"]] * 2))
+    assert (found.outcome.winner, found.level, found.answer, found.plurality, found.agreeing) == (2, (2,), "8", "7", 2)
+    assert (found.outcome.won, found.outcome.lost, found.outcome.means) == ((0, 0, 2), (1, 1, 0), (-0.5, -0.5, 0.5))
+    assert [vote.verdict for vote in found.outcome.votes] == [">", ">", "="]
     assert found.correct is None
 
 
 def test_answers_are_those_of_the_last_readable_turn() -> None:
-    found = verdict(debate(v2(), [["", "", ""], ["1 > 2", FAILED, ""]], [["1", "2", "3"], ["4", "5", "6"]]))
+    found = judged_now(debate(v2(), [["", "", ""], ["1 > 2", FAILED, ""]], [["1", "2", "3"], ["4", "5", "6"]]))
     assert found.held == ("4", "2", "6")
     # Agent 1: +1 for the vote, -1 for the turn that cannot be read.
-    assert found.rewards == (0.0, 0.0, -0.5) and found.winner == 0 and found.level == (0, 1)
+    assert found.outcome.means == (0.0, 0.0, -0.5) and found.outcome.winner is None and found.level == (0, 1)
 
 
 def test_without_a_vote_that_prefers_somebody_nobody_wins_and_the_plurality_answers() -> None:
     for rounds in ([["", "", ""]], [["", "", ""], ["1 = 2", "", ""]]):
-        found = verdict(debate(v2(), rounds, [["8", "7", "7"]] * len(rounds)))
-        assert (found.winner, found.answer, found.agreeing) == (None, "7", 2)
+        found = judged_now(debate(v2(), rounds, [["8", "7", "7"]] * len(rounds)))
+        assert (found.outcome.winner, found.answer, found.agreeing) == (None, "7", 2)
 
 
 def test_the_first_protocols_votes_are_about_agents_of_all_rounds() -> None:
-    found = verdict(debate(v1(), [["", "", "0 > 1"], ["1 > 2", "0 > 2", ""]], [["7", "8", "9"]] * 2))
-    assert found.won == (2, 1, 0) and found.lost == (0, 1, 2) and found.rewards == (1.0, 0.5, 0.0)
+    found = judged_now(debate(v1(), [["", "", "0 > 1"], ["1 > 2", "0 > 2", ""]], [["7", "8", "9"]] * 2))
+    assert found.outcome.won == (2, 1, 0) and found.outcome.lost == (0, 1, 2) and found.outcome.means == (1.0, 0.5, 0.0)
     assert found.answer == "7"
 
 
 def test_a_number_in_prose_is_an_answer_only_where_the_right_one_is_known() -> None:
     prose = "It is \\emph{past}: 1945."  # the backslash keeps `making` from boxing it
-    assert verdict(debate(v2(), [["", "", ""]], [[prose] * 3])).held == (None, None, None)
-    known = verdict(debate(v2(), [["", "", ""]], [[prose] * 3], truth="1945"))
+    assert judged_now(debate(v2(), [["", "", ""]], [[prose] * 3])).held == (None, None, None)
+    known = judged_now(debate(v2(), [["", "", ""]], [[prose] * 3], truth="1945"))
     assert known.held == ("1945", "1945", "1945") and known.correct is True
 
 
 def test_all_that_is_unreadable_leaves_no_answer_and_no_error() -> None:
-    found = verdict(debate(v2(), [[FAILED] * 3] * 2))
-    assert (found.winner, found.answer, found.solution, found.plurality, found.agreeing) == (None, None, None, None, 0)
+    found = judged_now(debate(v2(), [[FAILED] * 3] * 2))
+    assert (found.outcome.winner, found.answer, found.solution, found.plurality, found.agreeing) == (None, None, None, None, 0)
 
 
-def lines(played: Debate) -> str:
-    asked = ask(*playing([turn.text for turn in played.turns], played))
-    return "\n".join(str(line) for line in outcome_lines(asked, verdict(asked.debate)))
+def lines(played: Tabled) -> str:
+    asked = ask(*playing([turn.text for turn in played.turns], played), scoring=played.scoring)
+    return "\n".join(str(line) for line in outcome_lines(asked, group_answer(asked.debate, asked.scoring)))
 
 
 def test_the_lines_say_who_is_level_and_what_was_agreed() -> None:
     said = lines(debate(v2(), [["", "", ""], ["1 > 2", "2 > 0", "0 > 1"]], [["7", "7", "8"]] * 2))
-    assert "Agents 0, 1 and 2 are level; the tie goes to the lowest number, Agent 0: 1 of 3 decided votes (3 votes)." in said
+    assert "Nobody won: Agents 0, 1 and 2 are level (3 votes). The answer is the plurality's." in said
     assert "Agreement: 2 of 3 hold “7”." in said and "Answer: 7" in said
     apart = lines(debate(v2(), [["", "", ""], ["1 > 2", "", ""]], [["1", "2", "3"]] * 2))
     assert "Agent 1 won: 1 of 1 decided votes (1 vote)." in apart
@@ -100,15 +105,15 @@ class Reciter:
         return Said(text)
 
 
-def ask(debate: Debate, cast: Any, prices: Any = ()) -> AskedDebate:
+def ask(debate: Debate, cast: Any, prices: Any = (), scoring: Scoring = V2.scoring) -> AskedDebate:
     ended: list[AskedDebate] = []
-    asyncio.run(Asking([debate], cast, prices=prices).run(ended.append))
+    asyncio.run(Asking([debate], scoring, cast, prices=prices).run(ended.append))
     (asked,) = ended
     return asked
 
 
 def playing(said: list[str], played: Debate, spent: Any = None) -> tuple[Debate, Any]:
-    started = Debate(played.question, played.num_agents, played.max_rounds, played.protocol)
+    started = Debate(played.question, played.num_agents, played.max_rounds, played.rules)
     by_agent: list[list[str | None]] = [[] for _ in range(played.num_agents)]
     for i, each in enumerate(said):
         by_agent[i % played.num_agents].append(each)
@@ -121,7 +126,7 @@ GOOD = text()
 
 def test_cost_is_tokens_times_price_and_unknown_where_either_is() -> None:
     """Six turns of 1,000 read at 2 and 10 written at 50 a million: 6 * (2,000 + 500) / 1e6 = 0.015."""
-    empty = Debate(Question("q"), 3, 2, V2)
+    empty = Debate(Question("q"), 3, 2, V2.rules)
     price = Prices(2, 50)
     asked = ask(*playing([GOOD] * 6, empty), [price] * 3)
     assert asked.cost is not None and abs(asked.cost - 0.015) < 1e-12
@@ -136,9 +141,9 @@ def test_cost_is_tokens_times_price_and_unknown_where_either_is() -> None:
 
 @pytest.mark.parametrize(("protocol", "kept"), [(V2, [(1, 0), (1, 1), (1, 2), (2, 0), (2, 2)]), (V1, [(1, 0), (1, 1), (1, 2), (2, 0)])])
 def test_when_an_engine_fails_whole_turns_are_kept_and_nothing_is_scored(protocol: Any, kept: list[tuple[int, int]]) -> None:
-    good = text(contract=protocol.contract)
+    good = text(contract=protocol.rules.contract)
     said: list[list[str | None]] = [[good, good], [good, None], [good, good]]
-    started = Debate(Question("q"), 3, 2, protocol)
+    started = Debate(Question("q"), 3, 2, protocol.rules)
     asked = ask(started, lambda number, agent, listener: Reciter(agent, said[agent]))
     assert asked.ended == "failed" and asked.error == "gone"
     assert [(turn.round, turn.agent) for turn in asked.debate.turns] == kept
@@ -153,9 +158,9 @@ def test_after_some_failures_in_a_row_the_rest_is_left_for_later() -> None:
         asked_seats.append((number, agent))
         return Reciter(agent, [None if number in (1, 3, 4, 5) else GOOD])
 
-    debates = [Debate(Question("q", id=str(number)), 3, 1, V2) for number in range(1, 7)]
+    debates = [Debate(Question("q", id=str(number)), 3, 1, V2.rules) for number in range(1, 7)]
     ended: list[AskedDebate] = []
-    asyncio.run(Asking(debates, cast, give_up_after=2).run(ended.append))
+    asyncio.run(Asking(debates, V2.scoring, cast, give_up_after=2).run(ended.append))
     assert [(asked.number, asked.ended) for asked in ended] == [(1, "failed"), (2, "done"), (3, "failed"), (4, "failed")]
     assert asked_seats == [(number, agent) for number in (1, 2, 3, 4) for agent in range(3)]
 
@@ -173,8 +178,8 @@ def test_an_interruption_leaves_what_was_said_in_full_of_every_debate_under_way(
             return await silent(observation)
 
     async def run() -> list[AskedDebate]:
-        debates = [Debate(Question("q", id=str(number)), 3, 2, V2) for number in (1, 2, 3)]
-        asking = Asking(debates, lambda number, agent, listener: Silent())
+        debates = [Debate(Question("q", id=str(number)), 3, 2, V2.rules) for number in (1, 2, 3)]
+        asking = Asking(debates, V2.scoring, lambda number, agent, listener: Silent())
         task = asyncio.ensure_future(asking.run(lambda asked: None, concurrency=2))
         for _ in range(20):
             await asyncio.sleep(0)
@@ -203,15 +208,15 @@ def test_whoever_hears_of_a_debate_and_fails_ends_the_others_too() -> None:
     def full(asked: AskedDebate) -> None:
         raise OSError(28, "No space left on device")
 
-    debates = [Debate(Question("q", id=str(number)), 1, rounds, V2) for number, rounds in ((1, 1), (2, 500))]
+    debates = [Debate(Question("q", id=str(number)), 1, rounds, V2.rules) for number, rounds in ((1, 1), (2, 500))]
     with pytest.raises(OSError, match="No space left"):
-        asyncio.run(Asking(debates, lambda number, agent, listener: Slow(agent, [GOOD] * 500)).run(full, concurrency=2))
+        asyncio.run(Asking(debates, V2.scoring, lambda number, agent, listener: Slow(agent, [GOOD] * 500)).run(full, concurrency=2))
     assert len(spoken) < 10
 
 
 def test_a_seat_that_nobody_takes_is_a_mistake_of_ours() -> None:
     with pytest.raises(ValueError, match="no policy for the seats of debate 0"):
-        asyncio.run(rollout([Debate(Question("q"), 3, 1, V2)], None, None, SamplingParams(1), seats=lambda number, seat: None))
+        asyncio.run(rollout([Debate(Question("q"), 3, 1, V2.rules)], None, None, SamplingParams(1), seats=lambda number, seat: None))
 
 
 # On the terminal
@@ -225,7 +230,7 @@ def drawn(watch: Streamed, console: Console) -> str:
 
 def test_what_is_thrown_away_is_wiped_and_the_reason_stands_in_its_place() -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=80, height=30)
-    watch = Streamed(console, V2, ["m"] * 3)
+    watch = Streamed(console, V2.rules, ["m"] * 3)
     watch.began(0, 1)
     watch.began(1, 1)
     watch.heard(0, "HALF \x1b[2J")
@@ -241,7 +246,7 @@ def test_what_is_thrown_away_is_wiped_and_the_reason_stands_in_its_place() -> No
 @given(st.text(max_size=3000), st.integers(1, 12), st.integers(60, 200), st.integers(5, 60))
 def test_what_is_drawn_fits_the_screen_whatever_is_said_on_it(said: str, agents: int, width: int, height: int) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, color_system=None, width=width, height=height)
-    watch = Streamed(console, V2, ["m"] * agents)
+    watch = Streamed(console, V2.rules, ["m"] * agents)
     for agent in range(agents):
         watch.began(agent, 1)
         watch.heard(agent, said)
@@ -250,7 +255,7 @@ def test_what_is_drawn_fits_the_screen_whatever_is_said_on_it(said: str, agents:
 
 def test_in_a_pipe_a_turn_is_printed_once_and_not_folded() -> None:
     out = io.StringIO()
-    with Printed(Console(file=out, width=20, highlight=False), V2, ["/models/some/folder"] * 3) as watch:
+    with Printed(Console(file=out, width=20, highlight=False), V2.rules, ["/models/some/folder"] * 3) as watch:
         watch.heard(0, "nothing yet")
         assert out.getvalue() == ""
         watch.said(debate(v2(), [["1 > 2"]], [["7"]]).turns[0])

@@ -23,8 +23,9 @@ import pytest
 
 from moot.cli.main import COMMANDS, _parse, main
 from moot.debate.protocol import PRESETS as PROTOCOLS
-from moot.debate.protocol import Protocol
 from moot.debate.rewards import REWARDS
+from moot.debate.rules import Rules
+from moot.debate.scoring import Scoring
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import ABOUT, RecipeConfig
 from moot.rl.remedies import ALARMS, PANEL
@@ -225,10 +226,10 @@ def test_the_recipe_page_has_every_setting_with_its_default() -> None:
 
 def test_the_protocols_page_has_every_choice_and_the_presets_values() -> None:
     table = rows("protocols.md")
-    assert set(table) == {f.name for f in fields(Protocol)}
+    assert set(table) == {f.name for kind in (Rules, Scoring) for f in fields(kind)}
     for name, (v1, v2, _) in table.items():
         for cell, protocol in ((v1, PROTOCOLS["v1"]), (v2, PROTOCOLS["v2"])):
-            value = getattr(protocol, name)
+            value = {**vars(protocol.rules), **vars(protocol.scoring)}[name]
             if not isinstance(value, tuple) and cell != "–" and not name.startswith("lambda"):
                 assert cell.strip("`") == (str(value).lower() if isinstance(value, bool) else str(value)), name
 

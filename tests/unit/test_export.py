@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from moot.cli.export import pick_debates
 from moot.cli.main import main
+from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
 from moot.export import figures, pages, sets
@@ -26,7 +27,7 @@ from moot.export.weights import find_adapter
 from moot.records import Run
 from moot.saved import Saved, saved_debates
 from moot.terminal import plain
-from support.making import FAILED, debate, spoken, text, v1, v2
+from support.making import FAILED, Tabled, debate, spoken, text, v1, v2
 from support.recorded import LOST, judged, record
 
 ANSWERS = [["5", "7", "6"], ["5", "7", "6"]]
@@ -35,7 +36,8 @@ NO_VOTE = [["", "", ""], ["", "", ""]]
 
 
 def saved(path: Path, *debates: Debate, **options: Any) -> list[Saved]:
-    run = record(path, [debates], debates[0].protocol if debates[0] is not LOST else v2(), **options)
+    first = debates[0]
+    run = record(path, [debates], Protocol(first.rules, first.scoring) if isinstance(first, Tabled) else v2(), **options)
     return [each for each in saved_debates(run) if isinstance(each, Saved)]
 
 
@@ -70,15 +72,15 @@ def test_debates_that_say_nothing_are_left_out_by_name(tmp_path: Path, make: Cal
         debate(v2(), [[FAILED] * 3] * 2, None, "7"),
         debate(v2(), [["", "", ""], ["1 > 2", "", "1 > 0"]], ANSWERS, "7"),
     )
-    assert reason(make, level) == "nobody won: all are level"
+    assert reason(make, level) == "nobody won: no vote was cast"
     assert reason(make, lost) == "the engine lost the debate"
-    assert reason(make, silent) == "nobody won: all are level"
+    assert reason(make, silent) == "nobody won: no vote was cast"
     assert len(list(make(tied))) == 1  # agent 1 alone leads here
-    unscored = replace(tied, record={name: value for name, value in tied.record.items() if name != "rewards"})
+    unscored = replace(tied, scores=None)
     assert reason(make, unscored) == "the debate was never scored"
 
 
-def test_leaders_with_one_answer_are_one_winner_and_with_two_are_none(tmp_path: Path) -> None:
+def test_leaders_that_are_level_are_no_winner_whatever_they_answer(tmp_path: Path) -> None:
     # Agents 0 and 1 each beat agent 2 once.
     rounds = [["", "", ""], ["1 > 2", "0 > 2", ""]]
     agree, differ = saved(
@@ -86,18 +88,15 @@ def test_leaders_with_one_answer_are_one_winner_and_with_two_are_none(tmp_path: 
         debate(v2(), rounds, [["7", "7.0", "6"]] * 2, "7"),
         debate(v2(), rounds, [["5", "7", "6"]] * 2, "7"),
     )
-    (row,) = sets.supervised(agree)
-    assert row["completion"][0]["content"] == "\\boxed{7}"
-    assert reason(sets.supervised, differ) == "several lead with different answers"
+    for level in (agree, differ):
+        assert reason(sets.supervised, level) == "nobody won: several are level"
 
 
 def test_a_winner_whose_last_turn_failed_answers_with_the_one_before(tmp_path: Path) -> None:
-    # generator_judge: agent 1 has +1 and -1 (failed), mean 0; agent 2 has -1 and 0, mean -1/2; agent 0 has 0, so 0 and 1 are level.
-    lead, none = saved(
-        tmp_path / "run",
-        debate(v2(), [["", "", ""], ["1 > 2", FAILED, ""]], [["7", "7", "6"]] * 2, "7"),
-        debate(v1(on_parse_failure="continue"), [[FAILED, "", ""], [FAILED, "2 > 0", "1 > 0"]], None),
-    )
+    # Round 2: 0 says 1 > 2; round 3: 0 says 1 > 2 again, and 1 fails. Agent 1 has +1, +1, -1: mean 1/3, which leads; agent 0 has 0.
+    (lead,) = saved(tmp_path / "run", debate(v2(), [["", "", ""], ["1 > 2", "", ""], ["1 > 2", FAILED, ""]], [["5", "7", "6"]] * 3, "7"))
+    # Under truth the one right agent wins without a vote, and nobody else can be read.
+    (none,) = saved(tmp_path / "other", debate(v2(reward="truth"), [[FAILED, "", FAILED]], [["7", "7", "7"]], "7"))
     (row,) = sets.supervised(lead)
     assert row["completion"][0]["content"] == "\\boxed{7}"
     assert reason(sets.best_and_worst, none) == "no readable answer below the winner's"
@@ -171,7 +170,7 @@ def test_what_was_left_out_is_counted_by_reason(tmp_path: Path) -> None:
     with (tmp_path / "set.jsonl").open("wb") as file:
         written = sets.write(saved_debates(run), sets.supervised, file)
     assert written.rows == 1
-    assert written.left_out == {"the engine lost the debate": 2, "nobody won: all are level": 1, "damaged line": 1}
+    assert written.left_out == {"the engine lost the debate": 2, "nobody won: no vote was cast": 1, "damaged line": 1}
     assert [(each.step, each.line) for each in written.damaged] == [(1, 5)]
 
 
@@ -287,7 +286,7 @@ def test_a_page_says_who_won_and_why_a_turn_did_not_count(tmp_path: Path) -> Non
     assert "Agent 0 won by the highest mean reward (generator_judge: Agent 0 +0.50, Agent 1 -0.50, Agent 2 -0.50)." in shown
     assert "could not be read no <solution> in the text." in shown
     assert "generator: reward +1.00, advantage +1.00" in shown
-    assert "Nobody won: all have the same mean reward" in shown
+    assert "Nobody won: no vote was cast" in shown
     assert "No votes were cast." in shown
 
 

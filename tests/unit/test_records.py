@@ -11,12 +11,11 @@ import pytest
 
 from moot.debate.parsing import BALLOT
 from moot.debate.play import hear
-from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Said
 from moot.records import Played, Run, debate_record
 from moot.rl.rollout import Rollout
 from moot.tasks.answers import grade, settled_by
-from support.making import FAILED, by_agent, by_step, debate, lines, text, v1, v2
+from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, text, v1, v2
 
 
 def new_run(tmp_path: Path) -> Run:
@@ -99,16 +98,16 @@ def test_nothing_half_written_is_left_when_writing_fails(tmp_path: Path, monkeyp
 # What a debate looks like
 
 
-def judged(played: Debate, shorthand: str) -> Debate:
+def judged(played: Tabled, shorthand: str) -> Tabled:
     async def speak(observation: Observation) -> Said:
         return Said(FAILED if shorthand == FAILED else text(lines(shorthand), contract=BALLOT))
 
     return asyncio.run(hear(played, speak))
 
 
-def recorded(played: Debate) -> dict[str, Any]:
-    scores = (by_agent if played.protocol.reward == "win_rate" else by_step)(played)[0]
-    return json.loads(json.dumps(debate_record(Played(Rollout(played), scores, grade(played)))))
+def recorded(played: Tabled) -> dict[str, Any]:
+    scores = (by_agent if played.scoring.reward == "win_rate" else by_step)(played)[0]
+    return json.loads(json.dumps(debate_record(Played(Rollout(played), played.scoring, scores, grade(played)))))
 
 
 def test_a_record_without_the_later_choices_is_what_it_was() -> None:
@@ -141,12 +140,12 @@ def test_ballots_and_outside_judges_are_recorded(tmp_path: Path) -> None:
         },
         {"text": FAILED, "failure": "no <evaluation> in the text", "votes": []},
     ]
-    onlooking = recorded(replace(heard, jury_counts=False))
+    onlooking = recorded(replace(heard, scoring=replace(heard.scoring, judge_counts=False)))
     assert (len(onlooking["votes"]), len(onlooking["jury"][0]["votes"]), onlooking["jury_counts"]) == (1, 1, False)
 
     run = new_run(tmp_path)
     scores = by_step(heard)[0]
-    run.write_debates(1, [Played(Rollout(heard), scores, grade(heard))])
+    run.write_debates(1, [Played(Rollout(heard), heard.scoring, scores, grade(heard))])
     (found,) = run.index().execute("select correct, disagreement, failures from debates").fetchall()
     assert found == (pytest.approx(2 / 3), 1, 0), "a ballot replaces nobody's answer"
 

@@ -13,17 +13,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moot.debate.choices import names_of
+from moot.debate.outcome import mean_rewards
 from moot.debate.parsing import parse
 from moot.debate.protocol import PRESETS, Protocol
 from moot.debate.rewards import users_reward
+from moot.debate.rules import Rules
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Turn
 from moot.records import Run
-from moot.rescore import BESIDES, SCORING, SPOKEN, Compared, Rescored, check, compare, rescore
-from moot.rl.config import DebateConfig, OptimConfig, TrainConfig
-from moot.saved import Damaged, Saved, grades_of, leaders, mean_rewards, saved_debates
+from moot.rescore import SCORING, SPOKEN, Compared, Rescored, check, compare, rescore
+from moot.rl.config import OptimConfig, TrainConfig
+from moot.saved import Damaged, Saved, grades_of, saved_debates, scores_of
 from moot.totals import Correlation
-from support.making import FAILED, debate, text, v1, v2
+from support.making import FAILED, Tabled, debate, text, v1, v2
 from support.recorded import LOST, judged, record
 
 # Three agents, two rounds; only agent 0 votes: it prefers 1 to 2. Agent 1 is right, agent 2 wrong, agent 0 wrong.
@@ -35,7 +39,7 @@ CIRCLE = [["", "", ""], ["1 > 2; 1 > 2; 1 > 2", "2 > 0", "0 > 1"]]
 
 def many(protocol: Protocol) -> list[list[Debate]]:
     """Two steps with what a run meets: votes, ties, repeated and missing ones, failed turns, a lost debate."""
-    fails = "abort" if protocol.on_parse_failure == "abort" else "continue"
+    fails = "abort" if protocol.rules.on_parse_failure == "abort" else "continue"
     broken = [["", FAILED]] if fails == "abort" else [["", FAILED, ""], ["1 > 2", "0 > 2", FAILED]]
     answers = [["5", None, "6"], ["5", "7", None]]
     first = [debate(protocol, ONE_VOTE, ANSWERS, "7"), LOST, debate(protocol, CIRCLE, ANSWERS, "7")]
@@ -52,7 +56,7 @@ def many(protocol: Protocol) -> list[list[Debate]]:
 def test_with_nothing_changed_every_number_is_as_the_run_saved_it(
     tmp_path: Path, name: str, advantage: str, mix: float, bonus: float
 ) -> None:
-    protocol = replace(PRESETS[name], advantage=advantage)
+    protocol = PRESETS[name].with_choices(advantage=advantage)
     run = record(tmp_path / "run", many(protocol), protocol, mix, bonus)
     found = rescore(run, {})
     assert (found.before, found.changed, found.largest_difference, found.choices) == (found.after, 0, 0.0, {})
@@ -139,12 +143,12 @@ def test_fields_read_by_other_rules_still_count_as_they_did(tmp_path: Path, shuf
 
 
 def test_every_choice_of_a_protocol_is_either_counted_anew_or_refused_with_a_reason(tmp_path: Path) -> None:
-    assert {field.name for field in fields(Protocol)} <= {*SCORING, *SPOKEN}
-    assert not {*SCORING, *BESIDES} & {*SPOKEN}
+    assert {*names_of(Rules), *names_of(Scoring)} <= {*SCORING, *SPOKEN}
+    assert not {*SCORING} & {*SPOKEN}
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE)]])
     for name, reason in SPOKEN.items():
         with pytest.raises(ConfigError, match=f"{name} cannot be changed afterwards: {reason}"):
-            rescore(run, {name: getattr(v1(), name, 5)})
+            rescore(run, {name: getattr(v1().rules, name, 5)})
     with pytest.raises(ConfigError, match="rescore has no choice 'learning_rate'"):
         rescore(run, {"learning_rate": 5})
 
@@ -260,14 +264,6 @@ def test_what_comes_out_is_plain_data(tmp_path: Path) -> None:
     assert told["changes"][0].keys() >= {"step", "number", "question", "before", "after"}
 
 
-def test_a_debate_in_which_all_are_level_has_no_winner() -> None:
-    assert leaders([0.5, 0.5, 0.5]) == ()
-    assert leaders([0.0, 0.5, 0.5]) == (1, 2)
-    assert leaders([None, 0.5, None]) == ()
-    assert leaders([None, 0.5, 0.2]) == (1,)
-    assert leaders([]) == ()
-
-
 def test_a_run_without_scores_has_no_before(tmp_path: Path) -> None:
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]])
     file = run.path / "debates" / "000001.jsonl"
@@ -307,10 +303,14 @@ def test_right_answers_are_one_answer_however_they_look() -> None:
 
 
 def test_answers_are_ranked_by_the_generator_stream_wherever_it_stands() -> None:
-    two, one = debate(v2(), ONE_VOTE), debate(v2(), ONE_VOTE[:1])
-    assert mean_rewards({"judge": [[1.0] * 2] * 3, "generator": [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]}, two) == [0.5, 1.0, 0.0]
-    assert mean_rewards({"step": [[1.0], [0.0], [1.0]]}, one) == [1.0, 0.0, 1.0]
-    assert mean_rewards({"generator": [[1.0], [0.0], []]}, replace(one, turns=one.turns[:2])) == [1.0, 0.0, None]
+    def means(rewards: Any) -> tuple[float | None, ...]:
+        scores = scores_of({"turns": [], "rewards": rewards})
+        assert scores is not None
+        return mean_rewards(scores)
+
+    assert means({"judge": [[1.0] * 2] * 3, "generator": [[0.0, 1.0], [1.0, 1.0], [0.0, 0.0]]}) == (0.5, 1.0, 0.0)
+    assert means({"step": [[1.0], [0.0], [1.0]]}) == (1.0, 0.0, 1.0)
+    assert means({"generator": [[1.0], [0.0], []]}) == (1.0, 0.0, None)
 
 
 def test_a_turn_that_cannot_be_read_says_nothing_about_how_votes_treat_answers(tmp_path: Path) -> None:
@@ -336,7 +336,7 @@ def test_ballots_labels_and_outside_judges_come_back_as_they_counted(tmp_path: P
     protocol = v2(closing_ballot=True, shuffle_labels=shuffled, reward=reward)
     run = record(tmp_path / "run", [[judged(protocol, counts)]], protocol, recipe={"judge_counts": counts})
     (each,) = saved_debates(run)
-    assert isinstance(each, Saved) and each.debate == judged(protocol, counts)
+    assert isinstance(each, Saved) and Tabled(**vars(each.debate), scoring=each.scoring) == judged(protocol, counts)
     found = rescore(run, {})
     assert (found.largest_difference, found.changed, found.choices) == (0.0, 0, {})
 
@@ -361,12 +361,12 @@ def test_a_ballot_is_no_answer_to_be_ranked_by(tmp_path: Path) -> None:
     # Agent 1's one answer won its one vote: mean reward 1, not 1/2 with the ballot's 0.
     protocol = v2(closing_ballot=True)
     (each,) = saved_debates(record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol))
-    assert isinstance(each, Saved) and each.means() == [0.0, 1.0, -1.0]
+    assert isinstance(each, Saved) and each.outcome().means == (0.0, 1.0, -1.0)
 
 
 def test_truth_that_faded_over_the_run_fades_again(tmp_path: Path) -> None:
     # Four iterations; linear from 0.5: 0.5, 0.375, ... The second step was written down as 0.4, because tokens set the pace there.
-    settings = TrainConfig(debate=DebateConfig(reward_mix=0.5), optim=OptimConfig(batch_size=1, num_train_datapoints=4))
+    settings = TrainConfig(v2(reward_mix=0.5), optim=OptimConfig(batch_size=1, num_train_datapoints=4))
     config = replace(settings, recipe=replace(settings.recipe, truth_schedule="linear")).as_dict()
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]] * 3)
     (run.path / "run.json").write_text(json.dumps({"format": 1, "config": config}))

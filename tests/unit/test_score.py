@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from moot.cli.score import show
-from moot.debate.protocol import PRESETS, V1, V2
+from moot.debate.protocol import PRESETS, V1, V2, Protocol
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
@@ -155,8 +155,8 @@ def test_the_reward_asked_for_wins_over_the_lines_own() -> None:
 def test_a_lines_protocol_goes_over_the_preset() -> None:
     line = json.dumps({**GOOD, "protocol": {"history_rounds": 1, "visible": ["solution"]}})
     for preset in PRESETS.values():
-        debate = read_debate(line, preset)
-        assert debate.protocol == preset.with_choices({"history_rounds": 1, "visible": ["solution"]})
+        debate, scoring = read_debate(line, preset)
+        assert Protocol(debate.rules, scoring) == preset.with_choices({"history_rounds": 1, "visible": ["solution"]})
 
 
 def test_with_abort_turns_after_a_failed_one_are_not_read_but_checked() -> None:
@@ -207,8 +207,8 @@ def test_one_agent_and_more_are_scored(num_agents: int) -> None:
 def test_read_debate_raises_what_score_reports() -> None:
     with pytest.raises(ConfigError, match="missing key"):
         read_debate("{}", V2)
-    assert read_debate(LINE, V2).max_rounds == 2
-    assert read_debate(json.dumps({**GOOD, "turns": []}), V2).max_rounds == 1
+    assert read_debate(LINE, V2)[0].max_rounds == 2
+    assert read_debate(json.dumps({**GOOD, "turns": []}), V2)[0].max_rounds == 1
 
 
 @pytest.mark.parametrize(("reward", "graded"), [("win_rate", 0), ("generator_judge", 0), ("majority", 1), ("truth", 1)])

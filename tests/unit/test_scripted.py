@@ -26,11 +26,11 @@ END = TOKENIZER.eos_token_id
 
 def prompt(protocol: Protocol | None = None, agent: int = 0, rounds: int = 0, num_agents: int = 4) -> np.ndarray:
     """What an agent is asked after so many rounds of the same thing."""
-    state = Debate(Question("What is 3 + 4?"), num_agents, 3, protocol or v2())
+    state = Debate(Question("What is 3 + 4?"), num_agents, 3, (protocol or v2()).rules)
     said = "<solution>7</solution><evaluation>N/A</evaluation><comparison>N/A</comparison>"
-    if state.protocol.contract == "five_tag":
+    if state.rules.contract == "five_tag":
         said += "<consensus>NO</consensus><consensus_reason>So.</consensus_reason>"
-    for _ in range(rounds * (1 if state.protocol.schedule == "parallel" else num_agents)):
+    for _ in range(rounds * (1 if state.rules.schedule == "parallel" else num_agents)):
         state = state.advance({each: Said(said) for each in state.next_speakers})
     return RENDERING.prompt(state.observe(agent).conversation())
 
@@ -160,7 +160,7 @@ def test_the_well_formed_style_always_parses(protocol: Protocol, rounds: int) ->
     engine = ScriptedEngine(style="well_formed", seed=2)
     for seed in range(30):
         text = words(sample(engine, prompt(protocol, rounds=rounds), seed=seed))
-        assert not isinstance(parse(text, protocol.contract, closed=False), ParseFailure)
+        assert not isinstance(parse(text, protocol.rules.contract, closed=False), ParseFailure)
 
 
 def test_the_hostile_style_fails_often_and_not_always() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from moot.debate.protocol import V2
 from moot.debate.rewards import AgentScores, StepScores, users_reward
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
@@ -64,12 +65,13 @@ def test_a_wrong_reference_says_which_part_is_wrong(tmp_path: Path, reference: s
 
 # What a reward may return
 
+SCORING = V2.scoring
 PLAYED = debate(v2(), [["", FAILED, ""], ["", "", ""]])
 
 
 def test_a_number_an_agent() -> None:
     """3, 1, 2 with Agent 1's failure: returns 3, 0, 2, mean 5/3."""
-    scores = users_reward(lambda played: [3, True, 2.0], "mine.py:f")(PLAYED, None)
+    scores = users_reward(lambda played: [3, True, 2.0], "mine.py:f")(PLAYED, SCORING, None)
     assert isinstance(scores, AgentScores)
     near((scores.rewards, scores.returns), ([3, 1, 2], [3, 0, 2]))
     (found,) = advantages([(PLAYED, scores)], ESTIMATORS["center_group"])
@@ -79,7 +81,7 @@ def test_a_number_an_agent() -> None:
 
 def test_a_number_a_step() -> None:
     """Six steps, 1 to 6, mean 3.5; no penalty is added to what a user decides."""
-    scores = users_reward(lambda played: ((1, 2), [3, 4], [5, 6]), "mine.py:f")(PLAYED, None)
+    scores = users_reward(lambda played: ((1, 2), [3, 4], [5, 6]), "mine.py:f")(PLAYED, SCORING, None)
     assert isinstance(scores, StepScores)
     (found,) = advantages([(PLAYED, scores)], ESTIMATORS["center_group"])
     assert isinstance(found, StepAdvantages)
@@ -93,7 +95,7 @@ def test_it_is_given_the_debate() -> None:
         seen.append(played)
         return [float(len(steps)) for steps in played.steps()]
 
-    users_reward(reward, "mine.py:f")(PLAYED, None)
+    users_reward(reward, "mine.py:f")(PLAYED, SCORING, None)
     assert seen == [PLAYED]
 
 
@@ -118,4 +120,4 @@ def test_anything_else_is_refused_with_the_functions_name(returned: Any) -> None
     """Too few, too many, a step missing, nothing, one number, both shapes at once, words, and numbers that would spoil every weight."""
     reward: Callable[..., Any] = users_reward(lambda played: returned, "mine.py:f")
     with pytest.raises(ConfigError, match=r"mine\.py:f must return"):
-        reward(PLAYED, None)
+        reward(PLAYED, SCORING, None)

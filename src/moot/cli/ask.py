@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.text import Text
 
-from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, read_questions, verdict
+from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, group_answer, read_questions
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
@@ -162,7 +162,7 @@ class Ask:
         answers: AnswerFile | None,
         console: Terminal,
     ) -> int:
-        rules = replace(preset(self.protocol), closing_ballot=self.closing_ballot)
+        rules = replace(preset(self.protocol).rules, closing_ballot=self.closing_ballot)
         waiting = [question for question in questions if answers is None or int(question.id) not in answers.done]
         if answers and self.json:
             # A program that reads the output gets all answers, those of the last time too.
@@ -198,6 +198,7 @@ class _Session:
     def __init__(self, options: Ask, seats: TakenSeats, settings: dict[str, Any], answers: AnswerFile | None, console: Terminal) -> None:
         self._options, self._seats, self._settings, self._answers, self._console = options, seats, settings, answers, console
         self._prices, self._notes_told = options.prices(seats), 0
+        self._scoring = preset(options.protocol).scoring
         self._tell_notes()
 
     def _tell_notes(self) -> None:
@@ -219,7 +220,7 @@ class _Session:
     async def one(self, debate: Debate) -> int:
         console, seats, ended = self._console, self._seats, list[AskedDebate]()
         with self._listener(debate) as listener:
-            interrupted = await _debated(Asking([debate], seats.cast, listener, self._prices), ended.append)
+            interrupted = await _debated(Asking([debate], self._scoring, seats.cast, listener, self._prices), ended.append)
         (asked,) = ended
         self._tell_notes()
         self._keep(asked, printed=True)
@@ -238,7 +239,7 @@ class _Session:
     def _listener(self, debate: Debate) -> AbstractContextManager[Listener]:
         if self._options.json:
             return nullcontext(Listener())
-        return (Streamed if self._console.is_terminal else Printed)(self._console, debate.protocol, self._seats.names)
+        return (Streamed if self._console.is_terminal else Printed)(self._console, debate.rules, self._seats.names)
 
     def _what_is_kept(self, asked: AskedDebate) -> str:
         count = len(asked.debate.turns)
@@ -266,7 +267,7 @@ class _Session:
             if not self._options.json:
                 self._console.print(_line(asked), soft_wrap=not self._console.is_terminal)
 
-        asking = Asking(debates, self._seats.cast, prices=self._prices, give_up_after=GIVE_UP_AFTER)
+        asking = Asking(debates, self._scoring, self._seats.cast, prices=self._prices, give_up_after=GIVE_UP_AFTER)
         with bars:
             interrupted = await _debated(asking, finished, self._options.concurrency)
         done = [*before, *(asked.as_json() for asked in ended if asked.ended == "done")]
@@ -301,11 +302,11 @@ def _line(asked: AskedDebate) -> Text:
     question = one_line(asked.debate.question.text, 50)
     if asked.ended != "done":
         return Text(f"{asked.number:>4}  failed: {one_line(asked.error or '', 100)}  {question}", style="yellow")
-    outcome = verdict(asked.debate)
-    answer = "–" if outcome.answer is None else one_line(outcome.answer, 24)
-    by = "nobody won" if outcome.winner is None else f"Agent {outcome.winner} won"
-    mark = "" if outcome.correct is None else "right  " if outcome.correct else "wrong  "
-    return Text(f"{asked.number:>4}  {answer:<24}  {mark}{by}, {outcome.agreeing} of {asked.debate.num_agents} agree  {question}")
+    group = group_answer(asked.debate, asked.scoring)
+    answer = "–" if group.answer is None else one_line(group.answer, 24)
+    by = "nobody won" if group.outcome.winner is None else f"Agent {group.outcome.winner} won"
+    mark = "" if group.correct is None else "right  " if group.correct else "wrong  "
+    return Text(f"{asked.number:>4}  {answer:<24}  {mark}{by}, {group.agreeing} of {asked.debate.num_agents} agree  {question}")
 
 
 def _where(asked: AskedDebate) -> str:

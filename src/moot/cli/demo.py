@@ -12,8 +12,9 @@ import tyro
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible
 from moot.cli.score import show
-from moot.debate.protocol import judge_warning, preset
-from moot.debate.rewards import REWARDS
+from moot.debate.protocol import preset
+from moot.debate.rewards import score
+from moot.debate.scoring import Scoring, judge_warning
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, Question
 from moot.engine.protocol import SamplingParams
@@ -53,35 +54,35 @@ class Demo:
                 f"debates, num_agents and max_rounds must be at least 1, got {self.debates}, {self.num_agents} and {self.max_rounds}"
             )
         console = Terminal()
-        rules = preset(self.protocol)
-        if warning := judge_warning(rules, self.num_agents):
+        protocol = preset(self.protocol)
+        if warning := judge_warning(protocol.scoring, self.num_agents):
             console.note(warning)
         engine = ScriptedEngine(style=self.style, seed=self.seed)
         rendering = Rendering(engine.tokenizer)
         questions = [Question(f"What is {3 + i % 4} + {4 - i % 4}?", "7", id=str(i)) for i in range(self.debates)]
-        debates = [Debate(question, self.num_agents, self.max_rounds, rules) for question in questions]
+        debates = [Debate(question, self.num_agents, self.max_rounds, protocol.rules) for question in questions]
 
         with Bars(console) as bars:
             bars.plan("debates", len(debates))
             params = SamplingParams(max_tokens=4000)
             finished = lambda *_: bars.advance("debates")  # noqa: E731
             played = interruptible(rollout(debates, engine, rendering, params, seed=self.seed, finished=finished))
-        self._report(console, rules.reward, rules.advantage, played)
+        self._report(console, protocol.scoring, played)
         return 0
 
-    def _report(self, console: Terminal, reward: str, advantage: str, played: list[Rollout]) -> None:
+    def _report(self, console: Terminal, scoring: Scoring, played: list[Rollout]) -> None:
         grades = [grade(each.debate) for each in played]
-        scores = [REWARDS[reward](each.debate, found) for each, found in zip(played, grades, strict=True)]
-        taught = advantages([(each.debate, found) for each, found in zip(played, scores, strict=True)], ESTIMATORS[advantage])
+        scores = [score(each.debate, scoring, found) for each, found in zip(played, grades, strict=True)]
+        taught = advantages([(each.debate, found) for each, found in zip(played, scores, strict=True)], ESTIMATORS[scoring.advantage])
         made = [datum for each, values in zip(played, taught, strict=True) for datum in datums(each.debate, each.sampled, values)]
 
         shown = max(range(len(played)), key=lambda i: (sum(not turn.failed for turn in played[i].debate.turns), -i))
         tell(played[shown].debate, console)
-        show(Scored(shown + 1, played[shown].debate, scores[shown], taught[shown], grades[shown]), console)
+        show(Scored(shown + 1, played[shown].debate, scoring, scores[shown], taught[shown], grades[shown]), console)
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.out.write_text("".join(json.dumps(transcript(each.debate)) + "\n" for each in played))
-        found = reward_metrics([each.debate for each in played], scores, taught) | rollout_metrics(played)
+        found = reward_metrics(scoring.reward, scores, taught) | rollout_metrics(played)
         console.say(
             f"\n{len(played)} debates, {found['env/all/total_turns']:.0f} turns, {found['parse_error'] or 0:.0%} of them unreadable; "
             f"{found['debates/with_gradient'] or 0:.0%} of the debates would teach something; "

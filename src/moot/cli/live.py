@@ -10,9 +10,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from moot.ask import AskedDebate, Prices, Verdict, verdict
+from moot.ask import AskedDebate, GroupAnswer, Prices, group_answer
 from moot.debate.prompts import persona
-from moot.debate.protocol import Protocol
+from moot.debate.rules import Rules
 from moot.debate.types import Parsed, Turn
 from moot.speakers.listening import Listener
 from moot.terminal import one_line, plain
@@ -35,8 +35,8 @@ def _short(name: str) -> str:
 class Printed(Listener):
     """Prints each turn when it is whole: for a pipe, a file, a log."""
 
-    def __init__(self, console: Console, protocol: Protocol, names: Sequence[str]) -> None:
-        self.console, self.protocol, self.names = console, protocol, names
+    def __init__(self, console: Console, rules: Rules, names: Sequence[str]) -> None:
+        self.console, self.rules, self.names = console, rules, names
 
     def __enter__(self) -> Printed:
         return self
@@ -64,15 +64,15 @@ class Printed(Listener):
         self.console.print(text, soft_wrap=not self.console.is_terminal)
 
     def head(self, round: int, agent: int) -> Text:
-        who = f" · {persona(agent).name}" if self.protocol.personas else ""
+        who = f" · {persona(agent).name}" if self.rules.personas else ""
         return Text.assemble((f"\nRound {round} · Agent {agent}", "bold"), (f"{who} · {_short(self.names[agent])}", "dim"))
 
 
 class Streamed(Printed):
     """Shows every seat's words as they come, side by side below what is already said; a whole turn moves up into it."""
 
-    def __init__(self, console: Console, protocol: Protocol, names: Sequence[str]) -> None:
-        super().__init__(console, protocol, names)
+    def __init__(self, console: Console, rules: Rules, names: Sequence[str]) -> None:
+        super().__init__(console, rules, names)
         self._speaking: dict[int, tuple[int, list[str]]] = {}
         self._held: dict[int, str] = {}
         self._live = Live(console=console, get_renderable=self._render, refresh_per_second=8, transient=True)
@@ -136,15 +136,16 @@ class Streamed(Printed):
 
 def show_outcome(asked: AskedDebate, names: Sequence[str], prices: Sequence[Prices | None], console: Console) -> None:
     if asked.ended == "done":
-        outcome = verdict(asked.debate)
+        group = group_answer(asked.debate, asked.scoring)
         console.print()
-        console.print(_table(asked, outcome, names))
-        for line in outcome_lines(asked, outcome):
+        console.print(_table(asked, group, names))
+        for line in outcome_lines(asked, group):
             console.print(line, soft_wrap=not console.is_terminal)
     console.print(Text(spending(asked, prices), style="dim"), soft_wrap=not console.is_terminal)
 
 
-def _table(asked: AskedDebate, outcome: Verdict, names: Sequence[str]) -> Table:
+def _table(asked: AskedDebate, group: GroupAnswer, names: Sequence[str]) -> Table:
+    outcome = group.outcome
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("", "model", "last answer"):
         table.add_column(name, overflow="fold")
@@ -152,21 +153,21 @@ def _table(asked: AskedDebate, outcome: Verdict, names: Sequence[str]) -> Table:
         table.add_column(name, justify="right")
     for agent in range(asked.debate.num_agents):
         failed = sum(turn.failed for turn in asked.debate.turns if turn.agent == agent)
-        answer = outcome.held[agent]
+        answer = group.held[agent]
         table.add_row(
             f"Agent {agent}",
             Text(_short(names[agent])),
             Text("–" if answer is None else one_line(answer, 40)),
             f"{outcome.won[agent]}–{outcome.lost[agent]}",
-            f"{outcome.rewards[agent]:+.2f}",
+            "–" if (reward := outcome.means[agent]) is None else f"{reward:+.2f}",
             str(failed),
             style="bold" if agent == outcome.winner else None,
         )
     return table
 
 
-def outcome_lines(asked: AskedDebate, outcome: Verdict) -> list[Text]:
-    debate = asked.debate
+def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
+    debate, outcome = asked.debate, group.outcome
     lines = []
     if debate.aborted:
         last = debate.turns[-1]
@@ -177,40 +178,39 @@ def outcome_lines(asked: AskedDebate, outcome: Verdict) -> list[Text]:
                 "No turn could be read: this model does not keep to the form. Try a larger one, or a trained --checkpoint.", style="yellow"
             )
         )
-    ties = sum(vote["verdict"] == "=" for vote in outcome.votes)
+    ties = sum(vote.verdict == "=" for vote in outcome.votes)
     decided = len(outcome.votes) - ties
     count = f"{len(outcome.votes)} vote{'s' * (len(outcome.votes) != 1)}" + (f", {ties} of them a tie" if ties else "")
-    if outcome.winner is None:
+    instead = " The answer is the plurality's." if group.agreeing else ""
+    if outcome.winner is None and len(group.level) > 1 and decided:
+        names = ", ".join(map(str, group.level[:-1])) + f" and {group.level[-1]}"
+        lines.append(Text(f"Nobody won: Agents {names} are level ({count}).{instead}"))
+    elif outcome.winner is None:
         why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not outcome.votes else "every vote was a tie"
-        lines.append(Text(f"Nobody won: {why}." + (" The answer is the plurality's." if outcome.agreeing else "")))
+        lines.append(Text(f"Nobody won: {why}.{instead}"))
     else:
-        tally = f"{outcome.won[outcome.winner]} of {decided} decided votes ({count})"
-        if len(outcome.level) == 1:
-            lines.append(Text(f"Agent {outcome.winner} won: {tally}."))
-        else:
-            names = ", ".join(map(str, outcome.level[:-1])) + f" and {outcome.level[-1]}"
-            lines.append(Text(f"Agents {names} are level; the tie goes to the lowest number, Agent {outcome.winner}: {tally}."))
-    lines.append(Text(_agreement(outcome, debate.num_agents)))
-    lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(outcome), "bold green")))
-    if outcome.agreeing > 1 and outcome.answer != outcome.plurality:
-        lines.append(Text(f"The plurality answer is another: {_quoted(outcome.plurality)}.", style="yellow"))
-    if outcome.correct is not None:
-        lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if outcome.correct else 'wrong'}."))
+        lines.append(Text(f"Agent {outcome.winner} won: {outcome.won[outcome.winner]} of {decided} decided votes ({count})."))
+    lines.append(Text(_agreement(group, debate.num_agents)))
+    lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(group), "bold green")))
+    if group.agreeing > 1 and group.answer != group.plurality:
+        lines.append(Text(f"The plurality answer is another: {_quoted(group.plurality)}.", style="yellow"))
+    if group.correct is not None:
+        lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if group.correct else 'wrong'}."))
     return lines
 
 
-def _agreement(outcome: Verdict, agents: int) -> str:
-    if not outcome.agreeing:
+def _agreement(group: GroupAnswer, agents: int) -> str:
+    if not group.agreeing:
         return "No agent gave an answer in a box, so answers cannot be compared."
-    if outcome.agreeing == 1 < agents:
+    if group.agreeing == 1 < agents:
         return "Agreement: none, no two agents hold the same answer."
-    return f"Agreement: {outcome.agreeing} of {agents} hold {_quoted(outcome.plurality)}."
+    return f"Agreement: {group.agreeing} of {agents} hold {_quoted(group.plurality)}."
 
 
-def _answer(outcome: Verdict) -> str:
-    if outcome.answer is not None:
-        return clipped(outcome.answer)
-    return clipped(outcome.solution) if outcome.solution else "none"
+def _answer(group: GroupAnswer) -> str:
+    if group.answer is not None:
+        return clipped(group.answer)
+    return clipped(group.solution) if group.solution else "none"
 
 
 def _quoted(answer: str | None) -> str:

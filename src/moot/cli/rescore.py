@@ -18,7 +18,7 @@ from moot.cli.ending import complain
 from moot.debate.protocol import preset
 from moot.debate.types import ConfigError
 from moot.records import Run
-from moot.rescore import BESIDES, SCORING, SPOKEN, Change, Rescored, rescore
+from moot.rescore import SCORING, SPOKEN, Change, Rescored, rescore
 from moot.terminal import one_line
 from moot.totals import Totals
 
@@ -96,9 +96,8 @@ class Rescore:
     def choices(self) -> dict[str, Any]:
         given: dict[str, Any] = {}
         if self.protocol:
-            counted = preset(self.protocol).as_dict()
-            given = {name: counted[name] for name in SCORING}
-        for name in (*SCORING, *BESIDES):
+            given = dict(preset(self.protocol).scoring.as_dict())
+        for name in SCORING:
             value = getattr(self, name)
             if value is not None:
                 given[name] = value == "yes" if value in ("yes", "no") else value
@@ -200,14 +199,13 @@ def notes(found: Rescored) -> list[str]:
 
 
 def _outcome(change: Change) -> str:
-    return f"{_winner(change.leaders_before, change.correct_before)} -> {_winner(change.leaders_after, change.correct_after)}"
+    return f"{_winner(change.before, change.correct_before)} -> {_winner(change.after, change.correct_after)}"
 
 
-def _winner(leaders: tuple[int, ...], right: bool | None) -> str:
-    if not leaders:
+def _winner(agent: int | None, right: bool | None) -> str:
+    if agent is None:
         return "nobody"
-    level = f" (level with {', '.join(f'Agent {agent}' for agent in leaders[1:])})" if len(leaders) > 1 else ""
-    return f"Agent {leaders[0]}{level}" + ("" if right is None else ", right" if right else ", wrong")
+    return f"Agent {agent}" + ("" if right is None else ", right" if right else ", wrong")
 
 
 def cell(text: str) -> str:
@@ -223,6 +221,6 @@ def as_markdown(found: Rescored) -> str:
     if found.changes:
         lines += ["", "| debate | winner as trained | winner rescored | question |", "|---|---|---|---|"]
         for each in found.changes:
-            winners = f"{_winner(each.leaders_before, each.correct_before)} | {_winner(each.leaders_after, each.correct_after)}"
+            winners = f"{_winner(each.before, each.correct_before)} | {_winner(each.after, each.correct_after)}"
             lines.append(f"| {each.step}/{each.number} | {winners} | {cell(each.question)} |")
     return "\n".join(lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +15,9 @@ from rich.console import Console
 from rich.text import Text
 
 from moot.cli.console import Terminal
+from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
-from moot.debate.rewards import REWARDS, AgentScores, Reward, ballots, comparisons
+from moot.debate.rewards import REWARDS, AgentScores, Reward
 from moot.rl.advantages import AgentAdvantages
 from moot.rl.choices import find_reward
 from moot.score import BadLine, Scored, score
@@ -69,7 +71,8 @@ def _lines(file: str) -> Iterator[str]:
 def show(scored: Scored, console: Console) -> None:
     """One debate: votes won and lost per round and agent, then what it came to."""
     debate = scored.debate
-    won, lost = _tally(scored)
+    outcome = Outcome.of(debate, scored.scores, scored.scoring)
+    won, lost = _tally(scored, outcome)
     rows: list[tuple[str, list[str], str]] = [("", [f"Agent {agent}" for agent in range(debate.num_agents)], "dim")]
     for round in sorted({turn.round for turn in debate.turns}):
         failed = {turn.agent for turn in debate.turns if turn.round == round and turn.failed}
@@ -77,7 +80,7 @@ def show(scored: Scored, console: Console) -> None:
         rows.append((f"round {round}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
         rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
-    lines = [(f"\nLine {scored.line}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(scored, won, lost), "")]
+    lines = [(f"\nLine {scored.line}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(outcome), "")]
     lines += [(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow") for round, agent, reason in scored.failures]
     if console.is_terminal:
         console.print(Text("\n").join(Text(line, style=style) for line, style in lines), soft_wrap=True)
@@ -95,21 +98,20 @@ def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
     ]
 
 
-def _tally(scored: Scored) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
+def _tally(scored: Scored, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
     """Votes by the round and agent they are about: the response's round, or the voting round where votes are about agents."""
-    won: dict[tuple[int, int], int] = {}
-    lost: dict[tuple[int, int], int] = {}
-    turns = scored.debate.turns
-    if isinstance(scored.scores, AgentScores):
-        about = [((turns[v.turn].round, v.left), (turns[v.turn].round, v.right), v) for v in comparisons(scored.debate)[0]]
-    else:
-        votes = ballots(scored.debate).votes
-        about = [((turns[v.left].round, turns[v.left].agent), (turns[v.right].round, turns[v.right].agent), v) for v in votes]
-    for left, right, vote in about:
+    won: Counter[tuple[int, int]] = Counter()
+    lost: Counter[tuple[int, int]] = Counter()
+    for vote in outcome.votes:
         if vote.verdict == ">":
-            won[left] = won.get(left, 0) + 1
-            lost[right] = lost.get(right, 0) + 1
+            won[_round(scored, vote, vote.left_turn), vote.left] += 1
+            lost[_round(scored, vote, vote.right_turn), vote.right] += 1
     return won, lost
+
+
+def _round(scored: Scored, vote: AgentVote, response: int | None) -> int:
+    """0, which is no round, for what an outside judge says about an agent as a whole."""
+    return scored.debate.turns[response].round if response is not None else vote.round or 0
 
 
 def _summary(scored: Scored) -> dict[str, list[float]]:
@@ -128,22 +130,14 @@ def _mean(values: tuple[float, ...]) -> float:
     return sum(values) / len(values) if values else 0.0
 
 
-def _verdict(scored: Scored, won: dict[tuple[int, int], int], lost: dict[tuple[int, int], int]) -> str:
-    agents = range(scored.debate.num_agents)
-    gained = {a: sum(n for (_, b), n in won.items() if a == b) for a in agents}
-    given = {a: sum(n for (_, b), n in lost.items() if a == b) for a in agents}
-    rewards = next(iter(_summary(scored).values()))
-    best = [a for a in agents if rewards[a] == max(rewards)]
-    if not won:
-        return "No votes were cast: nobody won." if not _any_votes(scored) else "All votes were ties: nobody won."
-    names = " and ".join(f"Agent {a}" for a in best)
-    votes = {f"{gained[a]} votes won, {given[a]} lost" for a in best}
-    if len(best) == 1:
-        return f"{names} won ({votes.pop()})."
-    return f"{names} are level ({votes.pop()} each)." if len(votes) == 1 else f"{names} are level."
-
-
-def _any_votes(scored: Scored) -> bool:
-    if isinstance(scored.scores, AgentScores):
-        return bool(comparisons(scored.debate)[0])
-    return bool(ballots(scored.debate).votes)
+def _verdict(outcome: Outcome) -> str:
+    tallies = [f"{won} votes won, {lost} lost" for won, lost in zip(outcome.won, outcome.lost, strict=True)]
+    if outcome.winner is not None:
+        return f"Agent {outcome.winner} won ({tallies[outcome.winner]})."
+    if not outcome.voted:
+        return "No votes were cast: nobody won."
+    if not any(outcome.won):
+        return "All votes were ties: nobody won."
+    names = " and ".join(f"Agent {agent}" for agent in outcome.leaders)
+    votes = {tallies[agent] for agent in outcome.leaders}
+    return f"{names} are level ({votes.pop()} each): nobody won." if len(votes) == 1 else f"{names} are level: nobody won."

@@ -15,7 +15,7 @@ from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
 from moot.debate.protocol import PRESETS as PROTOCOLS
-from moot.debate.protocol import judge_warning
+from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
 from moot.players import check_judge, judge_for, make_engine
 from moot.rl.choices import find_estimator, find_reward
@@ -90,16 +90,16 @@ class Train:
             longer = f"moot train --resume {run_path} --num-train-datapoints {2 * config.optim.num_train_datapoints}"
             console.say(f"This run is finished: {config.warm_steps + config.iterations} steps. Make it longer with: {longer}", "green")
             return summary(Run.open(run_path), config, console)
-        if warning := judge_warning(config.protocol, config.debate.num_agents):
+        if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
         # Whatever can be wrong with the settings is found before a folder is made.
-        names = config.protocol.reward, config.protocol.advantage
-        reward, estimator = find_reward(names[0]), find_estimator(names[1], names[0])
+        scoring = config.protocol.scoring
+        reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
         task = load_task(config.debate.task, config.seed, config.eval_questions)
         check_task(config.debate.task, task)
         stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
         check_warm_start(config, (stages or [task])[0])
-        check_scoring(config, task, (names[0], reward), (names[1], estimator))
+        check_scoring(config, task, reward, estimator)
         check_names(self.log)
         check_judge(config)
         with console.status(f"loading {config.model.model}"):
@@ -109,7 +109,7 @@ class Train:
         loggers = make_loggers(self.log, run_path, config.as_dict())
         for note in engine.capabilities.notes:
             console.note(note)
-        if not engine.capabilities.tempered_training and config.protocol.personas:
+        if not engine.capabilities.tempered_training and config.protocol.rules.personas:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
 
         progress = Progress(console, loggers, config)

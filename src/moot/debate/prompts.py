@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from moot.debate.labels import relabelled
 from moot.debate.parsing import CONTRACTS
-from moot.debate.protocol import Protocol, eligible, first_round_shown, shown
+from moot.debate.rules import Rules, eligible, first_round_shown, shown
 from moot.debate.types import Message, Parsed, Turn
 
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def persona(agent: int) -> Persona:
     return PERSONAS[agent % len(PERSONAS)]
 
 
-def temperature(protocol: Protocol, agent: int) -> float:
-    return persona(agent).temperature if protocol.personas else 1.0
+def temperature(rules: Rules, agent: int) -> float:
+    return persona(agent).temperature if rules.personas else 1.0
 
 
 _SECTIONS = {
@@ -55,20 +55,20 @@ _COMPARING = (
 )
 
 
-def system_text(protocol: Protocol, agent: int, num_agents: int, label: int | None = None) -> str:
+def system_text(rules: Rules, agent: int, num_agents: int, label: int | None = None) -> str:
     """`label` is what the agent is called, where that is not its seat."""
     called = agent if label is None else label
     who = f"You are Agent {called}, one of {num_agents} agents (Agent 0 to Agent {num_agents - 1}) who debate a question."
-    if protocol.personas:
+    if rules.personas:
         who += f" You are the {persona(agent).name}. {persona(agent).style}"
-    sections = "\n".join(f"<{name}>{_SECTIONS[name]}</{name}>" for name in CONTRACTS[protocol.contract])
+    sections = "\n".join(f"<{name}>{_SECTIONS[name]}</{name}>" for name in CONTRACTS[rules.contract])
     closing = "\nAfter the last round comes a closing ballot: then you write the evaluation and the comparison alone."
     return (
         f"{who}\n\n"
         f"{_FORMAT}\n{sections}\n\n"
         f"{_COMPARING}\n"
         f"Never compare yourself: a line that names Agent {called} is thrown away.\n"
-        "Each message tells you whom you can compare. Where there is nobody, write N/A." + (closing if protocol.closing_ballot else "")
+        "Each message tells you whom you can compare. Where there is nobody, write N/A." + (closing if rules.closing_ballot else "")
     )
 
 
@@ -96,7 +96,7 @@ def for_judge(debate: Debate, judge: int) -> tuple[Message, ...]:
 
 def conversation(debate: Debate, agent: int, round: int) -> tuple[Message, ...]:
     """Everything the agent knows when it is about to speak in `round`."""
-    system = Message("system", system_text(debate.protocol, agent, debate.num_agents, debate.labels(agent)[agent]))
+    system = Message("system", system_text(debate.rules, agent, debate.num_agents, debate.labels(agent)[agent]))
     messages = [system]
     for i in own_turns(debate, agent, round):
         turn = debate.turns[i]
@@ -111,9 +111,9 @@ def newest(debate: Debate, agent: int, round: int) -> Message:
 
 def own_turns(debate: Debate, agent: int, round: int) -> tuple[int, ...]:
     """The turns that stand in the conversation as the agent's own. `rebuilt` shows them in the transcript instead."""
-    if debate.protocol.layout == "rebuilt":
+    if debate.rules.layout == "rebuilt":
         return ()
-    return tuple(i for i in shown(debate.protocol, debate.turns, round) if debate.turns[i].agent == agent)
+    return tuple(i for i in shown(debate.rules, debate.turns, round) if debate.turns[i].agent == agent)
 
 
 def extends(debate: Debate, agent: int, round: int) -> bool:
@@ -121,31 +121,31 @@ def extends(debate: Debate, agent: int, round: int) -> bool:
     own = own_turns(debate, agent, round)
     if not own:
         return False
-    return first_round_shown(debate.protocol, round) == first_round_shown(debate.protocol, debate.turns[own[-1]].round)
+    return first_round_shown(debate.rules, round) == first_round_shown(debate.rules, debate.turns[own[-1]].round)
 
 
 def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int) -> Message:
     """The message before the agent's turn in `round`, when `spoken` turns had been taken, as it stands in round `now`'s conversation."""
-    protocol, turns = debate.protocol, debate.turns[:spoken]
-    window = first_round_shown(protocol, now)
-    known = [i for i in shown(protocol, turns, round) if turns[i].round >= window]
+    rules, turns = debate.rules, debate.turns[:spoken]
+    window = first_round_shown(rules, now)
+    known = [i for i in shown(rules, turns, round) if turns[i].round >= window]
     # For the newest message these are the eligible agents; an older one must not ask for what the window has dropped.
-    others = eligible(protocol, turns, agent, round, debate.num_agents, window)
+    others = eligible(rules, turns, agent, round, debate.num_agents, window)
     first = True
-    if protocol.layout == "growing":
+    if rules.layout == "growing":
         last = max((i for i in known if turns[i].agent == agent), default=None)
         first = last is None
-        told = set() if last is None else set(shown(protocol, turns[:last], turns[last].round))
+        told = set() if last is None else set(shown(rules, turns[:last], turns[last].round))
         known = [i for i in known if turns[i].agent != agent and i not in told]
     parts = []
     if first:
         parts.append(f"Question:\n{debate.question.text}")
         if debate.question.instruction:
             parts.append(debate.question.instruction)
-    if (mine := _last_of(turns, agent)) is not None and mine.failed and protocol.history_rounds != 0:
+    if (mine := _last_of(turns, agent)) is not None and mine.failed and rules.history_rounds != 0:
         parts.append("Your last response could not be read. Write every section, with its opening and closing tag, in the given order.")
     labels = debate.labels(agent)
-    if protocol.shuffle_labels and protocol.schedule == "parallel":
+    if rules.shuffle_labels and rules.schedule == "parallel":
         # Where all spoke at once, the order of the page must not give the seats away either.
         known.sort(key=lambda i: (turns[i].round, labels[turns[i].agent]))
     parts += [_block(debate, turns[i], agent, labels) for i in known]
@@ -163,15 +163,15 @@ BLOCKS = ("[Agent ", "Round ")
 
 
 def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> str:
-    protocol = debate.protocol
+    rules = debate.rules
     head = f"[Agent {labels[turn.agent]}{' (you)' if turn.agent == viewer else ''}, round {turn.round}]"
     if not isinstance(turn.parsed, Parsed):
         return f"{head}\ngave no valid response."
-    fields = {name: turn.parsed.fields[name] for name in CONTRACTS[protocol.contract] if name in protocol.visible}
-    if protocol.shuffle_labels:
+    fields = {name: turn.parsed.fields[name] for name in CONTRACTS[rules.contract] if name in rules.visible}
+    if rules.shuffle_labels:
         own = debate.labels(turn.agent)
         fields = {name: relabelled(said, own, labels) for name, said in fields.items()}
-    clipped = (f"{name}: {said[: protocol.max_chars_per_field].rstrip()}" for name, said in fields.items())
+    clipped = (f"{name}: {said[: rules.max_chars_per_field].rstrip()}" for name, said in fields.items())
     return "\n".join([head, *clipped])
 
 

@@ -12,7 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moot.debate.protocol import candidates
+from moot.debate.rules import candidates
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Line, Parsed, Vote
 
@@ -71,13 +72,13 @@ class StepScores:
 
 
 Scores = AgentScores | StepScores
-Reward = Callable[[Debate, Grades | None], Scores]
+Reward = Callable[[Debate, Scoring, Grades | None], Scores]
 
 
 # Per agent: over the whole debate
 
 
-def comparisons(debate: Debate) -> tuple[list[Vote], int]:
+def comparisons(debate: Debate, scoring: Scoring = Scoring()) -> tuple[list[Vote], int]:
     """All valid comparisons by agent, in order, and how many were malformed. Repeated lines count each time.
 
     Votes of outside judges come last, where they count.
@@ -91,9 +92,9 @@ def comparisons(debate: Debate) -> tuple[list[Vote], int]:
                 malformed += 1
             else:
                 valid.append(Vote(turn.agent, line.left, line.right, line.verdict, i))
-    if debate.jury_counts:
+    if scoring.judge_counts:
         agent = [turn.agent for turn in debate.turns]
-        valid += [replace(vote, left=agent[vote.left], right=agent[vote.right]) for vote in outside_votes(debate)]
+        valid += [replace(vote, left=agent[vote.left], right=agent[vote.right]) for vote in outside_votes(debate, scoring)]
     return valid, malformed
 
 
@@ -109,7 +110,7 @@ def win_rate(votes: Sequence[Vote], num_agents: int) -> list[float]:
 
 
 def win_minus_loss(votes: Sequence[Vote], num_agents: int) -> list[float]:
-    """Votes won less votes lost, as a share of all votes about the agent, ties included; no votes gives 0."""
+    """Votes won minus votes lost, as a share of all votes about the agent, ties included; no votes gives 0."""
     score, seen = [0.0] * num_agents, [0] * num_agents
     for vote in votes:
         seen[vote.left] += 1
@@ -121,8 +122,8 @@ def win_minus_loss(votes: Sequence[Vote], num_agents: int) -> list[float]:
 
 
 def _by_agent(rule: Callable[[Sequence[Vote], int], list[float]]) -> Reward:
-    def reward(debate: Debate, grades: Grades | None) -> AgentScores:
-        valid, malformed = comparisons(debate)
+    def reward(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
+        valid, malformed = comparisons(debate, scoring)
         return _agent_scores(debate, rule(valid, debate.num_agents), len(valid), malformed)
 
     return reward
@@ -134,20 +135,20 @@ def _agent_scores(debate: Debate, rewards: Sequence[float], valid: int = 0, malf
     return AgentScores(tuple(rewards), returns, valid, malformed)
 
 
-def truth(debate: Debate, grades: Grades | None) -> AgentScores:
+def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
     """1 for a right last answer, otherwise 0. A baseline, not a peer reward."""
-    known = _need(debate, grades, "reward truth")
-    return _agent_scores(debate, [float(i is not None and known.correct[i]) for i in last_parsed(debate)])
+    correct = _need(debate, grades, "reward truth").correct
+    return _agent_scores(debate, [float(i is not None and correct[i]) for i in last_parsed(debate)])
 
 
-def majority(debate: Debate, grades: Grades | None) -> AgentScores:
+def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
     """1 for holding the debate's plurality answer, otherwise 0. A baseline that needs a grader but no ground truth."""
     if grades is None:
         raise ConfigError("reward majority needs a task with a grader, which tells equal answers; name one")
-    known = grades
-    held = [None if i is None else known.same[i] for i in last_parsed(debate)]
-    winner = plurality(held)
-    return _agent_scores(debate, [float(winner is not None and answer == winner) for answer in held])
+    same = grades.same
+    held = [None if i is None else same[i] for i in last_parsed(debate)]
+    most = plurality(held)
+    return _agent_scores(debate, [float(most is not None and answer == most) for answer in held])
 
 
 def last_parsed(debate: Debate) -> list[int | None]:
@@ -165,9 +166,9 @@ def plurality(held: Sequence[int | None]) -> int | None:
 # Per step: solver and judge apart
 
 
-def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
-    protocol, literal = debate.protocol, debate.protocol.literal
-    cast = ballots(debate)
+def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores:
+    literal = scoring.literal
+    cast = ballots(debate, scoring)
     votes = cast.votes
 
     won: Counter[int] = Counter()
@@ -195,13 +196,13 @@ def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
         if vote.turn < 0:
             continue  # an outside judge has a voice in the consensus, and no seat to be rewarded in
         jury = says[frozenset((vote.left, vote.right))]
-        if protocol.judge_consensus == "leave_one_out":
+        if scoring.judge_consensus == "leave_one_out":
             jury = [other for other in jury if other.author != vote.author]
         if (better := clear_consensus(jury)) is not None:
             aligned[vote.turn].append(1.0 if vote.verdict == ">" and vote.left == better else -1.0)
 
     steps = debate.steps()
-    penalty = dict.fromkeys(cast.abstained, FORMAT_PENALTY) if protocol.enable_format_penalty else {}
+    penalty = dict.fromkeys(cast.abstained, FORMAT_PENALTY) if scoring.enable_format_penalty else {}
     alignment = {i: sum(marks) / len(marks) for i, marks in aligned.items()}
 
     def table(cell: Callable[[int], Any]) -> tuple[tuple[Any, ...], ...]:
@@ -217,9 +218,9 @@ def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
                 generator_values,
                 table(lambda i: None if ballot(i) else generator(i)),
                 nothing,
-                protocol.lambda_gen,
+                scoring.lambda_gen,
             ),
-            "judge": Stream(judge_values, judge_values, nothing, protocol.lambda_judge),
+            "judge": Stream(judge_values, judge_values, nothing, scoring.lambda_judge),
         }
     else:
         streams = {
@@ -227,9 +228,9 @@ def generator_judge(debate: Debate, grades: Grades | None) -> StepScores:
                 generator_values,
                 table(lambda i: generator(i) if won[i] + lost[i] else None),
                 table(lambda i: FAILED if debate.turns[i].failed else 0.0),
-                protocol.lambda_gen,
+                scoring.lambda_gen,
             ),
-            "judge": Stream(judge_values, table(alignment.get), table(lambda i: penalty.get(i, 0.0)), protocol.lambda_judge),
+            "judge": Stream(judge_values, table(alignment.get), table(lambda i: penalty.get(i, 0.0)), scoring.lambda_judge),
         }
     judging = frozenset((a, step) for a, own in enumerate(steps) for step, i in enumerate(own) if ballot(i))
     return StepScores(streams, votes, cast.lines_invalid, len(penalty), judging)
@@ -264,11 +265,11 @@ class Ballots:
     """The votes of outside judges, whether they count or not. All the numbers above are the agents' alone."""
 
 
-def ballots(debate: Debate) -> Ballots:
+def ballots(debate: Debate, scoring: Scoring = Scoring()) -> Ballots:
     votes: list[Vote] = []
     abstained: list[int] = []
     could_vote = did_vote = lines_invalid = total = repeated = 0
-    for i, may_judge in enumerate(candidates(debate.protocol, debate.turns)):
+    for i, may_judge in enumerate(candidates(debate.rules, debate.turns)):
         turn = debate.turns[i]
         cast: list[Vote] = []
         for line in _lines(debate, i):
@@ -277,16 +278,16 @@ def ballots(debate: Debate) -> Ballots:
             elif line.kind != "silent":
                 lines_invalid += 1
         last_word = _last_words(cast)
-        votes += last_word if debate.protocol.one_ballot_per_pair else cast
+        votes += last_word if scoring.one_ballot_per_pair else cast
         total += len(cast)
         repeated += len(cast) - len(last_word)
         able = not turn.failed and len(may_judge) >= 2
         could_vote += able
         did_vote += able and bool(cast)
-        if not cast and (i >= 2 if debate.protocol.literal else able):
+        if not cast and (i >= 2 if scoring.literal else able):
             abstained.append(i)
-    outside = tuple(outside_votes(debate))
-    if debate.jury_counts:
+    outside = tuple(outside_votes(debate, scoring))
+    if scoring.judge_counts:
         votes += outside
     return Ballots(tuple(votes), tuple(abstained), could_vote, did_vote, lines_invalid, total, repeated, outside)
 
@@ -295,7 +296,7 @@ def _last_words(cast: Sequence[Vote]) -> list[Vote]:
     return list({frozenset((vote.left, vote.right)): vote for vote in cast}.values())
 
 
-def outside_votes(debate: Debate) -> Iterator[Vote]:
+def outside_votes(debate: Debate, scoring: Scoring) -> Iterator[Vote]:
     """What judges without a seat say about the agents' newest answers, by turn index."""
     may_judge = debate.answers() if debate.jury else {}
     for turn in debate.jury:
@@ -305,7 +306,7 @@ def outside_votes(debate: Debate) -> Iterator[Vote]:
             for line in lines
             if line.kind == "comparison" and line.left != line.right and line.left in may_judge and line.right in may_judge
         ]
-        yield from _last_words(cast) if debate.protocol.one_ballot_per_pair else cast
+        yield from _last_words(cast) if scoring.one_ballot_per_pair else cast
 
 
 def _lines(debate: Debate, turn: int) -> tuple[Line, ...]:
@@ -316,20 +317,21 @@ def _lines(debate: Debate, turn: int) -> tuple[Line, ...]:
 # With ground truth
 
 
-def mix_truth(scores: Scores, debate: Debate, grades: Grades | None, mix: float = 0.0, bonus: float = 0.0) -> Scores:
+def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
     """`(1 - mix) * peer + mix * correct`, plus `bonus` where correct, on the reward's own scale."""
+    mix, bonus = scoring.reward_mix, scoring.correct_bonus
     if not mix and not bonus:
         return scores
-    known = _need(debate, grades, "reward_mix and correct_bonus")
+    correct = _need(debate, grades, "reward_mix and correct_bonus").correct
     if isinstance(scores, AgentScores):
-        low = -1.0 if debate.protocol.reward == "win_minus_loss" else 0.0
+        low = -1.0 if scoring.reward == "win_minus_loss" else 0.0
         rewards = [
-            reward if i is None else _mixed(reward, known.correct[i], low, mix, bonus)
+            reward if i is None else _mixed(reward, correct[i], low, mix, bonus)
             for reward, i in zip(scores.rewards, last_parsed(debate), strict=True)
         ]
         return replace(_agent_scores(debate, rewards), valid=scores.valid, malformed=scores.malformed)
     if "generator" not in scores.streams:
-        raise ConfigError(f"reward_mix needs win_rate, win_minus_loss or generator_judge, got reward {debate.protocol.reward!r}")
+        raise ConfigError(f"reward_mix needs win_rate, win_minus_loss or generator_judge, got reward {scoring.reward!r}")
 
     stream = scores.streams["generator"]
     values, centred = [], []
@@ -338,8 +340,8 @@ def mix_truth(scores: Scores, debate: Debate, grades: Grades | None, mix: float 
         for step, i in enumerate(turns):
             if not debate.turns[i].answers:
                 continue
-            row[step] = _mixed(row[step], known.correct[i], -1.0, mix, bonus)
-            if mix or known.correct[i] or centred_row[step] is not None:
+            row[step] = _mixed(row[step], correct[i], -1.0, mix, bonus)
+            if mix or correct[i] or centred_row[step] is not None:
                 centred_row[step] = row[step]
         values.append(tuple(row))
         centred.append(tuple(centred_row))
@@ -370,14 +372,21 @@ NEED_GRADES = frozenset({"truth", "majority"})
 """The rewards that look at graded answers. The others, and a user's own, are given None where nobody else needs them."""
 
 
+def score(debate: Debate, scoring: Scoring, grades: Grades | None = None, reward: Reward | None = None) -> Scores:
+    """What a debate comes to: the reward that `scoring` names (or `reward`, where that is a user's own), with truth mixed in."""
+    if reward is None and scoring.reward not in REWARDS:
+        raise ConfigError(f"reward must be one of {', '.join(REWARDS)}, got {scoring.reward!r}; a file's function is handed in")
+    return mix_truth((reward or REWARDS[scoring.reward])(debate, scoring, grades), debate, scoring, grades)
+
+
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and abs(value) <= sys.float_info.max
 
 
 def users_reward(function: Callable[[Debate], Any], name: str) -> Reward:
-    """A user's own: from a debate to a number an agent, or to a list of numbers (one a step) an agent."""
+    """A user's own: from a debate alone to one number per agent, or to one list of numbers (one per step) per agent."""
 
-    def reward(debate: Debate, grades: Grades | None) -> Scores:
+    def reward(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
         returned = function(debate)
         given = list(returned) if isinstance(returned, Iterable) else []
         if len(given) != debate.num_agents:

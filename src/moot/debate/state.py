@@ -15,8 +15,10 @@ from dataclasses import dataclass, field, replace
 from moot.debate import prompts
 from moot.debate.labels import labels_for, with_agents
 from moot.debate.parsing import BALLOT, parse
-from moot.debate.protocol import V2, Protocol, eligible
+from moot.debate.rules import Rules, eligible
 from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, Turn
+
+V2_RULES = Rules()
 
 Settled = Callable[[tuple[Turn, ...]], bool]
 """The turns of one whole round -> whether their answers agree. Equality is the grader's, so a task builds it."""
@@ -27,7 +29,7 @@ class Debate:
     question: Question
     num_agents: int = 3
     max_rounds: int = 3
-    protocol: Protocol = V2
+    rules: Rules = V2_RULES
     turns: tuple[Turn, ...] = ()
     settled: Settled | None = field(default=None, compare=False, repr=False)
     """Asked once a round, and only where the next two need it."""
@@ -37,8 +39,6 @@ class Debate:
     """Go on past `max_rounds` while the answers do not agree, for at most this many rounds."""
     jury: tuple[Turn, ...] = ()
     """Ballots of judges who hold no seat; the j-th judge is number `num_agents + j`."""
-    jury_counts: bool = True
-    """Whether their votes are votes. A judge held out of training only looks on."""
 
     def __post_init__(self) -> None:
         if self.num_agents < 1:
@@ -57,16 +57,16 @@ class Debate:
             return False
         if self.aborted or self.turns[-1].ballot:
             return True
-        return self._answered and not self.protocol.closing_ballot
+        return self._answered and not self.rules.closing_ballot
 
     @property
     def balloting(self) -> bool:
         """Whether the closing ballot is what comes next."""
-        return self.protocol.closing_ballot and bool(self.turns) and self._answered and not self.done
+        return self.rules.closing_ballot and bool(self.turns) and self._answered and not self.done
 
     @property
     def aborted(self) -> bool:
-        return self.protocol.on_parse_failure == "abort" and bool(self.turns) and self.turns[-1].failed
+        return self.rules.on_parse_failure == "abort" and bool(self.turns) and self.turns[-1].failed
 
     @property
     def agreed(self) -> bool:
@@ -104,7 +104,7 @@ class Debate:
         if self.done:
             return ()
         # A ballot is secret under either schedule: nobody votes with the others' votes in sight.
-        if self.protocol.schedule == "parallel" or self.balloting:
+        if self.rules.schedule == "parallel" or self.balloting:
             return tuple(range(self.num_agents))
         return (len(self.turns) % self.num_agents,)
 
@@ -117,19 +117,19 @@ class Debate:
         return Observation(
             agent=agent,
             round=round,
-            eligible=eligible(self.protocol, self.turns, agent, round, self.num_agents),
-            temperature=prompts.temperature(self.protocol, agent),
+            eligible=eligible(self.rules, self.turns, agent, round, self.num_agents),
+            temperature=prompts.temperature(self.rules, agent),
             newest=prompts.newest(self, agent, round),
             extends=prompts.extends(self, agent, round),
             own_turns=prompts.own_turns(self, agent, round),
             conversation=lambda: prompts.conversation(self, agent, round),
-            contract=BALLOT if self.balloting else self.protocol.contract,
+            contract=BALLOT if self.balloting else self.rules.contract,
             labels=self.labels(agent),
         )
 
     def labels(self, viewer: int) -> Sequence[int]:
         """The number by which `viewer` knows each agent."""
-        return labels_for(self.question, viewer, self.num_agents) if self.protocol.shuffle_labels else range(self.num_agents)
+        return labels_for(self.question, viewer, self.num_agents) if self.rules.shuffle_labels else range(self.num_agents)
 
     def advance(self, said: Mapping[int, Said]) -> Debate:
         """Takes what each of `next_speakers` said. Under `abort`, turns of a parallel round after the first failed one are not kept."""
@@ -138,14 +138,14 @@ class Debate:
         turns = list(self.turns)
         for agent in self.next_speakers:
             turns.append(self.read(self.next_round, agent, said[agent], self.balloting))
-            if turns[-1].failed and self.protocol.on_parse_failure == "abort":
+            if turns[-1].failed and self.rules.on_parse_failure == "abort":
                 break
         return replace(self, turns=tuple(turns))
 
     def read(self, round: int, agent: int, said: Said, ballot: bool = False) -> Turn:
         """What was said, as a turn: in sections, and about seats instead of the author's labels."""
-        parsed = parse(said.text, BALLOT if ballot else self.protocol.contract, said.closed)
-        if self.protocol.shuffle_labels and isinstance(parsed, Parsed):
+        parsed = parse(said.text, BALLOT if ballot else self.rules.contract, said.closed)
+        if self.rules.shuffle_labels and isinstance(parsed, Parsed):
             parsed = with_agents(parsed, self.labels(agent))
         return Turn(round, agent, said.text, parsed, ballot)
 

@@ -6,17 +6,17 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from moot.debate.protocol import candidates
-from moot.debate.rewards import REWARDS, AgentScores, Grades, Scores, last_parsed
+from moot.debate.outcome import mean_rewards
+from moot.debate.rewards import Grades, last_parsed, score
+from moot.debate.rules import candidates
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Parsed
-from moot.rl.metrics import answer_metrics, mean, rewarded
-from moot.rl.trust import Judged, winner
+from moot.rl.metrics import answer_metrics
+from moot.rl.trust import Judged, winner_is_right
 
 Share = tuple[float, float]
 """What was counted, and what could have been."""
-
-PEER_REWARDS = ("win_rate", "win_minus_loss", "generator_judge")
 
 
 @dataclass(frozen=True)
@@ -40,18 +40,18 @@ def count_answers(debate: Debate, grades: Grades) -> dict[str, Share]:
     return {name.removeprefix("_/"): (value, 1.0) for name, value in found.items() if value is not None}
 
 
-def judge(debate: Debate, grades: Grades) -> Judged:
+def judge(debate: Debate, scoring: Scoring, grades: Grades) -> Judged:
     """Scored by its votes, also where training uses something else: a reward that knows the truth would make every winner right."""
-    reward = debate.protocol.reward if debate.protocol.reward in PEER_REWARDS else "generator_judge"
-    return Judged.of(debate, REWARDS[reward](debate, grades), grades)
+    by_peers = scoring.peers_alone()
+    return Judged.of(debate, by_peers, score(debate, by_peers, grades), grades)
 
 
 def count_debate(each: Judged) -> dict[str, Share]:
     debate, grades = each.debate, each.grades
     shares = count_answers(debate, grades) | _count_turns(each)
     if each.known:
-        chosen = last_parsed(debate)[winner(each.scores)]
-        shares["winner"] = (float(chosen is not None and grades.correct[chosen]), 1.0)
+        right = winner_is_right(each)
+        shares["winner"] = (float(bool(right)), float(right is not None))
         shares["group"] = (float(_group_is_right(each)), 1.0)
         shares["judge"] = judged_right([each])
         shares |= _count_first_round(debate, grades)
@@ -91,7 +91,7 @@ def own_answers(played: Sequence[tuple[int, Debate]]) -> Debate:
     first = played[0][1]
     last = [(number, debate, last_parsed(debate)[seat]) for number, (seat, debate) in enumerate(played)]
     turns = tuple(replace(debate.turns[i], round=1, agent=number) for number, debate, i in last if i is not None)
-    return Debate(first.question, len(played), 1, first.protocol, turns)
+    return Debate(first.question, len(played), 1, first.rules, turns)
 
 
 def judged_right(judged: Sequence[Judged], authors: Sequence[int] | None = None) -> Share:
@@ -116,7 +116,7 @@ def _count_turns(each: Judged) -> dict[str, Share]:
     readable ones that could."""
     debate = each.debate
     readable = tuple(replace(turn, parsed=Parsed({}, {})) for turn in debate.turns)
-    should = [i for i, others in enumerate(candidates(debate.protocol, readable)) if len(others) >= 2]
+    should = [i for i, others in enumerate(candidates(debate.rules, readable)) if len(others) >= 2]
     voted = {vote.turn for vote in each.cast.votes}
     return {
         "valid_turns": (float(sum(not turn.failed for turn in debate.turns)), float(len(debate.turns))),
@@ -133,14 +133,9 @@ def _group_is_right(each: Judged) -> bool:
     if not counts:
         return False
     most = max(counts.values())
-    standing = _standing(each.scores)
-    agent = max((a for a, answer in enumerate(held) if answer is not None and counts[answer] == most), key=lambda a: (standing[a], -a))
+    standing = mean_rewards(each.scores)
+    agent = max(
+        (a for a, answer in enumerate(held) if answer is not None and counts[answer] == most), key=lambda a: (standing[a] or 0.0, -a)
+    )
     turn = last[agent]
     return turn is not None and each.grades.correct[turn]
-
-
-def _standing(scores: Scores) -> list[float]:
-    """What the peers' votes gave each agent on average."""
-    if isinstance(scores, AgentScores):
-        return list(scores.rewards)
-    return [mean(row) or 0.0 for row in rewarded(scores, "generator")]

@@ -93,7 +93,7 @@ class EvalConfig:
             return self.temperature
         if not self.tempered:
             return 1.0
-        return sum(seat_temperature(self.protocol, seat) for seat in range(self.num_agents)) / self.num_agents
+        return sum(seat_temperature(self.protocol.rules, seat) for seat in range(self.num_agents)) / self.num_agents
 
     def settings(self, kind: str) -> dict[str, Any]:
         """All that a sample of this kind (`answer`, `debate`, or `against NAME`) depends on, the question apart."""
@@ -101,21 +101,15 @@ class EvalConfig:
         if kind == "answer":
             return {**common, "kind": kind, "temperature": self.answer_temperature}
         # Rewards are found in what was said; they do not change it.
-        rules = {name: value for name, value in self.protocol.as_dict().items() if name not in _SCORING}
         debate: dict[str, Any] = {
             "num_agents": self.num_agents,
             "max_rounds": self.max_rounds,
             "tempered": self.tempered,
-            "protocol": rules,
+            "protocol": self.protocol.rules.as_dict(),
         }
         if self.stop_when_settled or self.extra_rounds:
             debate |= {"stop_when_settled": self.stop_when_settled, "extra_rounds": self.extra_rounds}
         return {**common, "kind": "debate", **debate, **({} if kind == "debate" else {"against": self.opponents[opponent_in(kind)]})}
-
-
-_SCORING = (
-    "reward", "one_ballot_per_pair", "judge_consensus", "enable_format_penalty", "lambda_gen", "lambda_judge", "advantage", "literal",
-)  # fmt: skip
 
 
 def opponent_in(kind: str) -> str:

@@ -104,7 +104,7 @@ class _Work:
             question,
             config.num_agents,
             config.max_rounds,
-            config.protocol,
+            config.protocol.rules,
             settled=settled_by(task.equal, task.extract) if as_needed else None,
             stop_when_settled=config.stop_when_settled,
             extra_rounds=config.extra_rounds,
@@ -221,7 +221,7 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
         grades = _graded(list(answers.values()), task)
         return {key: Counted(count_answers(answers[key], found), tokens[key]) for key, found in zip(answers, grades, strict=True)}
     debates = [debate_of(record, work.debate(work.questions[key])) for key, found in records.items() for record in found]
-    flat = iter([judge(debate, found) for debate, found in zip(debates, _graded(debates, task), strict=True)])
+    flat = iter([judge(debate, work.config.protocol.scoring, found) for debate, found in zip(debates, _graded(debates, task), strict=True)])
     judged = {key: tuple(next(flat) for _ in found) for key, found in records.items()}
     if kind == "debate":
         return {key: Counted(count_debate(found[0]), tokens[key], found) for key, found in judged.items()}

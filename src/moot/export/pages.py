@@ -13,11 +13,11 @@ from itertools import groupby
 from typing import Any
 
 from moot.debate.labels import relabelled
+from moot.debate.outcome import votes_of
 from moot.debate.prompts import persona
-from moot.debate.rewards import ballots, comparisons
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
-from moot.saved import Saved, leaders
+from moot.saved import Saved
 from moot.terminal import one_line, plain
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
@@ -89,12 +89,13 @@ def _debate(each: Saved, place: int) -> str:
 
 def _turn(each: Saved, i: int) -> str:
     turn, debate = each.debate.turns[i], each.debate
-    won = turn.agent in leaders(each.means())
+    outcome = each.outcome()
+    won = outcome is not None and turn.agent == outcome.winner
     kind = "turn failed" if turn.failed else "turn won" if won else "turn"
     tags = ['<span class="tag mark">won the debate</span>'] if won else []
     if each.known and each.grades is not None and turn.answers:
         tags.append('<span class="tag good">right answer</span>' if each.grades.correct[i] else '<span class="tag bad">wrong answer</span>')
-    who = f"Agent {turn.agent}" + (f' <span class="soft">{text(persona(turn.agent).name)}</span>' if debate.protocol.personas else "")
+    who = f"Agent {turn.agent}" + (f' <span class="soft">{text(persona(turn.agent).name)}</span>' if debate.rules.personas else "")
     parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']
     parts.append(_said(each.debate, turn, each.record["turns"][i].get("stop") == "length"))
     if numbers := _numbers(each, i):
@@ -114,7 +115,7 @@ def _said(debate: Debate, turn: Turn, cut: bool) -> str:
 
 def _about_seats(debate: Debate, turn: Turn, content: str) -> str:
     """Where each agent knows the others by numbers of its own, a reader could not tell whom it means."""
-    return relabelled(content, debate.labels(turn.agent), range(debate.num_agents)) if debate.protocol.shuffle_labels else content
+    return relabelled(content, debate.labels(turn.agent), range(debate.num_agents)) if debate.rules.shuffle_labels else content
 
 
 def _jury(each: Saved) -> str:
@@ -124,7 +125,7 @@ def _jury(each: Saved) -> str:
         f'<section class="turn">\n<header><strong>Judge {j}</strong></header>\n{_said(each.debate, turn, cut=False)}</section>\n'
         for j, turn in enumerate(each.debate.jury)
     )
-    count = "count" if each.debate.jury_counts else "do not count"
+    count = "count" if each.scoring.judge_counts else "do not count"
     return f'<h3>Judges without a seat, whose votes {count}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n'
 
 
@@ -142,21 +143,23 @@ def _numbers(each: Saved, i: int) -> str:
 def _outcome(each: Saved) -> str:
     if each.error is not None:
         return "lost by the engine"
-    winners = leaders(each.means())
-    return " and ".join(f"Agent {agent}" for agent in winners) + (" won" if len(winners) == 1 else " lead") if winners else "nobody won"
+    outcome = each.outcome()
+    return "nobody won" if outcome is None or outcome.winner is None else f"Agent {outcome.winner} won"
 
 
 def _why(each: Saved) -> str:
     if each.error is not None:
         return f'<span class="tag bad">lost</span> The engine failed, so the debate was never scored: {text(each.error)}'
-    means = each.means()
-    if not means:
+    outcome = each.outcome()
+    if outcome is None:
         return "This debate was never scored."
-    listed = ", ".join(f"Agent {agent} {mean:+.2f}" for agent, mean in enumerate(means) if mean is not None)
-    reward = text(each.debate.protocol.reward)
-    if not leaders(means):
-        return f"Nobody won: all have the same mean reward ({reward}: {listed})."
-    renamed = " Agents knew each other by other numbers; here all are called by their seats." if each.debate.protocol.shuffle_labels else ""
+    listed = ", ".join(f"Agent {agent} {mean:+.2f}" for agent, mean in enumerate(outcome.means) if mean is not None)
+    reward = text(each.scoring.reward)
+    if outcome.winner is None:
+        agents = " and ".join(f"Agent {agent}" for agent in outcome.leaders)
+        level = "all have the same mean reward" if len(outcome.leaders) == len(outcome.means) else f"{agents} are level"
+        return f"Nobody won: {level if outcome.voted else 'no vote was cast'} ({reward}: {listed})."
+    renamed = " Agents knew each other by other numbers; here all are called by their seats." if each.debate.rules.shuffle_labels else ""
     return f"<strong>{_outcome(each)}</strong> by the highest mean reward ({reward}: {listed}).{renamed}"
 
 
@@ -165,10 +168,8 @@ def _matrix(each: Saved) -> str:
     debate, agents = each.debate, range(each.debate.num_agents)
     preferred: Counter[tuple[int, int]] = Counter()
     ties = 0
-    by_agent = not isinstance(each.record.get("rewards"), dict)
-    for vote in comparisons(debate)[0] if by_agent else ballots(debate).votes:
-        left, right = (vote.left, vote.right) if by_agent else (debate.turns[vote.left].agent, debate.turns[vote.right].agent)
-        preferred[left, right] += vote.verdict == ">"
+    for vote in () if each.scores is None else votes_of(debate, each.scores, each.scoring):
+        preferred[vote.left, vote.right] += vote.verdict == ">"
         ties += vote.verdict == "="
     if not +preferred and not ties:
         return "<h3>Votes</h3>\n<p>No votes were cast.</p>\n" if debate.turns else ""

@@ -18,7 +18,7 @@ from typing import IO, Any
 
 from moot.debate.rewards import ballots, clear_consensus, last_parsed
 from moot.debate.types import Parsed, Vote
-from moot.saved import Damaged, Saved, leaders
+from moot.saved import Damaged, Saved
 
 Row = dict[str, Any]
 _LONE = re.compile("[\ud800-\udfff]")
@@ -60,7 +60,9 @@ def supervised(each: Saved, only_right: bool = False) -> Iterator[Row]:
 def best_and_worst(each: Saved, only_right: bool = False) -> Iterator[Row]:
     """One pair a debate: the winner's last answer, and that of the agent with the lowest reward."""
     chosen = winning_turn(each, only_right)
-    last, means = last_parsed(each.debate), each.means()
+    outcome = each.outcome()
+    assert outcome is not None
+    last, means = last_parsed(each.debate), outcome.means
     best = max(mean for mean in means if mean is not None)
     below = [(mean, agent) for agent, mean in enumerate(means) if mean is not None and mean < best and last[agent] is not None]
     if not below:
@@ -74,7 +76,7 @@ def voted_pairs(each: Saved, only_right: bool = False) -> Iterator[Row]:
     """Every two answers between which the judges clearly preferred one."""
     _check_played(each)
     votes: dict[frozenset[int], list[Vote]] = defaultdict(list)
-    for vote in ballots(each.debate).votes:
+    for vote in ballots(each.debate, each.scoring).votes:
         votes[frozenset((vote.left, vote.right))].append(vote)
     found, same = 0, False
     for pair, cast in votes.items():
@@ -99,33 +101,25 @@ PAIRS: dict[str, Callable[[Saved, bool], Iterator[Row]]] = {"best_worst": best_a
 def winning_turn(each: Saved, only_right: bool = False) -> int:
     """The last readable turn of whoever won."""
     _check_played(each)
-    winners = leaders(each.means())
-    if not winners:
-        raise LeftOut("nobody won: all are level")
-    last = last_parsed(each.debate)
-    turns = [turn for agent in winners if (turn := last[agent]) is not None]
-    if not turns:
+    outcome = each.outcome()
+    assert outcome is not None
+    if outcome.winner is None:
+        raise LeftOut("nobody won: several are level" if outcome.voted else "nobody won: no vote was cast")
+    turn = last_parsed(each.debate)[outcome.winner]
+    if turn is None:
         raise LeftOut("the winner gave no readable answer")
-    # Several who lead with one answer are one winner; with different answers the votes have not decided.
-    if len({_kind(each, turn) for turn in turns}) > 1:
-        raise LeftOut("several lead with different answers")
-    if not _solution(each, turns[0]):
+    if not _solution(each, turn):
         raise LeftOut("the winner's answer is empty")
-    if only_right and not _is_right(each, turns[0]):
+    if only_right and not _is_right(each, turn):
         raise LeftOut("the winner's answer is not known to be right")
-    return turns[0]
+    return turn
 
 
 def _check_played(each: Saved) -> None:
     if each.error is not None:
         raise LeftOut("the engine lost the debate")
-    if "rewards" not in each.record:
+    if each.scores is None:
         raise LeftOut("the debate was never scored")
-
-
-def _kind(each: Saved, turn: int) -> object:
-    kind = each.grades.same[turn] if each.grades else None
-    return _solution(each, turn) if kind is None else kind
 
 
 def _is_right(each: Saved, turn: int) -> bool:

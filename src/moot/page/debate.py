@@ -18,6 +18,7 @@ from moot.debate.types import Parsed, Question
 from moot.page.index import records
 from moot.page.runs import inside
 from moot.rl.datums import STREAM_OF
+from moot.saved import standing
 
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
@@ -59,6 +60,7 @@ def _debate(record: Mapping[str, Any], tokens: Mapping[Any, Any]) -> dict[str, A
     for i, turn in enumerate(turns):
         place[i] = taken[turn["agent"]]
         taken[turn["agent"]] += 1
+    leaders, winner = standing(record)
     labels = [_labels(record, protocol, viewer, agents) for viewer in range(agents + len(jury))]
     return {
         "question": {name: record["question"].get(name) for name in ("id", "text", "answer")},
@@ -69,7 +71,8 @@ def _debate(record: Mapping[str, Any], tokens: Mapping[Any, Any]) -> dict[str, A
         "jury": [_judge(record, judge, agents + j, votes, labels[agents + j]) for j, judge in enumerate(jury)],
         "jury_counts": record.get("jury_counts"),
         "votes": votes,
-        "winner": record.get("winner"),
+        "winner": winner,
+        "leaders": list(leaders),
         "signal": record.get("signal"),
         "rewards": record.get("rewards"),
         "returns": record.get("returns"),

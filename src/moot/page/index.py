@@ -21,8 +21,9 @@ from typing import Any
 
 from moot.page.filters import Where, clean
 from moot.page.runs import Outside, inside
+from moot.saved import standing
 
-VERSION = 1
+VERSION = 2
 LONGEST = 50_000
 """Characters of a turn that can be searched."""
 
@@ -333,7 +334,7 @@ def _row(step: int, place: int, record: Mapping[str, Any] | None) -> tuple[Any, 
         turns = list(record["turns"])
         last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
         known = record["question"]["answer"] is not None and bool(turns)
-        agents, winner = int(record["num_agents"]), record.get("winner")
+        agents, (_, winner) = int(record["num_agents"]), standing(record)
         if not 0 < agents < 10**6:
             raise ValueError("nobody seats so many")
         right = sum(bool(turn.get("correct")) for turn in last.values())

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.protocol import V2, Protocol
+from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.engine.settings import ModelConfig as ModelConfig
 
@@ -28,10 +30,6 @@ class DebateConfig:
     """Longest turn."""
     concurrency: int = 256
     """Most debates in play at once."""
-    reward_mix: float = 0.0
-    """Share of ground truth in the reward; 0 is peers alone."""
-    correct_bonus: float = 0.0
-    """Added to the reward of a right answer."""
 
 
 @dataclass(frozen=True)
@@ -96,8 +94,6 @@ class RecipeConfig:
     """Share of debates it is asked about."""
     judge_schedule: Schedule = "constant"
     """How that share falls to 0 over the run: linear phases a stronger judge out."""
-    judge_counts: bool = True
-    """Whether its votes count. Held out, it only measures how far the peers have drifted from it (trust/outside_agreement)."""
     stop_when_settled: bool = False
     """End a debate after a round in which all agents give one answer. Saves tokens; makes cons@k and rewards rest on fewer rounds."""
     extra_rounds: int = 0
@@ -127,7 +123,7 @@ class RecipeConfig:
 @dataclass(frozen=True)
 class TrainConfig:
     protocol: Protocol = V2
-    """The rules of the debates."""
+    """The rules of the debates, and how votes count."""
     model: ModelConfig = field(default_factory=ModelConfig)
     debate: DebateConfig = field(default_factory=DebateConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
@@ -166,8 +162,6 @@ class TrainConfig:
         ):
             if value < low:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
-        if not 0 <= d.reward_mix <= 1:
-            raise ConfigError(f"reward_mix must be between 0 and 1, got {d.reward_mix}; 0.3 mixes in a little truth")
         _check_numbers(self)
         if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
@@ -194,17 +188,35 @@ class TrainConfig:
             raise ConfigError(f"warm_questions must be 0 on this server, got {self.warm.warm_questions}: it has no cross_entropy to scale")
 
     def as_dict(self) -> dict[str, Any]:
-        return {**asdict(self), "protocol": self.protocol.as_dict()}
+        """As run.json has it. What came later than the protocol stands there beside other settings, as it always did."""
+        whole = {**asdict(self), "protocol": self.protocol.as_dict()}
+        for name, part in BESIDE_PROTOCOL.items():
+            whole["protocol"].pop(name, None)
+            whole[part][name] = getattr(self.protocol.scoring, name)
+        return whole
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> TrainConfig:
         parts = {"model": ModelConfig, "debate": DebateConfig, "optim": OptimConfig, "warm": WarmConfig, "recipe": RecipeConfig}
         # Settings that came later than a run keep their defaults in it.
-        built: dict[str, Any] = {name: kind(**given.get(name, {})) for name, kind in parts.items()}
+        settings = {name: dict(given.get(name, {})) for name in parts}
+        choices = dict(given["protocol"])
+        choices |= {name: settings[part].pop(name) for name, part in BESIDE_PROTOCOL.items() if name in settings[part]}
+        built: dict[str, Any] = {name: kind(**settings[name]) for name, kind in parts.items()}
         if isinstance(built["recipe"].curriculum, list):
             built["recipe"] = replace(built["recipe"], curriculum=tuple(built["recipe"].curriculum))
         modes = tuple(given.get("eval_modes", ()))
-        return cls(**{**given, **built, "eval_modes": modes, "protocol": V2.with_choices(given["protocol"])})
+        return cls(**{**given, **built, "eval_modes": modes, "protocol": V2.with_choices(choices)})
+
+
+BESIDE_PROTOCOL = {"reward_mix": "debate", "correct_bonus": "debate", "judge_counts": "recipe"}
+"""Choices of the scoring that run.json keeps in another part of the configuration."""
+
+
+def scoring_in(config: Mapping[str, Any]) -> Scoring:
+    """How votes count by a run's configuration as it stands on disk, whatever else is missing there."""
+    beside = {name: config[part][name] for name, part in BESIDE_PROTOCOL.items() if name in config.get(part, {})}
+    return V2.with_choices({**config.get("protocol", {}), **beside}).scoring
 
 
 def _check_numbers(config: Any) -> None:
@@ -243,7 +255,7 @@ PRESETS: dict[str, TrainConfig] = {
     ),
     "hard": replace(
         _MATH,
-        protocol=replace(V2, lambda_gen=0.5, lambda_judge=1.5),
+        protocol=V2.with_choices(lambda_gen=0.5, lambda_judge=1.5),
         debate=replace(_MATH.debate, num_agents=5),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4),
     ),
@@ -251,8 +263,8 @@ PRESETS: dict[str, TrainConfig] = {
     # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in and faded out.
     "aime": replace(
         _MATH,
-        protocol=replace(V2, judge_consensus="leave_one_out", closing_ballot=True),
-        debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2, reward_mix=0.3),
+        protocol=V2.with_choices(judge_consensus="leave_one_out", closing_ballot=True, reward_mix=0.3),
+        debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2),
         optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),
         recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math"), truth_schedule="linear"),

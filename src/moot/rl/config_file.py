@@ -63,6 +63,7 @@ def _settings(content: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[
 def _typed(path: Path, base: TrainConfig, section: str, name: str, value: Any) -> Any:
     """The value as the setting has it. YAML reads 1e-5 as a word, and lists where tuples are meant."""
     owner = getattr(base, section) if section else base
+    owner = owner if hasattr(owner, name) else base.protocol.scoring  # which a run.json keeps in two sections
     old, choices = getattr(owner, name), get_args(get_type_hints(type(owner))[name])
     if isinstance(old, tuple):
         if isinstance(value, list | tuple):

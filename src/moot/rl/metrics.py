@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
+from moot.debate.outcome import rewards_by_agent
 from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, last_parsed, plurality
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats
@@ -99,7 +100,8 @@ def _settled(debate: Debate) -> list[float]:
     return [0.0] * (len(debate.turns) - 1) + [float(debate.agreed)] if debate.turns else []
 
 
-def reward_metrics(debates: Sequence[Debate], scores: Sequence[Scores], advantages: Sequence[Advantages]) -> Metrics:
+def reward_metrics(reward: str, scores: Sequence[Scores], advantages: Sequence[Advantages]) -> Metrics:
+    """What a batch under one reward came to."""
     found = [totals(each) for each in scores]
     metrics: Metrics = {
         "env/all/reward/total": mean(value for row in found for value in row),
@@ -107,17 +109,16 @@ def reward_metrics(debates: Sequence[Debate], scores: Sequence[Scores], advantag
         "debates/with_signal": mean(float(has_signal(each)) for each in scores),
         "debates/with_gradient": mean(float(carries_gradient(each)) for each in advantages),
     }
-    by_agent = [(debate, each) for debate, each in zip(debates, scores, strict=True) if isinstance(each, AgentScores)]
+    by_agent = [each for each in scores if isinstance(each, AgentScores)]
     by_step = [each for each in scores if isinstance(each, StepScores)]
     if by_agent:
-        names = [debate.protocol.reward for debate, _ in by_agent]
         metrics |= {
-            "pairwise_reward": mean(value for _, each in by_agent for value in each.rewards),
-            "pairwise_reward_is_win_rate": mean(float(name == "win_rate") for name in names),
-            "pairwise_reward_is_win_minus_loss": mean(float(name == "win_minus_loss") for name in names),
-            "pairwise_total_votes": mean(float(each.valid) for _, each in by_agent),
-            "pairwise_malformed": mean(float(each.malformed) for _, each in by_agent),
-            "pairwise_any_votes": mean(float(each.valid > 0) for _, each in by_agent),
+            "pairwise_reward": mean(value for each in by_agent for value in each.rewards),
+            "pairwise_reward_is_win_rate": float(reward == "win_rate"),
+            "pairwise_reward_is_win_minus_loss": float(reward == "win_minus_loss"),
+            "pairwise_total_votes": mean(float(each.valid) for each in by_agent),
+            "pairwise_malformed": mean(float(each.malformed) for each in by_agent),
+            "pairwise_any_votes": mean(float(each.valid > 0) for each in by_agent),
         }
     if by_step:
         metrics |= {
@@ -126,16 +127,10 @@ def reward_metrics(debates: Sequence[Debate], scores: Sequence[Scores], advantag
             "v2/comparison_lines_invalid": float(sum(each.lines_invalid for each in by_step)),
         }
         for stream, key in (("generator", "gen"), ("judge", "judge")):
-            rows = [row for each in by_step if stream in each.streams for row in rewarded(each, stream)]
+            rows = [row for each in by_step if stream in each.streams for row in rewards_by_agent(each, stream)]
             if rows:
                 metrics[f"reward/{key}/mean"] = mean(value for row in rows for value in row)
     return metrics
-
-
-def rewarded(scores: StepScores, stream: str) -> list[list[float]]:
-    """A stream's values, agent by agent; for the generator without ballots, in which nothing is generated."""
-    left_out = scores.ballots if stream == "generator" else frozenset()
-    return [[v for step, v in enumerate(row) if (a, step) not in left_out] for a, row in enumerate(scores.streams[stream].values)]
 
 
 def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:

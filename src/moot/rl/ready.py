@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from moot.debate.parsing import CONTRACTS
-from moot.debate.rewards import Grades, Reward
+from moot.debate.rewards import Reward
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.rl.advantages import Estimator, SeatMeans, advantages
@@ -35,16 +35,17 @@ def check_warm_start(config: TrainConfig, task: Task) -> None:
         )
 
 
-def check_scoring(config: TrainConfig, task: Task, reward: tuple[str, Reward], estimator: tuple[str, Estimator]) -> None:
-    """Each with its name. Ours have been tried; a user's is tried here, as training will call it."""
-    debates = [_made_up(config, question, silent) for question in [_question(task)] for silent in (None, 0)]
-    if not is_users(reward[0]) and not is_users(estimator[0]):
+def check_scoring(config: TrainConfig, task: Task, reward: Reward, estimator: Estimator) -> None:
+    """Ours have been tried; a user's is tried here, as training will call it."""
+    scoring = config.protocol.scoring
+    if not is_users(scoring.reward) and not is_users(scoring.advantage):
         return
-    grades: list[Grades] = [grade(debate, task.equal, task.extract) for debate in debates]
-    with trying(reward[0], "reward"):
-        scores = [reward[1](debate, found) for debate, found in zip(debates, grades, strict=True)]
-    with trying(estimator[0], "advantage"):
-        advantages(zip(debates, scores, strict=True), estimator[1], SeatMeans())
+    debates = [_made_up(config, _question(task), silent) for silent in (None, 0)]
+    grades = [grade(debate, task.equal, task.extract) for debate in debates]
+    with trying(scoring.reward, "reward"):
+        scores = [reward(debate, scoring, graded) for debate, graded in zip(debates, grades, strict=True)]
+    with trying(scoring.advantage, "advantage"):
+        advantages(zip(debates, scores, strict=True), estimator, SeatMeans())
 
 
 def _question(task: Task) -> Question:
@@ -65,7 +66,7 @@ def _ask(task: Task) -> None:
 
 def _made_up(config: TrainConfig, question: Question, silent: int | None) -> Debate:
     """A debate in which everybody speaks by the contract, but for the first turn of agent `silent`."""
-    debate = Debate(question, config.debate.num_agents, config.debate.max_rounds, config.protocol)
+    debate = Debate(question, config.debate.num_agents, config.debate.max_rounds, config.protocol.rules)
     while not debate.done:
         said = {agent: _turn(debate.observe(agent), question, silent) for agent in debate.next_speakers}
         debate = debate.advance(said)

@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
+from moot.debate.outcome import Outcome
 from moot.debate.play import Speak
-from moot.debate.rewards import AgentScores, Grades, Scores, last_parsed
+from moot.debate.rewards import Grades, Scores, last_parsed
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum
 from moot.rl.config import Schedule
 from moot.rl.datums import merge
-from moot.rl.metrics import mean, rewarded
 from moot.rl.rollout import Judges, Player, Rollout, Seats
 from moot.tasks.task import Task
 
@@ -107,21 +108,11 @@ def judges_of_a_share(judge: Player | Speak | None, share: float, seed: str) -> 
     return lambda number: [judge] if random.Random(f"{seed}/judge/{number}").random() < share else []
 
 
-def clear_winner(scores: Scores) -> int | None:
-    """The agent whose mean reward is above all others', if one is."""
-    if isinstance(scores, AgentScores):
-        means = list(scores.rewards)
-    else:
-        means = [mean(row) or 0.0 for row in rewarded(scores, "generator" if "generator" in scores.streams else next(iter(scores.streams)))]
-    best = max(range(len(means)), key=lambda agent: means[agent])
-    return best if sum(value >= means[best] - 1e-9 for value in means) == 1 else None
-
-
-def winners_turns(rollouts: Sequence[Rollout], scores: Sequence[Scores]) -> list[Datum]:
-    """What each debate's clear winner said, as supervised examples. Its failed turns stand in the context with weight 0."""
+def winners_turns(rollouts: Sequence[Rollout], scores: Sequence[Scores], scoring: Scoring) -> list[Datum]:
+    """What each debate's winner said, as supervised examples. Its failed turns stand in the context with weight 0."""
     found: list[Datum] = []
     for each, score in zip(rollouts, scores, strict=True):
-        agent = clear_winner(score)
+        agent = Outcome.of(each.debate, score, scoring).winner
         turns = [] if agent is None else each.debate.steps()[agent]
         if not turns or not all(each.sampled[i].learns for i in turns):
             continue

@@ -21,7 +21,7 @@ PANEL: dict[str, Meaning] = {
         "Near 0 or negative: stop, or mix in truth (reward_mix 0.3) until it rises.",
     ),
     "trust/winner_correct": Meaning(
-        "How often the agent the vote likes best is right. Compare it with the mean accuracy of the agents beside it.",
+        "How often the winner of a debate is right, over debates that have one. Compare it with the mean accuracy of the agents beside it.",
         "Not above the mean accuracy: voting picks no better than chance; see judge accuracy.",
     ),
     "trust/mean_accuracy": Meaning(

@@ -195,7 +195,7 @@ async def rollout(
     policy = None if sampler is None or rendering is None else Player(sampler, rendering, tempered=tempered)
 
     def speaker_for(player: Player, debate: Debate, number: int) -> TokenSpeaker:
-        stops = player.rendering.stops(debate.protocol.contract)
+        stops = player.rendering.stops(debate.rules.contract)
         own_seed = None if seed is None else f"{seed}/{number}"
         return TokenSpeaker(
             player.sampler, player.rendering, replace(params, stop=stops), tempered=player.tempered, seed=own_seed, learns=player.learns

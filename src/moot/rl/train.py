@@ -21,7 +21,8 @@ from typing import Any
 import numpy as np
 
 from moot.checkpoints import Checkpoint, checkpoints, load_newest
-from moot.debate.rewards import Grades, Scores, mix_truth
+from moot.debate.rewards import Grades, Scores, score
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.engine.protocol import AdamParams, Datum, LossOutput, Sampler, SamplingParams, StepOutput
 from moot.evaluate.training import evaluate_in_training
@@ -113,11 +114,10 @@ def new_debate(loop: Loop, asked: Asked) -> Debate:
         task.train(asked.number),
         asked.num_agents,
         config.debate.max_rounds,
-        config.protocol,
+        config.protocol.rules,
         settled=settled_by(task.equal, task.extract) if recipe.stop_when_settled or recipe.extra_rounds else None,
         stop_when_settled=recipe.stop_when_settled,
         extra_rounds=recipe.extra_rounds,
-        jury_counts=recipe.judge_counts,
     )
 
 
@@ -148,10 +148,8 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
     debates = [each.debate for each in played]
     tasks = [loop.curriculum.tasks[each.level] for each in asked]
     grades = await graded(debates, tasks)
-    mix, bonus = (
-        scheduled(value, recipe.truth_schedule, loop.done(step)) for value in (config.debate.reward_mix, config.debate.correct_bonus)
-    )
-    scores = [mix_truth(loop.reward(debate, found), debate, found, mix, bonus) for debate, found in zip(debates, grades, strict=True)]
+    scoring = scoring_at(loop, step)
+    scores = [score(debate, scoring, graded, loop.reward) for debate, graded in zip(debates, grades, strict=True)]
     values = advantages(zip(debates, scores, strict=True), loop.estimator, loop.seats)
 
     lessons = [
@@ -164,10 +162,10 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
     chunks = _chunks(penalty.datums, config.optim.num_substeps)
     rate = scheduled(config.optim.learning_rate, config.optim.lr_schedule, loop.done(step))
     trained = await optimise(loop, chunks, config.optim.loss, rate)
-    copied = await distill(loop, step, played, scores, rate)
+    copied = await distill(loop, step, played, scores, scoring, rate)
 
-    loop.run.write_debates(step, _records(rollouts, scores, grades, values))
-    judged = [Judged.of(*each) for each in zip(debates, scores, grades, strict=True)]
+    loop.run.write_debates(step, _records(rollouts, scoring, scores, grades, values))
+    judged = [Judged.of(debate, scoring, found, graded) for debate, found, graded in zip(debates, scores, grades, strict=True)]
     answers = answer_metrics(debates, grades, tasks[-1].name)
     counts = rollout_metrics(rollouts)
     loop.sampled += int(counts["tokens/sampled"] or 0)
@@ -179,7 +177,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         "step": step,
         "phase": "self_play",
         **counts,
-        **reward_metrics(debates, scores, values),
+        **reward_metrics(scoring.reward, scores, values),
         **answers,
         "grading/given_up": float(sum(each.given_up for each in grades)),
         **panel(judged),
@@ -187,7 +185,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         **trained,
         **penalty.metrics,
         **copied,
-        **({"recipe/reward_mix": mix, "recipe/correct_bonus": bonus} if config.debate.reward_mix or config.debate.correct_bonus else {}),
+        **truth_metrics(config.protocol.scoring, scoring),
         **({"recipe/curriculum_level": float(asked[-1].level)} if recipe.curriculum else {}),
         **({"recipe/debated_again": float(sum(each.num_agents == recipe.hard_agents for each in asked))} if recipe.hard_agents else {}),
         "optim/staleness": float(staleness),
@@ -197,6 +195,19 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         **{f"engine/{name}": float(count) for name, count in getattr(loop.engine, "faults", {}).items()},
         "time/train_s": time.perf_counter() - started,
     }
+
+
+def scoring_at(loop: Loop, step: int) -> Scoring:
+    """How votes count at `step`: as the protocol says, with as much truth as its schedule has left."""
+    scoring, schedule, done = loop.config.protocol.scoring, loop.config.recipe.truth_schedule, loop.done(step)
+    mix, bonus = (scheduled(value, schedule, done) for value in (scoring.reward_mix, scoring.correct_bonus))
+    return replace(scoring, reward_mix=mix, correct_bonus=bonus)
+
+
+def truth_metrics(whole: Scoring, now: Scoring) -> Metrics:
+    """How much truth is mixed in, where any ever is."""
+    mixed = whole.reward_mix or whole.correct_bonus
+    return {"recipe/reward_mix": now.reward_mix, "recipe/correct_bonus": now.correct_bonus} if mixed else {}
 
 
 async def graded(debates: Sequence[Debate], tasks: Sequence[Task]) -> list[Grades]:
@@ -209,9 +220,11 @@ async def graded(debates: Sequence[Debate], tasks: Sequence[Task]) -> list[Grade
     return [found[i] for i in range(len(debates))]
 
 
-def _records(rollouts: list[Rollout], scores: Sequence[Any], grades: Sequence[Grades], values: Sequence[Any]) -> list[Played]:
+def _records(
+    rollouts: list[Rollout], scoring: Scoring, scores: Sequence[Any], grades: Sequence[Grades], values: Sequence[Any]
+) -> list[Played]:
     found = iter(zip(scores, grades, values, strict=True))
-    return [Played(each) if each.error is not None else Played(each, *next(found)) for each in rollouts]
+    return [Played(each, scoring) if each.error is not None else Played(each, scoring, *next(found)) for each in rollouts]
 
 
 def _chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
@@ -262,12 +275,12 @@ async def penalise_distance(loop: Loop, given: list[Datum]) -> _Penalised:
     return _Penalised(moved, {"optim/kl_policy_base": mean})
 
 
-async def distill(loop: Loop, step: int, played: Sequence[Rollout], scores: Sequence[Scores], rate: float) -> Metrics:
+async def distill(loop: Loop, step: int, played: Sequence[Rollout], scores: Sequence[Scores], scoring: Scoring, rate: float) -> Metrics:
     """Now and then, one supervised step on what the winners said."""
     every = loop.config.recipe.distill_every
     if not every or (step - loop.config.warm_steps) % every:
         return {}
-    lessons = winners_turns(played, scores)
+    lessons = winners_turns(played, scores, scoring)
     trained = await optimise(loop, [lessons] if lessons else [], "cross_entropy", rate)
     tokens = trained["optim/trained_tokens"] or 0.0
     return {
@@ -296,7 +309,7 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     numbers = order[i * w.warm_batch_size : (i + 1) * w.warm_batch_size]
     task = loop.curriculum.tasks[0]
     wrong = await wrong_answers(loop, task)
-    lessons = await warm.examples(task, loop.rendering, config.protocol, d.num_agents, d.max_rounds, numbers, config.seed, wrong)
+    lessons = await warm.examples(task, loop.rendering, config.protocol.rules, d.num_agents, d.max_rounds, numbers, config.seed, wrong)
     trained = await optimise(loop, [lessons], "cross_entropy", w.warm_learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
-from moot.debate.rewards import AgentScores, Ballots, Grades, Scores, ballots, clear_consensus, last_parsed
+from moot.debate.outcome import Outcome
+from moot.debate.rewards import Ballots, Grades, Scores, ballots, clear_consensus, last_parsed
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, Vote
-from moot.rl.metrics import Metrics, has_signal, mean, rewarded
+from moot.rl.metrics import Metrics, has_signal, mean
 from moot.statistics import wilson
 
 
@@ -24,10 +25,12 @@ class Judged:
     scores: Scores
     grades: Grades
     cast: Ballots
+    winner: int | None
+    """None where the debate has none."""
 
     @classmethod
-    def of(cls, debate: Debate, scores: Scores, grades: Grades) -> Judged:
-        return cls(debate, scores, grades, ballots(debate))
+    def of(cls, debate: Debate, scoring: Scoring, scores: Scores, grades: Grades) -> Judged:
+        return cls(debate, scores, grades, ballots(debate, scoring), Outcome.of(debate, scores, scoring).winner)
 
     @property
     def known(self) -> bool:
@@ -58,7 +61,7 @@ def panel(judged: Sequence[Judged]) -> Metrics:
     metrics: Metrics = {
         "trust/judge_accuracy": right / mixed if mixed else None,
         "trust/vote_truth_agreement": mean(gap for each in known if (gap := _agreement(each)) is not None),
-        "trust/winner_correct": mean(float(_winner_is_right(each)) for each in known),
+        "trust/winner_correct": mean(float(won) for each in known if (won := winner_is_right(each)) is not None),
         "trust/mean_accuracy": mean(share for each in known for share in [_accuracy(each)]),
         "trust/position_bias": _less_half([_label(each, vote, vote.left) < _label(each, vote, vote.right) for each, vote in level]),
         "trust/length_bias": _less_half([left > right for left, right in lengths if left != right]),
@@ -144,18 +147,11 @@ def _agreement(each: Judged) -> float | None:
     return None if right is None or wrong is None else right - wrong
 
 
-def winner(scores: Scores) -> int:
-    """The agent with the highest mean reward, ties to the lowest number."""
-    if isinstance(scores, AgentScores):
-        means = list(scores.rewards)
-    else:
-        name = "generator" if "generator" in scores.streams else next(iter(scores.streams))
-        means = [-math.inf if (found := mean(row)) is None else found for row in rewarded(scores, name)]
-    return max(range(len(means)), key=lambda agent: means[agent])
-
-
-def _winner_is_right(each: Judged) -> bool:
-    turn = last_parsed(each.debate)[winner(each.scores)]
+def winner_is_right(each: Judged) -> bool | None:
+    """Whether the winner's last answer is right; None where nobody won."""
+    if each.winner is None:
+        return None
+    turn = last_parsed(each.debate)[each.winner]
     return turn is not None and each.grades.correct[turn]
 
 

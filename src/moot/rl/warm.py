@@ -16,7 +16,7 @@ from dataclasses import replace
 import numpy as np
 
 from moot.debate.play import play
-from moot.debate.protocol import Protocol
+from moot.debate.rules import Rules
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Observation, Parsed, Question, Said
 from moot.engine.protocol import Datum, Floats, Ints, Sample, Sampler, SamplingParams
@@ -110,7 +110,7 @@ class _Dictation:
 async def examples(
     task: Task,
     rendering: Rendering,
-    protocol: Protocol,
+    rules: Rules,
     num_agents: int,
     max_rounds: int,
     numbers: Sequence[int],
@@ -120,7 +120,7 @@ async def examples(
     """One debate a question, as datums whose mask marks the tokens to learn. `wrong` holds real mistakes, by question number."""
     found: list[Datum] = []
     for number in numbers:
-        debate = Debate(task.train(number), num_agents, max_rounds, protocol)
+        debate = Debate(task.train(number), num_agents, max_rounds, rules)
         found += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"), (wrong or {}).get(number, ()))
     return found
 
@@ -154,7 +154,7 @@ async def sample_wrong(
 
 async def _example(debate: Debate, task: Task, rendering: Rendering, chance: random.Random, wrong: Sequence[str] = ()) -> list[Datum]:
     teacher, dictation = _Teacher(debate.question, task, debate, chance, wrong), _Dictation(rendering)
-    params = SamplingParams(max_tokens=1 << 20, stop=rendering.stops(debate.protocol.contract))
+    params = SamplingParams(max_tokens=1 << 20, stop=rendering.stops(debate.rules.contract))
     speaker = TokenSpeaker(dictation, rendering, params, tempered=False)
     worth: dict[tuple[int, int], bool] = {}
 

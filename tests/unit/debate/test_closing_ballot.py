@@ -4,35 +4,38 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moot.debate.outcome import mean_rewards
 from moot.debate.parsing import BALLOT
 from moot.debate.play import play
-from moot.debate.protocol import V2, Protocol, candidates
+from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import StepScores, Stream, ballots, last_parsed
+from moot.debate.rules import candidates
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said, Turn
 from moot.rl.advantages import StepAdvantages
 from moot.rl.metrics import answer_metrics, reward_metrics
-from moot.rl.trust import Judged, panel, winner
+from moot.rl.trust import Judged, panel
 from moot.score import BadLine, Scored, score
 from moot.tasks.answers import grade
-from support.making import FAILED, by_agent, by_step, debate, lines, near, text, v1, v2, values
+from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 
 def vote(shorthand: str) -> str:
     return FAILED if shorthand == FAILED else text(lines(shorthand), contract=BALLOT)
 
 
-def closed(rounds: list[list[str]], cast: list[str], answers: Any = None, truth: str | None = None, **choices: Any) -> Debate:
+def closed(rounds: list[list[str]], cast: list[str], answers: Any = None, truth: str | None = None, **choices: Any) -> Tabled:
     """A debate of these rounds and this closing ballot. No entry is a turn that an abort cut off."""
     played = debate(v2(closing_ballot=True, **choices), rounds, answers, truth)
     turns = [played.read(len(rounds) + 1, agent, Said(vote(said)), ballot=True) for agent, said in enumerate(cast)]
-    return Debate(played.question, played.num_agents, len(rounds), played.protocol, played.turns + tuple(turns))
+    return replace(played, turns=played.turns + tuple(turns))
 
 
 def run(protocol: Protocol, max_rounds: int = 2, said: Any = None) -> tuple[Debate, list[Observation]]:
@@ -42,7 +45,7 @@ def run(protocol: Protocol, max_rounds: int = 2, said: Any = None) -> tuple[Deba
         seen.append(observation)
         return Said(said(observation) if said else text(contract=observation.contract))
 
-    return asyncio.run(play(Debate(Question("q"), 3, max_rounds, protocol), speak)), seen
+    return asyncio.run(play(Debate(Question("q"), 3, max_rounds, protocol.rules), speak)), seen
 
 
 # Who votes, and when
@@ -52,7 +55,7 @@ def run(protocol: Protocol, max_rounds: int = 2, said: Any = None) -> tuple[Deba
 @pytest.mark.parametrize("contract", ["three_tag", "five_tag"])
 def test_everybody_votes_at_once_after_the_last_round(schedule: str, contract: str) -> None:
     together: list[tuple[int, ...]] = []
-    state = Debate(Question("q"), 3, 2, v2(schedule=schedule, contract=contract, closing_ballot=True))
+    state = Debate(Question("q"), 3, 2, v2(schedule=schedule, contract=contract, closing_ballot=True).rules)
     while not state.done:
         together.append(state.next_speakers)
         state = state.advance({a: Said(text(contract=state.observe(a).contract)) for a in state.next_speakers})
@@ -112,7 +115,7 @@ def test_a_growing_conversation_goes_on_into_the_ballot() -> None:
 
 
 def test_a_solution_written_all_the_same_is_not_read() -> None:
-    state = Debate(Question("q"), 3, 1, v2(closing_ballot=True)).advance({a: Said(text()) for a in range(3)})
+    state = Debate(Question("q"), 3, 1, v2(closing_ballot=True).rules).advance({a: Said(text()) for a in range(3)})
     after = state.advance({a: Said(text(solution="\\boxed{8}")) for a in range(3)})
     assert [turn.failed for turn in after.turns] == [False] * 6
     assert set(after.turns[-1].parsed.fields) == {"evaluation", "comparison"}  # type: ignore[union-attr]
@@ -178,7 +181,7 @@ def test_means_of_generator_rewards_leave_ballots_out() -> None:
     played = closed([[""] * 3], ["", "0 > 2", "0 > 1"])
     scores, streams = by_step(played)
     near(values(scores, "generator"), [[1, 0], [-1, 0], [-1, 0]])
-    assert reward_metrics([played], [scores], [StepAdvantages(streams)])["reward/gen/mean"] == pytest.approx(-1 / 3)
+    assert reward_metrics("generator_judge", [scores], [StepAdvantages(streams)])["reward/gen/mean"] == pytest.approx(-1 / 3)
     assert scores.ballots == {(0, 1), (1, 1), (2, 1)}
 
 
@@ -186,11 +189,12 @@ def test_the_winner_is_not_the_one_whose_ballots_were_cut_off() -> None:
     """0.5 and a ballot against 0.4 and none: 0.5 is more. A failed ballot does count, as any failed turn."""
     table = ((0.5, 0.0), (0.4,))
     stream = Stream(table, table, ((0.0, 0.0), (0.0,)))
-    assert winner(StepScores({"generator": stream}, ballots=frozenset({(0, 1)}))) == 0
-    assert winner(StepScores({"generator": stream})) == 1
+    near(mean_rewards(StepScores({"generator": stream}, ballots=frozenset({(0, 1)}))), [0.5, 0.4])
+    near(mean_rewards(StepScores({"generator": stream})), [0.25, 0.4])
     scores, _ = by_step(closed([[""] * 3], [FAILED], on_parse_failure="abort"))
     near(values(scores, "generator"), [[0, -1], [0], [0]])
-    assert (winner(scores), scores.ballots) == (1, frozenset())
+    near(mean_rewards(scores), [-0.5, 0, 0])
+    assert scores.ballots == frozenset()
 
 
 def test_truth_is_mixed_into_answers_alone() -> None:
@@ -216,18 +220,19 @@ def test_a_ballot_changes_no_answer(rounds: list[list[str]], cast: list[str], sa
     voted = closed(rounds, cast, answers, "7", schedule=schedule)
     plain = debate(v2(schedule=schedule), rounds, answers, "7")
     assert last_parsed(voted) == last_parsed(plain)
-    assert list(candidates(voted.protocol, voted.turns))[: len(plain.turns)] == list(candidates(plain.protocol, plain.turns))
+    assert list(candidates(voted.rules, voted.turns))[: len(plain.turns)] == list(candidates(plain.rules, plain.turns))
     before, after = grade(plain), grade(voted)
     assert after.answers == (*before.answers, None, None, None)
     assert after.correct == (*before.correct, False, False, False)
     assert answer_metrics([voted], [after], "sums") == answer_metrics([plain], [before], "sums")
     (scores, _), (old, _) = by_step(voted), by_step(plain)
-    found, known = panel([Judged.of(voted, scores, after)]), panel([Judged.of(plain, old, before)])
+    found, known = panel([Judged.of(voted, voted.scoring, scores, after)]), panel([Judged.of(plain, plain.scoring, old, before)])
     assert found["trust/answer_diversity"] == known["trust/answer_diversity"]
     assert found["trust/mean_accuracy"] == known["trust/mean_accuracy"]
     # Earlier votes stand; what is new is about each agent's newest answer.
-    assert ballots(voted).votes[: len(ballots(plain).votes)] == ballots(plain).votes
-    assert {i for v in ballots(voted).votes[len(ballots(plain).votes) :] for i in (v.left, v.right)} <= set(voted.answers().values())
+    votes, earlier = ballots(voted, voted.scoring).votes, ballots(plain, plain.scoring).votes
+    assert votes[: len(earlier)] == earlier
+    assert {i for vote in votes[len(earlier) :] for i in (vote.left, vote.right)} <= set(voted.answers().values())
 
 
 # A transcript
@@ -248,7 +253,7 @@ def test_a_transcript_says_which_turns_are_ballots() -> None:
     for line, says in (
         (as_line(played, protocol={}), "turns[3].ballot needs the protocol's closing_ballot; set that to true, or leave ballot out"),
         (as_line(played).replace('"ballot": true', '"ballot": 1'), "turns[3].ballot must be true or false, got an integer"),
-        (as_line(Debate(played.question, 3, 1, played.protocol, (*played.turns, Turn(4, 0, "x", played.turns[0].parsed)))),
+        (as_line(Debate(played.question, 3, 1, played.rules, (*played.turns, Turn(4, 0, "x", played.turns[0].parsed)))),
          "turns[6] answers after a ballot; ballots come last"),
     ):  # fmt: skip
         (bad,) = score([line], V2)

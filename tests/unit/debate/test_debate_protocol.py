@@ -10,7 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.debate.parsing import parse
-from moot.debate.protocol import PRESETS, V1, V2, Protocol, candidates, eligible, preset, shown
+from moot.debate.protocol import PRESETS, V1, V2, Protocol, preset
+from moot.debate.rules import Rules, candidates, eligible, shown
+from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError, Turn
 from support.making import FAILED, text, v1, v2
 
@@ -35,12 +37,17 @@ TABLE: dict[str, tuple[Any, Any]] = {
     # Not in the table: off unless named.
     "shuffle_labels": (False, False),
     "closing_ballot": (False, False),
+    "reward_mix": (0, 0),
+    "correct_bonus": (0, 0),
+    "judge_counts": (True, True),
 }
 
 
 def test_the_presets_are_the_columns_of_the_table() -> None:
-    assert {name: (getattr(V1, name), getattr(V2, name)) for name in TABLE} == TABLE
-    assert {field.name for field in fields(Protocol)} == set(TABLE)
+    first, second = ({**vars(each.rules), **vars(each.scoring)} for each in (V1, V2))
+    assert {name: (first[name], second[name]) for name in TABLE} == TABLE
+    rules, scoring = ({field.name for field in fields(kind)} for kind in (Rules, Scoring))
+    assert rules | scoring == set(TABLE) and not rules & scoring
     literal = {**V2.as_dict(), "literal": True, "one_ballot_per_pair": False}
     assert PRESETS["v2_literal"].as_dict() == literal
     assert (preset("v1"), preset("v2"), set(PRESETS)) == (V1, V2, {"v1", "v2", "v2_literal"})
@@ -96,7 +103,7 @@ def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
 
 
 def test_whole_numbers_do_for_weights() -> None:
-    assert V2.with_choices({"lambda_gen": 2, "lambda_judge": 0}).lambda_gen == 2
+    assert V2.with_choices({"lambda_gen": 2, "lambda_judge": 0}).scoring.lambda_gen == 2
 
 
 # Whom one may judge, against the words of the specification read one by one
@@ -122,18 +129,18 @@ def debates(draw: st.DrawFn) -> tuple[Protocol, list[Turn], int]:
 
 
 def may_see(protocol: Protocol, earlier: Turn, round: int) -> bool:
-    if protocol.history_rounds == 0:
+    if protocol.rules.history_rounds == 0:
         return False
     if earlier.round == round:
-        return protocol.schedule == "sequential"
-    return protocol.history_rounds == -1 or earlier.round >= round - protocol.history_rounds
+        return protocol.rules.schedule == "sequential"
+    return protocol.rules.history_rounds == -1 or earlier.round >= round - protocol.rules.history_rounds
 
 
 @settings(max_examples=300)
 @given(debates())
 def test_candidates_are_the_newest_parsed_responses_shown(given_debate: tuple[Protocol, list[Turn], int]) -> None:
     protocol, turns, _ = given_debate
-    for i, found in enumerate(candidates(protocol, turns)):
+    for i, found in enumerate(candidates(protocol.rules, turns)):
         expected: dict[int, int] = {}
         for j, earlier in enumerate(turns[:i]):
             if earlier.agent != turns[i].agent and not earlier.failed and may_see(protocol, earlier, turns[i].round):
@@ -145,9 +152,9 @@ def test_candidates_are_the_newest_parsed_responses_shown(given_debate: tuple[Pr
 @given(debates())
 def test_the_eligible_agents_are_those_with_a_candidate(given_debate: tuple[Protocol, list[Turn], int]) -> None:
     protocol, turns, _ = given_debate
-    for i, found in enumerate(candidates(protocol, turns)):
+    for i, found in enumerate(candidates(protocol.rules, turns)):
         # What the author was told before it spoke: nothing but the turns before its own.
-        assert eligible(protocol, turns[:i], turns[i].agent, turns[i].round) == tuple(sorted(found))
+        assert eligible(protocol.rules, turns[:i], turns[i].agent, turns[i].round) == tuple(sorted(found))
 
 
 @settings(max_examples=200)
@@ -155,12 +162,12 @@ def test_the_eligible_agents_are_those_with_a_candidate(given_debate: tuple[Prot
 def test_what_is_shown(given_debate: tuple[Protocol, list[Turn], int], round: int) -> None:
     protocol, turns, _ = given_debate
     spoken = [turn for turn in turns if turn.round <= round]
-    assert shown(protocol, spoken, round) == [i for i, turn in enumerate(spoken) if may_see(protocol, turn, round)]
+    assert shown(protocol.rules, spoken, round) == [i for i, turn in enumerate(spoken) if may_see(protocol, turn, round)]
 
 
 def test_v1_protocol_sees_the_turns_of_its_own_round_within_any_window() -> None:
     """K counts finished rounds: in round 3 with K = 1, the second speaker sees round 2 and the first speaker of round 3."""
     turns = [Turn(round, agent, "", GOOD) for round in (1, 2, 3) for agent in range(3)][:7]
-    assert shown(v1(history_rounds=1), turns, 3) == [3, 4, 5, 6]
-    assert shown(v1(history_rounds=0), turns, 3) == []
-    assert shown(v2(history_rounds=1), turns[:6], 3) == [3, 4, 5]
+    assert shown(v1(history_rounds=1).rules, turns, 3) == [3, 4, 5, 6]
+    assert shown(v1(history_rounds=0).rules, turns, 3) == []
+    assert shown(v2(history_rounds=1).rules, turns[:6], 3) == [3, 4, 5]

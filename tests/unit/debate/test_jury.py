@@ -15,12 +15,11 @@ from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak, hear
 from moot.debate.protocol import V2
 from moot.debate.rewards import ballots
-from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 from moot.rl.trust import Judged, panel
 from moot.score import BadLine, Scored, score
 from moot.tasks.answers import grade
-from support.making import FAILED, by_agent, by_step, debate, lines, near, text, v1, v2, values
+from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 
 def says(shorthand: str, seen: list[Observation] | None = None) -> Speak:
@@ -32,8 +31,12 @@ def says(shorthand: str, seen: list[Observation] | None = None) -> Speak:
     return speak
 
 
-def judged(played: Debate, *shorthand: str) -> Debate:
-    return asyncio.run(hear(played, *map(says, shorthand)))
+def judged(played: Tabled, *shorthand: str) -> Tabled:
+    return asyncio.run(hear(played, *map(says, shorthand)))  # type: ignore[return-value]
+
+
+def counting(played: Tabled, counts: bool) -> Tabled:
+    return replace(played, scoring=replace(played.scoring, judge_counts=counts))
 
 
 # What a judge is shown
@@ -65,7 +68,7 @@ def test_a_judge_sees_the_question_and_everybodys_newest_answer() -> None:
     (ballot,) = heard.jury
     assert (ballot.agent, ballot.round, ballot.ballot, ballot.failed) == (3, 3, True, False)
     assert heard.turns == played.turns
-    assert [(vote.author, vote.left, vote.right, vote.turn) for vote in ballots(heard).outside] == [(3, 3, 1, -1)]
+    assert [(vote.author, vote.left, vote.right, vote.turn) for vote in ballots(heard, heard.scoring).outside] == [(3, 3, 1, -1)]
 
 
 def test_judges_are_asked_at_once_and_none_sees_anothers_ballot() -> None:
@@ -104,7 +107,7 @@ def test_a_judge_has_labels_of_its_own() -> None:
     for seat in range(4):
         assert f"[Agent {known[seat]}, round 1]\nsolution: \\boxed{{{seat + 1}}}" in observation.newest.content
     heard = judged(played, f"{known[2]} > {known[1]}")
-    assert [(vote.left, vote.right) for vote in ballots(heard).outside] == [(2, 1)]
+    assert [(vote.left, vote.right) for vote in ballots(heard, heard.scoring).outside] == [(2, 1)]
 
 
 # What their votes come to
@@ -113,7 +116,7 @@ ROUNDS = [["", "", "", ""], ["1 > 2", "", "", ""]]
 CLOSING = ["1 > 2", "", "", "1 > 2"]
 
 
-def closed(**choices: Any) -> Debate:
+def closed(**choices: Any) -> Tabled:
     """Four agents, one round and a closing ballot in which 0 and 3 prefer 1 to 2."""
     played = debate(v2(closing_ballot=True, **choices), ROUNDS[:1])
     cast = [played.read(2, a, Said(text(lines(said), contract=BALLOT)), ballot=True) for a, said in enumerate(CLOSING)]
@@ -142,11 +145,11 @@ def test_three_judges_turn_the_consensus_and_the_peers_disagree_with_it() -> Non
 
 def test_an_onlooker_changes_no_reward() -> None:
     plain = closed()
-    heard = judged(replace(plain, jury_counts=False), "2 > 1", "2 > 1", "2 > 1")
+    heard = judged(counting(plain, False), "2 > 1", "2 > 1", "2 > 1")
     assert by_step(heard) == by_step(plain)
-    assert len(ballots(heard).outside) == 3
+    assert len(ballots(heard, heard.scoring).outside) == 3
     wins = debate(v1(), [["", "", "0 > 1"]])
-    assert by_agent(judged(replace(wins, jury_counts=False), "1 > 0")) == by_agent(wins)
+    assert by_agent(judged(counting(wins, False), "1 > 0")) == by_agent(wins)
 
 
 def test_win_rate_counts_them_too() -> None:
@@ -160,10 +163,10 @@ def test_win_rate_counts_them_too() -> None:
 def test_only_answers_can_be_voted_about_and_a_failed_ballot_says_nothing() -> None:
     """Agent 1 has no answer; 7 is nobody; a pair's last word counts once."""
     heard = judged(debate(v2(), [["", FAILED, ""]]), "0 > 1; 7 > 0; 0 > 0; 0 > 2; 2 > 0", FAILED)
-    assert [(vote.author, vote.left, vote.right) for vote in ballots(heard).outside] == [(3, 2, 0)]
+    assert [(vote.author, vote.left, vote.right) for vote in ballots(heard, heard.scoring).outside] == [(3, 2, 0)]
     assert [turn.failed for turn in heard.jury] == [False, True]
     several = judged(debate(v2(one_ballot_per_pair=False), [[""] * 3]), "0 > 2; 2 > 0")
-    assert len(ballots(several).outside) == 2
+    assert len(ballots(several, several.scoring).outside) == 2
 
 
 cell = st.sampled_from(["", "1 > 2", "0 = 1", "2 > 0; 0 > 1", FAILED])
@@ -173,8 +176,8 @@ cell = st.sampled_from(["", "1 > 2", "0 = 1", "2 > 0; 0 > 1", FAILED])
 @given(st.lists(st.lists(cell, min_size=3, max_size=3), min_size=1, max_size=3), st.lists(cell, max_size=3), st.booleans())
 def test_what_the_agents_did_is_counted_without_the_jury(rounds: list[list[str]], cast: list[str], counts: bool) -> None:
     plain = debate(v2(), rounds)
-    heard = judged(replace(plain, jury_counts=counts), *cast)
-    before, after = ballots(plain), ballots(heard)
+    heard = judged(counting(plain, counts), *cast)
+    before, after = ballots(plain, plain.scoring), ballots(heard, heard.scoring)
     assert replace(after, votes=before.votes, outside=()) == before
     assert after.votes == before.votes + (after.outside if counts else ())
     assert all(vote.turn == -1 and vote.author >= 3 for vote in after.outside)
@@ -185,8 +188,8 @@ def test_what_the_agents_did_is_counted_without_the_jury(rounds: list[list[str]]
 # The trust panel
 
 
-def trust(*played: Debate) -> dict[str, float | None]:
-    return panel([Judged.of(each, by_step(each)[0], grade(each)) for each in played])
+def trust(*played: Tabled) -> dict[str, float | None]:
+    return panel([Judged.of(each, each.scoring, by_step(each)[0], grade(each)) for each in played])
 
 
 def test_outside_agreement_and_accuracy_by_hand() -> None:
@@ -206,7 +209,7 @@ def test_outside_agreement_and_accuracy_by_hand() -> None:
     assert found["trust/judge_accuracy"] == 0.5
     same = set(alone) - {"trust/winner_correct"}  # the winner is who was rewarded most, and these votes count
     assert {key: found[key] for key in same} == {key: alone[key] for key in same}
-    onlooking = trust(replace(heard, jury_counts=False))
+    onlooking = trust(counting(heard, False))
     assert onlooking == {**alone, "trust/outside_agreement": pytest.approx(1 / 3), "trust/outside_accuracy": pytest.approx(2 / 3)}
 
 

@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from moot.debate.types import Line, Parsed, Question, Said
 from moot.rl.trust import Judged, panel
 from moot.score import Scored, score
 from moot.tasks.answers import grade
-from support.making import FAILED, by_agent, by_step, lines, near, text, v1, v2
+from support.making import FAILED, Tabled, by_agent, by_step, lines, near, text, v1, v2
 
 QUESTION = Question("What is 3 + 4?", "7")
 KNOWN = {0: (3, 1, 2, 0), 1: (3, 0, 2, 1), 2: (3, 0, 1, 2), 3: (0, 1, 3, 2)}
@@ -111,7 +112,7 @@ def four(**choices: Any) -> Protocol:
 
 
 def start(protocol: Protocol, num_agents: int = 4, rounds: int = 3) -> Debate:
-    return Debate(QUESTION, num_agents, rounds, protocol)
+    return Debate(QUESTION, num_agents, rounds, protocol.rules)
 
 
 def names_everybody(labels: Sequence[int]) -> str:
@@ -203,16 +204,16 @@ def tables(draw: st.DrawFn) -> Table:
     return draw(st.lists(st.lists(cell, min_size=num_agents, max_size=num_agents), min_size=1, max_size=3))
 
 
-def said_in_labels(rows: Table, protocol: Protocol) -> Debate:
+def said_in_labels(rows: Table, protocol: Protocol) -> Tabled:
     """The table tells seats; everybody says it in the labels it knows them by."""
-    state = Debate(QUESTION, len(rows[0]), len(rows), protocol)
+    state = Debate(QUESTION, len(rows[0]), len(rows), protocol.rules)
     turns = []
     for round, row in enumerate(rows, 1):
         for agent, cell in enumerate(row):
             known = dict(enumerate(state.labels(agent)))
             said = re.sub(r"\d+", lambda n, known=known: str(known.get(int(n[0]), int(n[0]))), cell)  # type: ignore[misc]
-            turns.append(state.read(round, agent, Said(FAILED if cell == FAILED else text(lines(said), contract=protocol.contract))))
-    return Debate(QUESTION, len(rows[0]), len(rows), protocol, tuple(turns))
+            turns.append(state.read(round, agent, Said(FAILED if cell == FAILED else text(lines(said), contract=protocol.rules.contract))))
+    return Tabled(QUESTION, len(rows[0]), len(rows), protocol.rules, tuple(turns), scoring=protocol.scoring)
 
 
 def as_line(debate: Debate, **choices: Any) -> str:
@@ -259,6 +260,6 @@ def test_position_bias_is_about_the_numbers_the_voter_was_shown() -> None:
     """
     for on, bias in ((False, -0.5), (True, 0.5)):
         played = said_in_labels([[""] * 4, ["3 > 1; 3 > 2", "", "", ""]], v2(shuffle_labels=on))
-        played = Debate(Question(QUESTION.text, "9"), 4, 2, played.protocol, played.turns)
+        played = replace(played, question=Question(QUESTION.text, "9"))
         (scores, _) = by_step(played)
-        assert panel([Judged.of(played, scores, grade(played))])["trust/position_bias"] == bias
+        assert panel([Judged.of(played, played.scoring, scores, grade(played))])["trust/position_bias"] == bias

@@ -25,7 +25,7 @@ def run(protocol: Protocol, script: Script, num_agents: int = 3, max_rounds: int
         await asyncio.sleep(0)
         return Said(script(observation.round, observation.agent))
 
-    return asyncio.run(play(Debate(Question("q"), num_agents, max_rounds, protocol), speak))
+    return asyncio.run(play(Debate(Question("q"), num_agents, max_rounds, protocol.rules), speak))
 
 
 def order(debate: Debate) -> list[tuple[int, int]]:
@@ -107,7 +107,7 @@ def test_continue_goes_on_after_any_number_of_failures(schedule: str) -> None:
 
 def test_a_response_cut_at_its_token_limit_is_a_failure() -> None:
     cut = text().removesuffix("</comparison>")
-    start = Debate(Question("q"), 1, 2, v2())
+    start = Debate(Question("q"), 1, 2, v2().rules)
     assert start.advance({0: Said(cut, closed=False)}).turns[0].failed
     assert not start.advance({0: Said(cut, closed=True)}).turns[0].failed
 
@@ -131,7 +131,7 @@ def test_a_speaker_that_raises_cancels_the_others_and_its_exception_comes_out_as
         return Said(text())
 
     with pytest.raises(RuntimeError) as error:
-        asyncio.run(asyncio.wait_for(play(Debate(Question("q"), 3, 3, v2()), speak), 30))
+        asyncio.run(asyncio.wait_for(play(Debate(Question("q"), 3, 3, v2().rules), speak), 30))
     assert error.value is ours
     assert error.value.__cause__ is None
     assert error.value.__suppress_context__
@@ -143,7 +143,7 @@ def test_speakers_that_all_raise_at_once_give_one_exception() -> None:
         raise KeyError(observation.agent)
 
     with pytest.raises(KeyError) as error:
-        asyncio.run(play(Debate(Question("q"), 3, 3, v2()), speak))
+        asyncio.run(play(Debate(Question("q"), 3, 3, v2().rules), speak))
     assert error.value.args[0] in (0, 1, 2)
 
 
@@ -159,7 +159,7 @@ def test_a_debate_can_be_cancelled_from_outside() -> None:
                 stopped += 1
             return Said(text())
 
-        task = asyncio.create_task(play(Debate(Question("q"), 3, 3, v2()), speak))
+        task = asyncio.create_task(play(Debate(Question("q"), 3, 3, v2().rules), speak))
         await asyncio.sleep(0.01)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -183,7 +183,7 @@ def test_all_of_a_parallel_round_speak_at_once_and_one_of_a_sequential_round() -
             now -= 1
             return Said(text())
 
-        await play(Debate(Question("q"), 4, 2, protocol), speak)
+        await play(Debate(Question("q"), 4, 2, protocol.rules), speak)
         return top
 
     assert asyncio.run(most(v2())) == 4
@@ -203,7 +203,7 @@ def test_a_person_can_sit_at_the_table() -> None:
             return Said(await asyncio.to_thread(ask_person, observation))
         return Said(text())
 
-    debate = asyncio.run(play(Debate(Question("What is 3 + 4?"), 3, 2, v2()), speak))
+    debate = asyncio.run(play(Debate(Question("What is 3 + 4?"), 3, 2, v2().rules), speak))
     assert len(debate.turns) == 6
     assert "What is 3 + 4?" in shown[0]
     assert "Agent 0, Agent 1" in shown[1]
@@ -215,10 +215,12 @@ def test_whoever_watches_sees_every_step() -> None:
     async def speak(observation: Observation) -> Said:
         return Said(text())
 
-    asyncio.run(play(Debate(Question("q"), 3, 2, v2()), speak, watch=lambda debate: seen.append(len(debate.turns))))
+    asyncio.run(play(Debate(Question("q"), 3, 2, v2().rules), speak, watch=lambda debate: seen.append(len(debate.turns))))
     assert seen == [3, 6]
     seen.clear()
-    asyncio.run(play(Debate(Question("q"), 3, 2, v2(schedule="sequential")), speak, watch=lambda debate: seen.append(len(debate.turns))))
+    asyncio.run(
+        play(Debate(Question("q"), 3, 2, v2(schedule="sequential").rules), speak, watch=lambda debate: seen.append(len(debate.turns)))
+    )
     assert seen == [1, 2, 3, 4, 5, 6]
 
 
@@ -232,7 +234,7 @@ def test_a_thousand_debates_at_once_end() -> None:
 
     async def main() -> list[Debate]:
         protocols = [v1(), v1(schedule="parallel"), v1(on_parse_failure="continue"), v1(layout="growing", schedule="parallel")]
-        debates = [Debate(Question(f"q{i}"), 3, 2, protocols[i % 4]) for i in range(1000)]
+        debates = [Debate(Question(f"q{i}"), 3, 2, protocols[i % 4].rules) for i in range(1000)]
         return await asyncio.wait_for(asyncio.gather(*(play(debate, speak) for debate in debates)), 120)
 
     debates = asyncio.run(main())
@@ -247,21 +249,21 @@ def test_a_thousand_debates_at_once_end() -> None:
 @pytest.mark.parametrize("said", [{}, {0: Said("x")}, {0: Said("x"), 1: Said("x"), 2: Said("x"), 3: Said("x")}, {1: Said("x")}])
 def test_turns_of_the_wrong_speakers_are_refused(said: dict[int, Said]) -> None:
     with pytest.raises(ValueError, match=r"agents \(0, 1, 2\) speak next"):
-        Debate(Question("q"), 3, 1, v2()).advance(said)
+        Debate(Question("q"), 3, 1, v2().rules).advance(said)
     if set(said) != {0}:
         with pytest.raises(ValueError, match=r"agents \(0,\) speak next"):
-            Debate(Question("q"), 3, 1, v1()).advance(said)
+            Debate(Question("q"), 3, 1, v1().rules).advance(said)
 
 
 def test_nobody_speaks_after_the_end() -> None:
-    done = Debate(Question("q"), 1, 1, v2()).advance({0: Said(text())})
+    done = Debate(Question("q"), 1, 1, v2().rules).advance({0: Said(text())})
     assert done.done
     with pytest.raises(ValueError, match="speak next"):
         done.advance({0: Said(text())})
 
 
 def test_a_debate_is_not_changed_but_followed_by_the_next() -> None:
-    start = Debate(Question("q"), 1, 2, v2())
+    start = Debate(Question("q"), 1, 2, v2().rules)
     after = start.advance({0: Said(text())})
     assert (len(start.turns), len(after.turns)) == (0, 1)
     with pytest.raises(FrozenInstanceError):

@@ -22,15 +22,15 @@ def mark(kind: str, round: int, agent: int) -> str:
 
 
 def response(protocol: Protocol, round: int, agent: int) -> str:
-    content = {name: mark(name, round, agent) for name in CONTRACTS[protocol.contract]} | {"consensus": "NO"}
-    return "\n".join(f"<{name}>{content[name]}</{name}>" for name in CONTRACTS[protocol.contract])
+    content = {name: mark(name, round, agent) for name in CONTRACTS[protocol.rules.contract]} | {"consensus": "NO"}
+    return "\n".join(f"<{name}>{content[name]}</{name}>" for name in CONTRACTS[protocol.rules.contract])
 
 
 def played(
     protocol: Protocol, turns: int, max_rounds: int = 6, failed: frozenset[tuple[int, int]] = frozenset(), num_agents: int = N
 ) -> Debate:
     """The debate after this many turns, in which every section is a mark."""
-    state = Debate(Question("What is 3 + 4?", "7", instruction="Put the answer in a box."), num_agents, max_rounds, protocol)
+    state = Debate(Question("What is 3 + 4?", "7", instruction="Put the answer in a box."), num_agents, max_rounds, protocol.rules)
     while len(state.turns) < turns:
         round = state.next_round
         state = state.advance({a: Said(FAILED if (round, a) in failed else response(protocol, round, a)) for a in state.next_speakers})
@@ -61,17 +61,17 @@ def test_the_system_text_of_a_seat_never_changes(protocol: Protocol) -> None:
         assert all(message.role != "system" for message in rest)
         texts.append(first.content)
     assert len(set(texts)) == 1
-    assert texts[0] == system_text(protocol, 1, N)
+    assert texts[0] == system_text(protocol.rules, 1, N)
 
 
 @pytest.mark.parametrize("protocol", [v1(), v2()])
 @pytest.mark.parametrize("agent", range(N))
 def test_the_contract_is_stated_and_self_comparison_forbidden(protocol: Protocol, agent: int) -> None:
-    said = system_text(protocol, agent, N)
-    names = CONTRACTS[protocol.contract]
+    said = system_text(protocol.rules, agent, N)
+    names = CONTRACTS[protocol.rules.contract]
     places = [said.index(f"<{name}>") for name in names] + [said.index(f"</{name}>") for name in names]
     assert sorted(places[: len(names)]) == places[: len(names)]
-    assert ("<consensus>" in said) == (protocol.contract == "five_tag")
+    assert ("<consensus>" in said) == (protocol.rules.contract == "five_tag")
     assert f"You are Agent {agent}," in said
     assert "`Agent A > Agent B`" in said
     assert "`Agent A = Agent B`" in said
@@ -80,7 +80,7 @@ def test_the_contract_is_stated_and_self_comparison_forbidden(protocol: Protocol
 
 
 def test_the_ground_truth_is_never_shown() -> None:
-    state = Debate(Question("What is 3 + 4?", "the-right-answer-7"), N, 2, v2())
+    state = Debate(Question("What is 3 + 4?", "the-right-answer-7"), N, 2, v2().rules)
     assert "the-right-answer-7" not in whole(state.observe(0))
 
 
@@ -88,20 +88,20 @@ def test_the_ground_truth_is_never_shown() -> None:
 
 
 def test_personas_and_their_temperatures_cycle_past_five() -> None:
-    state = Debate(Question("q"), 7, 1, v2())
+    state = Debate(Question("q"), 7, 1, v2().rules)
     temperatures = [state.observe(agent).temperature for agent in range(7)]
     assert temperatures == [0.6, 1.0, 0.9, 1.0, 0.8, 0.6, 1.0]
     names = ["Methodical Analyst", "Creative Problem-Solver", "Devil's Advocate", "Synthesizer", "First Principles Thinker"]
     assert [persona.name for persona in PERSONAS] == names
     for agent in range(7):
-        assert f"You are the {names[agent % 5]}." in system_text(v2(), agent, 7)
-        assert sum(name in system_text(v2(), agent, 7) for name in names) == 1
+        assert f"You are the {names[agent % 5]}." in system_text(v2().rules, agent, 7)
+        assert sum(name in system_text(v2().rules, agent, 7) for name in names) == 1
 
 
 def test_without_personas_everyone_is_alike_at_temperature_1() -> None:
-    state = Debate(Question("q"), 7, 1, v1())
+    state = Debate(Question("q"), 7, 1, v1().rules)
     assert {state.observe(agent).temperature for agent in range(7)} == {1.0}
-    assert not any(persona.name in system_text(v1(), 0, 7) for persona in PERSONAS)
+    assert not any(persona.name in system_text(v1().rules, 0, 7) for persona in PERSONAS)
 
 
 # What is seen of the others
@@ -133,7 +133,7 @@ def test_the_consensus_word_itself_is_hidden_by_v1_and_reviews_are_blind_in_v2()
 @pytest.mark.parametrize("limit", [0, 1, 10, 2000])
 def test_every_shown_field_of_another_is_clipped(layout: str, limit: int) -> None:
     protocol = v2(layout=layout, max_chars_per_field=limit)
-    state = Debate(Question("q"), N, 2, protocol)
+    state = Debate(Question("q"), N, 2, protocol.rules)
     state = state.advance({agent: Said(text(solution="s" * 3000, evaluation="e" * 9)) for agent in range(N)})
     blocks = state.observe(0).newest.content.split("\n\n")
     (block,) = [block for block in blocks if block.startswith("[Agent 1, round 1]")]
@@ -143,7 +143,7 @@ def test_every_shown_field_of_another_is_clipped(layout: str, limit: int) -> Non
 def test_own_turns_are_clipped_and_filtered_in_rebuilt_and_stand_as_they_are_in_growing() -> None:
     raw = "Sure!\n" + text(comparison="Agent 1 > Agent 2", solution="s" * 3000)
     for layout in ("rebuilt", "growing"):
-        state = Debate(Question("q"), N, 2, v2(layout=layout)).advance({agent: Said(raw) for agent in range(N)})
+        state = Debate(Question("q"), N, 2, v2(layout=layout).rules).advance({agent: Said(raw) for agent in range(N)})
         conversation = state.observe(0).conversation()
         own = [message.content for message in conversation if message.role == "assistant"]
         if layout == "growing":
@@ -269,7 +269,7 @@ def test_a_conversation_that_goes_on_is_the_last_one_the_turn_and_the_newest_mes
     schedule: str, layout: str, history: int, failed: set[tuple[int, int]]
 ) -> None:
     protocol = v2(schedule=schedule, layout=layout, history_rounds=history)
-    state = Debate(Question("q"), N, 4, protocol)
+    state = Debate(Question("q"), N, 4, protocol.rules)
     last: dict[int, tuple[Message, ...]] = {}
     while not state.done:
         said = {}

@@ -39,7 +39,7 @@ def run(answers: list[str], max_rounds: int, protocol: Protocol | None = None, *
         solution = "No idea." if said == "?" else f"\\boxed{{{said}}}"
         return Said(FAILED if said == "-" else text(solution=solution, contract=observation.contract))
 
-    start = Debate(Question("q"), 3, max_rounds, protocol or v2(), settled=counting, **settings)
+    start = Debate(Question("q"), 3, max_rounds, (protocol or v2()).rules, settled=counting, **settings)
     return asyncio.run(play(start, speak)), seen
 
 
@@ -105,7 +105,7 @@ def test_consensus_still_ends_a_debate_that_is_not_settled() -> None:
     async def speak(observation: Observation) -> Said:
         return Said(text(solution=f"\\boxed{{{observation.agent}}}", contract="five_tag", consensus="YES"))
 
-    start = Debate(Question("q"), 3, 2, v1(), settled=settled_by(), extra_rounds=3)
+    start = Debate(Question("q"), 3, 2, v1().rules, settled=settled_by(), extra_rounds=3)
     assert rounds(asyncio.run(play(start, speak))) == 1
 
 
@@ -118,7 +118,7 @@ def test_without_these_settings_nobody_is_asked_whether_it_is_settled() -> None:
 def test_equality_is_the_graders() -> None:
     last_digit = settled_by(equal=lambda a, b: a[-1] == b[-1])
     for answers, same in ((["17", "7", "27"], True), (["17", "71", "7"], False)):
-        state = Debate(Question("q"), 3, 1, v2())
+        state = Debate(Question("q"), 3, 1, v2().rules)
         turns = tuple(state.read(1, agent, Said(text(solution=f"\\boxed{{{said}}}"))) for agent, said in enumerate(answers))
         assert last_digit(turns) is same
 
@@ -156,6 +156,6 @@ def test_a_grader_with_processes_is_waited_for_in_a_thread(workers: int, in_thre
     async def speak(observation: Observation) -> Said:
         return Said(text(solution="\\boxed{7}"))
 
-    start = Debate(Question("q"), 3, 3, v2(), settled=settled_by(equal), stop_when_settled=True)
+    start = Debate(Question("q"), 3, 3, v2().rules, settled=settled_by(equal), stop_when_settled=True)
     assert rounds(asyncio.run(play(start, speak))) == 1
     assert where == [in_thread] * 2

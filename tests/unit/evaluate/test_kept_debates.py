@@ -33,7 +33,7 @@ RENDERING = Rendering(ENGINE.tokenizer)
 )
 def test_a_kept_debate_comes_back_as_it_was(protocol: Protocol) -> None:
     """Comparison lines are about the same seats, ballots are ballots, and what failed has failed. Twenty debates, some of them hostile."""
-    asked = [Debate(Question(f"What is {i} + 4?", str(i + 4), str(i)), 4, 2, protocol) for i in range(20)]
+    asked = [Debate(Question(f"What is {i} + 4?", str(i + 4), str(i)), 4, 2, protocol.rules) for i in range(20)]
     played = asyncio.run(rollout(asked, ENGINE, RENDERING, SamplingParams(max_tokens=3000)))
     for empty, each in zip(asked, played, strict=True):
         assert debate_of(json.loads(json.dumps(debate_record(each))), empty) == each.debate

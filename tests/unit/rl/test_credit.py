@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from moot.debate.parsing import BALLOT, CONTRACTS, parse
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import REWARDS
+from moot.debate.rewards import score
 from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, ParseFailure, Question, Turn
 from moot.engine.protocol import AdamParams, Datum, SamplingParams
@@ -258,10 +258,10 @@ class Played:
 @cache
 def _play(rendering: Rendering, protocol: Protocol, style: str, rounds: int, max_tokens: int) -> Played:
     engine = ScriptedEngine(style=style, tokenizer=rendering.tokenizer)  # type: ignore[arg-type]
-    debate = Debate(QUESTION, AGENTS, rounds, protocol)
+    debate = Debate(QUESTION, AGENTS, rounds, protocol.rules)
     (done,) = asyncio.run(rollout([debate], engine, rendering, SamplingParams(max_tokens)))
     assert done.error is None
-    (found,) = advantages([(done.debate, REWARDS[protocol.reward](done.debate, None))], ESTIMATORS[protocol.advantage])
+    (found,) = advantages([(done.debate, score(done.debate, protocol.scoring))], ESTIMATORS[protocol.scoring.advantage])
     assert isinstance(found, StepAdvantages)
     return Played(done.debate, done.sampled, found, datums(done.debate, done.sampled, found))
 
@@ -423,9 +423,9 @@ def test_every_style_of_speaking_can_be_trained_on(rendering: Rendering, style: 
     protocol = v2(layout=layout)
 
     async def one_step() -> tuple[list[Rollout], list[Datum]]:
-        done = await rollout([Debate(QUESTION, AGENTS, 2, protocol)] * 6, engine, rendering, SamplingParams(1000))
-        scored = [(each.debate, REWARDS[protocol.reward](each.debate, None)) for each in done]
-        found = advantages(scored, ESTIMATORS[protocol.advantage])
+        done = await rollout([Debate(QUESTION, AGENTS, 2, protocol.rules)] * 6, engine, rendering, SamplingParams(1000))
+        scored = [(each.debate, score(each.debate, protocol.scoring)) for each in done]
+        found = advantages(scored, ESTIMATORS[protocol.scoring.advantage])
         batch = [datum for each, values in zip(done, found, strict=True) for datum in datums(each.debate, each.sampled, values)]
         await engine.forward_backward(batch, "importance_sampling")
         await engine.optim_step(AdamParams())

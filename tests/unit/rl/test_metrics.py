@@ -92,7 +92,7 @@ def test_pairwise_rewards() -> None:
     """Debate 1: Agent 2 says 0 > 1 and names Agent 9: rewards 1, 0, 0. Debate 2: nobody votes, Agent 1 fails: returns 0, -1, 0."""
     one, two = debate(v1(), [["", "", "0 > 1; 0 > 9"]]), debate(v1(), [["", FAILED]], num_agents=3)
     scored = [by_agent(each) for each in (one, two)]
-    found = reward_metrics([one, two], [scores for scores, _ in scored], [AgentAdvantages(values) for _, values in scored])
+    found = reward_metrics("win_rate", [scores for scores, _ in scored], [AgentAdvantages(values) for _, values in scored])
     assert found == {
         # (1 + 0 + 0 + 0 - 1 + 0) / 6
         "env/all/reward/total": 0.0,
@@ -111,7 +111,7 @@ def test_pairwise_rewards() -> None:
 def test_the_indicators_tell_the_rewards_apart() -> None:
     one = debate(v1(reward="win_minus_loss"), [["", "", "0 > 1"]])
     scores, values = by_agent(one)
-    found = reward_metrics([one], [scores], [AgentAdvantages(values)])
+    found = reward_metrics("win_minus_loss", [scores], [AgentAdvantages(values)])
     assert (found["pairwise_reward_is_win_rate"], found["pairwise_reward_is_win_minus_loss"]) == (0.0, 1.0)
     assert found["pairwise_reward"] == 0.0
 
@@ -121,7 +121,7 @@ def test_streams() -> None:
     one = debate(v2(), [["", "", ""], ["1 > 2", "0 > 2; 0 > 8", "0 > 1"]])
     two = debate(v2(), [["", "", ""], ["", "", ""]])
     scored = [by_step(each) for each in (one, two)]
-    found = reward_metrics([one, two], [scores for scores, _ in scored], [StepAdvantages(streams) for _, streams in scored])
+    found = reward_metrics("generator_judge", [scores for scores, _ in scored], [StepAdvantages(streams) for _, streams in scored])
     assert found == {
         # Totals: 1+1, 0+1, -1+1 and three times -1/2; mean 1.5/6.
         "env/all/reward/total": pytest.approx(0.25),
@@ -139,7 +139,7 @@ def test_streams() -> None:
 
 
 def test_nothing_scored_is_none() -> None:
-    assert reward_metrics([], [], []) == {
+    assert reward_metrics("generator_judge", [], []) == {
         "env/all/reward/total": None,
         "env/all/by_group/frac_mixed": None,
         "debates/with_signal": None,
@@ -154,7 +154,7 @@ def test_totals_that_are_equal_but_for_rounding_are_not_mixed() -> None:
     table = ((low, high), (0.0, 0.0))
     scores = StepScores({"generator": Stream(table, table, ((0.0, 0.0), (0.0, 0.0)))})
     near(totals(scores), [0, 0])
-    found = reward_metrics([debate(v2(), [["", ""], ["", ""]])], [scores], [StepAdvantages({"generator": table})])
+    found = reward_metrics("generator_judge", [scores], [StepAdvantages({"generator": table})])
     assert found["env/all/by_group/frac_mixed"] == 0.0
 
 

@@ -13,12 +13,12 @@ import numpy as np
 import pytest
 
 from moot.debate.protocol import V2
-from moot.debate.rewards import AgentScores, Grades
+from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, Question, Turn
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.config import RecipeConfig, TrainConfig
-from moot.rl.recipe import Asked, Curriculum, clear_winner, scheduled, seats_of_past_selves, still_open
+from moot.rl.recipe import Asked, Curriculum, scheduled, seats_of_past_selves, still_open
 from moot.rl.rollout import Player
 from moot.rl.train import Loop, Stopped, train
 from moot.tasks import load
@@ -47,7 +47,7 @@ def test_a_schedule_starts_at_the_value_and_ends_at_nothing(schedule: Any, value
 
 
 def test_truth_is_mixed_in_less_and_less(tmp_path: Path) -> None:
-    config = with_recipe(replace(QUIET, debate=replace(QUIET.debate, reward_mix=0.8)), truth_schedule="linear")
+    config = with_recipe(replace(QUIET, protocol=QUIET.protocol.with_choices(reward_mix=0.8)), truth_schedule="linear")
     rows = self_play_rows(played(tmp_path / "run", config))
     assert [row["recipe/reward_mix"] for row in rows] == pytest.approx([0.8, 0.6, 0.4, 0.2])
 
@@ -98,7 +98,7 @@ def test_a_run_with_a_curriculum_trains_on_its_stages_and_says_so(tmp_path: Path
 def test_only_questions_that_ended_in_disagreement_are_asked_again_and_only_once() -> None:
     def debate(agents: int) -> Debate:
         turns = [Turn(1, a, "", Parsed({"solution": "x"}, {})) for a in range(agents)]
-        return Debate(Question("?"), agents, 1, V2, tuple(turns))
+        return Debate(Question("?"), agents, 1, V2.rules, tuple(turns))
 
     asked = [Asked(0, 7, 3), Asked(0, 8, 3), Asked(0, 9, 5)]
     grades = [Grades(("1",) * n, (False,) * n, same) for n, same in ((3, (0, 0, 0)), (3, (0, 1, 0)), (5, (0, 1, 0, 0, 0)))]
@@ -140,11 +140,6 @@ def test_a_past_self_is_never_trained_on(tmp_path: Path) -> None:
 
 
 # Distillation
-
-
-@pytest.mark.parametrize(("rewards", "winner"), [((0.1, 0.9, 0.5), 1), ((0.9, 0.9, 0.5), None), ((0.0, 0.0, 0.0), None)])
-def test_a_winner_is_clear_or_there_is_none(rewards: tuple[float, ...], winner: int | None) -> None:
-    assert clear_winner(AgentScores(rewards, rewards)) == winner
 
 
 def test_every_second_iteration_takes_a_step_on_what_the_winners_said(tmp_path: Path) -> None:
@@ -209,7 +204,7 @@ def test_a_run_with_every_remedy_goes_on_after_a_cut_as_if_nothing_had_happened(
         "truth_schedule": "cosine", "hard_agents": 5, "past_selves": 0.7, "distill_every": 2, "max_sampled_tokens": 200_000,
         "curriculum": ("arithmetic", "arithmetic"), "promote_at": 0.0,
     }  # fmt: skip
-    config = with_recipe(replace(CONFIG, debate=replace(CONFIG.debate, reward_mix=0.5)), **recipe)
+    config = with_recipe(replace(CONFIG, protocol=CONFIG.protocol.with_choices(reward_mix=0.5)), **recipe)
 
     def loop_at(name: str, engine: ScriptedEngine | None = None) -> Loop:
         loop = make_loop(tmp_path / name, config, engine=engine)

@@ -31,7 +31,7 @@ PARAMS = SamplingParams(max_tokens=3000)
 
 
 def debates(count: int, protocol: Protocol | None = None, rounds: int = 2) -> list[Debate]:
-    return [Debate(Question(f"What is {i} + 4?", str(i + 4)), 3, rounds, protocol or v2()) for i in range(count)]
+    return [Debate(Question(f"What is {i} + 4?", str(i + 4)), 3, rounds, (protocol or v2()).rules) for i in range(count)]
 
 
 class Watched:
@@ -241,7 +241,7 @@ def answer(whole: str, reason: str, stop: tuple[str, ...] | tuple[int, ...]) -> 
             return [Sample(ids, np.zeros(len(ids), dtype=np.float32), reason)]  # type: ignore[arg-type]
 
     speaker = TokenSpeaker(Says(), RENDERING, replace(PARAMS, stop=stop))  # type: ignore[arg-type]
-    debate = Debate(Question("q"), 1, 1, v2())
+    debate = Debate(Question("q"), 1, 1, v2().rules)
     said = asyncio.run(speaker(debate.observe(0)))
     return not debate.advance({0: said}).turns[0].failed
 

@@ -64,7 +64,7 @@ def make_loop(path: Path, config: TrainConfig = CONFIG, engine: ScriptedEngine |
     engine = engine or ScriptedEngine(seed=config.seed)
     run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {})
     task = load("arithmetic", config.seed, config.eval_questions)
-    reward, estimator = REWARDS[config.protocol.reward], ESTIMATORS[config.protocol.advantage]
+    reward, estimator = REWARDS[config.protocol.scoring.reward], ESTIMATORS[config.protocol.scoring.advantage]
     return Loop(config, engine, Rendering(engine.tokenizer), task, run, Silent(), reward, estimator)
 
 
@@ -242,8 +242,8 @@ def test_the_presets_are_the_published_tables() -> None:
     assert (math.protocol, math.eval_every, math.save_every, math.optim.lr_schedule) == (V2, 50, 100, "constant")
     assert (easy.debate.num_agents, easy.debate.max_rounds, easy.optim.learning_rate, easy.optim.batch_size) == (3, 2, 5e-5, 32)
     assert (hard.warm.warm_learning_rate, hard.warm.warm_epochs, hard.debate.num_agents, hard.debate.max_rounds) == (1e-4, 3, 5, 3)
-    assert (hard.optim.learning_rate, hard.protocol.lambda_gen, hard.protocol.lambda_judge) == (3e-5, 0.5, 1.5)
-    assert (v1.protocol.schedule, v1.protocol.contract, v1.protocol.reward) == ("sequential", "five_tag", "win_rate")
+    assert (hard.optim.learning_rate, hard.protocol.scoring.lambda_gen, hard.protocol.scoring.lambda_judge) == (3e-5, 0.5, 1.5)
+    assert (v1.protocol.rules.schedule, v1.protocol.rules.contract, v1.protocol.scoring.reward) == ("sequential", "five_tag", "win_rate")
 
 
 def test_a_configuration_survives_its_json() -> None:

@@ -12,7 +12,7 @@ from support.making import FAILED, debate, near, reward, v1, v2
 
 
 def judged(played: Debate) -> Judged:
-    return Judged.of(played, reward(played), grade(played))
+    return Judged.of(played, played.scoring, reward(played), grade(played))
 
 
 # One debate of four agents, worked by hand. Truth 7. Round 1: 0 and 2 are right, 1 and 3 wrong.
@@ -59,11 +59,10 @@ def test_nothing_measured_is_none_and_not_zero() -> None:
     silent = judged(debate(v2(), [["", "", ""]], answers=[["7", "8", "7"]], truth="7"))
     found = panel([silent])
     assert {name for name, value in found.items() if value is not None} == {
-        "trust/winner_correct",
         "trust/mean_accuracy",
         "trust/answer_diversity",
     }
-    near([found["trust/winner_correct"], found["trust/mean_accuracy"], found["trust/answer_diversity"]], [1, 2 / 3, 2 / 3])
+    near([found["trust/mean_accuracy"], found["trust/answer_diversity"]], [2 / 3, 2 / 3])
     assert set(panel([]).values()) == {None}
 
 
@@ -128,10 +127,16 @@ def test_the_panel_is_the_same_whatever_the_run_trains_on() -> None:
     assert (found["trust/winner_correct"], found["trust/mean_accuracy"]) == (1.0, pytest.approx(1 / 3))
 
 
-def test_a_tie_for_the_win_goes_to_the_lowest_number() -> None:
-    for answers, right in ((["7", "8", "8"], 1.0), (["8", "7", "7"], 0.0)):
-        played = debate(v2(), [["", "", ""]], answers=[answers], truth="7")
-        assert panel([judged(played)])["trust/winner_correct"] == right
+def test_winners_are_counted_over_the_debates_that_have_one() -> None:
+    """Right: 1 > 2 by agent 0 alone, and 1 is right. Level: 1 and 2 beat each other once. Silent: no vote. Wrong: 2 > 1."""
+    answers = [["8", "7", "8"]] * 2
+    right, level, silent, wrong = (
+        judged(debate(v2(), [["", "", ""], votes], answers=answers, truth="7"))
+        for votes in (["1 > 2", "", ""], ["1 > 2", "2 > 0", "0 > 1"], ["", "", ""], ["2 > 1", "", ""])
+    )
+    assert [each.winner for each in (right, level, silent, wrong)] == [1, None, None, 2]
+    for debates, share in (([right], 1.0), ([level], None), ([silent], None), ([right, level, silent, wrong], 0.5)):
+        assert panel(debates)["trust/winner_correct"] == share
 
 
 @pytest.mark.parametrize(

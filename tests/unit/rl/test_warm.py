@@ -2,11 +2,11 @@
 
 import asyncio
 import random
-from dataclasses import replace
 
 import pytest
 
 from moot.debate.play import play
+from moot.debate.protocol import V2
 from moot.debate.rewards import ballots
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Parsed, Said
@@ -21,7 +21,7 @@ TASK = load("arithmetic", 0, 4)
 
 
 def taught(number: int, **choices: object) -> Debate:
-    debate = Debate(TASK.train(number), 5, 2, replace(v2(), **choices))  # type: ignore[arg-type]
+    debate = Debate(TASK.train(number), 5, 2, v2().with_choices(**choices).rules)  # type: ignore[arg-type]
     teacher = _Teacher(debate.question, TASK, debate, random.Random(number))
 
     async def speak(observation: Observation) -> Said:
@@ -39,7 +39,7 @@ def test_every_vote_between_right_and_wrong_prefers_the_right_one_whatever_the_n
         debate = taught(number, **choices)
         assert all(isinstance(turn.parsed, Parsed) for turn in debate.turns)
         assert sum(turn.ballot for turn in debate.turns) == (5 if choices.get("closing_ballot") else 0)
-        found, cast = grade(debate, TASK.equal, TASK.extract), ballots(debate)
+        found, cast = grade(debate, TASK.equal, TASK.extract), ballots(debate, V2.scoring)
         assert cast.lines_invalid == 0 and not cast.abstained
         for vote in cast.votes:
             left, right = found.correct[vote.left], found.correct[vote.right]
@@ -52,7 +52,7 @@ def test_every_vote_between_right_and_wrong_prefers_the_right_one_whatever_the_n
 def test_wrong_turns_stand_in_the_context_and_are_not_learned() -> None:
     engine = ScriptedEngine()
     rendering = Rendering(engine.tokenizer)
-    found = asyncio.run(examples(TASK, rendering, v2(), 3, 2, range(6), 0, {n: ["It is \\boxed{-999}."] for n in range(6)}))
+    found = asyncio.run(examples(TASK, rendering, v2().rules, 3, 2, range(6), 0, {n: ["It is \\boxed{-999}."] for n in range(6)}))
     learned = "".join(engine.tokenizer.decode([int(t) for t, m in zip(d.targets, d.mask, strict=True) if m]) for d in found)
     shown = "".join(engine.tokenizer.decode(d.tokens.tolist()) for d in found)
     assert "It is \\boxed{-999}." in shown and "<solution>It is \\boxed{-999}." not in learned

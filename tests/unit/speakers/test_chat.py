@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
@@ -467,7 +466,7 @@ def played(protocol: Any, answers: Callable[[int], bytes], rounds: int = 2) -> t
 
     async def run() -> Debate:
         chat = Chat(Endpoint(BASE, "m"), transport=server)
-        return await play(Debate(Question("What is 3 + 4?"), 3, rounds, protocol), ChatSpeaker(chat, 64, seed=1))
+        return await play(Debate(Question("What is 3 + 4?"), 3, rounds, protocol.rules), ChatSpeaker(chat, 64, seed=1))
 
     return asyncio.run(run()), server
 
@@ -493,7 +492,7 @@ def test_the_five_sections_stop_at_their_own_last_tag() -> None:
 
 def test_a_closing_ballot_stops_at_its_own_last_tag_and_needs_no_solution() -> None:
     ballot = "<evaluation>Fine.</evaluation><comparison>Agent 1 > Agent 2"
-    five = replace(V1, closing_ballot=True)
+    five = V1.with_choices(closing_ballot=True)
     debate, server = played(five, lambda number: event(turn_text(contract="five_tag") if number < 3 else ballot), rounds=1)
     assert [(turn.ballot, turn.failed) for turn in debate.turns] == [(False, False)] * 3 + [(True, False)] * 3
     assert [body["stop"] for body in server.bodies] == [["</consensus_reason>"]] * 3 + [["</comparison>"]] * 3

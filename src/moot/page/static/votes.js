@@ -156,27 +156,20 @@ export function why(debate, rows) {
   const { winner, question, signal } = debate;
   const votes = debate.votes.filter((vote) => vote.counts);
   if (debate.error) return "The engine lost this debate; it was left out of training.";
-  if (winner === null || winner === undefined) return "Nobody won: this debate was not scored.";
-  const best = rows[winner];
-  const level = rows.filter(
-    (row) => row.agent !== winner && row.rewards[0] !== undefined && Math.abs(row.rewards[0] - best.rewards[0]) < 1e-9,
-  );
+  if (!debate.rewards) return "Nobody won: this debate was not scored.";
+  const best = winner === null || winner === undefined ? null : rows[winner];
   const parts = [];
-  if (!votes.length)
-    parts.push(`No vote was cast. Agent ${winner} stands first only because it has the lowest number among the level ones.`);
-  else if (!votes.some((vote) => vote.verdict === ">")) parts.push("All votes were ties: nobody was preferred.");
-  else {
+  if (best)
     parts.push(
       `Agent ${winner} won with a mean reward of ${signed(best.rewards[0])}: preferred in ${best.won} of ${best.won + best.lost} votes about it.`,
     );
-    if (level.length)
-      parts.push(
-        `${level.map((row) => `Agent ${row.agent}`).join(" and ")} ${level.length === 1 ? "is" : "are"} level with it; the lowest number goes first.`,
-      );
-  }
+  else if (!votes.length) parts.push("Nobody won: no vote was cast.");
+  else if (!votes.some((vote) => vote.verdict === ">")) parts.push("Nobody won: all votes were ties.");
+  else parts.push(`Nobody won: ${(debate.leaders ?? []).map((agent) => `Agent ${agent}`).join(" and ")} are level.`);
   if (question.answer !== null && question.answer !== undefined) {
     const right = rows.filter((row) => row.last?.correct).map((row) => `Agent ${row.agent}`);
-    if (best.last?.correct) parts.push("Its last answer is right.");
+    if (best?.last?.correct) parts.push("Its last answer is right.");
+    else if (!best && right.length) parts.push(`${right.join(" and ")} had it right.`);
     else
       parts.push(
         right.length

@@ -22,6 +22,7 @@ from moot.rl.rendering import Rendering
 from moot.rl.rollout import TokenSpeaker
 
 AGENTS, ROUNDS = 5, 2
+PROTOCOL = V2.with_choices(lambda_judge=0.0, personas=False)
 
 
 def turn(colour: str) -> str:
@@ -76,10 +77,9 @@ class Planted:
 
 
 async def one_debate(sampler: Sampler, rendering: Rendering, favourite: str, seed: str) -> tuple[Debate, Any]:
-    protocol = V2.with_choices({"lambda_judge": 0.0, "personas": False})
     params = SamplingParams(max_tokens=2, stop=rendering.stops("three_tag"))
     planted = Planted(TokenSpeaker(sampler, rendering, params, seed=seed), favourite)
-    played = await play(Debate(Question("Red or blue?"), AGENTS, ROUNDS, protocol), planted, planted.watch)
+    played = await play(Debate(Question("Red or blue?"), AGENTS, ROUNDS, PROTOCOL.rules), planted, planted.watch)
     return played, planted.speaker.sampled(played)
 
 
@@ -109,7 +109,7 @@ def test_votes_alone_raise_the_preferred_answer(tmp_path: Path, favourite: str) 
             sampler = await engine.snapshot()
             played = await asyncio.gather(*(one_debate(sampler, rendering, favourite, f"{iteration}/{i}") for i in range(6)))
             history.append(shares([debate for debate, _ in played], favourite))
-            scored = [(debate, generator_judge(debate, None)) for debate, _ in played]
+            scored = [(debate, generator_judge(debate, PROTOCOL.scoring, None)) for debate, _ in played]
             values = advantages(scored, center_group)
             lessons = [d for (debate, sampled), value in zip(played, values, strict=True) for d in datums(debate, sampled, value)]
             engine.forward_backward(lessons, "importance_sampling")

@@ -1,0 +1,52 @@
+"""Choices as they come from a file: checked by their types, changed by name, written back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable
+from dataclasses import fields
+from functools import cache
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+
+from moot.debate.types import ConfigError
+
+
+@cache
+def names_of(kind: type) -> tuple[str, ...]:
+    """The choices of `Rules` or `Scoring`."""
+    return tuple(field.name for field in fields(kind))
+
+
+@cache
+def _hints_of(kind: Hashable) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def check_types(choices: object) -> None:
+    """Data from a file may hold anything; JSON's true must not pass for 1."""
+    for name, hint in _hints_of(cast(Hashable, type(choices))).items():
+        _check(name, getattr(choices, name), hint)
+
+
+def _check(name: str, value: Any, hint: Any) -> None:
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint) or not isinstance(value, str):
+            raise ConfigError(f"{name} must be {' or '.join(get_args(hint))}, got {value!r}")
+    elif get_origin(hint) is tuple:
+        if not isinstance(value, tuple) or not all(isinstance(v, str) for v in value):
+            raise ConfigError(f"{name} must be a list of section names, got {value!r}")
+    elif hint is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"{name} must be a number, got {value!r}")
+    elif not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ConfigError(f"{name} must be {'true or false' if hint is bool else hint.__name__}, got {value!r}")
+
+
+def as_json(choices: object, later: Collection[str]) -> dict[str, Any]:
+    """By name; those that came `later` than the format only where they are not the default, so that old and new records look alike."""
+    kind = type(choices)
+    written: dict[str, Any] = {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        value = getattr(choices, field.name)
+        if field.name not in later or value != field.default:
+            written[field.name] = list(value) if isinstance(value, tuple) else value
+    return written

@@ -1,0 +1,113 @@
+"""What is said in a debate, and by whom it is seen: the rules as data, and what follows from them.
+
+Nothing here says how votes count; that is `Scoring`, and can be chosen again when the debate is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from moot.debate.choices import as_json, check_types
+from moot.debate.parsing import CONTRACTS
+from moot.debate.types import ConfigError, Turn
+
+FIELDS = CONTRACTS["five_tag"]
+_LATER = ("shuffle_labels", "closing_ballot")
+
+
+@dataclass(frozen=True)
+class Rules:
+    """Independent choices; any combination is allowed."""
+
+    schedule: Literal["sequential", "parallel"] = "parallel"
+    """sequential: one at a time, each sees what was already said this round. parallel: all at once, each sees finished rounds only."""
+    contract: Literal["three_tag", "five_tag"] = "three_tag"
+    """The sections of a turn: solution, evaluation, comparison; five_tag adds consensus and consensus_reason."""
+    visible: tuple[str, ...] = ("solution", "evaluation")
+    """The sections that others see. Hiding comparison keeps reviews blind."""
+    layout: Literal["growing", "rebuilt"] = "growing"
+    """growing: one conversation per agent, own turns stand as sampled. rebuilt: one fresh user message per turn with the transcript."""
+    history_rounds: int = -1
+    """How many finished rounds an agent sees: -1 all, 0 nothing at all, K the last K."""
+    max_chars_per_field: int = 2000
+    """Every shown section is clipped to this many characters."""
+    on_parse_failure: Literal["continue", "abort"] = "continue"
+    """continue: the turn counts as failed and the debate continues. abort: the debate ends there."""
+    personas: bool = True
+    """Give each seat a character and a temperature of its own."""
+    shuffle_labels: bool = False
+    """Each viewer knows the agents by numbers of its own, so that no seat gains by a liking for low numbers."""
+    closing_ballot: bool = False
+    """After the last round everybody judges once more without answering. Otherwise nobody judges the last answers."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if unknown := set(self.visible) - set(FIELDS):
+            raise ConfigError(f"visible may name {', '.join(FIELDS)}, got {', '.join(sorted(unknown))!r}; remove it")
+        if self.history_rounds < -1:
+            raise ConfigError(f"history_rounds must be -1 or more, got {self.history_rounds}; -1 shows every round, 0 shows none")
+        if self.max_chars_per_field < 0:
+            raise ConfigError(f"max_chars_per_field must be 0 or more, got {self.max_chars_per_field}; the usual value is 2000")
+
+    def as_dict(self) -> dict[str, Any]:
+        return as_json(self, _LATER)
+
+
+# Who is shown what, and whom one may judge
+
+
+def first_round_shown(rules: Rules, round: int) -> int:
+    """The oldest round an agent speaking in `round` is shown; `round + 1` if it is shown nothing at all."""
+    match rules.history_rounds:
+        case -1:
+            return 1
+        case 0:
+            return round + 1
+        case k:
+            return max(1, round - k)
+
+
+def shown(rules: Rules, turns: Sequence[Turn], round: int) -> list[int]:
+    """Indices of the turns, of whatever agent, that somebody speaking next in `round` is shown."""
+    first = first_round_shown(rules, round)
+    last = round if rules.schedule == "sequential" else round - 1
+    return [i for i, turn in enumerate(turns) if first <= turn.round <= last]
+
+
+def candidates(rules: Rules, turns: Sequence[Turn]) -> Iterator[dict[int, int]]:
+    """For each turn, the responses its author may judge: agent -> index of that agent's newest parsed turn it was shown.
+
+    The keys are the eligible agents. One pass: what is newest only changes when somebody speaks.
+    """
+    finished: dict[int, int] = {}
+    current: dict[int, int] = {}
+    round = 0
+    for i, turn in enumerate(turns):
+        if turn.round != round:
+            finished |= current
+            current, round = {}, turn.round
+        first = first_round_shown(rules, round)
+        newest = finished | current if rules.schedule == "sequential" else finished
+        yield {agent: j for agent, j in newest.items() if agent != turn.agent and turns[j].round >= first}
+        if turn.answers:
+            current[turn.agent] = i
+
+
+def eligible(
+    rules: Rules, turns: Sequence[Turn], agent: int, round: int, num_agents: int | None = None, oldest: int = 1
+) -> tuple[int, ...]:
+    """The agents that `agent`, about to speak in `round`, may judge; only by what they said since round `oldest`, if that is given.
+
+    Looks from the newest turn back and stops once all the others are there, which is usually one round.
+    """
+    oldest = max(oldest, first_round_shown(rules, round))
+    newest = round if rules.schedule == "sequential" else round - 1
+    others: set[int] = set()
+    for turn in reversed(turns):
+        if turn.round < oldest or (num_agents is not None and len(others) == num_agents - 1):
+            break
+        if turn.round <= newest and turn.agent != agent and turn.answers:
+            others.add(turn.agent)
+    return tuple(sorted(others))

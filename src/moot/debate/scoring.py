@@ -1,0 +1,79 @@
+"""How votes count: what can be chosen again when a debate is over, because nothing that was said depends on it."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from moot.debate.choices import as_json, check_types
+from moot.debate.types import ConfigError
+
+PEER_REWARDS = ("win_rate", "win_minus_loss", "generator_judge")
+"""The rewards that are made of votes."""
+_LATER = ("reward_mix", "correct_bonus", "judge_counts")
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """Independent choices; any combination is allowed."""
+
+    reward: str = "generator_judge"
+    """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function."""
+    one_ballot_per_pair: bool = True
+    """For generator_judge: an author's last word on a pair in a turn counts, once."""
+    judge_consensus: Literal["all", "leave_one_out"] = "all"
+    """Whose votes make the consensus a judge is measured by: all, or the other agents' only."""
+    enable_format_penalty: bool = True
+    """-0.5 for a judge who could vote and did not."""
+    lambda_gen: float = 1.0
+    """Weight of the generator advantages."""
+    lambda_judge: float = 1.0
+    """Weight of the judge advantages."""
+    advantage: str = "center_group"
+    """center_group, center_round, center_seat, normalize_batch, or path.py:function."""
+    literal: bool = False
+    """generator_judge to the letter of its source: unvoted means -1, everything is centred, penalties too."""
+    reward_mix: float = 0.0
+    """Share of ground truth in the reward; 0 is peers alone."""
+    correct_bonus: float = 0.0
+    """Added to the reward of a right answer."""
+    judge_counts: bool = True
+    """Whether votes of judges without a seat count. One that is held out only measures how far the peers have drifted from it
+    (trust/outside_agreement)."""
+
+    def __post_init__(self) -> None:
+        check_types(self)
+        if not self.reward:
+            raise ConfigError("reward must name a reward, got ''; use win_rate, win_minus_loss or generator_judge")
+        for name in ("lambda_gen", "lambda_judge"):
+            if not 0 <= getattr(self, name) <= sys.float_info.max:
+                raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}; the usual weight is 1")
+        if not 0 <= self.reward_mix <= 1:
+            raise ConfigError(f"reward_mix must be between 0 and 1, got {self.reward_mix}; 0.3 mixes in a little truth")
+        if not abs(self.correct_bonus) <= sys.float_info.max:
+            raise ConfigError(f"correct_bonus must be a number, got {self.correct_bonus}")
+
+    @property
+    def by_votes(self) -> bool:
+        """Whether the reward is made of votes, so that nobody wins without one."""
+        return self.reward in PEER_REWARDS
+
+    def peers_alone(self) -> Scoring:
+        """The same votes without any truth, for measuring: a reward that knows the truth would make every winner right."""
+        return replace(self, reward=self.reward if self.by_votes else "generator_judge", reward_mix=0.0, correct_bonus=0.0)
+
+    def as_dict(self) -> dict[str, Any]:
+        return as_json(self, _LATER)
+
+
+def judge_warning(scoring: Scoring, num_agents: int) -> str | None:
+    """Said once when a run starts: with few agents, a consensus of all judges is mostly the judge's own voice."""
+    if scoring.reward != "generator_judge" or scoring.judge_consensus != "all" or not 3 <= num_agents <= 4:
+        return None
+    judges = "one possible judge, who always agrees with itself" if num_agents == 3 else "two possible judges, who agree or tie"
+    return (
+        f"With {num_agents} agents each pair has {judges}: the judge reward teaches little but to vote. "
+        "Use num_agents 5 or more, or set judge_consensus to leave_one_out"
+        + (" (which needs at least 4 agents to say anything)." if num_agents == 3 else ".")
+    )
