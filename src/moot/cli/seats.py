@@ -126,7 +126,7 @@ class HeardSampler:
     async def _in_pieces(self, prompt: Sequence[int] | Ints, params: SamplingParams) -> Sample:
         import numpy as np
 
-        from moot.rl.rollout import turn_seed
+        from moot.rl.speaker import turn_seed
 
         known = np.asarray(prompt, dtype=np.int32)
         tokens, logprobs, told = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32), 0
@@ -152,7 +152,7 @@ class TokenSeat:
     """A seat at an engine that speaks in tokens."""
 
     def __init__(self, sampler: HeardSampler, rendering: Any, manner: Manner, number: int) -> None:
-        from moot.rl.rollout import TokenSpeaker
+        from moot.rl.speaker import TokenSpeaker
 
         temperature = 1.0 if manner.temperature is None else manner.temperature
         params = SamplingParams(manner.max_tokens, temperature, stop=rendering.stops(manner.rules.contract))

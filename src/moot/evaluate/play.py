@@ -18,7 +18,8 @@ from moot.evaluate.counting import Counted, count_against, count_answers, count_
 from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, Row, make_row
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, rollout, turn_seed
+from moot.rl.rollout import Player, rollout
+from moot.rl.speaker import turn_seed
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task

@@ -15,8 +15,11 @@ from moot.tasks.answers import Extract, Grader, exact, last_number
 from moot.tasks.mathematical import equal_mathematics, last_mathematics
 from moot.tasks.misses import next_letter, slip
 
-BOXED = "Put the final answer in \\boxed{}."
-LETTER = "Put the letter of the right choice in \\boxed{}."
+STEPS = "Solve it in short steps, one calculation per line, in plain words and numbers, no code. The last line is the answer alone in \\boxed{}."
+"""Measured on GSM8K, 200 questions, temperature 0.8: Qwen2.5-Coder-1.5B is right in 57% with 203 tokens, and in 49% with 321 where it is
+only told to solve step by step."""
+BOXED = "Work it out step by step, without code. End with the final answer in \\boxed{}."
+LETTER = "Think it through in short steps. End with the letter of the right choice in \\boxed{}."
 LONGEST = 1000
 """Of an answer that is read at all: longer ones are compared as they stand."""
 
@@ -88,7 +91,7 @@ def last_choice(solution: str) -> str | None:
 
 GRADERS: dict[str, Grading] = {
     "exact": Grading(exact),
-    "number": Grading(number),
+    "number": Grading(number, instruction=STEPS),
     "text": Grading(text, last_text),
     "choice": Grading(choice, last_choice, LETTER, next_letter),
     "math": Grading(equal_mathematics, last_mathematics),

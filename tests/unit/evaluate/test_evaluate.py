@@ -19,7 +19,8 @@ from moot.engine.scripted import ByteTokenizer
 from moot.evaluate import Answers, EvalConfig, Report, Row, evaluate
 from moot.evaluate.answers import Place, question_key
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, turn_seed
+from moot.rl.rollout import Player
+from moot.rl.speaker import turn_seed
 from moot.tasks.task import Task
 
 TOKENIZER = ByteTokenizer()

@@ -24,9 +24,10 @@ from moot.debate.types import Message, Parsed, ParseFailure, Question, Turn
 from moot.engine.protocol import AdamParams, Datum, SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.advantages import ESTIMATORS, AgentAdvantages, StepAdvantages, advantages
-from moot.rl.datums import SampledTurn, credit, datums
+from moot.rl.datums import credit, datums
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Rollout, rollout
+from moot.rl.turns import SampledTurn
 
 few = settings(max_examples=50)
 

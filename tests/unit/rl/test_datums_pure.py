@@ -12,7 +12,8 @@ from making import debate, v1, v2
 
 from moot.engine.protocol import Datum
 from moot.rl.advantages import AgentAdvantages, StepAdvantages
-from moot.rl.datums import SampledTurn, datums, merge
+from moot.rl.datums import datums, merge
+from moot.rl.turns import SampledTurn
 
 
 def ints(*values: int) -> np.ndarray:

@@ -23,7 +23,8 @@ from moot.rl.advantages import AgentAdvantages
 from moot.rl.datums import datums
 from moot.rl.metrics import rollout_metrics
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, Rollout, TokenSpeaker, rollout, token_counts, turn_seed
+from moot.rl.rollout import Player, Rollout, rollout, token_counts
+from moot.rl.speaker import TokenSpeaker, turn_seed
 
 ENGINE = ScriptedEngine(style="mixed", seed=5)
 RENDERING = Rendering(ENGINE.tokenizer)
