@@ -68,14 +68,18 @@ def system_text(
         persona=f" {who}" if who else "",
         sections=_form(prompts, CONTRACTS[rules.contract], open_ended),
     )
-    return f"{text}\n{prompts.say('tagged.closing')}" if rules.closing_ballot else text
+    parts = [f"{text}\n{prompts.say('tagged.closing')}" if rules.closing_ballot else text]
+    if rules.layout == "rebuilt":
+        # There, a conversation is the system text and one message: the example has no exchange to stand in.
+        parts += [message.content for message in _example(rules, prompts, open_ended)]
+    return "\n\n".join(parts)
 
 
 def _form(prompts: Prompts, names: Sequence[str], open_ended: bool) -> str:
     return "\n".join(f"<{name}>{_text(prompts, f'tagged.{name}', open_ended)}</{name}>" for name in names)
 
 
-def example(rules: Rules, prompts: Prompts, open_ended: bool) -> tuple[Message, ...]:
+def _example(rules: Rules, prompts: Prompts, open_ended: bool) -> tuple[Message, ...]:
     """The form filled in once, as an exchange about another question. Where nothing stands in tags there is no form to show."""
     question = _text(prompts, "tagged.example_question", open_ended)
     if rules.sections == "asked" or not question:
@@ -128,7 +132,8 @@ def conversation(debate: Debate, agent: int, round: int, whole_turns: bool = Fal
     """
     system = system_text(debate.rules, agent, debate.num_agents, debate.labels(agent)[agent], debate.prompts, debate.open_ended)
     messages = [Message("system", system)] if system else []
-    messages += example(debate.rules, debate.prompts, debate.open_ended)
+    if debate.rules.layout == "growing":
+        messages += _example(debate.rules, debate.prompts, debate.open_ended)
     for i in own_turns(debate, agent, round):
         turn = debate.turns[i]
         messages.append(_user_message(debate, agent, turn.round, i, round))
