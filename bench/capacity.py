@@ -98,8 +98,8 @@ def server(latency: float, tokenizer: Any, stop_id: int) -> tuple[subprocess.Pop
         turns.append([*tokenizer.encode(well_formed(scene, chance), add_special_tokens=False), stop_id])
     file = Path(tempfile.mkstemp(suffix=".json")[1])
     file.write_text(json.dumps(turns))
-    command = [sys.executable, str(ROOT / "tests" / "simulated_server.py"), "--latency", str(latency), "--canned", str(file)]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    command = [sys.executable, "-m", "support.simulated_server", "--latency", str(latency), "--canned", str(file)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=ROOT / "tests")
     assert process.stdout is not None
     return process, f"http://127.0.0.1:{process.stdout.readline().strip()}"
 

@@ -20,8 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from moot.tasks.answers import answer_in
-from moot.tasks.mathematical import EqualMathematics, at_a_glance, last_mathematics
-from moot.tasks.pool import Pool
+from moot.tasks.math_equality import EqualMathematics, at_a_glance, last_mathematics
+from moot.tasks.math_pool import Pool
 
 Pair = tuple[str, str]
 FORMS: list[Callable[[random.Random], Pair]] = [
@@ -40,19 +40,19 @@ FORMS: list[Callable[[random.Random], Pair]] = [
 
 def made(count: int) -> list[Pair]:
     """A third whole numbers, as in the public sets it is more than half; the rest as competition answers are written."""
-    chance = random.Random(0)
-    found: dict[Pair, None] = {}
+    rng = random.Random(0)
+    pairs: dict[Pair, None] = {}
     for number in range(100 * count):
-        if len(found) == count:
+        if len(pairs) == count:
             break
-        found[FORMS[0 if number % 5 == 0 else number % len(FORMS)](chance)] = None
-    return list(found)
+        pairs[FORMS[0 if number % 5 == 0 else number % len(FORMS)](rng)] = None
+    return list(pairs)
 
 
 def read(path: Path) -> list[Pair]:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    found = {(answer, row["gold"]): None for row in rows if (answer := answer_in(row["text"], last_mathematics)) is not None}
-    return list(found)
+    pairs = {(answer, row["gold"]): None for row in rows if (answer := answer_in(row["text"], last_mathematics)) is not None}
+    return list(pairs)
 
 
 @dataclass(frozen=True)
@@ -134,15 +134,15 @@ def main() -> None:
     equal = EqualMathematics(pool)
     disagree = [pair for pair in pairs if equal(*pair) != direct_call(pair)]
     pool.close()
-    found: dict[str, object] = {name: asdict(speed) for name, speed in speeds.items()}
-    found |= {
+    results: dict[str, object] = {name: asdict(speed) for name, speed in speeds.items()}
+    results |= {
         "pairs": len(pairs),
         "at_a_glance": round(sum(at_a_glance(*pair) is not None for pair in pairs) / len(pairs), 3),
         "graded_over_direct": round(speeds["graded"].per_second / speeds["direct"].per_second, 2),
         "workers": chosen.workers,
         "disagreements": len(disagree),
     }
-    print(json.dumps(found))
+    print(json.dumps(results))
     for given, right in disagree[:20]:
         print(f"  {given!r} against {right!r}")
 

@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from browsing import binaries, browser, missing, serving
+from support.browsing import binaries, browser, missing, serving
 
 PER_STEP, POOL = 16, 24
 

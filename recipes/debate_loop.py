@@ -19,7 +19,9 @@ from typing import Any
 from moot.debate.protocol import V2
 from moot.debate.rewards import REWARDS, score
 from moot.debate.state import Debate
+from moot.engine.create import create_engine
 from moot.engine.protocol import AdamParams, Datum, Sampler, SamplingParams
+from moot.engine.settings import ModelConfig
 from moot.rl import warm
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from moot.rl.datums import datums
@@ -29,19 +31,6 @@ from moot.rl.rollout import Rollout, rollout
 from moot.rl.trust import Judged, panel
 from moot.tasks import Task, load
 from moot.tasks.answers import grade
-
-
-def make_engine(name: str, model: str) -> tuple[Any, Rendering]:
-    """An engine has the verbs of the Tinker API: forward_backward, optim_step, snapshot. A rendering turns messages into its tokens."""
-    if name == "scripted":
-        from moot.engine.scripted import ScriptedEngine
-
-        script = ScriptedEngine()
-        return script, Rendering(script.tokenizer)
-    from moot.engine.local import LocalEngine
-
-    local = LocalEngine.create(model)
-    return local, Rendering(local.tokenizer, model)
 
 
 async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args: argparse.Namespace) -> None:
@@ -102,7 +91,9 @@ async def learn(engine: Any, lessons: list[Datum], rate: float) -> dict[str, Any
 
 
 async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
-    engine, rendering = make_engine(args.engine, args.model)
+    # An engine has the verbs of the Tinker API: forward_backward, optim_step, snapshot. A rendering turns messages into its tokens.
+    engine = create_engine(ModelConfig(args.model, args.engine))
+    rendering = Rendering(engine.tokenizer, args.model if args.engine == "local" else "")
     task, seats, rows = load(args.task, args.seed), SeatMeans(), []
     try:
         await teach_the_contract(engine, rendering, task, args)

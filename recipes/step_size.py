@@ -19,12 +19,13 @@ from pathlib import Path
 
 import numpy as np
 
-from moot.cli.engines import make_engine
+from moot.checkpoints import newest_whole
 from moot.debate.rewards import truth
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
 from moot.engine.protocol import AdamParams, Sampler, SamplingParams
-from moot.records import Run, engine_state
+from moot.players import make_engine
+from moot.records import Run
 from moot.rl.advantages import ESTIMATORS, advantages
 from moot.rl.config import TrainConfig
 from moot.rl.datums import datums
@@ -51,9 +52,10 @@ async def main() -> None:
     run = Run.open(args.run)
     config = TrainConfig.from_dict(run.config)
     config = replace(config, model=replace(config.model, device=args.device))
-    start = next((engine_state(place, state) for _, place, state in run.load_checkpoints() if state is not None), None)
-    if start is None:
+    checkpoint = newest_whole(run)
+    if checkpoint is None:
         raise ConfigError(f"{args.run} has no checkpoint that is whole; train it first")
+    start = checkpoint.engine_state
     task = load(config.debate.task, config.seed, args.held_out)
     engine, rendering = make_engine(config)
     asked = [task.train(FIRST + i) for i in range(args.questions)]

@@ -1,4 +1,4 @@
-"""Makes `making` and the oracle importable from every test, and hypothesis repeatable."""
+"""Makes `support` and the oracle importable from every test, and hypothesis repeatable."""
 
 from __future__ import annotations
 

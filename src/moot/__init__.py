@@ -1,3 +1,52 @@
-"""Train language models by debate: copies of one model argue, vote on each other, and the votes are the reward."""
+"""Train language models by debate: copies of one model argue, vote on each other, and the votes are the reward.
+
+What a program needs is here, by name (docs/api.md). Each name is imported when it is first used, so that `import moot` takes
+milliseconds.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from moot.api import Speaker, play, play_async
+    from moot.debate.protocol import V1, V2, Protocol
+    from moot.debate.state import Debate
+    from moot.debate.types import ConfigError, Observation, Question, Said, Turn
+
+_HOMES = {
+    "moot.api": ("Speaker", "play", "play_async"),
+    "moot.debate.protocol": ("V1", "V2", "Protocol"),
+    "moot.debate.state": ("Debate",),
+    "moot.debate.types": ("ConfigError", "Observation", "Question", "Said", "Turn"),
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "V1",
+    "V2",
+    "ConfigError",
+    "Debate",
+    "Observation",
+    "Protocol",
+    "Question",
+    "Said",
+    "Speaker",
+    "Turn",
+    "play",
+    "play_async",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'moot' has no attribute {name!r}; it offers {', '.join(__all__)}")
+    found = globals()[name] = getattr(import_module(_HOME[name]), name)
+    return found
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -14,19 +14,19 @@ from typing import Any
 
 from moot.debate.choices import names_of
 from moot.debate.outcome import Outcome, answer_stream
-from moot.debate.rewards import REWARDS, AgentScores, Reward, Scores, ballots, score, users_reward
+from moot.debate.rewards import AgentScores, Reward, Scores, ballots, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.records import Run
-from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.rl.advantages import Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import TrainConfig, scoring_in
 from moot.rl.metrics import carries_gradient, has_signal, totals
 from moot.rl.recipe import scheduled
 from moot.rl.trust import Judged, judge_accuracy
 from moot.saved import Damaged, Saved, saved_debates
 from moot.totals import Side, Sum, Totals, winner_is_right
-from moot.users import load
 
 SCORING = names_of(Scoring)
 """What may be changed: the choices that only say how votes count."""
@@ -123,7 +123,8 @@ def check(run: Run, choices: Mapping[str, Any]) -> Recount:
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(_own_scoring(run), **choices)
-    return Recount(scoring, _reward(scoring), _estimator(scoring), choices.get("judge_counts"))
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
+    return Recount(scoring, reward, estimator, choices.get("judge_counts"))
 
 
 def _own_scoring(run: Run) -> Scoring:
@@ -150,24 +151,6 @@ def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
         return scheduled(value, schedule, min(1.0, (step - settings.warm_steps - 1) / max(1, settings.iterations)))
 
     return lambda step: replace(wanted, reward_mix=faded("reward_mix", step), correct_bonus=faded("correct_bonus", step))
-
-
-def _reward(scoring: Scoring) -> Reward:
-    if scoring.reward in REWARDS:
-        return REWARDS[scoring.reward]
-    if ":" not in scoring.reward:
-        raise ConfigError(f"reward must be one of {', '.join(REWARDS)} or path.py:function, got {scoring.reward!r}")
-    return users_reward(load(scoring.reward, "reward"), scoring.reward)
-
-
-def _estimator(scoring: Scoring) -> Estimator:
-    if scoring.advantage not in ESTIMATORS:
-        if ":" not in scoring.advantage:
-            raise ConfigError(f"advantage must be one of {', '.join(ESTIMATORS)} or path.py:function, got {scoring.advantage!r}")
-        return load(scoring.advantage, "advantage")
-    if scoring.advantage == "center_round" and scoring.reward in REWARDS and scoring.reward != "generator_judge":
-        raise ConfigError(f"advantage center_round needs rewards by step, and {scoring.reward} is by agent; use center_group")
-    return ESTIMATORS[scoring.advantage]
 
 
 # One debate after the other

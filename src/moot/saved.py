@@ -23,7 +23,8 @@ from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn
 from moot.records import Run
-from moot.tasks.answers import Grader, exact
+from moot.tasks.answers import exact
+from moot.tasks.comparing import Grader
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import REWARDS, AgentScores, Grades, Reward, Scores
+from moot.debate.rewards import NEED_GRADES, REWARDS, AgentScores, Grades, Reward, Scores
 from moot.debate.rewards import score as scored_by
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
@@ -181,7 +181,7 @@ def score(
     rewards, estimators = rewards or REWARDS, estimators or ESTIMATORS
     results: dict[int, Scored | BadLine] = {}
     # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.
-    batches: dict[tuple[str, str], list[tuple[int, Debate, Scoring, Scores, Grades]]] = defaultdict(list)
+    batches: dict[tuple[str, str], list[tuple[int, Debate, Scoring, Scores, Grades | None]]] = defaultdict(list)
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
@@ -193,7 +193,8 @@ def score(
                 raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {scoring.reward!r}")
             if scoring.advantage not in estimators:
                 raise ConfigError(f"advantage must be one of {', '.join(estimators)}, got {scoring.advantage!r}")
-            grades = grade(debate)
+            truth = scoring.reward in NEED_GRADES or scoring.reward_mix or scoring.correct_bonus
+            grades = grade(debate) if truth else None
             scores = scored_by(debate, scoring, grades, rewards[scoring.reward])
             if isinstance(scores, AgentScores) and scoring.advantage == "center_round":
                 raise ConfigError(f"advantage center_round needs rewards by step, and {scoring.reward} is by agent; use center_group")

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 from factories import ENGINES, KNOWN
-from skyrl_server import Running, Unavailable, running
+
+from support.skyrl_server import Running, Unavailable, running
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789<>"
 """64 tokens, one character each, so that a stop string spans several tokens and a test can be read."""

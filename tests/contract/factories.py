@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from skyrl_server import KEY
+from support.skyrl_server import KEY
 
 
 def make_local(tiny_model: Path, **options: Any) -> Any:

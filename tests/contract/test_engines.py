@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from moot.engine.protocol import AdamParams, ContextOverflow, Datum, EngineError, Sample, SamplingParams
+from support.datums import sampled_datum
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 PERSONA_TEMPERATURES = (0.6, 0.8, 0.9, 1.0)
@@ -21,21 +22,6 @@ def greedy_free(max_tokens: int = 20, **options: Any) -> SamplingParams:
     return SamplingParams(max_tokens=max_tokens, **{"seed": 7, **options})
 
 
-def datum(prompt: list[int], sample: Sample, advantage: float = 1.0, temperature: float = 1.0) -> Datum:
-    """Shifted by one: the last prompt token predicts the first sampled one."""
-    tokens = np.concatenate([np.array(prompt, np.int32), sample.tokens])
-    before = np.zeros(len(prompt) - 1, np.float32)
-    ones = np.ones(len(sample.tokens), np.float32)
-    return Datum(
-        tokens=tokens[:-1],
-        targets=tokens[1:],
-        logprobs=np.concatenate([before, sample.logprobs]),
-        advantages=np.concatenate([before, advantage * ones]),
-        mask=np.concatenate([before, ones]),
-        temperature=temperature,
-    )
-
-
 async def one(sampler: Any, prompt: list[int] = PROMPT, params: SamplingParams | None = None) -> Sample:
     return (await sampler.sample(prompt, params or greedy_free()))[0]
 
@@ -44,7 +30,7 @@ async def trained(engine: Any, steps: int = 3, rate: float = 0.02) -> Any:
     """Move the weights somewhere, and give a sampler of where they are."""
     sample = await one(await engine.snapshot())
     for _ in range(steps):
-        await engine.forward_backward([datum(PROMPT, sample)], "cross_entropy")
+        await engine.forward_backward([sampled_datum(PROMPT, sample)], "cross_entropy")
         await engine.optim_step(AdamParams(learning_rate=rate))
     return await engine.snapshot()
 
@@ -271,7 +257,7 @@ def test_on_policy_the_trainer_agrees_with_the_sampler(engine: Any, temperature:
     async def main() -> None:
         sampler = await trained(engine)
         samples = await sampler.sample(PROMPT, greedy_free(100, temperature=temperature), num_samples=4)
-        datums = [datum(PROMPT, sample, temperature=temperature) for sample in samples]
+        datums = [sampled_datum(PROMPT, sample, temperature=temperature) for sample in samples]
         out = await engine.forward(datums)
         difference = np.concatenate([(o - d.logprobs)[d.mask > 0] for o, d in zip(out.logprobs, datums, strict=True)])
         assert np.abs(difference).max() < 1e-4
@@ -284,7 +270,7 @@ def test_on_policy_the_trainer_agrees_with_the_sampler(engine: Any, temperature:
 def test_losses_have_their_hand_computed_values(engine: Any) -> None:
     async def main() -> None:
         sample = await one(await trained(engine))
-        base = datum(PROMPT, sample)
+        base = sampled_datum(PROMPT, sample)
         random = np.random.default_rng(0)
         advantages = (random.normal(size=len(base)) * base.mask).astype(np.float32)
         old = (base.logprobs + random.normal(size=len(base)) * 0.4 * base.mask).astype(np.float32)
@@ -309,7 +295,7 @@ def test_losses_have_their_hand_computed_values(engine: Any) -> None:
 
 def test_an_unknown_loss_or_setting_is_refused_by_name(engine: Any) -> None:
     async def main() -> None:
-        item = datum(PROMPT, await one(await engine.snapshot()))
+        item = sampled_datum(PROMPT, await one(await engine.snapshot()))
         with pytest.raises(ValueError, match="grpo"):
             await engine.forward_backward([item], "grpo")
         with pytest.raises(ValueError, match="epsilon"):
@@ -327,7 +313,7 @@ def test_gradients_add_up_until_the_step(make_engine: Callable[..., Any]) -> Non
         for calls in (2, 1):
             engine = make_engine()
             sampler = await engine.snapshot()
-            items = [datum(PROMPT, s) for s in await sampler.sample(PROMPT, greedy_free(30), num_samples=2)]
+            items = [sampled_datum(PROMPT, s) for s in await sampler.sample(PROMPT, greedy_free(30), num_samples=2)]
             if calls == 2:
                 for item in items:
                     await engine.forward_backward([item], "cross_entropy")
@@ -351,8 +337,8 @@ def test_tempered_training_moves_the_tempered_distribution(engine: Any) -> None:
     async def main() -> None:
         sampler = await engine.snapshot()
         sample = await one(sampler, params=greedy_free(temperature=0.6))
-        tempered = (await engine.forward([datum(PROMPT, sample, temperature=0.6)])).logprobs[0]
-        plain = (await engine.forward([datum(PROMPT, sample, temperature=1.0)])).logprobs[0]
+        tempered = (await engine.forward([sampled_datum(PROMPT, sample, temperature=0.6)])).logprobs[0]
+        plain = (await engine.forward([sampled_datum(PROMPT, sample, temperature=1.0)])).logprobs[0]
         np.testing.assert_allclose(tempered[len(PROMPT) - 1 :], sample.logprobs, atol=1e-4)
         assert np.abs(plain - tempered).max() > 0.05
 
@@ -365,7 +351,7 @@ def test_training_on_good_samples_makes_them_likelier(engine: Any) -> None:
         sample = await one(await engine.snapshot())
         losses = []
         for _ in range(10):
-            losses.append((await engine.forward_backward([datum(PROMPT, sample)], "cross_entropy")).loss)
+            losses.append((await engine.forward_backward([sampled_datum(PROMPT, sample)], "cross_entropy")).loss)
             await engine.optim_step(AdamParams(learning_rate=0.01))
         assert losses[-1] < 0.8 * losses[0]
 
@@ -376,7 +362,7 @@ def test_training_on_good_samples_makes_them_likelier(engine: Any) -> None:
 def test_verbs_take_their_place_when_called_not_when_awaited(engine: Any) -> None:
     async def main() -> None:
         sample = await one(await engine.snapshot())
-        item = datum(PROMPT, sample)
+        item = sampled_datum(PROMPT, sample)
         first = engine.forward_backward([item], "cross_entropy")
         step = engine.optim_step(AdamParams(learning_rate=0.01))
         second = engine.forward_backward([item], "cross_entropy")
@@ -397,7 +383,7 @@ def test_load_after_save_goes_on_as_if_nothing_happened(make_engine: Callable[..
         saved = await (await engine.snapshot()).compute_logprobs(PROMPT)
 
         async def next_step(an_engine: Any) -> np.ndarray:
-            item = datum(PROMPT, await one(await an_engine.snapshot(), params=greedy_free(30)))
+            item = sampled_datum(PROMPT, await one(await an_engine.snapshot(), params=greedy_free(30)))
             await an_engine.forward_backward([item], "cross_entropy")
             await an_engine.optim_step(AdamParams(learning_rate=0.01))
             result: np.ndarray = await (await an_engine.snapshot()).compute_logprobs(PROMPT)

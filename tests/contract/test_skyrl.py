@@ -15,10 +15,11 @@ import httpx
 import numpy as np
 import pytest
 from factories import FOUND, make_local, make_remote
-from skyrl_server import NEWEST, ROOT, Unavailable, newest_sdk
-from test_engines import PROMPT, datum, greedy_free, one, trained
+from test_engines import PROMPT, greedy_free, one, trained
 
 from moot.engine.protocol import AdamParams, Datum, EngineError
+from support.datums import sampled_datum
+from support.skyrl_server import NEWEST, ROOT, Unavailable, newest_sdk
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 run = asyncio.run
@@ -46,7 +47,7 @@ def raw(item: Datum, **changes: Any) -> Any:
 
 
 async def sampled(engine: Any, tokens: int = 20) -> Datum:
-    return datum(PROMPT, await one(await engine.snapshot(), params=greedy_free(tokens)))
+    return sampled_datum(PROMPT, await one(await engine.snapshot(), params=greedy_free(tokens)))
 
 
 def test_the_first_look_finds_them(remote: Any, skyrl: Any) -> None:
@@ -202,7 +203,7 @@ def test_local_and_remote_agree_in_logprobs_and_in_the_update(remote: Any, skyrl
 
             sampler = await local.snapshot()
             samples = [await one(sampler, params=greedy_free(length, seed=length)) for length in (5, 20, 33)]
-            items = [datum(PROMPT, sample, advantage) for sample, advantage in zip(samples, (1.0, -0.5, 0.7), strict=True)]
+            items = [sampled_datum(PROMPT, sample, advantage) for sample, advantage in zip(samples, (1.0, -0.5, 0.7), strict=True)]
             here, there = [(await engine.forward(items)).logprobs for engine in (local, remote)]
             for a, b, item in zip(here, there, items, strict=True):
                 np.testing.assert_allclose(a[item.mask > 0], b[item.mask > 0], atol=1e-4)
@@ -228,7 +229,7 @@ def test_with_the_newest_sdk_it_is_given_up_in_time_with_both_versions_and_the_r
     except Unavailable as reason:
         pytest.skip(f"DID NOT RUN with tinker {NEWEST}: {reason}")
     settings = {**os.environ, "PYTHONPATH": str(ROOT / "src"), "TINKER_TELEMETRY": "0"}
-    command = [str(python), str(ROOT / "tests" / "newest_sdk.py"), skyrl.url, str(tiny_model)]
+    command = [str(python), str(ROOT / "tests" / "support" / "newest_sdk.py"), skyrl.url, str(tiny_model)]
     done = subprocess.run(command, capture_output=True, text=True, env=settings, timeout=300)
     said = json.loads(done.stdout.splitlines()[-1])
     assert (

@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Answer, ChatServer, broken_off, chunk, here, saying, scripted
-from making import command, moot, surroundings
-from making import text as turn_text
+
+from support.asking import Answer, ChatServer, broken_off, chunk, here, saying, scripted
+from support.making import command, moot, surroundings
+from support.making import text as turn_text
 
 QUESTION = "What is 3 + 4?"
 

@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_chat
-from asking import here
+
+from support import tiny_chat
+from support.asking import here
 
 pytest.importorskip("torch")
 
@@ -74,9 +75,9 @@ def test_a_debate_too_long_for_the_model_ends_with_what_to_do(model: Path) -> No
 
 
 def test_what_is_heard_piece_by_piece_is_what_is_said_and_what_would_be_said_in_one_go(engine: Any) -> None:
-    from moot.cli.seats import HeardSampler
     from moot.engine.protocol import SamplingParams
     from moot.rl.rendering import Rendering
+    from moot.speakers.streaming import StreamingSampler
 
     rendering = Rendering(engine.tokenizer)
     params = SamplingParams(max_tokens=50, temperature=0.0, stop=rendering.stops("three_tag"))
@@ -84,7 +85,7 @@ def test_what_is_heard_piece_by_piece_is_what_is_said_and_what_would_be_said_in_
 
     async def sample(piece: int) -> tuple[Any, list[str], Any]:
         heard: list[str] = []
-        sampler = HeardSampler(await engine.base(), lambda ids: rendering.said(ids)[0], 16384, heard.append, piece)
+        sampler = StreamingSampler(await engine.base(), lambda ids: rendering.said(ids)[0], 16384, heard.append, piece)
         (sample,) = await sampler.sample(prompt, params)
         return sample, heard, sampler.spent
 

@@ -14,8 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from asking import Answer, ChatServer, forwarding
-from making import command, surroundings
+
+from support.asking import Answer, ChatServer, forwarding
+from support.making import command, surroundings
 
 pytest.importorskip("torch")
 pytest.importorskip("fastapi")
@@ -129,11 +130,12 @@ def test_it_stops_where_it_is_told_to(serve: Serve) -> None:
     import asyncio
 
     from moot.debate.types import Message
-    from moot.engine.chat import Chat, Endpoint, Request
+    from moot.speakers.chat import Chat, ChatRequest
+    from moot.speakers.endpoint import Endpoint
 
     async def ask(stop: str, most: int) -> Any:
         chat = Chat(Endpoint(serve.url, serve.model))
-        reply = await chat.reply(Request((Message("user", "Count from 1 to 9: 1, 2, 3,"),), most, 0.0, stop))
+        reply = await chat.reply(ChatRequest((Message("user", "Count from 1 to 9: 1, 2, 3,"),), most, 0.0, stop))
         await chat.close()
         return reply
 

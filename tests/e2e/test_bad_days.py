@@ -35,7 +35,8 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk_stops_the_run_in_one_line_and_room_lets_it_go_on(small_disk: Path) -> None:
     full = train(small_disk, *SCRIPTED)
     assert full.returncode == 1, full.stdout + full.stderr
-    assert "the disk is full" in " ".join(full.stdout.split()) and "Traceback" not in full.stderr
+    assert "the disk is full" in full.stderr and "moot train --resume runs/demo-arithmetic-seed0" in full.stderr
+    assert "Traceback" not in full.stderr and len(full.stderr.strip().splitlines()) == 1
     subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
     again = train(small_disk, *SCRIPTED)
     assert again.returncode == 0, again.stdout + again.stderr
@@ -47,14 +48,15 @@ def test_a_full_disk_stops_the_run_in_one_line_and_room_lets_it_go_on(small_disk
 def test_a_checkpoint_that_does_not_fit_is_a_full_disk_too(small_disk: Path, tmp_path: Path) -> None:
     """The local engine's weights are written by a library with an error of its own for it."""
     pytest.importorskip("torch")
-    from tiny_chat import save
+    from support.tiny_chat import save
 
     subprocess.run(["mount", "-o", "remount,size=60k", str(small_disk)], check=True)
     model = save(tmp_path / "model")
     short = ["--model", str(model), "--max-tokens", "16", "--eval-every", "0", "--device", "cpu", "--lora-rank", "32"]
     full = train(small_disk, *short)
     assert full.returncode == 1, full.stdout + full.stderr
-    assert "the disk is full" in " ".join(full.stdout.split()) and "Traceback" not in full.stderr
+    assert "the disk is full" in full.stderr and "moot train --resume runs/demo-arithmetic-seed0" in full.stderr
+    assert "Traceback" not in full.stderr and len(full.stderr.strip().splitlines()) == 1
 
 
 def log_records(log: bytes) -> Iterator[bytes]:

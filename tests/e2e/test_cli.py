@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import FAILED, command, lines, moot, surroundings, text
+
+from support.making import FAILED, command, lines, moot, surroundings, text
 
 FOUR_VOTES = [["", "", ""], ["1 > 2", "0 > 2; 0 = 2", "0 > 1"]]
 

@@ -21,8 +21,8 @@ def test_a_table_for_people() -> None:
     done = moot("data", "check", f"gsm8k:train={FIXTURES}/gsm8k_train.jsonl,test={FIXTURES}/gsm8k_test.jsonl")
     assert (done.returncode, done.stderr) == (0, "")
     lines = [line.split() for line in done.stdout.splitlines()]
-    assert ["train", "10", "10", "of", "10", "10", "of", "10", "0", "0"] in lines
-    assert ["test", "2", "2", "of", "2", "2", "of", "2", "0", "0"] in lines
+    assert ["train", "10", "10", "of", "10", "10", "of", "10", "0", "0", "0"] in lines
+    assert ["test", "2", "2", "of", "2", "2", "of", "2", "0", "0", "0"] in lines
     assert "Nothing wrong." in done.stdout
 
 

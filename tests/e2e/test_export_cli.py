@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from making import moot
 
 from moot.cli.main import main
+from support.making import moot
 
 TRAIN = [
     "train", "--engine", "scripted", "--batch-size", "3", "--num-train-datapoints", "6", "--warm-questions", "2", "--eval-questions", "2",

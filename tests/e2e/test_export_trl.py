@@ -14,12 +14,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-import tiny_chat
-from making import debate, spoken, text, v2
-from recorded import LOST, record
 
 from moot.cli.main import main
 from moot.debate.types import Question
+from support import tiny_chat
+from support.making import debate, spoken, text, v2
+from support.recorded import LOST, record
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow

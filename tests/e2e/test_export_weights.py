@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_chat
+
+from support import tiny_chat
 
 pytest.importorskip("torch")
 pytest.importorskip("peft")

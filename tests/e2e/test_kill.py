@@ -11,8 +11,9 @@ import time
 from pathlib import Path
 
 import pytest
-import tiny_chat
-from making import command, surroundings
+
+from support import tiny_chat
+from support.making import command, surroundings
 
 pytest.importorskip("torch")
 pytestmark = pytest.mark.slow

@@ -9,8 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from making import surroundings
-from skyrl_server import NEWEST, Unavailable, newest_sdk
+
+from support.making import surroundings
+from support.skyrl_server import NEWEST, Unavailable, newest_sdk
 
 pytest.importorskip("tinker")
 
@@ -25,14 +26,16 @@ def found() -> Any:
     except Unavailable as reason:
         pytest.skip(f"DID NOT RUN with tinker {NEWEST}: {reason}")
     settings = surroundings({"PYTHONPATH": str(ROOT / "src"), "TINKER_TELEMETRY": "0"})
-    done = subprocess.run([str(python), str(ROOT / "tests" / "newest_sdk.py")], capture_output=True, text=True, env=settings, timeout=300)
+    done = subprocess.run(
+        [str(python), str(ROOT / "tests" / "support" / "newest_sdk.py")], capture_output=True, text=True, env=settings, timeout=300
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
 
 
 def test_a_training_over_protobuf_comes_out_as_over_json(found: Any) -> None:
-    from newest_sdk import run
-    from simulated_server import Manners
+    from support.newest_sdk import run
+    from support.simulated_server import Manners
 
     here = run(Manners(reduction="mean"))
     there = found["trained"]

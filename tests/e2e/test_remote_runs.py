@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import tiny_chat
-from fault_proxy import FaultProxy, end_all_tasks
-from making import command, surroundings
-from skyrl_server import KEY, Running, Unavailable, running
+
+from support import tiny_chat
+from support.fault_proxy import FaultProxy, end_all_tasks
+from support.making import command, surroundings
+from support.skyrl_server import KEY, Running, Unavailable, running
 
 pytest.importorskip("tinker")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from making import command, surroundings
+
+from support.making import command, surroundings
 
 SMALL = [
     "--engine",

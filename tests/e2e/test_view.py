@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from browsing import binaries, browser, missing, resize, scheme, serving
-from making import command, surroundings
-from paging import record, turn, write_run, write_step
+
+from support.browsing import binaries, browser, missing, resize, scheme, serving
+from support.making import command, surroundings
+from support.paging import record, turn, write_run, write_step
 
 pytestmark = pytest.mark.slow
 

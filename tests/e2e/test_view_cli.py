@@ -11,12 +11,12 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
-from browsing import serving
-from making import moot, surroundings
-from paging import record, write_run
 
 from moot.cli.view import listen
 from moot.debate.types import ConfigError
+from support.browsing import serving
+from support.making import moot, surroundings
+from support.paging import record, write_run
 
 
 def test_help_says_what_it_shows_and_to_whom() -> None:

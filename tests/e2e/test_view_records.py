@@ -8,9 +8,9 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from making import command, surroundings
 
 from moot.page.debate import shown
+from support.making import command, surroundings
 
 SMALL = "--engine scripted --batch-size 6 --num-train-datapoints 12 --num-agents 4 --max-rounds 2 --max-tokens 2000"
 BARE = "--warm-questions 0 --eval-every 0"

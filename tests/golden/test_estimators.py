@@ -6,7 +6,6 @@ import json
 import math
 
 import pytest
-from making import FAILED, debate, near, reward, text, v1, v2
 
 from moot.debate.protocol import V1, V2
 from moot.debate.scoring import judge_warning
@@ -14,6 +13,7 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.rl.advantages import ESTIMATORS, AgentAdvantages, SeatMeans, StepAdvantages, advantages
 from moot.score import BadLine, Scored, score
+from support.making import FAILED, debate, near, reward, text, v1, v2
 
 # Three debates of three agents under win_rate. Agent 2 is the only voter of the first two.
 ZERO_WINS = debate(v1(), [["", "", "0 > 1"]])  # returns 1, 0, 0

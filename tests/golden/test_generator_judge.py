@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from making import FAILED, by_step, debate, near, v2, values
 
 from moot.debate.protocol import PRESETS
+from support.making import FAILED, by_step, debate, near, v2, values
 
 LITERAL = PRESETS["v2_literal"]
 NOBODY = ["", "", ""]

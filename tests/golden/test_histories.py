@@ -10,7 +10,6 @@ import asyncio
 
 import numpy as np
 import pytest
-from making import v1, v2
 
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
@@ -21,6 +20,7 @@ from moot.rl.advantages import AgentAdvantages
 from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Rollout, rollout
+from support.making import v1, v2
 
 AGENTS, ROUNDS = 3, 4
 ENGINE = ScriptedEngine(style="well_formed", seed=3)

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import moot
-from oracle import bad_lines, score_file, score_line
 from transcripts import transcript_files, transcripts
 
 from moot.debate.protocol import preset
 from moot.score import BadLine, Scored, score
+from oracle import bad_lines, score_file, score_line
+from support.making import moot
 
 TRANSCRIPTS, FILES = 900, 100
 TOLERANCE = 1e-9

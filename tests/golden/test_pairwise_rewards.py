@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from making import FAILED, by_agent, debate, near, v1, v2
+
+from support.making import FAILED, by_agent, debate, near, v1, v2
 
 NOBODY = ["", "", ""]
 

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from itertools import combinations
 
 import pytest
-from making import FAILED, debate, v1, v2
 
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Question
+from support.making import FAILED, debate, v1, v2
 
 NOTHING = "<evaluation>N/A</evaluation> and <comparison>N/A</comparison>"
 ONLY_ONE = "<comparison>N/A</comparison>"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from making import FAILED, by_agent, by_step, debate, near, v1, v2, values
 
 from moot.debate.protocol import PRESETS
 from moot.debate.types import ConfigError
+from support.making import FAILED, by_agent, by_step, debate, near, v1, v2, values
 
 FULL = [["", "", ""], ["1 > 2", "0 > 2", "0 > 1"]]
 """Generator rewards of votes alone: 1, 0, -1 in round 1, nothing in round 2."""

@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from making import FAILED, Tabled, by_agent, by_step, debate, lines, text, v1, v2
 
 from moot.debate.parsing import BALLOT
 from moot.debate.play import hear
@@ -16,6 +15,7 @@ from moot.debate.types import ConfigError, Observation, Said
 from moot.records import Played, Run, debate_record
 from moot.rl.rollout import Rollout
 from moot.tasks.answers import grade, settled_by
+from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, text, v1, v2
 
 
 def new_run(tmp_path: Path) -> Run:

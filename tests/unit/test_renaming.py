@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, by_agent, by_step, debate, near, v2
+
+from support.making import FAILED, by_agent, by_step, debate, near, v2
 
 Table = list[list[str]]
 

@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import FAILED, Tabled, debate, text, v1, v2
-from recorded import LOST, judged, record
 
 from moot.debate.choices import names_of
 from moot.debate.outcome import mean_rewards
@@ -29,6 +27,8 @@ from moot.rescore import SCORING, SPOKEN, Compared, Rescored, check, compare, re
 from moot.rl.config import OptimConfig, TrainConfig
 from moot.saved import Damaged, Saved, grades_of, saved_debates, scores_of
 from moot.totals import Correlation
+from support.making import FAILED, Tabled, debate, text, v1, v2
+from support.recorded import LOST, judged, record
 
 # Three agents, two rounds; only agent 0 votes: it prefers 1 to 2. Agent 1 is right, agent 2 wrong, agent 0 wrong.
 ANSWERS = [["5", "7", "6"], ["5", "7", "6"]]

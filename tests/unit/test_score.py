@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
+from io import StringIO
 from typing import Any
 
 import pytest
-from making import lines, text
+from rich.console import Console
 
+from moot.cli.score import show
 from moot.debate.protocol import PRESETS, V1, V2, Protocol
+from moot.debate.rewards import Grades
+from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.score import BadLine, Scored, read_debate, score
+from moot.tasks.answers import grade
+from support.counted_work import lines_run
+from support.making import lines, text
 
 TURNS = [{"round": 1, "agent": agent, "text": text()} for agent in range(3)]
 VOTES = [{"round": 2, "agent": agent, "text": text(lines(said))} for agent, said in enumerate(["1 > 2", "0 > 2", "0 > 1"])]
@@ -201,3 +209,41 @@ def test_read_debate_raises_what_score_reports() -> None:
         read_debate("{}", V2)
     assert read_debate(LINE, V2)[0].max_rounds == 2
     assert read_debate(json.dumps({**GOOD, "turns": []}), V2)[0].max_rounds == 1
+
+
+@pytest.mark.parametrize(("reward", "graded"), [("win_rate", 0), ("generator_judge", 0), ("majority", 1), ("truth", 1)])
+def test_answers_are_graded_only_for_a_reward_that_looks_at_them(monkeypatch: pytest.MonkeyPatch, reward: str, graded: int) -> None:
+    calls = []
+
+    def counted(debate: Debate) -> Grades:
+        calls.append(debate)
+        return grade(debate)
+
+    monkeypatch.setattr("moot.score.grade", counted)
+    (result,) = score([json.dumps({**GOOD, "answer": "7"})], V2 if reward == "generator_judge" else V1, reward)
+    assert isinstance(result, Scored)
+    assert len(calls) == graded
+
+
+def test_a_table_takes_less_work_than_the_scores_in_it() -> None:
+    """By lines of Python. A table that lays itself out took about ten times as many."""
+    (result,) = score([LINE], V2)
+    assert isinstance(result, Scored)
+    drawing = lines_run(lambda: show(result, Console(file=StringIO())))
+    assert drawing < lines_run(lambda: list(score([LINE], V2)))
+
+
+def test_a_table_on_a_terminal_says_the_same() -> None:
+    (result,) = score([LINE], V2)
+    assert isinstance(result, Scored)
+    plain, styled = StringIO(), StringIO()
+    show(result, Console(file=plain))
+    show(result, Console(file=styled, force_terminal=True, width=40))
+    assert "\x1b[" in styled.getvalue()
+    assert re.sub(r"\x1b\[[0-9;]*m", "", styled.getvalue()) == plain.getvalue()
+    assert plain.getvalue().splitlines()[:4] == [
+        "",
+        "Line 1: q",
+        "                                    Agent 0  Agent 1  Agent 2",
+        "round 1, votes won–lost                 2–0      1–1      0–2",
+    ]

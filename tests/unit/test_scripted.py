@@ -8,15 +8,16 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from making import v1, v2
 
 from moot.debate.parsing import parse
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question, Said
-from moot.engine.protocol import AdamParams, ContextOverflow, Datum, Sample, Sampler, SamplingParams, Trainer
+from moot.engine.protocol import AdamParams, ContextOverflow, Sample, Sampler, SamplingParams, Trainer
 from moot.engine.scripted import ByteTokenizer, Scene, ScriptedEngine, read_scene
 from moot.rl.rendering import Rendering
+from support.datums import datum
+from support.making import v1, v2
 
 TOKENIZER = ByteTokenizer()
 RENDERING = Rendering(TOKENIZER)
@@ -199,19 +200,15 @@ def test_special_tokens_are_one_token_each() -> None:
 # Training verbs
 
 
-def datum(advantages: list[float], mask: list[float]) -> Datum:
-    zeros = np.zeros(len(mask), dtype=np.int32)
-    logprobs = np.full(len(mask), -0.5, dtype=np.float32) * np.array(mask, dtype=np.float32)
-    return Datum(zeros, zeros, logprobs, np.array(advantages, dtype=np.float32), np.array(mask, dtype=np.float32))
-
-
 def test_training_is_counted_and_changes_nothing() -> None:
     """Ratio 1: the loss is minus the summed advantages of action tokens, -(1 + 2) here; three tokens are trained on."""
     engine = ScriptedEngine()
     before = sample(engine, prompt(), seed=1)
 
     async def step() -> float:
-        result = await engine.forward_backward([datum([0, 1], [0, 1]), datum([2, 0], [1, 1])], "importance_sampling")
+        result = await engine.forward_backward(
+            [datum([0, 1], logprobs=-0.5, advantages=[0, 1]), datum([1, 1], logprobs=-0.5, advantages=[2, 0])], "importance_sampling"
+        )
         assert engine.trained_tokens == 0
         await engine.optim_step(AdamParams())
         assert np.allclose(result.logprobs[1], [-0.5, -0.5])

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from making import FAILED, debate, near, v2
 
 from moot.debate.protocol import V2
 from moot.debate.rewards import AgentScores, StepScores, users_reward
@@ -15,6 +14,7 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.rl.advantages import ESTIMATORS, AgentAdvantages, StepAdvantages, advantages
 from moot.users import load
+from support.making import FAILED, debate, near, v2
 
 
 def test_a_function_is_found_in_a_file(tmp_path: Path) -> None:

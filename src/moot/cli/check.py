@@ -2,28 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
+import contextlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
 from rich.text import Text
 
 from moot.cli import train
-from moot.cli.evaluate import Bars, interruptible, place, unseen
-from moot.cli.players import Players
+from moot.cli.console import Terminal
+from moot.cli.ending import interruptible, kept
+from moot.cli.evaluate import CONTINUING, Watching, place
 from moot.debate.types import ConfigError
-from moot.evaluate import Answers, EvalConfig, Report, evaluate
+from moot.evaluate import AnswerStore, EvalConfig, Report, evaluate
 from moot.evaluate.preflight import Finding, findings
 from moot.evaluate.table import rich_table
+from moot.evaluate.unseen import unseen_questions
+from moot.players import Players
 from moot.records import Run
 from moot.rl.config import PRESETS, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
-from moot.terminal import plain
 
 _STYLES = {"pass": "green", "fail": "red", "cannot tell": "yellow"}
 
@@ -51,7 +52,7 @@ class Check:
     """The run that the other defaults came from."""
 
     def run(self) -> int:
-        console = Console(highlight=False, stderr=self.json)
+        console = Terminal(stderr=self.json)
         if self.questions < 1:
             raise ConfigError(f"questions must be at least 1, got {self.questions}")
         run = None if self.run_dir is None else Run.open(self.run_dir)
@@ -61,50 +62,45 @@ class Check:
         task = load_task(config.debate.task, config.seed, self.questions)
         if any(question.answer is None for question in task.held_out):
             raise ConfigError(f"task {task.name} has questions without a known answer, and the checks need answers; check on another task")
-        players, bars = Players(config, run, console), Bars(console)
-        try:
-            report, out = interruptible(self._measure(players, config, task, bars))
-        except asyncio.CancelledError:
-            console.print(Text("\nStopped. What was answered is kept; the same command goes on from there.", style="bold"))
-            return 130
-        return self._show(report, bars, out, console)
+        watching = Watching(console)
+        players = Players(config, run, watching.note, console.status)
+        with kept(CONTINUING, self.out or "evals"):
+            report, out = interruptible(self._measure(players, config, task, watching))
+        return self._show(report, watching, out, console)
 
-    async def _measure(self, players: Players, config: TrainConfig, task: Task, bars: Bars) -> tuple[Report, Path]:
-        try:
+    async def _measure(self, players: Players, config: TrainConfig, task: Task, watching: Watching) -> tuple[Report, Path]:
+        async with contextlib.AsyncExitStack() as stack:
+            stack.push_async_callback(players.close)
             step = await players.load(None)
-            questions, left_out = unseen(task, config if players.run else None, self.questions, step)
-            if left_out:
-                bars.note(left_out)
-            out = self.out or place(players.run.path if players.run else None, config.model.model, task.name, None, step)
-            answers = Answers(out / "answers.jsonl")
+            questions, notes = unseen_questions(task, config if players.run else None, step, self.questions)
+            for note in notes:
+                watching.note(note)
+            out = self.out or place(players.run.path if players.run else None, config.model, task.name, None, step)
+            answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
             settings = EvalConfig.of(config, modes=("direct", "debate"), policy=players.identity)
-            with bars:
-                report = await evaluate(players.sampler, players.rendering, task, settings, questions, answers=answers, watcher=bars)
-            answers.close()
-            return report, out
-        finally:
-            await players.close()
+            stack.enter_context(watching)
+            report = await evaluate(players.sampler, players.rendering, task, settings, questions, answers=answers, watcher=watching)
+        return report, out
 
-    def _show(self, report: Report, bars: Bars, out: Path, console: Console) -> int:
-        found = findings(report)
-        failed = any(each.verdict == "fail" for each in found)
+    def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:
+        results = findings(report)
+        failed = any(each.verdict == "fail" for each in results)
         if self.json:
-            print(json.dumps({"questions": report.rows[0].questions, "failed": failed, "checks": [each.as_dict() for each in found]}))
+            print(json.dumps({"questions": report.rows[0].questions, "failed": failed, "checks": [each.as_dict() for each in results]}))
             return int(failed)
         table = rich_table(["check", "measured", "95% interval", "needed", "verdict"], [])
-        for each in found:
+        for each in results:
             value = "–" if each.measured is None else f"{each.measured.value:.0%}"
             span = "–" if each.measured is None else f"{each.measured.low:.0%} to {each.measured.high:.0%}"
             name = each.check.name if each.check.metric != "pass@k" else f"{each.check.name} (pass@{report.settings['num_agents']})"
             table.add_row(name, value, span, f"> {each.check.above:.0%}", Text(each.verdict, style=_STYLES[each.verdict]))
         console.print()
         console.print(table)
-        for each in found:
+        for each in results:
             if each.verdict != "pass":
                 console.print(Text.assemble(("\n" + each.check.name, "bold"), ": ", _words(each)))
-        console.print(Text(f"\n{report.rows[0].questions} questions. Answers and debates: {out / 'answers.jsonl'}", style="green"))
-        if bars.errors:
-            console.print(Text(f"{bars.errors} were lost to the engine ({plain(bars.first_error)}) and left out.", style="red"))
+        console.say(f"\n{report.rows[0].questions} questions. Answers and debates: {out / 'answers.jsonl'}", "green")
+        watching.say_losses()
         return int(failed or report.rows[0].questions == 0)
 
 

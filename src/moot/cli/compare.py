@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
+from moot.cli.console import Terminal
 from moot.debate.types import ConfigError
-from moot.evaluate.comparing import PANELS, Entry, Group, compared, ends, entries, groups, open_runs
+from moot.evaluate.comparing import PANELS, Entry, Group, compared, ends, entries, groups, open_runs, picture
 from moot.evaluate.table import latex, legend, markdown, p_value, percent, rich_tables, signed
+from moot.figures import draw
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Compare:
     """Folders of runs; the first one's group is what the others are compared with."""
     evals: tuple[str, ...] = ("*",)
     """Which saved evaluations, by name or pattern; of those that fit, the one of the last step. Several names (warm final) compare each run
-    with itself instead: at the later ones, less at the first."""
+    with itself instead: at the later ones, minus at the first."""
     step: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Only evaluations of this step."""
     out: Path = Path("compare")
@@ -50,7 +50,7 @@ class Compare:
     def run(self) -> int:
         if not self.runs:
             raise ConfigError("name the runs to compare: moot compare RUN RUN …")
-        console = Console(highlight=False, stderr=self.json or self.markdown or self.latex)
+        console = Terminal(stderr=self.json or self.markdown or self.latex)
         members = groups(open_runs(self.runs))
         table = entries(members, self.evals, self.step)
         _check_same(table)
@@ -58,19 +58,25 @@ class Compare:
         numbers = {"groups": [_about(group) for group in members], "evaluations": rows, "training": _training(members)}
         tables = [table for table in (_evaluations(rows), _curves(members)) if table[1]]
         self._write(tables, numbers)
-        drawn = False
-        if not self.no_figure:
-            from moot.evaluate.figure import draw
-
-            drawn = draw(members, [self.out / "curves.png", self.out / "curves.svg"], self.against)
+        drawn = [] if self.no_figure else self._draw(members, console)
         self._show(tables, numbers, console)
-        found = {run for entry in table for run in entry.reports}
-        without = [str(run.path) for group in members for run in group.runs if str(run.path) not in found]
+        evaluated = {run for entry in table for run in entry.reports}
+        without = [str(run.path) for group in members for run in group.runs if str(run.path) not in evaluated]
         if without:
-            console.print(Text(f"\nNo saved evaluation: {', '.join(without)}. Make one with: moot eval RUN", style="yellow"))
-        files = ["table.md", "table.tex", "compare.json", *(["curves.png", "curves.svg"] if drawn else [])]
-        console.print(Text(f"\nIn {self.out}: {', '.join(files)}", style="green"))
+            console.say(f"\nNo saved evaluation: {', '.join(without)}. Make one with: moot eval RUN", "yellow")
+        files = ["table.md", "table.tex", "compare.json", *(path.name for path in drawn)]
+        console.say(f"\nIn {self.out}: {', '.join(files)}", "green")
         return 0
+
+    def _draw(self, members: Sequence[Group], console: Terminal) -> list[Path]:
+        """The table does not wait for a package that only the figure needs."""
+        axis = "step" if self.against == "step" else "tokens sampled in self-play"
+        panels = picture(members, self.against)
+        try:
+            return draw(panels, self.out / "curves", axis=axis) if panels else []
+        except ConfigError as missing:
+            console.note(f"no figure: {missing}")
+            return []
 
     def _write(self, tables: Sequence[_Table], numbers: dict[str, Any]) -> None:
         self.out.mkdir(parents=True, exist_ok=True)
@@ -78,18 +84,18 @@ class Compare:
         (self.out / "table.md").write_text("\n".join(f"{caption}\n\n{markdown(header, rows)}" for header, rows, caption in tables))
         (self.out / "table.tex").write_text("\n".join(latex(*table) for table in tables))
 
-    def _show(self, tables: Sequence[_Table], numbers: dict[str, Any], console: Console) -> None:
+    def _show(self, tables: Sequence[_Table], numbers: dict[str, Any], console: Terminal) -> None:
         if self.json:
             print(json.dumps(numbers))
         elif self.markdown or self.latex:
             print((self.out / ("table.md" if self.markdown else "table.tex")).read_text(), end="")
         else:
             for header, rows, caption in tables:
-                console.print(Text(f"\n{caption}", style="bold"))
+                console.say(f"\n{caption}", "bold")
                 for part in rich_tables(header, rows):
                     console.print(part)
                     console.print()
-                console.print(Text("\n".join(legend(header)), style="dim"))
+                console.say("\n".join(legend(header)), "dim")
 
 
 _Table = tuple[list[str], list[list[str]], str]
@@ -104,7 +110,7 @@ def _check_same(table: Sequence[Entry]) -> None:
 
 
 def _evaluations(rows: Sequence[dict[str, Any]]) -> _Table:
-    header = ["mode", "run", "seeds", "accuracy", "less the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
+    header = ["mode", "run", "seeds", "accuracy", "minus the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
     made = [
         [
             row["mode"],
@@ -128,17 +134,17 @@ def _curves(members: Sequence[Group]) -> _Table:
     made = []
     for panel in PANELS:
         for group in members:
-            if (found := ends(group, panel)) is not None:
+            if (values := ends(group, panel)) is not None:
                 made.append(
-                    [panel.title, group.label, str(found["runs"]), *(_spread(found[end], panel.share) for end in ("first", "last"))]
+                    [panel.title, group.label, str(values["runs"]), *(_spread(values[end], panel.share) for end in ("first", "last"))]
                 )
     return ["what", "run", "seeds", "first", "last"], made, "During training: mean and standard deviation over seeds"
 
 
-def _spread(found: dict[str, float | None], share: bool) -> str:
+def _spread(values: dict[str, float | None], share: bool) -> str:
     scale = 100 if share else 1
-    sd = "" if found["sd"] is None else f" ± {scale * found['sd']:.1f}"
-    return f"{scale * (found['mean'] or 0.0):.1f}{sd}"
+    sd = "" if values["sd"] is None else f" ± {scale * values['sd']:.1f}"
+    return f"{scale * (values['mean'] or 0.0):.1f}{sd}"
 
 
 def _percent(value: float | None) -> str:

@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Annotated, Literal
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
 
+from moot.cli.console import Terminal, bar
 from moot.debate.types import ConfigError
 from moot.tasks import load
 from moot.tasks.check import Report, check, gather
@@ -43,29 +42,27 @@ class Data:
     def run(self) -> int:
         if self.questions < 0:
             raise ConfigError(f"questions must be 0 or more, got {self.questions}")
-        quiet = Console(stderr=True, highlight=False)
-        with quiet.status(f"loading {one_line(self.task)}"):
+        with Terminal(stderr=True).status(f"loading {one_line(self.task)}"):
             task = load(self.task, self.seed)
             splits = gather(task, self.questions)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        with Progress(*columns, console=quiet, transient=True, disable=not quiet.is_terminal) as bar:
-            checking = bar.add_task("checking", total=sum(map(len, splits.values())))
-            report = check(task, splits, lambda: bar.advance(checking))
+        with bar("checking", sum(map(len, splits.values()))) as questions:
+            report = check(task, splits, lambda: questions.advance("checking"))
         if self.json:
             print(json.dumps(report.as_json()))
         else:
-            show(report, Console(highlight=False))
+            show(report, Terminal())
         return 0 if report.good else 1
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: Report, console: Terminal) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(report.task)
-    for heading in ("questions", "right accepted", "wrong refused", "only as text", "duplicates"):
+    for heading in ("questions", "right accepted", "wrong refused", "only as text", "given up", "duplicates"):
         table.add_column(heading, justify="right")
     for name, split in report.splits.items():
         graded = [f"{split.graded - len(bad)} of {split.graded}" for bad in (split.failing, split.passing)] if split.graded else ["–", "–"]
-        table.add_row(name, str(split.questions), *graded, str(len(split.as_text)) if split.graded else "–", str(split.duplicates))
+        counted = [str(len(troubles)) if split.graded else "–" for troubles in (split.as_text, split.given_up)]
+        table.add_row(name, str(split.questions), *graded, *counted, str(split.duplicates))
     console.print(table)
     for note in report.notes:
         console.print(Text(f"Note: {note}.", style="yellow"))
@@ -75,13 +72,19 @@ def show(report: Report, console: Console) -> None:
         _list(console, "red", f"{name}: questions that stand there with different answers", list(split.contradictions))
         _list(console, "yellow", f"{name}: answers it can only compare as they stand", [f"{t.id}: {t.right}" for t in split.as_text])
         _list(
+            console,
+            "yellow",
+            f"{name}: answers that took the grader too long",
+            [f"{t.id}: {t.given} for {t.right}" for t in split.given_up],
+        )
+        _list(
             console, "yellow", f"{name}: solutions that end in another answer", [f"{t.id}: {t.given} for {t.right}" for t in split.unlike]
         )
     _list(console, "red", "questions that are trained on and tested", [f"{a} is {b}" for a, b in report.overlap])
     console.print(Text("Nothing wrong.", style="green") if report.good else Text("Something is wrong: see above.", style="red"))
 
 
-def _list(console: Console, style: str, heading: str, lines: list[str]) -> None:
+def _list(console: Terminal, style: str, heading: str, lines: list[str]) -> None:
     if not lines:
         return
     console.print(Text(f"{len(lines)} {heading}:", style=style))

@@ -2,33 +2,30 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import re
-import signal
-import time
-from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from rich.text import Text
 
-from moot.cli.players import Players, policy_config
+from moot.cli.console import Bars, Terminal
+from moot.cli.ending import interruptible, kept
 from moot.debate.protocol import PRESETS as PROTOCOLS
-from moot.debate.types import ConfigError, Question
-from moot.evaluate import Answers, EvalConfig, Mode, Report, evaluate
-from moot.evaluate.table import cells, legend, markdown, rich_tables
+from moot.debate.types import ConfigError
+from moot.evaluate import AnswerStore, EvalConfig, Mode, Report, evaluate
+from moot.evaluate.report import report_folder
+from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
+from moot.evaluate.unseen import unseen_questions
+from moot.players import Players, policy_config
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
 from moot.terminal import plain
 
-T = TypeVar("T")
+CONTINUING = "What was answered is kept; the same command continues from there."
 _Str = Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")]
 _Int = Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")]
 _Float = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hint="")]
@@ -54,7 +51,7 @@ class Eval:
     modes: tuple[Mode, ...] = ("direct", "vote", "debate")
     """Any of direct, vote, debate, debate+vote, opponents; the first is what the others are compared with."""
     k: int = 5
-    """Answers a vote."""
+    """Answers per vote."""
     match_tokens: bool = False
     """Choose k so that a vote generates as many tokens as a debate."""
     opponents: tuple[str, ...] = ("base",)
@@ -95,7 +92,7 @@ class Eval:
     """Print the table as Markdown."""
 
     def run(self) -> int:
-        console = Console(highlight=False, stderr=self.json or self.markdown)
+        console = Terminal(stderr=self.json or self.markdown)
         config, run = policy_config(self.run_dir, self.model, self._model_changes())
         if self.step is not None and run is None:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
@@ -103,37 +100,38 @@ class Eval:
             raise ConfigError(f"questions must be at least 1, got {self.questions}")
         settings = self._settings(config)
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
-        players = Players(config, run, console)
-        bars = Bars(console)
-        try:
-            report, out = interruptible(self._evaluate(players, settings, task, bars, console))
-        except asyncio.CancelledError:
-            console.print(Text("\nStopped. What was answered is kept; the same command goes on from there.", style="bold"))
-            return 130
-        report.save(out / "report.json")
-        (out / "report.md").write_text(markdown(*cells(report)))
-        return self._show(report, bars, out, console)
+        watching = Watching(console)
+        players = Players(config, run, watching.note, console.status)
+        with kept(CONTINUING, self.out or "evals"):
+            report, out = interruptible(self._evaluate(players, settings, task, watching, console))
+            target = report_folder(out, report.settings)
+            report.save(target / "report.json")
+            (target / "report.md").write_text(f"{caption(report)}\n\n{markdown(*cells(report))}")
+        if target != out:
+            console.note(f"{out / 'report.json'} has other settings and is kept; this report stands beside it.")
+        return self._show(report, watching, target, console)
 
-    async def _evaluate(self, players: Players, settings: EvalConfig, task: Task, bars: Bars, console: Console) -> tuple[Report, Path]:
+    async def _evaluate(
+        self, players: Players, settings: EvalConfig, task: Task, watching: Watching, console: Terminal
+    ) -> tuple[Report, Path]:
         config, run = players.config, players.run
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(players.close)
             step = await players.load(self.step)
-            questions, left_out = unseen(task, config if run is not None else None, self.questions, step)
-            few = f"Note: the task has only {len(questions)} questions to ask." if len(questions) < self.questions else None
-            for note in filter(None, (left_out, few)):
-                console.print(Text(note, style="yellow"))
+            questions, notes = unseen_questions(task, config if run is not None else None, step, self.questions)
+            for note in notes:
+                console.note(note)
             guests = await players.opponents(self.opponents, settings) if "opponents" in self.modes else {}
-            settings = replace(settings, policy=players.identity, opponents={name: known for name, (_, known) in guests.items()})
-            out = self.out or place(run.path if run else None, config.model.model, task.name, self.name, step)
-            answers = stack.enter_context(contextlib.closing(Answers(out / "answers.jsonl")))
+            settings = replace(settings, policy=players.identity, opponents={name: identity for name, (_, identity) in guests.items()})
+            out = self.out or place(run.path if run else None, config.model, task.name, self.name, step)
+            answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
             seats = {name: seat for name, (seat, _) in guests.items()}
-            stack.enter_context(bars)
-            found = await evaluate(
-                players.sampler, players.rendering, task, settings, questions, opponents=seats, answers=answers, watcher=bars
+            stack.enter_context(watching)
+            report = await evaluate(
+                players.sampler, players.rendering, task, settings, questions, opponents=seats, answers=answers, watcher=watching
             )
         about = {"run": str(run.path) if run else None, "step": step, "model": config.model.model}
-        return replace(found, settings={**found.settings, **about}), out
+        return replace(report, settings={**report.settings, **about}), out
 
     def _settings(self, config: TrainConfig) -> EvalConfig:
         named = {"num_agents": self.num_agents, "max_rounds": self.max_rounds, "max_tokens": self.max_tokens}
@@ -154,101 +152,67 @@ class Eval:
     def _model_changes(self) -> dict[str, Any]:
         changes = {name: getattr(self, name) for name in ("engine", "device", "dtype", "renderer", "thinking")}
         for name, hint in get_type_hints(ModelConfig).items():
-            known = get_args(hint)
-            if changes.get(name) is not None and known and changes[name] not in known:
-                raise ConfigError(f"{name} must be {' or '.join(map(str, known))}, got {changes[name]!r}")
+            choices = get_args(hint)
+            if changes.get(name) is not None and choices and changes[name] not in choices:
+                raise ConfigError(f"{name} must be {' or '.join(map(str, choices))}, got {changes[name]!r}")
         return {name: value for name, value in changes.items() if value is not None and value is not False}
 
-    def _show(self, report: Report, bars: Bars, out: Path, console: Console) -> int:
+    def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:
         header, rows = cells(report)
         if self.json:
             print(json.dumps(report.as_dict()))
         elif self.markdown:
             print(markdown(header, rows), end="")
         else:
+            console.say(f"\n{caption(report)}", "bold")
             for table in rich_tables(header, rows):
                 console.print()
                 console.print(table)
-            console.print(Text("\n" + "\n".join(legend(header)), style="dim"))
+            console.say("\n" + "\n".join(legend(header)), "dim")
         count = report.rows[0].questions
-        console.print(Text(f"\n{count} questions. Report: {out / 'report.json'}", style="green"))
-        if bars.errors:
-            lost = f"{bars.errors} answers or debates were lost to the engine ({plain(bars.first_error)}); their questions are left out."
-            console.print(Text(f"{lost} The same command tries them again.", style="red"))
+        console.say(f"\n{count} questions. Report: {out / 'report.json'}", "green")
+        watching.say_losses()
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 
 
-def place(run: Path | None, model: str, task: str, name: str | None, step: int) -> Path:
+def place(run: Path | None, model: ModelConfig, task: str, name: str | None, step: int) -> Path:
     task = re.sub(r"[^\w.=,-]+", "-", task)
     if run is not None:
         return run / "evals" / (name or f"{task}-step{step}")
-    return Path("evals") / (name or f"{Path(model).name}-{task}")
+    return Path("evals") / (name or f"{'scripted' if model.engine == 'scripted' else Path(model.model).name}-{task}")
 
 
-def unseen(task: Task, trained: TrainConfig | None, count: int, step: int) -> tuple[list[Question], str | None]:
-    """The held-out questions that the run has not trained on, and what to say if some were left out.
+class Watching:
+    """A bar for each kind of sample, and what the engine lost."""
 
-    Held-out questions of one task may be another's training questions; what the policy has seen proves nothing.
-    """
-    asked = list(task.held_out)[:count]
-    if trained is None or step == 0:
-        return asked, None
-    played = min(max(0, step - trained.warm_steps) * trained.optim.batch_size, trained.optim.num_train_datapoints)
-    sources = [load_task(name, trained.seed, trained.eval_questions) for name in trained.recipe.curriculum or (trained.debate.task,)]
-    seen = {source.train(number).text for source in sources for number in range(trained.warm.warm_questions + played)}
-    kept = [question for question in asked if question.text not in seen]
-    if len(kept) == len(asked):
-        return kept, None
-    if not kept:
-        raise ConfigError(f"the run trained on all {len(asked)} held-out questions of task {task.name}; name another task")
-    return kept, f"Note: {len(asked) - len(kept)} of {len(asked)} questions are left out because the run trained on them."
+    def __init__(self, console: Terminal) -> None:
+        self._console, self._bars = console, Bars(console)
+        self._lost, self._first_error = 0, ""
 
-
-class Bars:
-    """A bar for each kind of sample."""
-
-    def __init__(self, console: Console) -> None:
-        columns = (TextColumn("{task.description:<20}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
-        self._bars = Progress(*columns, TextColumn("{task.fields[about]}"), console=console)
-        self._console = console
-        self._tasks: dict[str, Any] = {}
-        self._tokens, self._since = 0, time.perf_counter()
-        self.errors, self.first_error = 0, ""
-
-    def __enter__(self) -> Bars:
-        self._bars.start()
-        self._since = time.perf_counter()
+    def __enter__(self) -> Watching:
+        self._bars.__enter__()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.stop()
+        self._bars.__exit__()
 
     def planned(self, kind: str, total: int, done: int) -> None:
-        words = {"answer": "answers", "debate": "debates"}.get(kind, kind)
-        if kind not in self._tasks:
-            self._tasks[kind] = self._bars.add_task(words, total=total, about="")
-        self._bars.update(self._tasks[kind], total=total, completed=done)
+        self._bars.plan(_plural(kind), total, done)
 
     def sampled(self, kind: str, tokens: int, error: str | None) -> None:
         if error is not None:
-            self.errors += 1
-            self.first_error = self.first_error or error
-        self._tokens += tokens
-        speed = self._tokens / max(1e-9, time.perf_counter() - self._since)
-        self._bars.update(self._tasks[kind], advance=1, about=f"{speed:,.0f} tokens/s")
+            self._lost += 1
+            self._first_error = self._first_error or error
+        self._bars.advance(_plural(kind), tokens)
 
     def note(self, text: str) -> None:
-        self._console.print(Text(f"Note: {text}", style="yellow"))
+        self._console.note(text)
+
+    def say_losses(self) -> None:
+        if self._lost:
+            why = f"({plain(self._first_error)}); their questions are left out"
+            self._console.say(f"{self._lost} answers or debates were lost to the engine {why}. The same command tries them again.", "red")
 
 
-def interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Runs it; a Ctrl-C or a SIGTERM cancels it, so that what is being kept is closed in order."""
-
-    async def go() -> T:
-        task = asyncio.ensure_future(work)
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, task.cancel)
-        return await task
-
-    return asyncio.run(go())
+def _plural(kind: str) -> str:
+    return {"answer": "answers", "debate": "debates"}.get(kind, kind)

@@ -10,6 +10,7 @@ import sys
 from typing import Any, NoReturn
 
 from moot import __version__
+from moot.cli.ending import Ended, complain, disk_is_full, terminated_as_interrupted
 from moot.debate.types import ConfigError
 
 # A command's module is imported when it is asked for: `moot score` must not wait for what `moot train` needs.
@@ -44,16 +45,21 @@ def main(arguments: list[str] | None = None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # a terminal that cannot spell a character shows its number
+    if not sys.stderr.isatty():
+        os.environ.setdefault("TQDM_DISABLE", "1")  # a log wants no bars of other packages, drawn again and again
     try:
         try:
-            return _run(arguments)
+            with terminated_as_interrupted():
+                return _run(arguments)
         finally:
             sys.stdout.flush()  # here, where a reader that went away is caught, and not at exit
+    except Ended as end:
+        return _complain(str(end), end.status)
     except ConfigError as error:
         return _complain(str(error), 2)
     except FileNotFoundError as error:
         return _complain(f"{error.filename}: no such file; check the path", 2)
-    except (IsADirectoryError, PermissionError) as error:
+    except (IsADirectoryError, NotADirectoryError, PermissionError) as error:
         return _complain(f"{error.filename}: {(error.strerror or 'cannot be read').lower()}", 2)
     except KeyboardInterrupt:
         return _complain("interrupted", 130)
@@ -61,6 +67,10 @@ def main(arguments: list[str] | None = None) -> int:
         # The reader (head, less) went away. Python would complain once more when it flushes at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if not disk_is_full(error):
+            raise
+        return _complain(f"the disk is full ({error.filename}); make room and try again", 1)
 
 
 def _run(arguments: list[str]) -> int:
@@ -76,8 +86,15 @@ def _run(arguments: list[str]) -> int:
             command = _parse(name, rest)
             return int(command.run())
         case [name, *_]:
-            raise ConfigError(f"there is no command {name!r}; there are {', '.join(COMMANDS)} (moot --help)")
+            raise ConfigError(f"there is no command {name!r}; {_near_command(name)} (moot --help)")
     raise AssertionError("every list of arguments is one of the above")
+
+
+def _near_command(name: str) -> str:
+    import difflib
+
+    meant = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
+    return f"did you mean {meant[0]}?" if meant else f"there are {', '.join(COMMANDS)}"
 
 
 def _parse(name: str, arguments: list[str]) -> Any:
@@ -98,18 +115,28 @@ def _parse(name: str, arguments: list[str]) -> Any:
 
 
 def _usage_error(box: str, name: str) -> NoReturn:
-    """tyro draws a box; the first paragraph in it is what went wrong."""
+    """tyro draws a box of paragraphs: what went wrong, and perhaps the options that were meant.
+
+    The box is what it promises to draw; its hook for errors is private, and may change with any release.
+    """
     lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()]
-    said: list[str] = []
+    paragraphs: list[list[str]] = [[]]
     for line in lines[1:]:
         if line.startswith("─"):
-            break
-        said.append(line)
-    raise ConfigError(f"{' '.join(filter(None, said)) or 'wrong usage'} (moot {name} --help)")
+            paragraphs.append([])
+        elif line:
+            paragraphs[-1].append(line)
+    wrong = " ".join(paragraphs[0]).rstrip(".") or "wrong usage"
+    meant = [
+        line.split()[0].rstrip(",") for part in paragraphs if part[:1] == ["Perhaps you meant:"] for line in part if line.startswith("--")
+    ]
+    raise ConfigError(f"{wrong}{f'; did you mean {_either(meant[:3])}?' if meant else ''} (moot {name} --help)")
+
+
+def _either(names: list[str]) -> str:
+    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
 
 
 def _complain(message: str, status: int) -> int:
-    from moot.terminal import plain
-
-    print(f"moot: {plain(' '.join(message.split()))}", file=sys.stderr)
+    complain(message)
     return status

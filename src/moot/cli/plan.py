@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
+from moot.cli.console import Terminal
 from moot.rl.config import TrainConfig
 
 TYPICAL_TURN = 300
@@ -64,7 +63,7 @@ def memory_gib(config: TrainConfig) -> dict[str, float] | None:
     return {"weights": weights * size / 2**30, "adapter and Adam": adapter * 16 / 2**30, "cache of all debates": cache / 2**30}
 
 
-def show_plan(config: TrainConfig, path: Path, console: Console) -> None:
+def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     tokens, d, o = expected_tokens(config), config.debate, config.optim
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_row("run", str(path))
@@ -94,4 +93,4 @@ def show_plan(config: TrainConfig, path: Path, console: Console) -> None:
     elif config.model.engine == "local":
         table.add_row("memory", "unknown: the model's configuration is not at hand")
     console.print(table)
-    console.print(Text("Nothing was started: this was a dry run."))
+    console.say("Nothing was started: this was a dry run.")

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
-from rich.text import Text
 
+from moot.cli.console import Terminal, bar
+from moot.cli.ending import complain
 from moot.debate.protocol import preset
 from moot.debate.types import ConfigError
 from moot.records import Run
@@ -80,18 +79,18 @@ class Rescore:
             raise ConfigError(f"show must be 0 or more, got {self.show}")
         most = max(self.show, 1000) if self.json else self.show
         steps = pick_steps(opened, self.steps)
-        with progress("rescoring", len(steps)) as seen:
-            found = rescore(opened, self.choices(), steps, most, lambda _: seen())
+        with bar("rescoring", len(steps)) as steps_bar:
+            found = rescore(opened, self.choices(), steps, most, lambda _: steps_bar.advance("rescoring"))
         if self.json:
             print(json.dumps(found.as_json()))
         elif self.markdown:
             print(as_markdown(found))
         else:
-            show(found, Console(highlight=False))
+            show(found, Terminal())
         for damaged in found.damaged:
             print(f"step {damaged.step}, line {damaged.line}: {one_line(damaged.reason, 200)}", file=sys.stderr)
         if not found.after.debates:
-            print("moot: there is no debate that could be scored", file=sys.stderr)
+            complain("there is no debate that could be scored")
         return 1 if found.damaged or not found.after.debates else 0
 
     def choices(self) -> dict[str, Any]:
@@ -129,22 +128,6 @@ def pick_steps(run: Run, wanted: str | None) -> list[int]:
     return found
 
 
-class progress:
-    """A bar on standard error, so that standard output stays clean; gives a function that moves it by one."""
-
-    def __init__(self, what: str, total: int) -> None:
-        columns = (TextColumn(what), BarColumn(bar_width=30), MofNCompleteColumn(), TextColumn("steps"), TimeRemainingColumn())
-        self._bar = Progress(*columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty())
-        self._task = self._bar.add_task(what, total=total)
-
-    def __enter__(self) -> Callable[[], None]:
-        self._bar.start()
-        return lambda: self._bar.advance(self._task)
-
-    def __exit__(self, *_: object) -> None:
-        self._bar.stop()
-
-
 ROWS: tuple[tuple[str, Callable[[Totals], float | None], str], ...] = (
     ("reward of an agent, mean", lambda t: t.reward_mean, "+.3f"),
     ("debates with a signal", lambda t: t.with_signal, ".1%"),
@@ -177,8 +160,8 @@ def _moved(by: float, style: str) -> str:
     return "" if not re.search("[1-9]", text) else text
 
 
-def show(found: Rescored, console: Console) -> None:
-    console.print(Text(f"{found.after.debates} debates of {found.run}, {_what(found)}", style="bold"))
+def show(found: Rescored, console: Terminal) -> None:
+    console.say(f"{found.after.debates} debates of {found.run}, {_what(found)}", "bold")
     shown = Table(box=None, pad_edge=False, header_style="dim")
     shown.add_column("")
     for name in ("as trained", "rescored", "difference"):
@@ -187,9 +170,9 @@ def show(found: Rescored, console: Console) -> None:
         shown.add_row(*row)
     console.print(shown)
     for line in notes(found):
-        console.print(Text(line))
+        console.say(line)
     for change in found.changes:
-        console.print(Text(f"  {change.step}/{change.number}  {_outcome(change)}  {one_line(change.question, 60)}"))
+        console.say(f"  {change.step}/{change.number}  {_outcome(change)}  {one_line(change.question, 60)}")
 
 
 def _what(found: Rescored) -> str:

@@ -12,17 +12,16 @@ from typing import Annotated, Literal
 
 import tyro
 from rich.console import Console
-from rich.table import Table
 from rich.text import Text
 
+from moot.cli.console import Terminal
 from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
-from moot.debate.rewards import REWARDS, AgentScores, Reward, users_reward
-from moot.debate.types import ConfigError
+from moot.debate.rewards import REWARDS, AgentScores, Reward
 from moot.rl.advantages import AgentAdvantages
+from moot.rl.choices import find_reward
 from moot.score import BadLine, Scored, score
 from moot.terminal import one_line, plain
-from moot.users import load
 
 
 @dataclass(frozen=True)
@@ -45,11 +44,9 @@ class Score:
     def run(self) -> int:
         rewards: dict[str, Reward] = dict(REWARDS)
         if self.reward and self.reward not in rewards:
-            if ":" not in self.reward:
-                raise ConfigError(f"reward must be one of {', '.join(REWARDS)} or path.py:function, got {self.reward!r}")
-            rewards[self.reward] = users_reward(load(self.reward, "reward"), self.reward)
+            rewards[self.reward] = find_reward(self.reward)
         bad = 0
-        console = Console(highlight=False)
+        console = Terminal()
         for result in score(_lines(self.file), preset(self.protocol), self.reward, rewards):
             if isinstance(result, BadLine):
                 bad += 1
@@ -74,23 +71,31 @@ def _lines(file: str) -> Iterator[str]:
 def show(scored: Scored, console: Console) -> None:
     """One debate: votes won and lost per round and agent, then what it came to."""
     debate = scored.debate
-    console.print(Text(f"\nLine {scored.line}: {one_line(debate.question.text)}", style="bold"))
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    table.add_column("")
-    for agent in range(debate.num_agents):
-        table.add_column(f"Agent {agent}", justify="right")
     outcome = Outcome.of(debate, scored.scores, scored.scoring)
     won, lost = _tally(scored, outcome)
+    rows: list[tuple[str, list[str], str]] = [("", [f"Agent {agent}" for agent in range(debate.num_agents)], "dim")]
     for round in sorted({turn.round for turn in debate.turns}):
         failed = {turn.agent for turn in debate.turns if turn.round == round and turn.failed}
         cells = ["failed" if a in failed else f"{won.get((round, a), 0)}–{lost.get((round, a), 0)}" for a in range(debate.num_agents)]
-        table.add_row(f"round {round}, votes won–lost", *cells)
+        rows.append((f"round {round}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
-        table.add_row(name, *(f"{value:+.3f}" for value in values), style="dim" if "advantage" in name else None)
-    console.print(table)
-    console.print(Text(_verdict(outcome)))
-    for round, agent, reason in scored.failures:
-        console.print(Text(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", style="yellow"))
+        rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
+    lines = [(f"\nLine {scored.line}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(outcome), "")]
+    lines += [(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow") for round, agent, reason in scored.failures]
+    if console.is_terminal:
+        console.print(Text("\n").join(Text(line, style=style) for line, style in lines), soft_wrap=True)
+    else:
+        print("\n".join(line for line, _ in lines), file=console.file)
+
+
+def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
+    """A row's name on the left, its numbers below each other. By hand, because a `rich` table takes ten times as long as the scores."""
+    first = max(len(name) for name, _, _ in rows)
+    widths = [max(map(len, column)) for column in zip(*(cells for _, cells, _ in rows), strict=True)]
+    return [
+        ("  ".join([name.ljust(first), *(cell.rjust(width) for cell, width in zip(cells, widths, strict=True))]), style)
+        for name, cells, style in rows
+    ]
 
 
 def _tally(scored: Scored, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:

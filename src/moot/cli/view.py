@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Annotated
 
 import tyro
-from rich.console import Console
-from rich.text import Text
 
+from moot.cli.console import Terminal
 from moot.debate.types import ConfigError
 
 
@@ -44,20 +43,20 @@ class View:
             if not place.is_dir():
                 raise ConfigError(f"{place}: there is no such folder; name a run, or a folder of runs")
         runs = Runs(self.runs)
-        found = len(runs.all())
+        count = len(runs.all())
         cache = cache_folder()
         tidy(cache)
         listening = listen(self.port)
         where = f"http://localhost:{listening.getsockname()[1]}/"
-        console = Console(highlight=False)
+        console = Terminal()
         open_it = self.open
 
         class Server(uvicorn.Server):
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 """Said once the server answers, and leaves quietly on Ctrl-C: whoever reads the address may use it, or stop at once."""
                 await super().startup(sockets=sockets)
-                console.print(Text(f"{found} run{'' if found == 1 else 's'}. New ones turn up by themselves." if found else _NONE))
-                console.print(Text(f"Look at them: {where}   (Ctrl-C stops)", style="green"))
+                console.say(f"{count} run{'' if count == 1 else 's'}. New ones turn up by themselves." if count else _NONE)
+                console.say(f"Look at them: {where}   (Ctrl-C stops)", "green")
                 if open_it:
                     webbrowser.open(where)
 

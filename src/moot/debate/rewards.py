@@ -30,6 +30,8 @@ class Grades:
     correct: tuple[bool, ...]
     same: tuple[int | None, ...]
     """Turns with equal answers carry the same number, None where there is no answer."""
+    given_up: int = 0
+    """Comparisons that took too long: their answers count as different, unless they are written alike."""
 
 
 @dataclass(frozen=True)
@@ -366,6 +368,8 @@ REWARDS: dict[str, Reward] = {
     "truth": truth,
     "majority": majority,
 }
+NEED_GRADES = frozenset({"truth", "majority"})
+"""The rewards that look at graded answers. The others, and a user's own, are given None where nobody else needs them."""
 
 
 def score(debate: Debate, scoring: Scoring, grades: Grades | None = None, reward: Reward | None = None) -> Scores:

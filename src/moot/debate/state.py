@@ -209,6 +209,12 @@ class Debate:
             steps[turn.agent].append(i)
         return steps
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows."""
+        from moot.debate.html import as_html
+
+        return as_html(self)
+
     # Judges without a seat
 
     def answers(self) -> dict[int, int]:

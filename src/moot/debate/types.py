@@ -64,6 +64,11 @@ class Turn:
         return isinstance(self.parsed, ParseFailure)
 
     @property
+    def fields(self) -> Mapping[str, str] | None:
+        """The sections by name (`solution`, `evaluation`, `comparison`, ...), stripped of their tags; None if the turn failed."""
+        return self.parsed.fields if isinstance(self.parsed, Parsed) else None
+
+    @property
     def answers(self) -> bool:
         """Whether it holds a solution."""
         return not self.ballot and isinstance(self.parsed, Parsed)
@@ -122,6 +127,11 @@ class Observation:
     """What is written after the last part, whose reply is given."""
     turnwise: Callable[[], tuple[Message, ...]] | None = None
     """The conversation with each own turn as one message, where that differs: for a speaker that keeps the tokens of its turns."""
+
+    @property
+    def messages(self) -> list[dict[str, str]]:
+        """The whole conversation as chat clients take it: a list of `{"role": ..., "content": ...}`."""
+        return [{"role": message.role, "content": message.content} for message in self.conversation()]
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
+
+from moot.keys import redact
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
@@ -24,6 +26,9 @@ Stop = tuple[str, ...] | tuple[int, ...]
 
 class EngineError(Exception):
     """The world misbehaved (time-out, server error, lost connection). The debate that meets it is left out of training."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(redact(str(message)))  # a server may repeat the key it was given
 
 
 class ContextOverflow(EngineError):
@@ -123,7 +128,7 @@ class Capabilities:
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Weights as they were when it was made, however training goes on."""
+    """Weights as they were when it was made, however training continues."""
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         """Raises EngineError (ContextOverflow if prompt + max_tokens exceed the context)."""
@@ -136,6 +141,9 @@ class Sampler(Protocol):
 
 @runtime_checkable
 class Trainer(Protocol):
+    tokenizer: Any
+    """The model's own, as transformers has them."""
+
     @property
     def capabilities(self) -> Capabilities: ...
 
@@ -163,4 +171,10 @@ class Trainer(Protocol):
         """A sampler of the model as it was before any training."""
         ...
 
-    async def close(self) -> None: ...
+    async def close(self) -> None:
+        """What is not done fails with EngineError."""
+        ...
+
+    def shut(self) -> None:
+        """As `close`, for those who are not in an event loop."""
+        ...

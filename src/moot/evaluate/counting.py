@@ -54,7 +54,19 @@ def count_debate(each: Judged) -> dict[str, Share]:
         shares["winner"] = (float(bool(right)), float(right is not None))
         shares["group"] = (float(_group_is_right(each)), 1.0)
         shares["judge"] = judged_right([each])
+        shares |= _count_first_round(debate, grades)
     return shares
+
+
+def _count_first_round(debate: Debate, grades: Grades) -> dict[str, Share]:
+    """Round 1 and its plurality: what the rounds after it have to beat, at the cost of less. Nothing where there is only one round."""
+    first = [i for i, turn in enumerate(debate.turns) if turn.round == 1]
+    if len(first) == len(debate.turns):
+        return {}
+    alone = replace(debate, turns=tuple(debate.turns[i] for i in first))
+    columns = (grades.answers, grades.correct, grades.same)
+    metrics = answer_metrics([alone], [Grades(*(tuple(column[i] for i in first) for column in columns))], "", "")  # type: ignore[arg-type]
+    return {"round_1": (metrics["_/avg@k"] or 0.0, 1.0), "round_1_plurality": (metrics["_/cons@k"] or 0.0, 1.0)}
 
 
 def count_against(played: Sequence[tuple[int, Judged]], own: Debate, own_grades: Grades) -> dict[str, Share]:
@@ -100,7 +112,8 @@ def _others_right(seat: int, each: Judged) -> list[float]:
 
 
 def _count_turns(each: Judged) -> dict[str, Share]:
-    """Turns that can be read, and, of those that should compare, the ones that gave a vote. An unreadable turn gave none."""
+    """Turns that can be read, and those that gave a vote: of those that should compare, where an unreadable turn gave none, and of the
+    readable ones that could."""
     debate = each.debate
     readable = tuple(replace(turn, parsed=Parsed({}, {})) for turn in debate.turns)
     should = [i for i, others in enumerate(candidates(debate.rules, readable)) if len(others) >= 2]
@@ -108,6 +121,7 @@ def _count_turns(each: Judged) -> dict[str, Share]:
     return {
         "valid_turns": (float(sum(not turn.failed for turn in debate.turns)), float(len(debate.turns))),
         "comparisons": (float(sum(i in voted for i in should)), float(len(should))),
+        "turns_with_vote": (float(each.cast.did_vote), float(each.cast.could_vote)),
     }
 
 

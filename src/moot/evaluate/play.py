@@ -13,12 +13,12 @@ from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Question
 from moot.engine.protocol import EngineError, Sampler, SamplingParams
-from moot.evaluate.answers import Answers, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.evaluate.counting import Counted, count_against, count_answers, count_debate, judge, own_answers
 from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, Row, make_row
+from moot.evaluate.store import AnswerStore, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, rollout
+from moot.rl.rollout import Player, Rollout, rollout
 from moot.rl.speaker import turn_seed
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
@@ -28,7 +28,7 @@ Opponent = Callable[[int], Player | Speak]
 """Seat -> who sits there. A `Player` samples tokens; a `Speak` answers in text alone, as an endpoint does."""
 
 
-class Watcher(Interface):
+class EvalWatcher(Interface):
     """Who looks on."""
 
     def planned(self, kind: str, total: int, done: int) -> None: ...
@@ -50,10 +50,14 @@ async def evaluate(
     questions: Sequence[Question] | None = None,
     *,
     opponents: Mapping[str, Opponent] | None = None,
-    answers: Answers | None = None,
-    watcher: Watcher | None = None,
+    answers: AnswerStore | None = None,
+    watcher: EvalWatcher | None = None,
+    played: Callable[[str, Rollout], None] = lambda kind, rollout: None,
 ) -> Report:
-    """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again."""
+    """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
+
+    `played` is handed each debate as it ends, with its kind (as in `EvalConfig.settings`), also one that the engine lost.
+    """
     watch = watcher or _Nobody()
     distinct = {question_key(question): question for question in (task.held_out if questions is None else questions)}
     if not distinct:
@@ -62,8 +66,8 @@ async def evaluate(
     config = replace(config, opponents={name: config.opponents.get(name, name) for name in guests})
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
-    kept = Answers() if answers is None else answers
-    work = _Work(Player(sampler, rendering, tempered=config.tempered), config, task, distinct, guests, kept, watch)
+    kept = AnswerStore() if answers is None else answers
+    work = _Work(Player(sampler, rendering, tempered=config.tempered), config, task, distinct, guests, kept, watch, played)
 
     k = config.k
     if config.match_tokens:
@@ -85,11 +89,12 @@ class _Work:
         task: Task,
         questions: Mapping[str, Question],
         opponents: Mapping[str, Opponent],
-        answers: Answers,
-        watch: Watcher,
+        answers: AnswerStore,
+        watch: EvalWatcher,
+        played: Callable[[str, Rollout], None],
     ) -> None:
         self.policy, self.config, self.task, self.questions = policy, config, task, questions
-        self.opponents, self.answers, self.watch = opponents, answers, watch
+        self.opponents, self.answers, self.watch, self.played = opponents, answers, watch, played
         self._gate = asyncio.Semaphore(config.concurrency)
         self._digests: dict[str, str] = {}
 
@@ -160,7 +165,7 @@ class _Work:
             return None if kind == "debate" or seat == number else self.opponents[opponent_in(kind)](seat)
 
         config = self.config
-        (played,) = await rollout(
+        (done,) = await rollout(
             [self.debate(question)],
             self.policy.sampler,
             self.policy.rendering,
@@ -169,9 +174,10 @@ class _Work:
             seed=seed,
             seats=seats,
         )
-        if played.error is not None:
-            raise EngineError(played.error)
-        return debate_record(played)
+        self.played(kind, done)
+        if done.error is not None:
+            raise EngineError(done.error)
+        return debate_record(done)
 
     def matching_k(self) -> int:
         def spent(kind: str) -> float:

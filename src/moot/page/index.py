@@ -147,7 +147,9 @@ class Index:
         self.file.parent.mkdir(parents=True, exist_ok=True)
         try:
             return self._prepared()
-        except sqlite3.DatabaseError:
+        except sqlite3.DatabaseError as error:
+            if _busy(error):  # in use, not damaged
+                raise
             for suffix in ("", "-wal", "-shm", "-journal"):
                 Path(f"{self.file}{suffix}").unlink(missing_ok=True)
             return self._prepared()
@@ -155,7 +157,7 @@ class Index:
     def _prepared(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.file, timeout=30, isolation_level=None)
         try:
-            connection.execute("pragma journal_mode = wal")
+            _to_wal(connection)
             connection.execute("pragma synchronous = off")  # losing it costs seconds, not data
             (version,) = connection.execute("pragma user_version").fetchone()
             if version not in (0, VERSION):
@@ -244,6 +246,23 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
         connection.execute("rollback")
         raise
     connection.execute("commit")
+
+
+def _to_wal(connection: sqlite3.Connection, seconds: float = 30) -> None:
+    """SQLite waits for another writer everywhere but here."""
+    until = time.monotonic() + seconds
+    while True:
+        try:
+            connection.execute("pragma journal_mode = wal")
+            return
+        except sqlite3.OperationalError as error:
+            if not _busy(error) or time.monotonic() > until:
+                raise
+            time.sleep(0.02)
+
+
+def _busy(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def _forget(connection: sqlite3.Connection, step: int) -> None:

@@ -39,12 +39,12 @@ Estimator = Callable[[Sequence[Sequence[Cell]], dict[int, float]], list[list[flo
 
 
 def center_group(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Less the mean over the debate."""
+    """Minus the mean over the debate: the group mean as baseline, not divided by the standard deviation (Dr. GRPO, arXiv 2503.20783)."""
     return [_less_mean(cells) for cells in debates]
 
 
 def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Less the mean over the agents of the same round."""
+    """Minus the mean over the agents of the same round: the group is a round, so that early answers are not compared with late ones."""
     centred = []
     for cells in debates:
         rounds: dict[int, list[float]] = defaultdict(list)
@@ -57,7 +57,10 @@ def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> 
 
 
 def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Less the seat's running mean, which then moves a twentieth of the way to this debate's."""
+    """Minus the seat's running mean, which then moves a twentieth of the way to this debate's.
+
+    SPIRAL's role-conditioned advantage estimation (arXiv 2506.24119): a baseline per role, against what a role earns by its place alone.
+    """
     centred = []
     for cells in debates:
         centred.append([cell.value - means.get(cell.seat, 0.0) for cell in cells])
@@ -70,7 +73,7 @@ def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> l
 
 
 def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Less the batch's mean, over its population standard deviation."""
+    """Minus the batch's mean, divided by its population standard deviation, as REINFORCE++ normalises (arXiv 2501.03262)."""
     values = [cell.value for cells in debates for cell in cells]
     mean = _mean(values)
     deviation = math.sqrt(_mean([(value - mean) ** 2 for value in values]))

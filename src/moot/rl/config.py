@@ -4,49 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.protocol import V2, Protocol
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
+from moot.engine.settings import ModelConfig as ModelConfig
 
-
-@dataclass(frozen=True)
-class ModelConfig:
-    model: str = "smollm2-135m"
-    """A hub id, a directory with a checkpoint, or smollm2-135m."""
-    engine: Literal["local", "tinker", "scripted"] = "local"
-    """What runs the model: this machine, or a server that speaks the Tinker API. scripted speaks from a script and learns nothing: for
-    trying out a command."""
-    base_url: str = ""
-    """Where the tinker engine's server is; the hosted service if not given (its key in TINKER_API_KEY)."""
-    tokenizer: str = ""
-    """Where a server's model has its tokenizer, if not under the model's name."""
-    context_length: int = 0
-    """Longest sequence a server's model takes; 0 asks the server."""
-    renderer: str = "auto"
-    """The chat format; auto looks it up by the model's id."""
-    thinking: bool = False
-    """Let the model think before it answers, where its format knows how."""
-    lora_rank: int = 16
-    """Rank of the trained adapter."""
-    lora_alpha: int = 32
-    """Its scale."""
-    lora_targets: str = "all-linear"
-    """Which matrices it adapts: all-linear, or names with commas."""
-    dtype: Literal["auto", "fp32", "bf16"] = "auto"
-    """Precision of the weights; auto is bf16 on a GPU and what is fastest on a CPU."""
-    device: str = "auto"
-    """cpu, cuda, or auto."""
-    deterministic: bool = False
-    """fp32 and nothing shared: the same seed gives the same run, also after a kill."""
-    gradient_checkpointing: bool = False
-    """Trade time for memory in training."""
-    cache_gib: float = 0.0
-    """Memory for the sampler's cache; 0 takes a quarter of what is free. Set it when several runs share a device."""
-    token_budget: int = 0
-    """Tokens of one forward and backward pass; 0 chooses by device. Less saves memory."""
+if TYPE_CHECKING:
+    from moot.engine.protocol import Capabilities
 
 
 @dataclass(frozen=True)
@@ -101,6 +68,9 @@ class WarmConfig:
     warm_from: str = ""
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
+
+EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
+"""What may be measured besides the debates of the policy with itself."""
 
 Schedule = Literal["constant", "linear", "cosine"]
 
@@ -164,7 +134,8 @@ class TrainConfig:
     eval_questions: int = 64
     """Held-out questions an evaluation."""
     eval_modes: tuple[str, ...] = ()
-    """What an evaluation measures besides debates: direct (one plain answer), vote (the majority of five)."""
+    """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote (one answer of the
+    group), opponents (the policy in each seat once, against the model before training)."""
     save_every: int = 100
     """Iterations between checkpoints that are kept; the newest two are always there."""
 
@@ -190,8 +161,8 @@ class TrainConfig:
         ):
             if value < low:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
-        if unknown := set(self.eval_modes) - {"direct", "vote"}:
-            raise ConfigError(f"eval_modes may name direct and vote, got {', '.join(sorted(unknown))!r}; debates are always played")
+        if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
+            raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
         if self.model.deterministic and o.max_staleness:
             raise ConfigError(f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the clock")
 
@@ -202,6 +173,17 @@ class TrainConfig:
     @property
     def warm_steps(self) -> int:
         return -(-self.warm.warm_questions // self.warm.warm_batch_size) * self.warm.warm_epochs
+
+    def check(self, capabilities: Capabilities) -> None:
+        """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid for."""
+        if not capabilities.frozen_samplers:
+            for name, value in (("max_staleness", self.optim.max_staleness), ("past_selves", self.recipe.past_selves)):
+                if value:
+                    raise ConfigError(f"{name} must be 0 on this server, got {value}: its samplers do not keep their weights")
+        if self.optim.loss not in capabilities.losses:
+            raise ConfigError(f"loss {self.optim.loss} is not known to the server; it has {', '.join(capabilities.losses)}")
+        if self.warm_steps and "cross_entropy" not in capabilities.losses:
+            raise ConfigError(f"warm_questions must be 0 on this server, got {self.warm.warm_questions}: it has no cross_entropy to scale")
 
     def as_dict(self) -> dict[str, Any]:
         """As run.json has it. What came later than the protocol stands there beside other settings, as it always did."""

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from typing import Protocol as Interface
 
 from moot.debate.play import Speak
 from moot.debate.rewards import Reward
-from moot.engine.protocol import Sampler, Trainer
+from moot.engine.protocol import Trainer
+from moot.evaluate.play import Opponent
 from moot.records import Run
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
-from moot.rl.metrics import Metrics
 from moot.rl.recipe import Asked, Curriculum
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, Rollout
@@ -57,8 +57,8 @@ class Loop:
     """The curriculum's tasks; none means `task` alone."""
     judge: Player | Speak | None = None
     """Votes from outside, and is never trained."""
-    also: Callable[[Sampler], Awaitable[Metrics]] | None = None
-    """What an evaluation measures besides debates: plain answers, votes. Handed in, because it is made of this loop's own parts."""
+    opponents: Mapping[str, Opponent] = field(default_factory=dict)
+    """Whom evaluations in mode opponents play against, by name."""
     again: list[Asked] = field(default_factory=list)
     """Questions to be debated once more, by more agents."""
     past: list[Player] = field(default_factory=list)

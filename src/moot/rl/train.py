@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
+from moot.checkpoints import Checkpoint, checkpoints, load_newest
 from moot.debate.rewards import Grades, Scores, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.debate.types import Question
-from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput
-from moot.records import Played, engine_state, write_atomically
+from moot.engine.protocol import AdamParams, Datum, LossOutput, Sampler, SamplingParams, StepOutput
+from moot.evaluate.training import evaluate_in_training
+from moot.records import Played, write_atomically
 from moot.rl import warm
 from moot.rl.advantages import SeatMeans, advantages
 from moot.rl.datums import datums
@@ -108,15 +109,10 @@ async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Samp
 
 
 def new_debate(loop: Loop, asked: Asked) -> Debate:
-    task = loop.curriculum.tasks[asked.level]
-    return a_debate(loop, task, task.train(asked.number), asked.num_agents)
-
-
-def a_debate(loop: Loop, task: Task, question: Question, num_agents: int) -> Debate:
-    config, recipe = loop.config, loop.config.recipe
+    config, recipe, task = loop.config, loop.config.recipe, loop.curriculum.tasks[asked.level]
     return Debate(
-        question,
-        num_agents,
+        task.train(asked.number),
+        asked.num_agents,
         config.debate.max_rounds,
         config.protocol.rules,
         settled=settled_by(task.equal, task.extract) if recipe.stop_when_settled or recipe.extra_rounds else None,
@@ -183,6 +179,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         **counts,
         **reward_metrics(scoring.reward, scores, values),
         **answers,
+        "grading/given_up": float(sum(each.given_up for each in grades)),
         **panel(judged),
         **loop.alarms.update(judged),
         **trained,
@@ -349,36 +346,24 @@ async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
 async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = False) -> None:
     """Before anything, after the warm start, every `eval_every` iterations, and at the end; not again for a step that has its row."""
     config = loop.config
-    if not config.eval_every:
+    if not config.eval_every or not loop.task.held_out[: config.eval_questions]:
         return
     iteration = step - config.warm_steps
     due = last or step in (0, config.warm_steps, loop.total) or (iteration > 0 and iteration % config.eval_every == 0)
     if not due or any(row["step"] == step and row["phase"] == "eval" for row in loop.run.metrics()):
         return
     loop.watcher.began(step, loop.total, "eval")
-    questions = loop.task.held_out[: config.eval_questions]
-    debates = [a_debate(loop, loop.task, question, config.debate.num_agents) for question in questions]
     started = time.perf_counter()
-    # The same seed each time, so that two evaluations differ by the weights alone.
-    rollouts = await play_all(loop, debates, sampler, f"{config.seed}/eval")
-    played = [each for each in rollouts if each.error is None]
-    grades = await graded([each.debate for each in played], [loop.task] * len(played))
-    scoring = replace(config.protocol.scoring, reward_mix=0.0, correct_bonus=0.0)
-    scores = [score(each.debate, scoring, found, loop.reward) for each, found in zip(played, grades, strict=True)]
-    judged = [Judged.of(each.debate, scoring, found, graded) for each, found, graded in zip(played, scores, grades, strict=True)]
-    could, did = sum(each.cast.could_vote for each in judged), sum(each.cast.did_vote for each in judged)
-    turns = [turn for each in played for turn in each.debate.turns]
-    row = {
-        "step": step,
-        "phase": "eval",
-        **rollout_metrics(rollouts),
-        **answer_metrics([each.debate for each in played], grades, loop.task.name, phase="test"),
-        **panel(judged),
-        "test/valid_turns": sum(not turn.failed for turn in turns) / len(turns) if turns else None,
-        "test/turns_with_vote": did / could if could else None,
-        **(await loop.also(sampler) if loop.also else {}),
-        "time/eval_s": time.perf_counter() - started,
-    }
+    measured = await evaluate_in_training(
+        sampler,
+        loop.rendering,
+        loop.task,
+        config,
+        tempered=loop.engine.capabilities.tempered_training,
+        opponents=loop.opponents,
+        finished=loop.watcher.debate_finished,
+    )
+    row = {"step": step, "phase": "eval", **measured, "time/eval_s": time.perf_counter() - started}
     loop.run.append_metrics(row)
     loop.watcher.row(row)
 
@@ -412,14 +397,9 @@ def is_kept(loop: Loop, step: int) -> bool:
 
 async def restore(loop: Loop) -> int:
     """Loads the newest checkpoint that is whole; answers with its step, 0 for a fresh start."""
-    for step, place, state in loop.run.load_checkpoints():
-        try:
-            if state is None:
-                raise EngineError("its state.json is damaged")
-            await loop.engine.load_state(engine_state(place, state))
-        except EngineError as error:
-            loop.watcher.note(f"checkpoint {place} cannot be used ({error}); trying the one before it")
-            continue
+    checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note)
+    if checkpoint is not None and (state := checkpoint.state) is not None:
+        step = checkpoint.step
         loop.seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
         loop.alarms = Alarms.from_state(state["alarms"])
         loop.skipped, loop.sampled = int(state["skipped"]), int(state.get("sampled", 0))
@@ -427,7 +407,7 @@ async def restore(loop: Loop) -> int:
             loop.curriculum.restore(state["curriculum"])
         loop.again = [Asked(**each) for each in state.get("again", ())]
         loop.run.rewind(step, state["metrics"])
-        await wake_past_selves(loop, step, engine_state(place, state))
+        await wake_past_selves(loop, checkpoint)
         return step
     taken = warm_start_of(loop.config) if loop.config.warm.warm_from else None
     if taken is not None:
@@ -442,13 +422,13 @@ async def restore(loop: Loop) -> int:
     return loop.config.warm_steps
 
 
-async def wake_past_selves(loop: Loop, step: int, newest: str) -> None:
-    """The kept checkpoints up to `step` take their seats again, oldest first."""
+async def wake_past_selves(loop: Loop, newest: Checkpoint) -> None:
+    """The kept checkpoints up to the newest take their seats again, oldest first."""
     if not loop.config.recipe.past_selves:
         return
-    for number, place, state in sorted(loop.run.load_checkpoints(), key=lambda each: each[0]):
-        if state is not None and loop.config.warm_steps < number <= step and is_kept(loop, number):
-            await loop.engine.load_state(engine_state(place, state))
+    for past in reversed(list(checkpoints(loop.run))):
+        if past.state is not None and loop.config.warm_steps < past.step <= newest.step and is_kept(loop, past.step):
+            await loop.engine.load_state(past.engine_state)
             sampler = await loop.engine.snapshot()
             loop.past.append(Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training))
-    await loop.engine.load_state(newest)
+    await loop.engine.load_state(newest.engine_state)

@@ -6,8 +6,9 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
+from moot.checkpoints import newest_whole
 from moot.debate.types import ConfigError
-from moot.records import Run, engine_state
+from moot.records import Run
 from moot.rl.config import TrainConfig
 
 
@@ -39,9 +40,8 @@ def warm_start_of(config: TrainConfig) -> WarmStart:
     rows = [row for row in run.metrics() if row["phase"] == "warm"]
     if len(rows) < config.warm_steps:
         raise ConfigError(f"warm_from names {path}, which has not finished its warm start ({len(rows)} of {config.warm_steps} steps)")
-    for step, place, state in run.load_checkpoints():
-        if step == config.warm_steps and state is not None:
-            return WarmStart(engine_state(place, state), rows)
+    if checkpoint := newest_whole(run, config.warm_steps):
+        return WarmStart(checkpoint.engine_state, rows)
     raise ConfigError(f"warm_from names {path}, whose checkpoint of step {config.warm_steps} is missing or damaged; make it anew")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -13,9 +13,8 @@ from typing import TypeVar
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate, Settled
 from moot.debate.types import Parsed, Turn
+from moot.tasks.comparing import ByKey, Comparing, Grader
 
-Grader = Callable[[str, str], bool]
-"""(an answer, the right one or another answer) -> whether they are equal. One that waits for processes says how many in `workers`."""
 Extract = Callable[[str], str | None]
 """A solution's text -> its final answer, for solutions without a box."""
 
@@ -23,7 +22,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _BRACES = re.compile(r"\\boxed\{|\\.|[{}]", re.S)
-_NUMBER = re.compile(r"[-+]?[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?")
+_SIGN = r"(?:(?<![0-9A-Za-z)\]}])[-+\u2212])?"
+"""Not between two numbers, where it is an operator."""
+_NUMBER = re.compile(_SIGN + r"[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?(?:/[0-9]++)?")
+_THOUSANDS = re.compile(r"(?<=[0-9])(?:\{,\}|,\\!|\\[,!])(?=[0-9]{3}(?![0-9]))")
+_ANNOUNCED = re.compile(r"(?:\banswer(?:\s+to\s[^.\n:=]{0,80}?)?[*_\s]{0,4}(?:\bis\b|:|=)|####)[*_\s:]*+", re.I)
+_AFTERTHOUGHT = re.compile(r"(?:,|\s)\s*(?:which|because|since|so|where|as)\b|\.(?=\s|$)|[;(]\s*[A-Za-z]{2}")
+TAIL = 4000
+"""Characters at the end of a solution in which its answer is looked for."""
 
 
 def boxed(text: str) -> str | None:
@@ -32,34 +38,51 @@ def boxed(text: str) -> str | None:
     One pass, so that hostile text stays cheap.
     """
     opened: list[int | None] = []
-    found, innermost = None, -1
+    content, innermost = None, -1
     for match in _BRACES.finditer(text):
         if match[0] == "\\boxed{":
             opened.append(match.end())
         elif match[0] == "{":
             opened.append(None)
         elif match[0] == "}" and opened and (start := opened.pop()) is not None and start > innermost:
-            found, innermost = text[start : match.start()].strip(), start
-    return found
+            content, innermost = text[start : match.start()].strip(), start
+    return content
 
 
 def last_number(text: str) -> str | None:
-    found = None
-    for match in _NUMBER.finditer(text):
-        found = match[0]
-    return found
+    number = None
+    for match in _NUMBER.finditer(_THOUSANDS.sub(",", text)):
+        number = match[0].replace("\u2212", "-")
+    return number
 
 
-def answer_in(solution: str, otherwise: Extract = last_number) -> str | None:
+def announced(solution: str) -> str | None:
+    """What follows the last "The answer is", "**Answer:**" or "####", to the end of the solution; empty where it was cut off there.
+
+    None where no answer is announced.
+    """
+    tail = solution[-TAIL:]
+    ends = [match.end() for match in _ANNOUNCED.finditer(tail)]
+    return tail[ends[-1] :] if ends else None
+
+
+def first_clause(text: str) -> str:
+    """Its first line, without what only comments on it: "42, which is even", "42 because", "42 (see above)"."""
+    return _AFTERTHOUGHT.split(text.partition("\n")[0], maxsplit=1)[0].strip(" \t.,*_`")
+
+
+def final_number(solution: str) -> str | None:
+    """The number that is announced as the answer, or else the last one. Of a calculation the result counts: 6 * 7 = 42."""
+    text = announced(solution)
+    if text is None:
+        return last_number(solution)
+    clause = first_clause(_THOUSANDS.sub(",", text))
+    number = _NUMBER.search(clause.rpartition("=")[2]) or _NUMBER.search(clause)
+    return number[0].replace("\u2212", "-") if number else last_number(text)
+
+
+def answer_in(solution: str, otherwise: Extract = final_number) -> str | None:
     return boxed(solution) or otherwise(solution)
-
-
-def exact(given: str, right: str) -> bool:
-    """Equal as numbers where both are numbers, otherwise as text, white space and case apart."""
-    a, b = _decimal(given), _decimal(right)
-    if a is not None and b is not None:
-        return a == b
-    return " ".join(given.split()).casefold() == " ".join(right.split()).casefold()
 
 
 def _decimal(text: str) -> Decimal | None:
@@ -73,13 +96,22 @@ def _decimal(text: str) -> Decimal | None:
     return number if number.is_finite() else None
 
 
+def _number_or_text(answer: str) -> Hashable:
+    number = _decimal(answer)
+    return " ".join(answer.split()).casefold() if number is None else number
+
+
+exact = ByKey(_number_or_text)
+"""Equal as numbers where both are numbers, otherwise as text, white space and case apart."""
+
+
 def _answer_of(turn: Turn, otherwise: Extract) -> str | None:
     """None for a turn that cannot be read, for one without an answer, and for a ballot, which holds no solution."""
     solution = turn.parsed.fields.get("solution") if isinstance(turn.parsed, Parsed) else None
     return None if solution is None else answer_in(solution, otherwise)
 
 
-def settled_by(equal: Grader = exact, otherwise: Extract = last_number) -> Settled:
+def settled_by(equal: Grader = exact, otherwise: Extract = final_number) -> Settled:
     """For `Debate.settled`: everybody's turn of the round could be read, has an answer, and all answers are equal."""
     return _SettledBy(equal, otherwise)
 
@@ -99,32 +131,21 @@ class _SettledBy:
         return int(getattr(self.equal, "workers", 1))
 
 
-def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = last_number) -> Grades:
+def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = final_number) -> Grades:
     """Every turn's own answer. Without a known right answer nothing is correct, but answers can still be compared."""
-    answers: list[str | None] = []
-    same: list[int | None] = []
-    kinds: list[str] = []
-    for turn in debate.turns:
-        answer = _answer_of(turn, otherwise)
-        answers.append(answer)
-        if answer is None:
-            same.append(None)
-            continue
-        kind = next((i for i, known in enumerate(kinds) if equal(answer, known)), len(kinds))
-        if kind == len(kinds):
-            kinds.append(answer)
-        same.append(kind)
-    right = debate.question.answer
-    verdicts = [right is not None and equal(kind, right) for kind in kinds]
-    return Grades(tuple(answers), tuple(k is not None and verdicts[k] for k in same), tuple(same))
+    answers = [_answer_of(turn, otherwise) for turn in debate.turns]
+    comparing = Comparing(equal, debate.question.answer)
+    same = [None if answer is None else comparing.class_of(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
+    correct = tuple(number is not None and number == comparing.right_class for number in same)
+    return Grades(tuple(answers), correct, tuple(same), comparing.given_up)
 
 
-def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = last_number) -> list[Grades]:
+def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number) -> list[Grades]:
     """Many debates, in order; as many at once as the grader has processes."""
     return in_parallel(lambda debate: grade(debate, equal, otherwise), list(debates), equal)
 
 
-async def grade_all_async(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = last_number) -> list[Grades]:
+async def grade_all_async(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number) -> list[Grades]:
     """The same from a coroutine, while the event loop goes on."""
     return await asyncio.to_thread(grade_all, list(debates), equal, otherwise)
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from moot.debate.types import ConfigError, Question
 from moot.tasks.graders import STEPS
-from moot.tasks.misses import slip
+from moot.tasks.near_misses import slip
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
@@ -42,11 +42,11 @@ def question(seed: object, split: str, number: int, settings: Settings = Setting
 
     No result on the way is negative.
     """
-    chance = random.Random(f"{seed}/{split}/{number}")
+    rng = random.Random(f"{seed}/{split}/{number}")
     signs = "".join(SIGNS[sign] for sign in settings.operators)
     for _ in range(TRIES):
-        operands = [chance.randint(*settings.range) for _ in range(settings.operands)]
-        operators = [chance.choice(signs) for _ in operands[1:]]
+        operands = [rng.randint(*settings.range) for _ in range(settings.operands)]
+        operators = [rng.choice(signs) for _ in operands[1:]]
         if operators == ["-"]:
             operands.sort(reverse=True)
         pieces = [str(operands[0])] + [piece for pair in zip(operators, map(str, operands[1:]), strict=True) for piece in pair]
@@ -105,7 +105,7 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     tests: dict[str, Question] = {}
     number = 0
     while len(tests) < held_out and number < 100 * held_out:
-        found = question(seed, "held_out", number, settings)
-        tests.setdefault(found.text, found)
+        asked = question(seed, "held_out", number, settings)
+        tests.setdefault(asked.text, asked)
         number += 1
     return Task(spec.label, lambda i: question(seed, "train", i, settings), tuple(tests.values()), solution=solution, near_miss=near_miss)

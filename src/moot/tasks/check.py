@@ -10,6 +10,7 @@ from typing import Any
 
 from moot.debate.types import Question
 from moot.tasks.answers import answer_in, boxed, in_parallel
+from moot.tasks.comparing import in_time
 from moot.tasks.sets import normal
 from moot.tasks.task import Task
 
@@ -33,6 +34,8 @@ class SplitReport:
     """Wrong answers that it does."""
     as_text: tuple[Trouble, ...] = ()
     """Right answers that it can only compare as they stand: written another way they would count as wrong."""
+    given_up: tuple[Trouble, ...] = ()
+    """Answers that took the grader more time or memory than it has."""
     unlike: tuple[Trouble, ...] = ()
     """Worked solutions that end in another answer."""
     duplicates: int = 0
@@ -73,7 +76,7 @@ def gather(task: Task, most: int) -> Mapping[str, Sequence[Question]]:
 
 def check(task: Task, splits: Mapping[str, Sequence[Question]], checked: Callable[[], object] = lambda: None) -> Report:
     """`checked` is called after each question, from whichever thread."""
-    found = {name: _split(task, questions, checked) for name, questions in splits.items()}
+    reports = {name: _split(task, questions, checked) for name, questions in splits.items()}
     trained = {normal(question.text): question.id for question in splits.get("train", ())}
     overlap = [
         (trained[normal(question.text)], question.id)
@@ -82,14 +85,14 @@ def check(task: Task, splits: Mapping[str, Sequence[Question]], checked: Callabl
         for question in questions
         if normal(question.text) in trained
     ]
-    return Report(task.name, found, tuple(overlap), task.notes)
+    return Report(task.name, reports, tuple(overlap), task.notes)
 
 
 def _split(task: Task, questions: Sequence[Question], checked: Callable[[], object]) -> SplitReport:
     def one(numbered: tuple[int, Question]) -> dict[str, Trouble]:
-        found = _question(task, *numbered)
+        troubles = _question(task, *numbered)
         checked()
-        return found
+        return troubles
 
     results = in_parallel(one, list(enumerate(questions)), task.equal)
 
@@ -108,6 +111,7 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
         all_of("failing"),
         all_of("passing"),
         all_of("as_text"),
+        all_of("given_up"),
         all_of("unlike"),
         duplicates=sum(seen.values()) - len(seen),
         contradictions=contradictions,
@@ -118,22 +122,28 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
     right = question.answer
     if right is None:
         return {}
-    found: dict[str, Trouble] = {}
+    troubles: dict[str, Trouble] = {}
+
+    def accepted(answer: str) -> bool:
+        compared = in_time(task.equal, answer, right)
+        if compared.given_up:
+            troubles["given_up"] = Trouble(question.id, right, answer)
+        return compared.equal
 
     def graded(answer: str) -> tuple[bool, str]:
         """As a model would write it."""
         read = answer_in(f"The answer is \\boxed{{{answer}}}.", task.extract)
-        return read is not None and task.equal(read, right), read or ""
+        return read is not None and accepted(read), read or ""
 
     passes, read = graded(right)
     if not passes:
-        found["failing"] = Trouble(question.id, right, read)
+        troubles["failing"] = Trouble(question.id, right, read)
     if task.near_miss is not None:
         passes, read = graded(task.near_miss(question, number))
         if passes:
-            found["passing"] = Trouble(question.id, right, read)
+            troubles["passing"] = Trouble(question.id, right, read)
     if (outcome := getattr(task.equal, "outcome", None)) is not None and not right.isdecimal() and outcome(right, right) != "equal":
-        found["as_text"] = Trouble(question.id, right)
-    if task.solution is not None and (last := boxed(task.solution(question))) and not task.equal(last, right):
-        found["unlike"] = Trouble(question.id, right, last)
-    return found
+        troubles["as_text"] = Trouble(question.id, right)
+    if task.solution is not None and (last := boxed(task.solution(question))) and not accepted(last):
+        troubles["unlike"] = Trouble(question.id, right, last)
+    return troubles

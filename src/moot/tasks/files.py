@@ -55,6 +55,6 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
             raise ConfigError(f"{spec.name if name == 'train' else chosen.test} holds no questions")
     # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
-    found = {name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled)) for name, rows in raws.items()}
-    splits: dict[str, Callable[[], list[Row]]] = {name: partial(list, rows) for name, rows in found.items()}
+    rows_by_split = {name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled)) for name, rows in raws.items()}
+    splits: dict[str, Callable[[], list[Row]]] = {name: partial(list, rows) for name, rows in rows_by_split.items()}
     return fixed_set(Path(spec.name).stem, grading(chosen.grader), splits, chosen.held_out, seed, held_out, open_ended=not labelled)

@@ -11,11 +11,15 @@ from fractions import Fraction
 
 from moot import users
 from moot.debate.types import ConfigError
-from moot.tasks.answers import Extract, Grader, exact, last_number
-from moot.tasks.mathematical import equal_mathematics, last_mathematics
-from moot.tasks.misses import next_letter, slip
+from moot.tasks.answers import TAIL, Extract, announced, exact, final_number
+from moot.tasks.comparing import ByKey, Grader
+from moot.tasks.math_equality import equal_mathematics, last_mathematics
+from moot.tasks.near_misses import next_letter, slip
 
-STEPS = "Solve it in short steps, one calculation per line, in plain words and numbers, no code. The last line is the answer alone in \\boxed{}."
+STEPS = (
+    "Solve it in short steps, one calculation per line, in plain words and numbers, no code. "
+    "The last line is the answer alone in \\boxed{}."
+)
 """Measured on GSM8K, 200 questions, temperature 0.8: Qwen2.5-Coder-1.5B is right in 57% with 203 tokens, and in 49% with 321 where it is
 only told to solve step by step."""
 BOXED = "Work it out step by step, without code. End with the final answer in \\boxed{}."
@@ -30,63 +34,55 @@ _NO_PART = re.compile(r"\\[,!; ]|(?<=[0-9]),(?=[0-9]{3})|(?<=[A-Za-z}])\s*\^\s*\
 _LETTER = re.compile(r"\W*(?:\\(?:text|mathrm|textbf|mathbf)\W*)?([A-Za-z])\W*")
 _LABELLED = re.compile(r"\W*([A-Z])\s*[).:]")
 _CHOSEN = re.compile(r"(?i:answer|choice|option)(?i:\s+is)?\s*:?\s*\W{0,4}([A-Z])\b|\(([A-Z])\)")
-_ANNOUNCED = re.compile(r"answer(?:\s+is\b|\s*:)\s*:?[ \t]*([^\n]+)", re.I)
 
 
 @dataclass(frozen=True)
 class Grading:
     equal: Grader
-    extract: Extract = last_number
+    extract: Extract = final_number
     instruction: str = BOXED
     near_miss: Callable[[str, int], str] = slip
-
-
-def number(given: str, right: str) -> bool:
-    """Equal as exact numbers; signs of currency, separators and units apart."""
-    a, b = _value(given), _value(right)
-    return a is not None and a == b
 
 
 def _value(text: str) -> Fraction | None:
     """The one number in it. A sum is worth what stands after its last equals sign; two numbers are no number."""
     if len(text) > LONGEST:
         return None
-    text = _WRAPPED.sub(lambda found: f" {found[1]} ", text.rpartition("=")[2].replace("\u2212", "-"))
+    text = _WRAPPED.sub(lambda wrapped: f" {wrapped[1]} ", text.rpartition("=")[2].replace("\u2212", "-"))
     text = _NO_PART.sub("", text).replace("\\$", "").strip(" $*").rstrip(".")
     if fraction := _FRACTION.fullmatch(text):
         above, below = fraction[2] or fraction[4], fraction[3] or fraction[5]
         return Fraction(int(f"{fraction[1]}{above}"), int(below)) if int(below) else None
-    found = _PLAIN.findall(text)
-    return Fraction(Decimal(found[0])) if len(found) == 1 else None
+    numbers = _PLAIN.findall(text)
+    return Fraction(Decimal(numbers[0])) if len(numbers) == 1 else None
 
 
-def text(given: str, right: str) -> bool:
-    """The same characters, white space apart."""
-    return given.split() == right.split()
+number = ByKey(_value)
+"""Equal as exact numbers; signs of currency, separators and units apart."""
+text = ByKey(lambda answer: tuple(answer.split()))
+"""The same characters, white space apart."""
 
 
 def last_text(solution: str) -> str | None:
     """What follows the last "answer is" on its line, or else the last line."""
-    tail = solution[-4000:].strip()
-    announced = _ANNOUNCED.findall(tail)
-    return (announced[-1] if announced else tail.rpartition("\n")[2]).strip(" \t.*$`") or None
-
-
-def choice(given: str, right: str) -> bool:
-    a, b = _letter(given), _letter(right)
-    return a is not None and a == b
+    text = announced(solution)
+    line = solution[-TAIL:].strip().rpartition("\n")[2] if text is None else text.partition("\n")[0]
+    return line.strip(" \t.*$`") or None
 
 
 def _letter(answer: str) -> str | None:
     """B, (b), \\text{B}, and `B) because …`."""
-    found = _LETTER.fullmatch(answer[:LONGEST]) or _LABELLED.match(answer[:LONGEST])
-    return found[1].upper() if found else None
+    match = _LETTER.fullmatch(answer[:LONGEST]) or _LABELLED.match(answer[:LONGEST])
+    return match[1].upper() if match else None
+
+
+choice = ByKey(_letter)
 
 
 def last_choice(solution: str) -> str | None:
-    tail = solution[-4000:]
-    found = _CHOSEN.findall(tail)
-    return found[-1][0] or found[-1][1] if found else _letter(tail.strip().rpartition("\n")[2])
+    tail = solution[-TAIL:]
+    letters = _CHOSEN.findall(tail)
+    return letters[-1][0] or letters[-1][1] if letters else _letter(tail.strip().rpartition("\n")[2])
 
 
 GRADERS: dict[str, Grading] = {

@@ -51,14 +51,14 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     def train(number: int) -> Question:
         """Items are made when they are first asked for, which in training is one after another."""
         dataset, i = divmod(number, KEPT)
-        known, coming = opened(dataset)
-        while len(known) <= i:
-            if (found := next(coming, None)) is None:
+        questions_so_far, coming = opened(dataset)
+        while len(questions_so_far) <= i:
+            if (following := next(coming, None)) is None:
                 break
-            known.append(found)
-        if not known:
+            questions_so_far.append(following)
+        if not questions_so_far:
             raise ConfigError(f"task {spec.text!r} has too few different questions; make it harder")
-        return known[i % len(known)]
+        return questions_so_far[i % len(questions_so_far)]
 
     tests: dict[str, Question] = {}
     for dataset in range(1 + held_out // 50):
@@ -88,10 +88,10 @@ def _maker(spec: Spec, settings: dict[str, str]) -> Callable[[int], Any]:
     if name not in DATASETS:
         close = ", ".join(difflib.get_close_matches(name, DATASETS, 3)) or f"{', '.join(sorted(DATASETS)[:5])}, …"
         raise ConfigError(f"task {spec.text!r}: reasoning-gym has no generator {name!r}; there are {close}")
-    known = {name: kind for name, kind in get_type_hints(DATASETS[name][1]).items() if name not in ("seed", "size")}
-    if unknown := settings.keys() - known.keys():
-        raise ConfigError(f"task {spec.text!r}: there is no setting {min(unknown)!r}; there are {', '.join(known)}")
-    given = {key: _value(value, known[key], f"task {spec.text!r}: {key}") for key, value in settings.items()}
+    kinds = {name: kind for name, kind in get_type_hints(DATASETS[name][1]).items() if name not in ("seed", "size")}
+    if unknown := settings.keys() - kinds.keys():
+        raise ConfigError(f"task {spec.text!r}: there is no setting {min(unknown)!r}; there are {', '.join(kinds)}")
+    given = {key: _value(value, kinds[key], f"task {spec.text!r}: {key}") for key, value in settings.items()}
 
     def make(seed: int) -> Any:
         try:
@@ -106,8 +106,8 @@ def _maker(spec: Spec, settings: dict[str, str]) -> Callable[[int], Any]:
 def _value(text: str, kind: Any, where: str) -> Any:
     """A setting of its dataclass. Lists, which some generators take, cannot be spelled here."""
     kinds = [kind] if get_origin(kind) in (list, tuple, dict, set) else [*get_args(kind), kind]
-    for known, read in _READ.items():
-        if known in kinds:
+    for plain_kind, read in _READ.items():
+        if plain_kind in kinds:
             try:
                 return read(text)
             except (ValueError, KeyError):

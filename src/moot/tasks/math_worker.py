@@ -1,10 +1,11 @@
 """Runs in a process of its own and asks math-verify whether two answers are equal. Knows nothing of moot, and starts nothing but itself.
 
-Started by `pool.py`. It imports math-verify once and then forks: the child answers requests until one of them kills it, and the
+Started by `math_pool.py`. It imports math-verify once and then forks: the child answers requests until one of them kills it, and the
 next child is there in milliseconds, without importing again. Limits are the kernel's, because an answer may freeze the interpreter
 where no Python handler runs: processor time ends the child by a signal, memory by the size of its address space.
 
-A request is four bytes of length and a JSON list [given, right]; a reply is one byte.
+A request is four bytes of length and a JSON list [given, right, seconds of processor time]; a reply is one byte and four more, the
+microseconds of it that were used.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import re
 import resource
 import signal
 import sys
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -42,7 +44,7 @@ MOST_REQUESTS = 1000
 
 
 def main() -> None:
-    seconds, megabytes = float(sys.argv[1]), int(sys.argv[2])
+    megabytes = int(sys.argv[1])
     replies = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 1)  # what a library prints must not look like a reply
@@ -50,20 +52,20 @@ def main() -> None:
     for each in USUAL:  # imports everything, and fills the parser's tables once for all children
         judge(each, each)
     os.dup2(nowhere, 2)  # up to here a complaint is worth hearing; from here on nobody listens, and a full pipe would block
-    os.write(replies, READY)
+    send(replies, READY)
     while True:
         child = os.fork()
         if child == 0:
-            serve(replies, seconds, megabytes)
+            serve(replies, megabytes)
         _, status = os.waitpid(child, 0)
         if status == 0:
             os._exit(0)
         if os.WIFEXITED(status) and os.WEXITSTATUS(status) == WORN_OUT:
             continue
-        os.write(replies, TIME if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF else MEMORY)
+        send(replies, TIME if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF else MEMORY)
 
 
-def serve(replies: int, seconds: float, megabytes: int) -> None:
+def serve(replies: int, megabytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # macOS knows the limit and does not keep it
         resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
@@ -72,7 +74,8 @@ def serve(replies: int, seconds: float, megabytes: int) -> None:
         length = read(4)
         if not length:
             os._exit(0)
-        given, right = json.loads(read(int.from_bytes(length, "big")))
+        given, right, seconds = json.loads(read(int.from_bytes(length, "big")))
+        begin = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
             reply = judge(given, right)
@@ -81,21 +84,25 @@ def serve(replies: int, seconds: float, megabytes: int) -> None:
         except BaseException:  # SystemExit and the like, raised by whatever the answer set off
             reply = UNREADABLE
         signal.setitimer(signal.ITIMER_PROF, 0)
-        os.write(replies, reply)
+        send(replies, reply, time.process_time() - begin)
         if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss > before + (megabytes << 8):
             break  # a quarter of what it may have: the next request must not pay for this one
     os._exit(WORN_OUT)
 
 
+def send(replies: int, reply: bytes, seconds: float = 0.0) -> None:
+    os.write(replies, reply + max(0, int(seconds * 1e6)).to_bytes(4, "big"))
+
+
 def read(count: int) -> bytes:
     """Exactly that many bytes; none when whoever started us is gone."""
-    found = b""
-    while len(found) < count:
-        piece = os.read(0, count - len(found))
+    received = b""
+    while len(received) < count:
+        piece = os.read(0, count - len(received))
         if not piece:
             return b""
-        found += piece
-    return found
+        received += piece
+    return received
 
 
 def judge(given: str, right: str) -> bytes:
@@ -127,8 +134,8 @@ def parsed(answer: str, units: bool) -> list[Any]:
     config = LatexExtractionConfig(boxed_match_priority=0)
     for each in (units, not units):
         chosen = replace(config, normalization_config=replace(config.normalization_config, units=each))
-        if found := parse(f"\\boxed{{{answer}}}", [chosen], fallback_mode="no_fallback", parsing_timeout=None):
-            return list(found)
+        if expressions := parse(f"\\boxed{{{answer}}}", [chosen], fallback_mode="no_fallback", parsing_timeout=None):
+            return list(expressions)
     return []
 
 

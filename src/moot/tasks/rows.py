@@ -30,14 +30,14 @@ def read(path: Path) -> list[tuple[str, Raw]]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 ({error.reason} at byte {error.start}); save it as UTF-8") from None
-    found: list[tuple[str, Raw]] = []
+    rows: list[tuple[str, Raw]] = []
     if path.suffix == ".json" and text.lstrip().startswith("["):
         return [_object(row, f"{path}, row {i}") for i, row in enumerate(_json(text, str(path)), 1)]
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{path}, line {number}"
         if line.strip():
-            found.append((where, {"prompt": line.strip()}) if path.suffix == ".txt" else _object(_json(line, where), where))
-    return found
+            rows.append((where, {"prompt": line.strip()}) if path.suffix == ".txt" else _object(_json(line, where), where))
+    return rows
 
 
 def _json(text: str, where: str) -> Any:
@@ -85,7 +85,7 @@ def field(raw: Raw, where: str, *names: str) -> str:
 
 def convert(raws: Iterable[tuple[str, Raw]], make: Callable[[Raw, str], Row | None]) -> list[Row]:
     """Every row that `make` does not filter out."""
-    found = [row for where, raw in raws if (row := make(raw, where)) is not None]
-    if empty := next((i for i, row in enumerate(found, 1) if not row.question), None):
+    rows = [row for where, raw in raws if (row := make(raw, where)) is not None]
+    if empty := next((i for i, row in enumerate(rows, 1) if not row.question), None):
         raise ConfigError(f"row {empty} has an empty question; take it out of the file")
-    return found
+    return rows

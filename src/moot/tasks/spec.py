@@ -54,12 +54,12 @@ class Spec:
 
     def fill(self, kind: type[Settings]) -> Settings:
         """The settings as `kind`, a dataclass of defaults. A name it does not know is an error that lists those it does."""
-        known = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
+        defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
         given: dict[str, Any] = {}
         for key, value in (self.settings or {}).items():
-            if key not in known:
-                raise ConfigError(f"task {self.text!r}: there is no setting {key!r}; there are {', '.join(known) or 'none'}")
-            given[key] = _typed(value, known[key], f"task {self.text!r}: {key}")
+            if key not in defaults:
+                raise ConfigError(f"task {self.text!r}: there is no setting {key!r}; there are {', '.join(defaults) or 'none'}")
+            given[key] = _typed(value, defaults[key], f"task {self.text!r}: {key}")
         return kind(**given)
 
     def no_words(self) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import oracle
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import oracle
 from moot.debate.parsing import OUT_OF_RANGE, comparison_lines
 from moot.debate.types import Line
 

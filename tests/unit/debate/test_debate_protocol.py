@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, text, v1, v2
 
 from moot.debate.parsing import parse
 from moot.debate.protocol import PRESETS, V1, V2, Protocol, preset
 from moot.debate.rules import Rules, candidates, eligible, shown
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError, Turn
+from support.making import FAILED, text, v1, v2
 
 # The specification's table of choices, column by column.
 TABLE: dict[str, tuple[Any, Any]] = {
@@ -37,6 +37,9 @@ TABLE: dict[str, tuple[Any, Any]] = {
     # Not in the table: off unless named.
     "shuffle_labels": (False, False),
     "closing_ballot": (False, False),
+    "sections": ("sampled", "sampled"),
+    "judge_first": (True, True),
+    "temperature": (1, 1),
     "reward_mix": (0, 0),
     "correct_bonus": (0, 0),
     "judge_counts": (True, True),

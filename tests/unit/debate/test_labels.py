@@ -7,12 +7,12 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, Tabled, by_agent, by_step, lines, near, text, v1, v2
 
 from moot.debate.labels import agents_behind, labels_for, relabelled
 from moot.debate.protocol import V2, Protocol
@@ -21,6 +21,7 @@ from moot.debate.types import Line, Parsed, Question, Said
 from moot.rl.trust import Judged, panel
 from moot.score import Scored, score
 from moot.tasks.answers import grade
+from support.making import FAILED, Tabled, by_agent, by_step, lines, near, text, v1, v2
 
 QUESTION = Question("What is 3 + 4?", "7")
 KNOWN = {0: (3, 1, 2, 0), 1: (3, 0, 2, 1), 2: (3, 0, 1, 2), 3: (0, 1, 3, 2)}
@@ -95,9 +96,13 @@ def test_any_text_can_be_read(said: str, viewer: list[int]) -> None:
     "piece", ["Agent", "agents ", "Agent 1", "Agents 1, ", " ", "Agents" + " " * 50, "agents 1 and ", "9", "Agent _*", ","]
 )
 def test_a_million_characters_are_read_in_steps_not_squares(piece: str) -> None:
-    """Twice the text is about twice the work; squares would not end within the time limit of a test."""
-    relabelled(piece * (1_000_000 // len(piece)), (0, 1, 2), (2, 0, 1))
-    relabelled("Agents 1" + piece * (1_000_000 // len(piece)), (0, 1, 2), (2, 0, 1))
+    """Squares would not end within the time limit of a test. What comes out repeats as what went in: each piece as in a short text."""
+    count = 1_000_000 // len(piece)
+    for start in ("", "Agents 1"):
+        short = relabelled(start + piece * 20, (0, 1, 2), (2, 0, 1))
+        middle, end = len(start) + 10 * len(piece), len(start) + 11 * len(piece)
+        expected = short[:middle] + short[middle:end] * (count - 20) + short[middle:]
+        assert relabelled(start + piece * count, (0, 1, 2), (2, 0, 1)) == expected
 
 
 # What is seen
@@ -128,7 +133,7 @@ def test_a_viewer_reads_all_names_in_its_own_numbers(layout: str, schedule: str)
         own = KNOWN[viewer]
         assert tuple(observation.labels) == own
         system, *messages = observation.conversation()
-        assert f"You are Agent {own[viewer]}, one of 4" in system.content
+        assert f"You are Agent {own[viewer]}. 4 agents" in system.content
         assert f"a line that names Agent {own[viewer]} is thrown away" in system.content
         page = "\n".join(message.content for message in messages)
         meant = re.findall(r"Agent (\d) is seat-(\d)", page)
@@ -137,8 +142,11 @@ def test_a_viewer_reads_all_names_in_its_own_numbers(layout: str, schedule: str)
         heads = re.findall(r"\[Agent (\d)(?: \(you\))?, round \d\]\nsolution: By seat-(\d)", page)
         assert len(heads) >= 6
         assert all(own[int(seat)] == int(label) for label, seat in heads)
-        others = ", ".join(f"Agent {label}" for label in range(4) if label != own[viewer])
-        assert observation.newest.content.endswith(f"in exactly these names: {others}. Leave yourself, Agent {own[viewer]}, out.")
+        others = [label for label in range(4) if label != own[viewer]]
+        pairs = "; ".join(f"Agent {a} and Agent {b}" for a, b in combinations(others, 2))
+        last = observation.newest.content.split("\n\n")[-1]
+        assert f"in exactly these names: {pairs} </comparison>" in last
+        assert f"Agent {own[viewer]}" not in last
         assert observation.eligible == tuple(other for other in range(4) if other != viewer), "the seats themselves"
 
 
@@ -155,7 +163,7 @@ def test_own_turns_stay_as_sampled_and_the_limit_holds_after_rewriting() -> None
     state = start(four(max_chars_per_field=9), num_agents=12)
     state = state.advance({a: Said(text(evaluation="Agent 1, Agent 2, Agent 3")) for a in range(12)})
     for viewer in range(12):
-        own = state.observe(viewer).conversation()[2]
+        own = state.observe(viewer).conversation()[4]
         assert own.content == text(evaluation="Agent 1, Agent 2, Agent 3")
         shown = re.findall(r"evaluation: (.*)", state.observe(viewer).newest.content)
         assert len(shown) == 11

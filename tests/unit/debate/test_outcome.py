@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import replace
 
 import pytest
-from making import FAILED, Tabled, by_agent, by_step, debate, lines, near, reward, text, v1, v2
 
 from moot.debate.outcome import AgentVote, Outcome, leaders_by, onlookers_votes
 from moot.debate.parsing import BALLOT
@@ -15,6 +14,7 @@ from moot.debate.rewards import AgentScores, StepScores, Stream, users_reward
 from moot.debate.rewards import score as scored
 from moot.debate.scoring import Scoring
 from moot.debate.types import Observation, Said
+from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, reward, text, v1, v2
 
 
 def outcome(played: Tabled, mix: float = 0.0) -> Outcome:

@@ -8,12 +8,12 @@ from collections.abc import Callable
 from dataclasses import FrozenInstanceError
 
 import pytest
-from making import FAILED, text, v1, v2
 
 from moot.debate.play import play
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
+from support.making import FAILED, text, v1, v2
 
 Script = Callable[[int, int], str]
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, text, v1, v2
 
 from moot.debate.parsing import CONTRACTS
 from moot.debate.prompts import PERSONAS, system_text
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Message, Observation, Question, Said
+from support.making import FAILED, text, v1, v2
 
 N = 3
 

@@ -7,7 +7,6 @@ import threading
 from typing import Any
 
 import pytest
-from making import FAILED, text, v1, v2
 
 from moot.debate.parsing import BALLOT
 from moot.debate.play import play
@@ -15,6 +14,7 @@ from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said, Turn
 from moot.tasks.answers import settled_by
+from support.making import FAILED, text, v1, v2
 
 ASKED: list[int] = []
 

@@ -15,10 +15,9 @@ import pytest
 pytest.importorskip("tinker")
 
 import tinker
-from simulated_server import Manners, Server, serving
 
 from moot.debate.rewards import REWARDS
-from moot.engine.protocol import AdamParams, ContextOverflow, Datum, EngineError, SamplingParams
+from moot.engine.protocol import AdamParams, ContextOverflow, EngineError, SamplingParams
 from moot.engine.remote import RemoteEngine, ledger, wire
 from moot.engine.scripted import ByteTokenizer
 from moot.records import Run
@@ -27,6 +26,8 @@ from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, 
 from moot.rl.rendering import Rendering
 from moot.rl.train import Loop, train
 from moot.tasks import load
+from support.datums import random_datum
+from support.simulated_server import Manners, Server, serving
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
 
@@ -69,23 +70,15 @@ def engine_on(server: Server, faults: float = 0.0, seed: int = 0, **options: Any
             asyncio.run(made.close())
 
 
-def datum(seed: int, length: int = 9) -> Datum:
-    random = np.random.default_rng(seed)
-    tokens = random.integers(0, 64, length + 1).astype(np.int32)
-    mask = (np.arange(length) >= 3).astype(np.float32)
-    old, credit = (random.normal(size=(2, length)) * mask).astype(np.float32)
-    return Datum(tokens[:-1], tokens[1:], -4 - np.abs(old), credit, mask)
-
-
 async def trained(engine: Any, steps: int = 4, losses: tuple[str, ...] = ("importance_sampling", "ppo", "cross_entropy")) -> np.ndarray:
     """Steps on datums of unequal length, all enqueued before any result is looked at; then what the model thinks of a text."""
     waiting: list[Any] = []
     for step in range(steps):
-        waiting.append(engine.forward_backward([datum(step), datum(step + 50, 17)], losses[step % len(losses)]))
+        waiting.append(engine.forward_backward([random_datum(step), random_datum(step + 50, 17)], losses[step % len(losses)]))
         waiting.append(engine.optim_step(AdamParams(learning_rate=0.05)))
     for each in waiting:
         await each
-    found: np.ndarray = (await engine.forward([datum(99, 40)])).logprobs[0]
+    found: np.ndarray = (await engine.forward([random_datum(99, 40)])).logprobs[0]
     return found
 
 
@@ -203,7 +196,7 @@ def test_a_restarted_server_is_brought_back_to_where_it_was() -> None:
     async def work(engine: Any, server: Server, restart: bool) -> list[Any]:
         await trained(engine, 3)
         await engine.save_state("checkpoint")
-        after = engine.forward_backward([datum(7)], "ppo")  # not in the saved state
+        after = engine.forward_backward([random_datum(7)], "ppo")  # not in the saved state
         await after
         sampler = await engine.snapshot()
         if restart:
@@ -212,7 +205,7 @@ def test_a_restarted_server_is_brought_back_to_where_it_was() -> None:
         if restart:
             server.restart()
         await engine.optim_step(AdamParams(learning_rate=0.05))
-        return [sample.tokens, (await engine.forward([datum(99, 40)])).logprobs[0]]
+        return [sample.tokens, (await engine.forward([random_datum(99, 40)])).logprobs[0]]
 
     outcomes = []
     for restart in (False, True):
@@ -234,7 +227,7 @@ def test_a_server_that_stays_away_ends_the_run_with_where_its_state_is(monkeypat
         engine._link.base_url = "http://127.0.0.1:9"
         server.restart()
         with pytest.raises(EngineError, match=rf"could not be brought back after 3 tries .*last saved state is {saved}"):
-            await engine.forward_backward([datum(1)], "ppo")
+            await engine.forward_backward([random_datum(1)], "ppo")
         with pytest.raises(EngineError, match="could not be brought back"):
             await engine.optim_step(AdamParams())
 
@@ -247,7 +240,7 @@ def test_a_call_that_is_itself_at_fault_fails_alone() -> None:
         before = await trained(engine, 2)
         with pytest.raises(EngineError, match="Checkpoint not found"):
             await engine.load_state("tinker://nobody/weights/nothing")
-        np.testing.assert_array_equal((await engine.forward([datum(99, 40)])).logprobs[0], before)
+        np.testing.assert_array_equal((await engine.forward([random_datum(99, 40)])).logprobs[0], before)
         with pytest.raises(EngineError, match="is not a state of a server"):
             await engine.load_state("/tmp/somewhere")
 

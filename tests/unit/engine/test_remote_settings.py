@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("tinker")
 
-from simulated_server import Manners, Server, serving
 from test_remote import Bytes
 
-from moot.cli.engines import make_engine
 from moot.debate.types import ConfigError
 from moot.engine.remote import probe
+from moot.players import make_engine
 from moot.rl.config import ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from support.simulated_server import Manners, Server, serving
 
 
 def refusal(model: dict[str, Any], **parts: Any) -> str:

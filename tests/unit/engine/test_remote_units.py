@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
@@ -10,18 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.engine.protocol import Datum
-from moot.engine.remote.units import REDUCTIONS, Batch, Scaled, check_datums, check_loss, from_wire, summed_loss, to_wire
+from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_datums, check_loss, from_wire, summed_loss, to_wire
+from support.datums import random_datum
 
 tinker = pytest.importorskip("tinker")
-
-
-def datum(length: int, seed: int = 0, start: int = 0) -> Datum:
-    random = np.random.default_rng(seed)
-    mask = (np.arange(length) >= start).astype(np.float32)
-    draw = random.normal(size=(2, length)).astype(np.float32) * mask
-    return Datum(
-        random.integers(0, 64, length).astype(np.int32), random.integers(0, 64, length).astype(np.int32), -np.abs(draw[0]), draw[1], mask
-    )
 
 
 def gradient_on(server: str, calls: list[Scaled], slopes: dict[int, np.ndarray]) -> np.ndarray:
@@ -40,21 +33,21 @@ def gradient_on(server: str, calls: list[Scaled], slopes: dict[int, np.ndarray])
 def test_the_gradient_is_the_sum_however_the_server_divides_and_however_the_datums_are_split(
     server: str, lengths: list[int], cuts: set[int]
 ) -> None:
-    datums = [datum(length, seed=i) for i, length in enumerate(lengths)]
+    datums = [random_datum(i, length, 0, 0.0) for i, length in enumerate(lengths)]
     slopes = {id(each): np.random.default_rng(i).normal(size=3) for i, each in enumerate(datums)}
-    batch, calls = Batch(REDUCTIONS[server]), []
+    batch, calls = ScaledBatch(REDUCTIONS[server]), []
     for a, b in pairwise([0, *sorted(c for c in cuts if c < len(datums)), len(datums)]):
         calls += batch.add("ppo", None, datums[a:b])
     np.testing.assert_allclose(gradient_on(server, calls, slopes), sum(slopes.values()), rtol=1e-9, atol=1e-9)
 
 
 def test_two_datums_of_three_and_five_tokens_on_a_server_that_averages_go_out_six_and_ten_times_as_large() -> None:
-    (call,) = Batch(REDUCTIONS["mean"]).add("importance_sampling", None, [datum(3), datum(5)])
+    (call,) = ScaledBatch(REDUCTIONS["mean"]).add("importance_sampling", None, [random_datum(0, 3, 0, 0.0), random_datum(0, 5, 0, 0.0)])
     assert call.factors == [6.0, 10.0]
 
 
 def test_cross_entropy_on_a_server_that_averages_goes_out_as_cispo_with_its_clip_range_closed() -> None:
-    (call,) = Batch(REDUCTIONS["mean"]).add("cross_entropy", None, [datum(4, start=1)])
+    (call,) = ScaledBatch(REDUCTIONS["mean"]).add("cross_entropy", None, [random_datum(0, 4, 1, 0.0)])
     (sent,), loss, config = to_wire(call, averaged=True)
     assert (loss, config) == ("cispo", {"clip_low_threshold": 1.0, "clip_high_threshold": 1.0})
     assert sent.loss_fn_inputs["advantages"].data == [0.0, 4.0, 4.0, 4.0]
@@ -62,7 +55,7 @@ def test_cross_entropy_on_a_server_that_averages_goes_out_as_cispo_with_its_clip
 
 
 def test_a_datum_survives_the_sdk_and_its_json() -> None:
-    item = datum(6, start=2)
+    item = random_datum(0, 6, 2, 0.0)
     (sent,), loss, config = to_wire(Scaled("ppo", {"clip_low_threshold": 0.9}, [item], [1.0]), averaged=False)
     assert (loss, config) == ("ppo", {"clip_low_threshold": 0.9})
     assert sent.model_input.to_ints() == item.tokens.tolist()
@@ -91,8 +84,8 @@ def test_what_a_server_would_take_in_silence_is_refused_here() -> None:
     with pytest.raises(ValueError, match=r"loss 'ppo' has no setting \['epsilon'\]"):
         check_loss("ppo", {"epsilon": 0.2})
     with pytest.raises(ValueError, match="has 5 tokens; between 1 and the context of 4"):
-        check_datums([datum(5)], 4)
+        check_datums([random_datum(0, 5, 0, 0.0)], 4)
     with pytest.raises(ValueError, match=r"temperature 0\.7; a remote engine trains at temperature 1"):
-        check_datums([Datum(*(getattr(datum(3), n) for n in ("tokens", "targets", "logprobs", "advantages", "mask")), temperature=0.7)], 9)
+        check_datums([replace(random_datum(0, 3, 0), temperature=0.7)], 9)
     with pytest.raises(ValueError, match="returned 1 logprobs for 3 tokens"):
-        from_wire(Scaled("ppo", None, [datum(3)], [1.0]), [{"logprobs": {"data": [0.5]}}])
+        from_wire(Scaled("ppo", None, [random_datum(0, 3, 0, 0.0)], [1.0]), [{"logprobs": {"data": [0.5]}}])

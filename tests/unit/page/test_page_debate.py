@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from making import lines, text
-from paging import failed, record, turn, write_run, write_tokens
 
 from moot.debate.labels import labels_for
 from moot.debate.protocol import V2
@@ -20,6 +18,8 @@ from moot.debate.types import Question
 from moot.page.debate import _Places, shown
 from moot.page.filters import where
 from moot.page.index import Index
+from support.making import lines, text
+from support.paging import failed, record, turn, write_run, write_tokens
 
 
 def seen(tmp_path: Path, *records: dict[str, Any], number: int = 0, tokens: bool = True) -> dict[str, Any]:

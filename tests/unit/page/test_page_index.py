@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from paging import failed, record, turn, write_run, write_step
 
 from moot.page.filters import Refused, where
 from moot.page.index import Index, tidy
+from support.paging import failed, record, turn, write_run, write_step
 
 RIGHT = record(turn(0, "7", True), turn(1, "7", True), turn(2, "7", True), question="Which is right?")
 MISLED = record(turn(0, "8"), turn(1, "7", True), turn(2, "8"), question="Who is misled?")
@@ -159,6 +159,34 @@ def test_two_pages_may_fill_the_same_index_at_once(tmp_path: Path) -> None:
     assert [page.trouble for page in pages] == [None] * 4
     assert len(places(pages[0])) == 40 and len(set(places(pages[0]))) == 40
     assert places(pages[1], q="number 17") == ["17.0"] and len(places(pages[2], q="number")) == 40
+
+
+class Busy(sqlite3.Connection):
+    """Two pages that change the journal of a new index at once: SQLite sends one of them away without waiting."""
+
+    refusals = 0
+
+    def execute(self, statement: str, *values: Any) -> sqlite3.Cursor:
+        if "journal_mode" in statement and Busy.refusals:
+            Busy.refusals -= 1
+            refusal = sqlite3.OperationalError("database is locked")
+            refusal.sqlite_errorcode = sqlite3.SQLITE_BUSY
+            raise refusal
+        return super().execute(statement, *values)
+
+
+def test_an_index_that_another_page_is_preparing_is_waited_for_and_not_taken_for_damaged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = write_run(tmp_path / "run", {1: [record()]}, tokens=False)
+    Index(run, tmp_path / "cache").fill()
+    connect, deleted = sqlite3.connect, []
+    monkeypatch.setattr("moot.page.index.sqlite3.connect", lambda *where, **how: connect(*where, factory=Busy, **how))
+    monkeypatch.setattr("moot.page.index.Path.unlink", lambda path, **_: deleted.append(path))
+    Busy.refusals = 3
+    again = Index(run, tmp_path / "cache")
+    again.fill()
+    assert (again.trouble, places(again), Busy.refusals, deleted) == (None, ["1.0"], 0, [])
 
 
 def test_what_was_long_unused_is_cleared_away(tmp_path: Path) -> None:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from paging import write_run
 
 from moot.page.runs import Metrics, Outside, Runs, Watched, inside, thinned
+from support.paging import write_run
 
 
 def lines(*rows: dict[str, Any]) -> str:

@@ -8,10 +8,10 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from unit.rl.test_train import make_loop
 
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.rl.train import train
+from unit.rl.test_train import make_loop
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 

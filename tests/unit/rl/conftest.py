@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from tokenizers_real import LEFT_OUT, SOURCES, obtain
 
 from moot.engine.scripted import ByteTokenizer
 from moot.rl.rendering import Rendering
+from support.tokenizers_real import LEFT_OUT, SOURCES, obtain
 
 NAMES = ("bytes", *SOURCES)
 MODEL = {"deepseek": "deepseek-ai/DeepSeek-V3", "qwen3": "Qwen/Qwen3-8B"}

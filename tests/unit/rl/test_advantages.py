@@ -8,10 +8,10 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import FAILED, by_agent, by_step, debate, v2
 
 from moot.debate.protocol import PRESETS, Protocol
 from moot.debate.rewards import StepScores
+from support.making import FAILED, by_agent, by_step, debate, v2
 
 Table = list[list[str]]
 

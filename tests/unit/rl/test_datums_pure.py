@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from making import debate, v1, v2
 
 from moot.engine.protocol import Datum
 from moot.rl.advantages import AgentAdvantages, StepAdvantages
 from moot.rl.datums import datums, merge
 from moot.rl.turns import SampledTurn
+from support.making import debate, v1, v2
 
 
 def ints(*values: int) -> np.ndarray:

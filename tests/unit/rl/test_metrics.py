@@ -6,7 +6,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from making import FAILED, by_agent, by_step, debate, near, spoken, text, v1, v2
 
 from moot.debate.rewards import StepScores, Stream
 from moot.debate.state import Debate
@@ -17,6 +16,8 @@ from moot.rl.metrics import answer_metrics, carries_gradient, has_signal, optim_
 from moot.rl.rollout import Rollout
 from moot.rl.turns import SampledTurn
 from moot.tasks.answers import grade
+from support.datums import datum
+from support.making import FAILED, by_agent, by_step, debate, near, spoken, text, v1, v2
 
 
 def sampled(prompt: int, tokens: int, extends: bool = False, cut: bool = False) -> SampledTurn:
@@ -213,16 +214,10 @@ def test_answers_without_truth_are_none() -> None:
 # The trainer beside the sampler
 
 
-def datum(logprobs: list[float], mask: list[float]) -> Datum:
-    count = len(mask)
-    zeros = np.zeros(count, dtype=np.int32)
-    return Datum(zeros, zeros, np.array(logprobs, dtype=np.float32), np.zeros(count, dtype=np.float32), np.array(mask, dtype=np.float32))
-
-
 def test_sampler_and_trainer() -> None:
     """Action tokens: sampler -1, -2, -3; trainer -1.5, -2, -2. Gaps 0.5, 0, -1: mean -1/6, half the mean square 1.25/6, entropy 2."""
     found = optim_metrics(
-        [datum([0, -1, -2], [0, 1, 1]), datum([-3, 0], [1, 0])],
+        [datum([0, 1, 1], logprobs=[0, -1, -2]), datum([1, 0], logprobs=[-3, 0])],
         [np.array([-9, -1.5, -2], dtype=np.float32), np.array([-2, -9], dtype=np.float32)],
     )
     near(
@@ -231,7 +226,7 @@ def test_sampler_and_trainer() -> None:
     )
 
 
-@pytest.mark.parametrize("datums", [[], [datum([0, 0], [0, 0])]])
+@pytest.mark.parametrize("datums", [[], [datum([0, 0])]])
 def test_no_action_tokens_is_none(datums: list[Datum]) -> None:
     found = optim_metrics(datums, [np.zeros(2, dtype=np.float32)] * len(datums))
     assert found == {"optim/kl_sample_train_v1": None, "optim/kl_sample_train_v2": None, "optim/entropy": None}

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from unit.rl.test_train import CONFIG, Silent, make_loop, untimed
 
 from moot.debate.protocol import V2
 from moot.debate.rewards import Grades
@@ -23,6 +22,7 @@ from moot.rl.recipe import Asked, Curriculum, scheduled, seats_of_past_selves, s
 from moot.rl.rollout import Player
 from moot.rl.train import Loop, Stopped, train
 from moot.tasks import load
+from unit.rl.test_train import CONFIG, Silent, make_loop, untimed
 
 QUIET = replace(CONFIG, eval_every=0)
 

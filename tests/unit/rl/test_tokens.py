@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from tokenizers_real import obtain
 
 from moot.engine.scripted import ByteTokenizer
 from moot.rl.tokens import TokenText
+from support.tokenizers_real import obtain
 
 SENTENCE = "Hello, world! 12 🙂"
 IN_TOKENS = {

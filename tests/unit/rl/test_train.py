@@ -20,6 +20,7 @@ from moot.rl.config import PRESETS, DebateConfig, ModelConfig, OptimConfig, Trai
 from moot.rl.rendering import Rendering
 from moot.rl.train import Loop, Stopped, train
 from moot.tasks import load
+from moot.tasks.comparing import Limited
 
 CONFIG = TrainConfig(
     model=ModelConfig(engine="scripted", deterministic=True),
@@ -40,6 +41,7 @@ train_arithmetic/avg@k train_arithmetic/cons@k v2/total_votes v2/missing_compari
 reward/gen/mean reward/judge/mean trust/judge_accuracy trust/vote_truth_agreement trust/winner_correct trust/position_bias
 trust/length_bias trust/vote_cycles trust/answer_diversity trust/judges_per_pair trust/duplicate_votes
 alarm/degenerate_consensus alarm/random_noise alarm/format_collapse optim/staleness debates/failed debates/dropped
+grading/given_up
 """.split()  # noqa: SIM905 - names without quotes are easier to check against the specification
 
 
@@ -193,6 +195,22 @@ def test_debates_that_the_engine_lost_are_counted_and_left_out(tmp_path: Path) -
     assert sum(lost) > 0
     errors = [record["error"] for step in loop.run.steps() for record in loop.run.debates(step) if "error" in record]
     assert len(errors) == sum(lost) and set(errors) == {"EngineError: the server went away"}
+
+
+def test_comparisons_that_the_grader_gave_up_are_counted(finished: Loop, tmp_path: Path) -> None:
+    class Hopeless:
+        def __call__(self, given: str, right: str) -> bool:
+            return False
+
+        def within(self, given: str, right: str, seconds: float) -> Limited:
+            return Limited(False, given_up=True)
+
+    loop = make_loop(tmp_path / "run")
+    loop = replace(loop, task=replace(loop.task, equal=Hopeless()))
+    asyncio.run(train(loop))
+    counts = [[row["grading/given_up"] for row in each.run.metrics() if "grading/given_up" in row] for each in (finished, loop)]
+    assert counts[0] == [0, 0, 0, 0]
+    assert all(count > 0 for count in counts[1]) and len(counts[1]) == 4
 
 
 def test_the_run_stops_cleanly_when_every_debate_fails(tmp_path: Path) -> None:

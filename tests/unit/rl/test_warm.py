@@ -4,7 +4,6 @@ import asyncio
 import random
 
 import pytest
-from making import v2
 
 from moot.debate.play import play
 from moot.debate.protocol import V2
@@ -16,6 +15,7 @@ from moot.rl.rendering import Rendering
 from moot.rl.warm import _Teacher, examples
 from moot.tasks import load
 from moot.tasks.answers import grade
+from support.making import v2
 
 TASK = load("arithmetic", 0, 4)
 

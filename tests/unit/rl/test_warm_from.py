@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from unit.rl.test_train import CONFIG, make_loop, untimed
 
 from moot.debate.types import ConfigError
 from moot.evaluate.comparing import groups
@@ -16,6 +15,7 @@ from moot.records import Run
 from moot.rl.config import TrainConfig
 from moot.rl.train import train
 from moot.rl.warm_from import warm_start_of
+from unit.rl.test_train import CONFIG, make_loop, untimed
 
 
 def played(path: Path, config: TrainConfig) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""Grades hostile answers from threads and from a coroutine, in a process of its own so that its children's memory can be told.
+"""Grades hostile answers from threads and from a coroutine. A process of its own: its children's memory and processor time can be told.
 
 python grade_hostile.py COUNT SECONDS
 """
@@ -9,14 +9,13 @@ import asyncio
 import json
 import resource
 import sys
-import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 
 from hostile_answers import hostile
 
-from moot.tasks.mathematical import EqualMathematics, at_a_glance
-from moot.tasks.pool import Pool
+from moot.tasks.math_equality import EqualMathematics, at_a_glance
+from moot.tasks.math_pool import Pool
 
 
 def main(count: int, seconds: float) -> None:
@@ -24,7 +23,6 @@ def main(count: int, seconds: float) -> None:
     equal = EqualMathematics(pool)
     pairs = hostile(count)
     half = count // 2
-    begin = time.perf_counter()
     with ThreadPoolExecutor(4) as threads:
         verdicts = list(threads.map(lambda pair: equal(*pair), pairs[:half]))
 
@@ -32,21 +30,21 @@ def main(count: int, seconds: float) -> None:
         return list(await asyncio.gather(*(asyncio.to_thread(equal, *pair) for pair in pairs[half:])))
 
     verdicts += asyncio.run(rest())
-    elapsed = time.perf_counter() - begin
     works = equal("\\frac{2}{4}", "0.5")
     outcomes = Counter(equal.outcome(*pair) for pair in pairs if at_a_glance(*pair) is None)
     accepted = [(given[:100], right) for (given, right), verdict in zip(pairs, verdicts, strict=True) if verdict]
     pool.close()
-    largest = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / (1024 if sys.platform == "linux" else 1 << 20)
-    found = {
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    largest = children.ru_maxrss / (1024 if sys.platform == "linux" else 1 << 20)
+    results = {
         "verdicts": len(verdicts),
         "accepted": accepted,
-        "elapsed": elapsed,
+        "processor_seconds": children.ru_utime + children.ru_stime,
         "works": works,
         "largest_mb": largest,
         "outcomes": outcomes,
     }
-    print(json.dumps(found))
+    print(json.dumps(results))
 
 
 if __name__ == "__main__":

@@ -81,11 +81,11 @@ KINDS = [
 
 def hostile(count: int, seed: int = 0) -> list[tuple[str, str]]:
     """Pairs of an answer and the right one. Sizes grow from small, where parsers still try, to a megabyte."""
-    chance = random.Random(seed)
-    found = []
+    rng = random.Random(seed)
+    pairs = []
     for number in range(count):
-        size = chance.choice((3, 9, 30, 90, 300, 900))
-        found.append((KINDS[number % len(KINDS)](size), chance.choice(RIGHT)))
-    found[0] = ("7" * 1_000_000, "7")
-    found[1] = ("{" * 1_000_000, "\\frac{1}{2}")
-    return found
+        size = rng.choice((3, 9, 30, 90, 300, 900))
+        pairs.append((KINDS[number % len(KINDS)](size), rng.choice(RIGHT)))
+    pairs[0] = ("7" * 1_000_000, "7")
+    pairs[1] = ("{" * 1_000_000, "\\frac{1}{2}")
+    return pairs

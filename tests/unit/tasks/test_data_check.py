@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from moot.cli.data import show
+from moot.debate.types import Question
 from moot.tasks import Task, load
 from moot.tasks.check import Report, check, gather
+from moot.tasks.comparing import Limited
 
 HERE = Path(__file__).parent / "fixtures"
 
@@ -91,3 +96,23 @@ def test_the_report_can_be_written_down() -> None:
     task = Task("empty", train=lambda i: load("arithmetic").train(i), held_out=())
     report = check(task, gather(task, 3))
     assert json.loads(json.dumps(report.as_json()))["splits"]["train"]["questions"] == 3
+
+
+def test_an_answer_that_takes_the_grader_too_long() -> None:
+    """Of two questions the first has an answer that nobody can evaluate: nothing is wrong with the other."""
+
+    class Slow:
+        def __call__(self, given: str, right: str) -> bool:
+            return self.within(given, right, 3.0).equal
+
+        def within(self, given: str, right: str, seconds: float) -> Limited:
+            return Limited(False, 3.0, given_up=True) if "9^9" in right else Limited(given == right)
+
+    questions = [Question("big?", "9^9^9", id="train-1"), Question("small?", "7", id="train-2")]
+    report = check(Task("slow", questions.__getitem__, (), Slow()), {"train": questions})
+    assert [(t.id, t.given) for t in report.splits["train"].given_up] == [("train-1", "9^9^9")]
+    assert [t.id for t in report.splits["train"].failing] == ["train-1"]
+    assert report.as_json()["splits"]["train"]["given_up"] == [{"id": "train-1", "right": "9^9^9", "given": "9^9^9"}]
+    page = Console(file=StringIO(), width=120)
+    show(report, page)
+    assert "1 train: answers that took the grader too long:" in page.file.getvalue()  # type: ignore[attr-defined]

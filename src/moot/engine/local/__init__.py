@@ -2,27 +2,37 @@
 
 Public names:
 
-    LocalEngine        the Trainer; `LocalEngine.create(model=...)` loads a model and makes one
+    LocalEngine        the Trainer; `LocalEngine.create(model, **settings)` loads a model and makes one
+    LocalSettings      what those settings are
     LocalSampler       what `snapshot()` gives: frozen weights that sample
     DamagedCheckpoint  a checkpoint whose files do not match its manifest
     UnsupportedModel   an architecture this engine would run wrongly, and so does not run
 
 How it is built, from the bottom:
 
+    smollm.py      the small model that needs no hub; models.py: from a name to a model this engine can run
     network.py     one forward pass for sampler and trainer alike, so that their logprobs agree
+    adapter.py     peft's LoRA parameters as the network runs them; merge.py: folded into the base model
     attention.py   packed (training, prefill) and paged (decoding) attention
     pages.py       the key-value cache: fixed pages, prefix reuse, least-recently-used eviction
-    picking.py     logits -> a token and its logprob; stop conditions
+    paged.py       attention over these pages on a GPU, one Triton kernel each for prompts and for decoding
+    picking.py     logits -> a token and its logprob; stop conditions; choosing.py: the same in two Triton kernels
+    batch.py       requests, and the rows that decode together
+    graphs.py      a whole decode step captured as a CUDA graph, picking included
+    lanes.py       a batch on a GPU: its tokens stay there, and are looked at one step late
     scheduler.py   continuous batching over all concurrent `sample` calls
-    trainer.py     packed micro-batches, losses, gradient accumulation, Adam
+    losses.py      the Tinker API's losses, summed over tokens
+    trainer.py     packed micro-batches, gradient accumulation, Adam
+    checkpoint.py  adapter, optimizer and a manifest of checksums on disk
+    memory.py      out of memory by any name: smaller pieces, and the same work again
     worker.py      the one thread that touches torch
     engine.py      the verbs
 
-Left out: full fine-tuning, mixture-of-experts, several devices, compiled kernels.
+Left out: full fine-tuning, mixture-of-experts, several devices.
 """
 
 from moot.engine.local.checkpoint import DamagedCheckpoint
-from moot.engine.local.engine import LocalEngine, LocalSampler
+from moot.engine.local.engine import LocalEngine, LocalSampler, LocalSettings
 from moot.engine.local.models import UnsupportedModel
 
-__all__ = ["DamagedCheckpoint", "LocalEngine", "LocalSampler", "UnsupportedModel"]
+__all__ = ["DamagedCheckpoint", "LocalEngine", "LocalSampler", "LocalSettings", "UnsupportedModel"]

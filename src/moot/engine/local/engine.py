@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ import torch
 
 from moot.engine.local import checkpoint
 from moot.engine.local.adapter import add_lora, freeze
+from moot.engine.local.batch import Request, Weights
 from moot.engine.local.losses import LOSSES, find_loss
+from moot.engine.local.memory import give_back, patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Network
-from moot.engine.local.pages import PageStore
+from moot.engine.local.pages import PageStore, make_store
 from moot.engine.local.picking import StopCheck
-from moot.engine.local.scheduler import Arrange, Request, Scheduler, Weights, plain_steps
+from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.trainer import LoraTrainer, sequence_logprobs
 from moot.engine.local.worker import Worker
 from moot.engine.pending import Pending
@@ -43,84 +46,71 @@ from moot.engine.protocol import (
 GIB = 1 << 30
 
 
+@dataclass(frozen=True)
+class LocalSettings:
+    """How a model is loaded, sampled and trained."""
+
+    dtype: str = "auto"
+    device: str = "auto"
+    lora_rank: int = 16
+    lora_alpha: float = 32
+    lora_targets: str | list[str] = "all-linear"
+    max_cache_gib: float | None = None
+    """Bound of the sampler's key-value cache; None takes a quarter of the memory that is free."""
+    max_batch: int = 256
+    """Most sequences that decode at once."""
+    token_budget: int | None = None
+    """Tokens of a training micro-batch; None chooses by device."""
+    deterministic: bool = False
+    """Samples one request at a time in fp32: results then depend on seeds alone."""
+    gradient_checkpointing: bool = False
+    graphs: bool = True
+    """On a GPU, starts a decode step as a whole instead of kernel by kernel."""
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """What the worker's thread has made of a model and its settings."""
+
+    network: Network
+    wrapped: Any
+    tokenizer: Any
+    store: PageStore
+    trainer: LoraTrainer
+    scheduler: Scheduler
+    context_length: int
+    notes: tuple[str, ...]
+
+
 class LocalEngine:
     """A `Trainer`. Make one with `LocalEngine.create`, and `close` it when done."""
 
-    def __init__(
-        self, worker: Worker, name: str, network: Network, wrapped: Any, tokenizer: Any, store: PageStore, trainer: LoraTrainer,
-        arrange: Arrange, context_length: int, max_batch: int, deterministic: bool, seed: int, notes: tuple[str, ...],
-    ) -> None:  # fmt: skip
-        self.tokenizer = tokenizer
-        self._name, self._network, self._wrapped, self._store, self._trainer = name, network, wrapped, store, trainer
-        self._scheduler = Scheduler(network, store, arrange, max_batch, deterministic)
-        self._worker = worker
-        worker.serve(self._scheduler)
-        self._seeds = np.random.SeedSequence(seed)
+    def __init__(self, worker: Worker, name: str, settings: LocalSettings, parts: _Parts) -> None:
+        self.tokenizer = parts.tokenizer
+        self._name, self._worker = name, worker
+        self._network, self._wrapped, self._store = parts.network, parts.wrapped, parts.store
+        self._trainer, self._scheduler = parts.trainer, parts.scheduler
+        worker.serve(parts.scheduler)
+        self._seeds = np.random.SeedSequence(settings.seed)
         self._keys = itertools.count()
         self._capabilities = Capabilities(
             model=name,
-            context_length=context_length,
+            context_length=parts.context_length,
             losses=tuple(LOSSES),
             tempered_training=True,
-            stop_types=("strings", "ids") if tokenizer is not None else ("ids",),
-            deterministic=deterministic,
-            notes=notes,
+            stop_types=("strings", "ids") if parts.tokenizer is not None else ("ids",),
+            deterministic=settings.deterministic,
+            notes=parts.notes,
         )
 
     @classmethod
-    def create(
-        cls,
-        model: str = "smollm2-135m",
-        *,
-        dtype: str = "auto",
-        device: str = "auto",
-        lora_rank: int = 16,
-        lora_alpha: float = 32,
-        lora_targets: str | list[str] = "all-linear",
-        max_cache_gib: float | None = None,
-        max_batch: int = 256,
-        token_budget: int | None = None,
-        deterministic: bool = False,
-        gradient_checkpointing: bool = False,
-        graphs: bool = True,
-        seed: int = 0,
-    ) -> LocalEngine:
-        """Load `model` (a hub id, a directory, or `smollm2-135m`).
-
-        `max_cache_gib` bounds the sampler's key-value cache (default: a quarter of the memory that is free), `token_budget` the tokens of a
-        training micro-batch. `deterministic` samples one request at a time in fp32: results then depend on seeds alone.
-        `graphs`, on a GPU, starts a decode step as a whole instead of kernel by kernel.
-        """
-        where = pick_device(device)
-        kind = pick_dtype(dtype, where, deterministic)
+    def create(cls, model: str = "smollm2-135m", **settings: Any) -> LocalEngine:
+        """Load `model` (a hub id, a directory, or `smollm2-135m`); `settings` are the fields of LocalSettings."""
+        given = LocalSettings(**settings)
         worker = Worker()
-
-        def build() -> LocalEngine:
-            if where.type == "cuda" and where.index is not None:
-                torch.cuda.set_device(where)  # of this thread: kernels of our own go to the current device
-            loaded = load_model(model, where, kind)
-            check_forward(loaded.model, Network(loaded.model))
-            wrapped = add_lora(loaded.model, lora_rank, lora_alpha, lora_targets, seed)
-            weights = sum(parameter.nbytes for parameter in loaded.model.parameters())
-            network = Network(wrapped.base_model.model, pack=weights < _free_memory(where) // 4)
-            bound = int(max_cache_gib * GIB) if max_cache_gib is not None else _free_memory(where) // 4
-            store = PageStore(len(network.layers), network.kv_heads, network.head_dim, kind, where, bound)
-            trainer = LoraTrainer(wrapped, network, token_budget or (1536 if where.type == "cpu" else 16384), gradient_checkpointing)
-            context = min(loaded.context_length, store.tokens)
-            notes = loaded.notes
-            if context < loaded.context_length:
-                notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context} tokens")
-            rows = 1 if deterministic else max_batch
-            arrange = plain_steps(network, store, deterministic)
-            if where.type == "cuda" and graphs and not deterministic:
-                arrange, reason = _captured(network, store, rows, context, arrange)
-                notes = (*notes, *reason)
-            return cls(
-                worker, model, network, wrapped, loaded.tokenizer, store, trainer, arrange, context, rows, deterministic, seed, notes
-            )
-
         try:
-            return worker.submit(build).result()
+            return worker.submit(lambda: cls(worker, model, given, _build(model, given))).result()
         except BaseException:
             worker.close()
             raise
@@ -131,7 +121,7 @@ class LocalEngine:
 
     @property
     def statistics(self) -> dict[str, int]:
-        """Tokens prefilled, reused and decoded so far; steps, preemptions and evictions."""
+        """Tokens prefilled, reused and decoded so far; steps, preemptions, evictions and how often memory ran out."""
         return {**self._scheduler.stats, "evictions": self._store.evictions}
 
     # -- training ---------------------------------------------------------------------------------------------------------------------
@@ -169,7 +159,10 @@ class LocalEngine:
 
     async def close(self) -> None:
         """What has not begun fails with EngineError."""
-        await asyncio.to_thread(self._worker.close)
+        await asyncio.to_thread(self.shut)
+
+    def shut(self) -> None:
+        self._worker.close()
 
     def _save(self, path: str, with_optimizer: bool) -> str:
         target = Path(path).absolute()
@@ -201,7 +194,7 @@ class LocalEngine:
     # -- sampling, for LocalSampler ---------------------------------------------------------------------------------------------------
 
     def _generators(self, seed: int | None, count: int) -> list[np.random.Generator]:
-        """One stream for each sample of a call. Without a seed, the engine's own sequence goes on."""
+        """One stream for each sample of a call. Without a seed, the engine's own sequence continues."""
         parent = self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(abs(seed), spawn_key=(int(seed < 0),))
         return [np.random.Generator(np.random.Philox(child)) for child in parent.spawn(count)]
 
@@ -243,7 +236,7 @@ class LocalSampler:
             out = np.full(len(items), np.nan, dtype=np.float32)
             if len(items) > 1:
                 on_device = torch.from_numpy(items).to(engine._network.device, torch.long)
-                out[1:] = sequence_logprobs(engine._network, self._weights.adapter, on_device, temperature).cpu().numpy()
+                out[1:] = patient(lambda: sequence_logprobs(engine._network, self._weights.adapter, on_device, temperature).cpu().numpy())
             return out
 
         return await engine._worker.submit(work)
@@ -258,13 +251,42 @@ class LocalSampler:
         return array
 
 
-def _captured(network: Network, store: PageStore, rows: int, length: int, otherwise: Arrange) -> tuple[Arrange, tuple[str, ...]]:
+def _build(model: str, settings: LocalSettings) -> _Parts:
+    """In the worker's thread, which alone touches torch."""
+    device = pick_device(settings.device)
+    dtype = pick_dtype(settings.dtype, device, settings.deterministic)
+    if device.type == "cuda" and device.index is not None:
+        torch.cuda.set_device(device)  # of this thread: kernels of our own go to the current device
+    loaded = load_model(model, device, dtype)
+    check_forward(loaded.model, Network(loaded.model))
+    wrapped = add_lora(loaded.model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, settings.seed)
+    weights = sum(parameter.nbytes for parameter in loaded.model.parameters())
+    network = Network(wrapped.base_model.model, pack=weights < _free_memory(device) // 4)
+    bound = int(settings.max_cache_gib * GIB) if settings.max_cache_gib is not None else _free_memory(device) // 4
+    store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound)
+    token_budget = settings.token_budget or (1536 if device.type == "cpu" else 16384)
+    trainer = LoraTrainer(wrapped, network, token_budget, settings.gradient_checkpointing)
+    context_length, notes = min(loaded.context_length, store.tokens), (*loaded.notes, *shortened)
+    if context_length < loaded.context_length:
+        notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context_length} tokens")
+    rows = 1 if settings.deterministic else settings.max_batch
+    decoder = None
+    if device.type == "cuda" and settings.graphs and not settings.deterministic:
+        decoder, reason = _captured(network, store, rows, context_length)
+        notes = (*notes, *reason)
+    scheduler = Scheduler(network, store, rows, settings.deterministic, decoder)
+    return _Parts(network, wrapped, loaded.tokenizer, store, trainer, scheduler, context_length, notes)
+
+
+def _captured(network: Network, store: PageStore, rows: int, length: int) -> tuple[Any, tuple[str, ...]]:
     try:
         from moot.engine.local.graphs import GraphDecoder  # needs triton, which torch brings along only where there is a GPU
 
-        return GraphDecoder(network, store, rows, length, otherwise).arrange, ()
+        decoder = GraphDecoder(network, store, rows, length)
+        return decoder, decoder.notes
     except Exception as error:  # whatever is missing or refused: sampling works without it
-        return otherwise, (f"decode steps could not be captured, so sampling is slower: {type(error).__name__}: {error}",)
+        give_back(error)
+        return None, (f"decode steps could not be captured, so sampling is slower: {type(error).__name__}: {error}",)
 
 
 def _settler(future: Future[Sample]) -> Callable[[Sample | BaseException], None]:

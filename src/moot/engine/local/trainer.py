@@ -18,6 +18,7 @@ from torch import Tensor
 from moot.engine.local.adapter import arrange, lora_parameters
 from moot.engine.local.attention import packed_attention
 from moot.engine.local.losses import Given
+from moot.engine.local.memory import give_back, out_of_memory, pause, spare
 from moot.engine.local.network import Adapter, Network
 from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput
 
@@ -133,20 +134,27 @@ class LoraTrainer:
     def run(self, datums: Sequence[Datum], loss: LossFunction, backward: bool) -> LossOutput:
         logprobs: list[Floats] = [np.zeros(0, np.float32)] * len(datums)
         total, passes, halved = 0.0, 0, 0
+        attempts = 0  # of a single sequence
         todo = micro_batches([len(datum) for datum in datums], self.token_budget)
         while todo:
             batch = todo.pop(0)
             try:
                 value, parts = self._pass([datums[i] for i in batch], loss, backward)
-            except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-                if not _out_of_memory(error):
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
                     raise
                 halved += 1
-                todo = self._smaller(datums, [batch, *todo], error)
+                give_back(error)
+                if len(batch) == 1 and self.recompute and pause(attempts):
+                    attempts += 1
+                    todo = [batch, *todo]
+                else:
+                    todo = self._smaller(datums, [batch, *todo], error)
                 continue
-            total, passes = total + value, passes + 1
+            total, passes, attempts = total + value, passes + 1, 0
             for index, part in zip(batch, parts, strict=True):
                 logprobs[index] = part
+        spare()
         if backward and not math.isfinite(total):
             self.poisoned = True
         tokens = sum(len(datum) for datum in datums)
@@ -183,13 +191,12 @@ class LoraTrainer:
 
     def _smaller(self, datums: Sequence[Datum], todo: list[list[int]], error: BaseException) -> list[list[int]]:
         """What is left to do, in smaller pieces."""
-        if torch.cuda.is_available():
-            torch.cuda.empty_cache()
         left = [index for batch in todo for index in batch]
         if len(todo[0]) == 1:
             if self.recompute:
                 longest = len(datums[todo[0][0]])
-                raise EngineError(f"out of memory with a single sequence of {longest} tokens, activations recomputed") from error
+                told = f"out of memory with a single sequence of {longest} tokens, activations recomputed"
+                raise EngineError(f"{told}: {type(error).__name__}: {error}") from error
             self.recompute = True
         self.token_budget = max(1, min(self.token_budget, sum(len(datums[i]) for i in todo[0])) // 2)
         return [[left[i] for i in batch] for batch in micro_batches([len(datums[i]) for i in left], self.token_budget)]
@@ -224,7 +231,3 @@ def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
         else:
             bins.append((lengths[index], [index]))
     return [members for _, members in bins]
-
-
-def _out_of_memory(error: BaseException) -> bool:
-    return isinstance(error, torch.OutOfMemoryError | MemoryError) or "can't allocate memory" in str(error)

@@ -16,6 +16,7 @@ from moot.engine.local.attention import packed_attention
 from moot.engine.local.losses import LOSSES, Given
 from moot.engine.local.models import check_config
 from moot.engine.protocol import Datum
+from support.datums import datum
 
 FAMILIES: list[tuple[str, dict[str, Any]]] = [
     ("llama", {}),
@@ -39,13 +40,11 @@ def random_datums(sizes: list[int], temperature: float = 0.8) -> list[Datum]:
     random = np.random.default_rng(0)
     out = []
     for size in sizes:
-        tokens = random.integers(0, 64, size + 1).astype(np.int32)
-        mask = (random.random(size) < 0.4).astype(np.float32)
-        mask[-1] = 1
-        advantages = (random.normal(size=size) * mask).astype(np.float32)
-        out.append(
-            Datum(tokens[:-1], tokens[1:], (-4 + random.normal(size=size) * 0.5).astype(np.float32) * mask, advantages, mask, temperature)
-        )
+        tokens = random.integers(0, 64, size + 1)
+        mask = random.random(size) < 0.4
+        mask[-1] = True
+        advantages = random.normal(size=size) * mask
+        out.append(datum(mask, tokens[:-1], tokens[1:], (-4 + random.normal(size=size) * 0.5) * mask, advantages, temperature))
     return out
 
 
@@ -88,11 +87,11 @@ def test_gradients_are_those_of_autograd_through_transformers_and_peft(
     out = engine.forward_backward(datums, loss).result()
     parameters = lora_parameters(engine._wrapped)
     total = torch.zeros(())
-    for number, datum in enumerate(datums):
-        logits = engine._wrapped(input_ids=torch.from_numpy(datum.tokens).long()[None]).logits[0] / datum.temperature
-        logprobs = logits.log_softmax(-1).gather(1, torch.from_numpy(datum.targets).long()[:, None]).squeeze(1)
-        np.testing.assert_allclose(out.logprobs[number], logprobs.detach().numpy() * (datum.mask != 0), atol=1e-4)
-        given = Given(*(torch.from_numpy(array) for array in (datum.logprobs, datum.advantages, datum.mask)))
+    for number, item in enumerate(datums):
+        logits = engine._wrapped(input_ids=torch.from_numpy(item.tokens).long()[None]).logits[0] / item.temperature
+        logprobs = logits.log_softmax(-1).gather(1, torch.from_numpy(item.targets).long()[:, None]).squeeze(1)
+        np.testing.assert_allclose(out.logprobs[number], logprobs.detach().numpy() * (item.mask != 0), atol=1e-4)
+        given = Given(*(torch.from_numpy(array) for array in (item.logprobs, item.advantages, item.mask)))
         total = total + LOSSES[loss][0](logprobs, given)
     assert out.loss == pytest.approx(float(total.detach()), rel=1e-4)
     expected = torch.autograd.grad(total, list(parameters.values()))

@@ -15,15 +15,15 @@ from hypothesis import strategies as st
 from moot.engine.local.adapter import lora_parameters
 from moot.engine.local.trainer import micro_batches
 from moot.engine.protocol import AdamParams, Datum, EngineError
+from support.datums import datum
 
 
 def datums(*sizes: int) -> list[Datum]:
     random = np.random.default_rng(0)
     out = []
     for size in sizes:
-        tokens = random.integers(0, 64, size + 1).astype(np.int32)
-        ones = np.ones(size, np.float32)
-        out.append(Datum(tokens[:-1], tokens[1:], -4 * ones, ones, ones))
+        tokens = random.integers(0, 64, size + 1)
+        out.append(datum(np.ones(size), tokens[:-1], tokens[1:], -4.0, 1.0))
     return out
 
 

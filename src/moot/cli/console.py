@@ -1,0 +1,83 @@
+"""Where every command prints, and its progress bars.
+
+Bars are drawn on a terminal alone, and lines are never folded in a file: a log has one line for each thing that happened.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from typing import NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.text import Text
+
+
+class Terminal(Console):
+    """Where a command prints. A reader that went away (`| head`) ends the command in peace, which `main` sees to."""
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(highlight=False, stderr=stderr)
+
+    def say(self, text: str, style: str = "") -> None:
+        self.print(Text(text, style=style), soft_wrap=not self.is_terminal)
+
+    def note(self, text: str) -> None:
+        self.say(f"Note: {text}", "yellow")
+
+    def on_broken_pipe(self) -> NoReturn:
+        raise BrokenPipeError(errno.EPIPE, "the reader went away") from None
+
+
+class Bars:
+    """A bar for each kind of work, with what is left and, where tokens are counted, how many are made per second."""
+
+    def __init__(self, console: Console, *, transient: bool = False) -> None:
+        columns = (TextColumn("{task.description:<12}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
+        about = TextColumn("{task.fields[about]}")
+        self._bars = Progress(*columns, about, console=console, transient=transient, disable=not console.is_terminal)
+        self._kinds: dict[str, TaskID] = {}
+        self._tokens, self._since = 0, time.perf_counter()
+
+    def __enter__(self) -> Bars:
+        self._bars.start()
+        self._since = time.perf_counter()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def plan(self, kind: str, total: int | None, done: int = 0, about: str = "") -> None:
+        """Shows the bar of `kind`, from the beginning if it was there before."""
+        if kind not in self._kinds:
+            self._kinds[kind] = self._bars.add_task(kind, total=total, about=about)
+        self._bars.reset(self._kinds[kind], total=total, completed=done, about=about, visible=True)
+
+    def hide(self, kind: str) -> None:
+        if kind in self._kinds:
+            self._bars.update(self._kinds[kind], visible=False)
+
+    def reach(self, kind: str, done: int, about: str | None = None, total: int | None = None) -> None:
+        self._bars.update(self._kinds[kind], completed=done, total=total)
+        if about is not None:
+            self._bars.update(self._kinds[kind], about=about)
+
+    def advance(self, kind: str, tokens: int = 0) -> None:
+        self._tokens += tokens
+        if not self._tokens:
+            self._bars.update(self._kinds[kind], advance=1)
+            return
+        speed = self._tokens / max(1e-9, time.perf_counter() - self._since)
+        self._bars.update(self._kinds[kind], advance=1, about=f"{speed:,.0f} tokens/s")
+
+    def measure_anew(self) -> None:
+        """Speed is counted from here on."""
+        self._tokens, self._since = 0, time.perf_counter()
+
+
+def bar(kind: str, total: int) -> Bars:
+    """One bar on standard error, gone when the work is done, so that standard output stays clean."""
+    bars = Bars(Terminal(stderr=True), transient=True)
+    bars.plan(kind, total)
+    return bars

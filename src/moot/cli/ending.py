@@ -1,0 +1,89 @@
+"""How a command ends when it cannot go on: interrupted, stopped by an engine, or by a disk that is full. Nothing that was finished is lost.
+
+Loads nothing heavy: `moot --help` comes through here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import signal
+import sys
+import threading
+from collections.abc import Coroutine, Iterator
+from types import FrameType
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Ended(Exception):
+    """The command ends here: what to say, and its exit status."""
+
+    def __init__(self, why: str, status: int) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+def disk_is_full(error: BaseException) -> bool:
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextlib.contextmanager
+def kept(continuing: str, place: object) -> Iterator[None]:
+    """Around work whose results are kept as they come: whatever ends it early, one line says so, and how to continue."""
+    from moot.engine.protocol import EngineError
+    from moot.rl.loop import Stopped
+
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise Ended(f"interrupted. {continuing}", 130) from None
+    except (EngineError, Stopped) as error:
+        raise Ended(f"stopped: {str(error).rstrip('.')}. {continuing}", 1) from None
+    except OSError as error:
+        if not disk_is_full(error):
+            raise
+        raise Ended(f"the disk is full ({error.filename or place}); make room. {continuing}", 1) from None
+
+
+def interruptible(work: Coroutine[Any, Any, T]) -> T:
+    """Runs it. Ctrl-C and TERM cancel it, so that files and engines are closed in order, and come out as a KeyboardInterrupt."""
+    import asyncio
+
+    async def go() -> T:
+        task = asyncio.ensure_future(work)
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, task.cancel)
+        return await task
+
+    try:
+        return asyncio.run(go())
+    except asyncio.CancelledError:
+        raise KeyboardInterrupt from None
+
+
+@contextlib.contextmanager
+def terminated_as_interrupted() -> Iterator[None]:
+    """TERM ends a command as Ctrl-C does: what is open is closed, what is half written is removed."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def complain(message: str) -> None:
+    """One line on standard error."""
+    from moot.keys import redact
+    from moot.terminal import plain
+
+    print(f"moot: {plain(redact(' '.join(message.split())))}", file=sys.stderr)

@@ -1,0 +1,91 @@
+"""Out of memory, under every name it comes by; and the way from the host's memory to the device's.
+
+torch has an exception of its own for it. The libraries below torch do not: cuDNN and cuBLAS take their workspaces themselves, and where
+several runs share a GPU it is theirs that fail first.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from moot.engine.protocol import EngineError
+
+T = TypeVar("T")
+
+SIGNS = (
+    "out of memory",  # CUDA's own, and triton's when it loads a kernel
+    "can't allocate memory",  # torch on a CPU
+    "cudaErrorMemoryAllocation",
+    "CUBLAS_STATUS_ALLOC_FAILED",
+    "CUBLAS_STATUS_NOT_INITIALIZED",  # cuBLAS makes its handle late, and says only this when there is no room for it
+    "CUDNN_STATUS_ALLOC_FAILED",
+    "CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED",
+    "CUDNN_STATUS_NOT_INITIALIZED",
+    "mha_graph.execute",  # cuDNN's attention, without the room for its workspace
+)
+"""What is said by a RuntimeError that means it. Triton's "out of resource" does not: that is a kernel too large for the chip."""
+PAUSES = (0.1, 0.4, 1.6, 6.4)
+"""Seconds to wait before the smallest piece is tried again: on a shared GPU what is missing is held by another, who may give it back."""
+
+
+def out_of_memory(error: BaseException) -> bool:
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    return isinstance(error, RuntimeError) and any(sign in str(error) for sign in SIGNS)
+
+
+def give_back(error: BaseException) -> None:
+    """What the failed work still held: the frames it died in keep their tensors as long as the error lives."""
+    seen: BaseException | None = error
+    while seen is not None:
+        traceback.clear_frames(seen.__traceback__)
+        seen = seen.__cause__ or seen.__context__
+    if torch.cuda.is_available():
+        gc.collect()
+        torch.cuda.empty_cache()
+
+
+def pause(attempt: int) -> bool:
+    """Wait for others to give memory back; False when that was tried often enough."""
+    if attempt >= len(PAUSES):
+        return False
+    if torch.cuda.is_available():
+        time.sleep(PAUSES[attempt])
+    return True
+
+
+def spare() -> None:
+    """Leave no large unused blocks with torch where the GPU is nearly full: others cannot use them."""
+    if torch.cuda.is_available():
+        free, total = torch.cuda.mem_get_info()
+        if free < total // 8:
+            torch.cuda.empty_cache()
+
+
+def patient(work: Callable[[], T]) -> T:
+    """The work, tried again where it ran out of memory: for what has no smaller pieces."""
+    attempt = 0
+    while True:
+        try:
+            return work()
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            give_back(error)
+            if not pause(attempt):
+                raise EngineError(f"out of memory: {type(error).__name__}: {error}") from error
+            attempt += 1
+
+
+def upload(array: np.ndarray[Any, Any], device: torch.device) -> Tensor:
+    """To the device without waiting for what it still has to do: a plain copy waits for all of it."""
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.to(device) if device.type != "cuda" else tensor.pin_memory().to(device, non_blocking=True)

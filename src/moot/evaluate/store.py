@@ -1,0 +1,133 @@
+"""What was sampled, kept line by line as it comes, so that an evaluation that was stopped goes on where it was.
+
+A line is found again by what was asked of whom and how (`settings`, a digest), the question, and a number. Only what was said is
+kept: grading is done anew, so a better grader needs no new samples.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from moot.debate.state import Debate
+from moot.debate.types import Parsed, ParseFailure, Question, Said, Turn
+from moot.rl.rollout import Rollout
+
+Record = dict[str, Any]
+_THOUGHT = re.compile("</think>", re.IGNORECASE)
+
+
+def digest(settings: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def question_key(question: Question) -> str:
+    """By what it asks, not by its place: a larger set finds the smaller one's answers again."""
+    return hashlib.sha256(f"{question.text}\x1f{question.instruction}".encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a record belongs."""
+
+    settings: str
+    question: str
+    number: int
+
+
+class AnswerStore:
+    """A file of records, or, without a path, only the memory of them."""
+
+    def __init__(self, path: Path | None = None) -> None:
+        self._records: dict[Place, Record] = {}
+        self._file: BinaryIO | None = None
+        self._path = path
+        if path is not None and path.exists():
+            for line in path.read_bytes().split(b"\n"):
+                try:
+                    record = json.loads(line)
+                    self._records[Place(record["settings"], record["question"], record["number"])] = record
+                except (ValueError, KeyError, TypeError):
+                    continue  # a last line that a kill cut short, or the text of settings
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def get(self, place: Place) -> Record | None:
+        return self._records.get(place)
+
+    def add(self, place: Place, record: Record) -> None:
+        whole = {"settings": place.settings, "question": place.question, "number": place.number, **record}
+        self._records[place] = whole
+        self._write(whole)
+
+    def note(self, settings: str, spelled_out: Mapping[str, Any]) -> None:
+        """What a digest stands for, for people who read the file."""
+        self._write({"settings": settings, "means": dict(spelled_out)})
+
+    def _write(self, row: Mapping[str, Any]) -> None:
+        if self._path is None:
+            return
+        if self._file is None:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+            torn = self._path.exists() and not self._path.read_bytes().endswith(b"\n") and self._path.stat().st_size > 0
+            self._file = self._path.open("ab", buffering=0)  # each line goes out whole, and at once
+            if torn:
+                self._file.write(b"\n")
+        self._file.write(json.dumps(row).encode() + b"\n")
+
+    def close(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+
+# A debate as a record, and back
+
+
+def debate_record(played: Rollout) -> Record:
+    turns = [
+        {
+            "round": turn.round,
+            "agent": turn.agent,
+            "text": turn.text,
+            **({"failure": turn.parsed.reason} if isinstance(turn.parsed, ParseFailure) else {}),
+            **({"ballot": True} if turn.ballot else {}),
+            "stop": sampled.stop_reason,
+        }
+        for turn, sampled in zip(played.debate.turns, played.sampled, strict=True)
+    ]
+    return {"asked": played.debate.question.text, "turns": turns, "tokens": sum(len(turn.tokens) for turn in played.sampled)}
+
+
+def cut(record: Record) -> tuple[float, float]:
+    """Turns (or the answer) that ended at the token limit, of all there are."""
+    stops = [turn["stop"] for turn in record["turns"]] if "turns" in record else [record["stop"]]
+    return float(stops.count("length")), float(len(stops))
+
+
+def debate_of(record: Record, empty: Debate) -> Debate:
+    """`empty` filled with what was said."""
+    return replace(empty, turns=tuple(_turn_of(empty, turn) for turn in record["turns"]))
+
+
+def _turn_of(debate: Debate, turn: Record) -> Turn:
+    """Read as the debate itself read it: a ballot as a ballot, shuffled labels as the seats they stand for."""
+    read = debate.read(turn["round"], turn["agent"], Said(turn["text"]), ballot=turn.get("ballot", False))
+    return replace(read, parsed=ParseFailure(turn["failure"])) if "failure" in turn else read
+
+
+def plain_answers(question: Question, texts: Sequence[str]) -> Debate:
+    """Answers given alone, as a debate of one round in which nobody votes: so they are graded and counted like any other."""
+    return Debate(question, len(texts), 1, turns=tuple(Turn(1, i, text, _solution(text)) for i, text in enumerate(texts)))
+
+
+def _solution(text: str) -> Parsed:
+    """What follows the thinking; all of it where the thinking never ended."""
+    ends = [match.end() for match in _THOUGHT.finditer(text)]
+    return Parsed({"solution": text[ends[-1] :] if ends else text}, {"solution": (0, len(text))})

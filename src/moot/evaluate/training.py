@@ -1,0 +1,58 @@
+"""Evaluation during training: the same evaluator, its numbers under the names of a run's metrics.
+
+Debates of the policy with itself are always played. What `eval_modes` names comes beside them: plain answers, votes, and debates in
+which the policy takes each seat once against fixed opponents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from moot.engine.protocol import Sampler
+from moot.evaluate.modes import EvalConfig
+from moot.evaluate.play import Opponent, evaluate
+from moot.evaluate.report import Row
+from moot.rl.config import TrainConfig
+from moot.rl.metrics import Metrics, answer_metrics, rollout_metrics
+from moot.rl.rendering import Rendering
+from moot.rl.rollout import Rollout
+from moot.rl.trust import panel
+from moot.tasks.task import Task
+
+
+async def evaluate_in_training(
+    sampler: Sampler,
+    rendering: Rendering,
+    task: Task,
+    config: TrainConfig,
+    *,
+    tempered: bool = True,
+    opponents: Mapping[str, Opponent] | None = None,
+    finished: Callable[[Rollout], None] = lambda _: None,
+) -> Metrics:
+    """The seed is the run's own each time, so that two evaluations differ by the weights alone."""
+    rollouts: list[Rollout] = []
+
+    def played(kind: str, rollout: Rollout) -> None:
+        if kind == "debate":
+            rollouts.append(rollout)
+            finished(rollout)
+
+    settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered)
+    questions = task.held_out[: config.eval_questions]
+    report = await evaluate(sampler, rendering, task, settings, questions, opponents=opponents, played=played)
+    debates, *others = report.rows
+    names = answer_metrics([], [], task.name, phase="test")
+    return {
+        **rollout_metrics(rollouts),
+        **{name: _value(debates, name.rpartition("/")[2]) for name in names},
+        **(report.trust or panel([])),
+        "test/valid_turns": _value(debates, "valid_turns"),
+        "test/turns_with_vote": _value(debates, "turns_with_vote"),
+        **report.flat(f"test_{task.name}/", others),
+    }
+
+
+def _value(row: Row, metric: str) -> float | None:
+    number = row.metrics.get(metric)
+    return None if number is None else number["value"]

@@ -1,0 +1,32 @@
+"""Which held-out questions may be asked of a run: those it has not trained on. What a policy has seen proves nothing."""
+
+from __future__ import annotations
+
+from moot.debate.types import ConfigError, Question
+from moot.rl.config import TrainConfig
+from moot.tasks import load as load_task
+from moot.tasks.task import Task
+
+
+def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: int) -> tuple[list[Question], list[str]]:
+    """The first `count` held-out questions without those that the run had trained on by `step`, and notes on what is missing.
+
+    `trained` is None for a model without a run. Held-out questions of one task may be another's training questions.
+    """
+    asked = list(task.held_out)[:count]
+    seen = set() if trained is None or step == 0 else _trained_texts(trained, step)
+    fresh = [question for question in asked if question.text not in seen]
+    if asked and not fresh:
+        raise ConfigError(f"the run trained on all {len(asked)} held-out questions of task {task.name}; name another task")
+    notes = []
+    if left_out := len(asked) - len(fresh):
+        notes.append(f"{left_out} of {len(asked)} questions are left out because the run trained on them.")
+    if len(fresh) < count:
+        notes.append(f"the task has only {len(fresh)} question{'s' * (len(fresh) != 1)} to ask.")
+    return fresh, notes
+
+
+def _trained_texts(trained: TrainConfig, step: int) -> set[str]:
+    played = min(max(0, step - trained.warm_steps) * trained.optim.batch_size, trained.optim.num_train_datapoints)
+    sources = [load_task(name, trained.seed, trained.eval_questions) for name in trained.recipe.curriculum or (trained.debate.task,)]
+    return {source.train(number).text for source in sources for number in range(trained.warm.warm_questions + played)}

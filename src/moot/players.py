@@ -1,0 +1,159 @@
+"""Who answers: a run's checkpoint, a model, a chat server. From their names to something that can sit in a debate."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from moot.checkpoints import Note, load_checkpoint
+from moot.debate.play import Speak
+from moot.debate.types import ConfigError
+from moot.engine.create import create_engine
+from moot.engine.protocol import Sampler, Trainer
+from moot.evaluate import EvalConfig, Opponent
+from moot.records import Run
+from moot.rl.config import ModelConfig, TrainConfig
+from moot.rl.rendering import Rendering
+from moot.rl.rollout import Player
+from moot.speakers.endpoint import is_endpoint, named_endpoint
+
+Busy = Callable[[str], AbstractContextManager[object]]
+"""Shows what is being waited for, as long as the context is open."""
+
+
+def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
+    """The engine a run needs, looked over for what it cannot do, and its chat format."""
+    model = config.model
+    engine = create_engine(model, config.seed)
+    try:
+        config.check(engine.capabilities)
+        name = "" if model.engine == "scripted" else model.model  # a script has a format of its own, whatever the model is called
+        return engine, Rendering(engine.tokenizer, name, model.renderer if name else "auto", model.thinking if name else False)
+    except BaseException:
+        engine.shut()
+        raise
+
+
+def policy_config(run_dir: Path | None, model: str | None, changes: dict[str, Any]) -> tuple[TrainConfig, Run | None]:
+    """The run's own settings, or the defaults for a model, with `changes` to how the model is run."""
+    if run_dir is not None and model is not None:
+        raise ConfigError(f"name a run or a model, not both; got {run_dir} and {model}")
+    if run_dir is None:
+        config = TrainConfig(model=ModelConfig(model) if model else ModelConfig())
+        return replace(config, model=replace(config.model, **changes)), None
+    run = Run.open(run_dir)
+    config = TrainConfig.from_dict(run.config)
+    return replace(config, model=replace(config.model, **changes)), run
+
+
+class Players:
+    """The policy and those it plays against; engines are made as they are needed and closed together."""
+
+    def __init__(self, config: TrainConfig, run: Run | None, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
+        self.config, self.run, self._note, self._busy = config, run, note, busy
+        self._opened: list[Any] = []
+        self._engine, self.rendering = self._make(config)
+        self.sampler: Sampler
+        self.identity = ""
+        self.step = 0
+
+    async def load(self, step: int | None) -> int:
+        """The policy: the run's checkpoint of `step`, or its newest; the model itself where there is no run. Answers with the step."""
+        model = self.config.model.model
+        if self.run is None or step == 0:
+            self.sampler, self.identity, self.step = await self._engine.base(), model, 0
+        else:
+            checkpoint = await load_checkpoint(self._engine, self.run, step, self._note)
+            self.step, self.sampler = checkpoint.step, await self._engine.snapshot()
+            self.identity = f"{model} {checkpoint.seal}"
+        return self.step
+
+    async def opponents(self, names: Sequence[str], settings: EvalConfig) -> dict[str, tuple[Opponent, str]]:
+        """By name: who sits in a seat, and what tells it apart from others of that name."""
+        places = {name.partition("@")[2] for name in names if is_endpoint(name)}
+        if len(places) > 1 and os.environ.get("OPENAI_API_KEY"):
+            raise ConfigError(f"opponents name {len(places)} servers, and the key in OPENAI_API_KEY is for one; name one server at a time")
+        return {name: await self._opponent(name, settings) for name in names}
+
+    async def _opponent(self, name: str, settings: EvalConfig) -> tuple[Opponent, str]:
+        if name == "base":
+            return _token_player(await self._engine.base(), self.rendering), self.config.model.model
+        if is_endpoint(name):
+            speaker, chat = chat_player(name, settings, "opponents")
+            self._opened.append(chat)
+            return (lambda seat: speaker), name
+        path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
+        if path and Run.exists(Path(path)):
+            return await self._past(Path(path), int(at) if at.isdigit() else None)
+        if self.config.model.engine == "scripted":
+            raise ConfigError(f"opponents may name base, a run or an endpoint here, got {name!r}, which is no run")
+        config = replace(self.config, model=replace(self.config.model, model=name, renderer="auto"))
+        engine, rendering = self._make(config)
+        return _token_player(await engine.base(), rendering), name
+
+    async def _past(self, path: Path, step: int | None) -> tuple[Opponent, str]:
+        """A run's checkpoint. Where it is of the same model, it shares the engine: samplers are frozen copies of the adapter."""
+        run = Run.open(path)
+        config = TrainConfig.from_dict(run.config)
+        ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
+        engine, rendering = (self._engine, self.rendering) if ours == theirs else self._make(replace(config, model=theirs))
+        checkpoint = await load_checkpoint(engine, run, step, self._note)
+        return _token_player(await engine.snapshot(), rendering), f"{theirs.model} {checkpoint.seal}"
+
+    def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
+        with self._busy(f"loading {config.model.model}"):
+            engine, rendering = make_engine(config)
+        self._opened.append(engine)
+        return engine, rendering
+
+    async def close(self) -> None:
+        await asyncio.gather(*(each.close() for each in self._opened))
+
+
+def _token_player(sampler: Sampler, rendering: Rendering) -> Opponent:
+    player = Player(sampler, rendering, learns=False)
+    return lambda seat: player
+
+
+def chat_player(name: str, settings: EvalConfig, setting: str) -> tuple[Speak, Any]:
+    """`MODEL@URL`, an OpenAI-compatible server, as a speaker in text alone; and what must be closed when done."""
+    from moot.speakers.chat import Chat, ChatSpeaker
+
+    chat = Chat(named_endpoint(name, os.environ.get("OPENAI_API_KEY"), setting))
+    return ChatSpeaker(chat, settings.max_tokens, seed=settings.seed), chat
+
+
+# The outside judge
+
+
+def check_judge(config: TrainConfig) -> None:
+    """Refuses an address that must not be written down, before anything is written."""
+    if is_endpoint(config.recipe.judge):
+        named_endpoint(config.recipe.judge, os.environ.get("OPENAI_API_KEY"), "judge")
+
+
+async def judge_for(
+    config: TrainConfig, engine: Trainer, rendering: Rendering, note: Note = lambda text: None, busy: Busy = nullcontext
+) -> tuple[Player | Speak | None, Any]:
+    """The outside judge that a run names, and the engine it needs beside the run's own, if any."""
+    name = config.recipe.judge
+    if not name:
+        return None, None
+    if name == "base":
+        return Player(await engine.base(), rendering, learns=False), None
+    if is_endpoint(name):
+        return chat_player(name, EvalConfig.of(config), "judge")
+    # An engine of its own: loading another run's weights into ours would be what training starts from.
+    run = Run.open(Path(name)) if Run.exists(Path(name)) else None
+    model = TrainConfig.from_dict(run.config).model if run else replace(config.model, model=name, renderer="auto")
+    with busy(f"loading the judge {name}"):
+        own_engine, own_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
+    if run is not None:
+        await load_checkpoint(own_engine, run, None, note)
+    sampler = await (own_engine.base() if run is None else own_engine.snapshot())
+    return Player(sampler, own_rendering, learns=False), own_engine

@@ -1,0 +1,197 @@
+"""Intervals and tests, on numpy alone. What each agrees with in scipy stands in the tests, on the same numbers.
+
+Everything is asked question by question, because questions are what is drawn at random: answers to one question hang together.
+A metric is a share: what was counted (`top`) over what could have been (`bottom`), question by question, summed over the questions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Z95 = 1.959963984540054
+"""The 97.5th percentile of the normal distribution."""
+RESAMPLES = 10_000
+_CHUNK = 2_000_000
+"""Most numbers drawn at once."""
+_WIDEST = 1_000_000
+"""Largest table for an exact test."""
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Interval:
+    value: float
+    low: float
+    high: float
+
+    def as_dict(self) -> dict[str, float]:
+        return {"value": self.value, "low": self.low, "high": self.high}
+
+
+def wilson(hits: int, trials: int) -> tuple[float, float]:
+    """Wilson's 95% interval of a share of independent trials, which stays inside 0 and 1 for few of them."""
+    if trials == 0:
+        return 0.0, 1.0
+    share, spread = hits / trials, Z95 * Z95 / trials
+    centre = (share + spread / 2) / (1 + spread)
+    half = Z95 * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    return centre - half, centre + half
+
+
+def interval(top: ArrayLike, bottom: ArrayLike | None = None, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+    """The share and its 95% percentile bootstrap interval over questions (Wilson's at 0 and 1); None where nothing could be counted."""
+    above = _array(top)
+    return intervals([(above, np.ones_like(above) if bottom is None else bottom)], seed=seed, resamples=resamples)[0]
+
+
+def intervals(shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, resamples: int = RESAMPLES) -> list[Interval | None]:
+    """Of several shares of the same questions, from the same draws."""
+    pairs = [(_array(top), _array(bottom)) for top, bottom in shares]
+    drawn = zip(pairs, _resampled(pairs, seed, resamples), strict=True)
+    return [_share(top, bottom, column) if bottom.sum() else None for (top, bottom), column in drawn]
+
+
+def cautious_interval(top: ArrayLike, bottom: ArrayLike, *, seed: int = 0) -> Interval | None:
+    """Of counts: the wider of the bootstrap and Wilson's on each side.
+
+    With few questions each is too sure in its own way: a bootstrap of nothing but zeros has no width, and Wilson takes the votes
+    within a question for independent.
+    """
+    drawn = interval(top, bottom, seed=seed)
+    if drawn is None:
+        return None
+    low, high = wilson(round(_array(top).sum()), round(_array(bottom).sum()))
+    return Interval(drawn.value, min(low, drawn.low), max(high, drawn.high))
+
+
+def paired_interval(
+    ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval | None:
+    """Ours minus theirs, both as (top, bottom) on the same questions in the same order; each resample draws the same for both."""
+    pairs = [(_array(top), _array(bottom)) for top, bottom in (ours, theirs)]
+    if not all(bottom.sum() for _, bottom in pairs):
+        return None
+    a, b = _resampled(pairs, seed, resamples)
+    values = [top.sum() / bottom.sum() for top, bottom in pairs]
+    return _interval(values[0] - values[1], a - b)
+
+
+def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> float:
+    """How often the differences would add up to so much, either way, if each had its sign by the toss of a coin.
+
+    On right-or-wrong answers this is McNemar's exact test. It is exact wherever the differences are shares of small numbers, as
+    ours are; otherwise signs are drawn at random.
+    """
+    array = _array(differences)
+    array = array[array != 0]
+    if not len(array):
+        return 1.0
+    scaled = _integers(array)
+    if scaled is None:
+        signs = np.random.default_rng(seed).choice([-1.0, 1.0], size=(resamples, len(array)))
+        extreme = np.abs(signs @ array) >= abs(array.sum()) - 1e-12
+        return (int(extreme.sum()) + 1) / (resamples + 1)
+    reach = sum(abs(d) for d in scaled)
+    probability = np.zeros(2 * reach + 1)
+    probability[reach] = 1.0  # the sum is 0 before the first coin
+    for d in scaled:
+        probability = 0.5 * (np.roll(probability, d) + np.roll(probability, -d))
+    sums = np.abs(np.arange(-reach, reach + 1))
+    return float(min(1.0, probability[sums >= abs(sum(scaled))].sum()))
+
+
+def seeds_interval(
+    ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike] | None = None, *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval:
+    """The mean over runs and questions (minus theirs), one array a run, all on the same questions in the same order.
+
+    Runs are drawn anew as well as questions: three seeds that disagree make a wide interval, however many questions there were.
+    """
+    sides = [[np.stack([_array(run) for run in runs])] for runs in (ours, theirs) if runs is not None]
+    drawn = [side[0] for side in _with_runs(sides, seed, resamples)]
+    value = sides[0][0].mean() - (sides[1][0].mean() if len(sides) > 1 else 0.0)
+    return _interval(value, drawn[0] - drawn[1] if len(drawn) > 1 else drawn[0])
+
+
+def seeds_share(tops: Sequence[ArrayLike], bottoms: Sequence[ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+    """A share over runs and questions, as (top, bottom) of each run; None where nothing could be counted."""
+    top, bottom = (np.stack([_array(run) for run in runs]) for runs in (tops, bottoms))
+    if not bottom.sum():
+        return None
+    with np.errstate(divide="ignore", invalid="ignore"):
+        above, below = _with_runs([[top, bottom]], seed, resamples)[0]
+        return _share(top.sum(axis=0), bottom.sum(axis=0), above / below)
+
+
+def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> list[list[Array]]:
+    """Means over draws of runs and of questions. Tables of one side (runs by questions) share the draws of runs, all share questions."""
+    rng = np.random.default_rng(seed)
+    count = sides[0][0].shape[1]
+    means: list[list[list[Array]]] = [[[] for _ in side] for side in sides]
+    step = max(1, _CHUNK // count)
+    for start in range(0, resamples, step):
+        rows = min(step, resamples - start)
+        questions = _times(rng, rows, count) / count
+        for columns, side in zip(means, sides, strict=True):
+            runs = _times(rng, rows, len(side[0])) / len(side[0])
+            for column, table in zip(columns, side, strict=True):
+                column.append(np.einsum("rq,rs,sq->r", questions, runs, table, optimize=True))
+    return [[np.concatenate(column) for column in columns] for columns in means]
+
+
+def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
+    """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval, with a trial a question, stands in."""
+    interval = _interval(top.sum() / bottom.sum(), drawn)
+    if interval.value not in (0.0, 1.0):
+        return interval
+    asked = int((bottom > 0).sum())
+    return Interval(interval.value, *wilson(asked if interval.value else 0, asked))
+
+
+def _array(values: ArrayLike) -> Array:
+    return np.asarray(values, dtype=np.float64)
+
+
+def _resampled(pairs: Sequence[tuple[Array, Array]], seed: int, resamples: int) -> list[Array]:
+    """Each share on `resamples` draws of as many questions, with replacement; the draws are the same for all of them."""
+    count = len(pairs[0][0])
+    columns = np.stack([column for pair in pairs for column in pair], axis=1)
+    rng = np.random.default_rng(seed)
+    step = max(1, _CHUNK // count)
+    sums = []
+    for start in range(0, resamples, step):
+        sums.append(_times(rng, min(step, resamples - start), count) @ columns)
+    whole = np.concatenate(sums)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return list((whole[:, 0::2] / whole[:, 1::2]).T)
+
+
+def _times(rng: np.random.Generator, rows: int, count: int) -> NDArray[np.int64]:
+    """How often each of `count` is picked when `count` are drawn with replacement, `rows` times."""
+    picked = rng.integers(0, count, (rows, count)) + count * np.arange(rows)[:, None]
+    return np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
+
+
+def _interval(value: float, drawn: Array) -> Interval:
+    finite = drawn[np.isfinite(drawn)]  # a draw in which nothing could be counted says nothing
+    low, high = np.percentile(finite, [2.5, 97.5])
+    return Interval(float(value), float(low), float(high))
+
+
+def _integers(values: Array) -> list[int] | None:
+    """The values times one common denominator, if that is small."""
+    exact = [Fraction(float(v)).limit_denominator(1000) for v in values]
+    if any(abs(float(f) - v) > 1e-9 for f, v in zip(exact, values, strict=True)):
+        return None
+    common = math.lcm(*(f.denominator for f in exact))
+    scaled = [int(f * common) for f in exact]
+    shared = math.gcd(*scaled)
+    scaled = [d // shared for d in scaled]
+    return scaled if sum(map(abs, scaled)) * len(scaled) <= 100 * _WIDEST and sum(map(abs, scaled)) <= _WIDEST else None

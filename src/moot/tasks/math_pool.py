@@ -1,0 +1,175 @@
+"""Processes that compare answers, and may be killed. Usable from any thread; started when first needed, ended with the program.
+
+Answers are written by models, and some freeze or fill whatever evaluates them. Neither signals nor threads stop that from inside,
+so it happens elsewhere. Processes are started afresh, never forked from this one, which may be full of other libraries' threads.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from moot.debate.types import ConfigError
+
+Outcome = Literal["equal", "different", "unreadable", "time", "memory", "lost"]
+"""`unreadable`: one of the two is no mathematics. `lost`: the process went away for a reason of its own."""
+_NOT_EVALUATED: frozenset[Outcome] = frozenset({"time", "memory", "lost"})
+_OUTCOMES: dict[bytes, Outcome] = {b"=": "equal", b"!": "different", b"?": "unreadable", b"T": "time", b"M": "memory"}
+_WORKER = Path(__file__).with_name("math_worker.py")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    outcome: Outcome
+    seconds: float
+    """The processor time it took; the whole limit where nothing came of it."""
+
+    @property
+    def given_up(self) -> bool:
+        return self.outcome in _NOT_EVALUATED
+
+
+def cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Pool:
+    """At most `workers` comparisons at once, each with at most so much processor time and memory."""
+
+    def __init__(self, workers: int | None = None, seconds: float = 3.0, megabytes: int = 512) -> None:
+        self.workers = workers or min(8, cores())
+        self.seconds, self._megabytes = seconds, megabytes
+        self._idle: list[_Worker] = []
+        self._all: set[_Worker] = set()
+        self._started = 0
+        self._free = threading.Condition()
+        atexit.register(self.close)
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self._forget)
+
+    def ask(self, given: str, right: str) -> Outcome:
+        return self.compare(given, right, self.seconds).outcome
+
+    def compare(self, given: str, right: str, seconds: float) -> Comparison:
+        """In so many seconds of processor time, or in the pool's own limit where that is less."""
+        limit = min(seconds, self.seconds)
+        message = json.dumps([given, right, limit]).encode("ascii")
+        worker = self._take()
+        try:
+            outcome, used = worker.ask(message, limit)
+        except BaseException:  # Ctrl-C above all: its reply is still to come, and must not be taken for the next one's
+            self._give_back(worker, usable=False)
+            raise
+        self._give_back(worker, usable=outcome != "lost")
+        return Comparison(outcome, limit if outcome in _NOT_EVALUATED else used)
+
+    def close(self) -> None:
+        with self._free:
+            ending, idle = self._all, set(self._idle)
+            self._all, self._idle, self._started = set(), [], 0
+        for worker in ending:
+            worker.kill(patience=1.0 if worker in idle else 0.0)
+
+    def _take(self) -> _Worker:
+        with self._free:
+            while not self._idle and self._started >= self.workers:
+                self._free.wait()
+            if self._idle:
+                return self._idle.pop()
+            self._started += 1
+        try:
+            worker = _Worker(self._megabytes)
+        except BaseException:
+            with self._free:
+                self._started -= 1
+                self._free.notify()
+            raise
+        with self._free:
+            self._all.add(worker)
+        return worker
+
+    def _give_back(self, worker: _Worker, usable: bool) -> None:
+        with self._free:
+            if worker in self._all:  # otherwise the pool was closed meanwhile
+                if usable:
+                    self._idle.append(worker)
+                else:
+                    self._all.discard(worker)
+                    self._started -= 1
+                self._free.notify()
+        if not usable:
+            worker.kill()
+
+    def _forget(self) -> None:
+        """A forked copy of this program must not talk to its parent's workers."""
+        self._idle, self._all, self._started, self._free = [], set(), 0, threading.Condition()
+
+
+class _Worker:
+    def __init__(self, megabytes: int) -> None:
+        # -P: its own folder must not stand before the libraries. Hashes are fixed because sympy's order of terms follows them.
+        command = [sys.executable, "-P", str(_WORKER), str(megabytes)]
+        surroundings = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+        self._process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            env=surroundings,
+            start_new_session=True,
+        )
+        assert self._process.stdin and self._process.stdout and self._process.stderr
+        self._requests, self._replies = self._process.stdin, self._process.stdout
+        try:
+            ready, _ = self._reply(120)
+        except BaseException:
+            self.kill()
+            raise
+        if ready != b"R":
+            self._process.kill()
+            said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
+            self.kill()
+            raise ConfigError(
+                f"the grader math needs the package math-verify: pip install 'moot[data]' ({said[-1] if said else 'no reply'})"
+            )
+
+    def ask(self, message: bytes, limit: float) -> tuple[Outcome, float]:
+        """What came of it, and the processor time it took."""
+        try:
+            self._requests.write(len(message).to_bytes(4, "big") + message)
+        except BrokenPipeError:
+            return "lost", 0.0
+        # The worker limits itself. This is for a machine so busy, or a worker so broken, that it does not.
+        outcome, used = self._reply(20 * limit + 20)
+        return _OUTCOMES.get(outcome, "lost"), used
+
+    def kill(self, patience: float = 0.0) -> None:
+        """One that is idle ends by itself when nobody will ask any more."""
+        self._requests.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(patience)
+        if self._process.returncode != 0:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._process.pid, signal.SIGKILL)  # it and the child that works for it
+        self._process.wait()
+        for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+    def _reply(self, patience: float) -> tuple[bytes, float]:
+        """A byte that tells what came of it, and four with microseconds of processor time; the worker writes all five at once."""
+        with selectors.DefaultSelector() as waiting:
+            waiting.register(self._replies, selectors.EVENT_READ)
+            reply = self._replies.read(5) or b"" if waiting.select(patience) else b""
+        return reply[:1], int.from_bytes(reply[1:], "big") / 1e6

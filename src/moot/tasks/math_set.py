@@ -1,0 +1,67 @@
+"""MATH: competition problems in seven subjects and five levels; tested on MATH-500. `math:algebra,level=1-3`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+from moot.debate.types import ConfigError
+from moot.tasks.answers import boxed
+from moot.tasks.graders import grading
+from moot.tasks.rows import Raw, Row, convert, fetch, field, read
+from moot.tasks.sets import SetSettings, fixed_set
+from moot.tasks.spec import Spec
+from moot.tasks.task import Task
+
+HUB = {"train": ("DigitalLearningGmbH/MATH-lighteval", "train"), "test": ("HuggingFaceH4/MATH-500", "test")}
+SUBJECTS = ("algebra", "counting-and-probability", "geometry", "intermediate-algebra", "number-theory", "prealgebra", "precalculus")
+
+
+@dataclass(frozen=True)
+class Settings(SetSettings):
+    level: str = ""
+    """1 to 5: one, or a range as 1-3."""
+
+
+def row(raw: Raw, where: str, subjects: tuple[str, ...] = (), levels: range = range(1, 6)) -> Row | None:
+    """Copies of the set name things differently. Where one has no answers, they are in the solutions' boxes."""
+    if subjects and spelled(field(raw, where, "subject", "type")) not in subjects:
+        return None
+    if len(levels) < 5:
+        level = re.search(r"[1-5]", field(raw, where, "level"))
+        if level is None or int(level[0]) not in levels:
+            return None
+    solution = str(raw.get("solution") or "")
+    answer = field(raw, where, "answer") if "answer" in raw else boxed(solution) or ""
+    return Row(field(raw, where, "problem", "question"), answer, solution)
+
+
+def spelled(subject: str) -> str:
+    return re.sub(r"[^a-z]+", "-", subject.lower().replace("&", "and"))
+
+
+def split(name: str, file: str, subjects: tuple[str, ...], levels: range) -> list[Row]:
+    raws = read(Path(file)) if file else fetch("math", *HUB[name])
+    return convert(raws, partial(row, subjects=subjects, levels=levels))
+
+
+def _levels(given: str) -> range:
+    if not given:
+        return range(1, 6)
+    bounds = re.fullmatch(r"([1-5])(?:-([1-5]))?", given)
+    if bounds is None or int(bounds[2] or bounds[1]) < int(bounds[1]):
+        raise ConfigError(f"task math: level must be 1 to 5, or a range as 1-3, got {given!r}")
+    return range(int(bounds[1]), int(bounds[2] or bounds[1]) + 1)
+
+
+def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
+    chosen = spec.fill(Settings)
+    subjects = tuple(spelled(word) for word in spec.words)
+    if unknown := set(subjects) - set(SUBJECTS):
+        raise ConfigError(f"task {spec.text!r}: there is no subject {min(unknown)!r}; there are {', '.join(SUBJECTS)}")
+    files = {"train": chosen.train, "test": chosen.test}
+    named = {name: file for name, file in files.items() if file} or files
+    splits = {name: partial(split, name, file, subjects, _levels(chosen.level)) for name, file in named.items()}
+    return fixed_set(spec.label, grading(chosen.grader or "math"), splits, chosen.held_out, seed, held_out)

@@ -1,0 +1,63 @@
+"""How a command ends: a reader that goes away, a TERM, an option that is nearly right; and what a file gets of the progress."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from support.making import command, moot, surroundings
+
+
+def test_a_reader_that_goes_away_ends_the_command_in_peace(tmp_path: Path) -> None:
+    """`moot demo | head -1`: the pipe is closed after the first line, long before the last."""
+    started = subprocess.Popen(
+        command("demo", "--debates", "3"), cwd=tmp_path, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert started.stdout is not None and started.stderr is not None
+    started.stdout.close()
+    assert (started.wait(timeout=60), started.stderr.read()) == (0, b"")
+    started.stderr.close()
+
+
+def test_a_file_gets_no_bars_and_no_folded_lines(tmp_path: Path) -> None:
+    done = moot("demo", "--debates", "3", cwd=tmp_path)
+    assert done.returncode == 0 and "━" not in done.stdout
+    (said,) = [line for line in done.stdout.splitlines() if line.startswith("3 debates, ")]
+    assert said.endswith("of them trained.") and len(said) > 80
+
+
+def test_the_demo_begins_with_the_question_and_goes_round_by_round(tmp_path: Path) -> None:
+    lines = [line for line in moot("demo", "--debates", "3", "--agents", "5", cwd=tmp_path).stdout.splitlines() if line]
+    assert lines[0].startswith("Question: What is ")
+    assert [line for line in lines if line.startswith("Round ")] == ["Round 1", "Round 2", "Round 3"]
+    assert lines.index("Round 3") < next(i for i, line in enumerate(lines) if "votes won" in line)
+
+
+def test_term_ends_a_command_without_a_loop_as_ctrl_c_does(tmp_path: Path) -> None:
+    """`moot score -` waits for its input; TERM finds it there."""
+    started = subprocess.Popen(
+        command("score", "-"), cwd=tmp_path, env=surroundings(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    deadline = time.monotonic() + 60
+    while "read" not in Path(f"/proc/{started.pid}/wchan").read_text() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    started.send_signal(signal.SIGTERM)
+    assert started.communicate(timeout=60) == (b"", b"moot: interrupted\n")
+    assert started.returncode == 130
+
+
+@pytest.mark.parametrize(
+    ("arguments", "meant"),
+    [
+        (["trian"], "there is no command 'trian'; did you mean train?"),
+        (["eval", "--question", "4"], "did you mean --questions?"),
+        (["train", "--learning-rat", "1"], "did you mean --learning-rate or --warm-learning-rate?"),
+    ],
+)
+def test_an_option_that_is_nearly_right_gets_the_right_one(tmp_path: Path, arguments: list[str], meant: str) -> None:
+    done = moot(*arguments, cwd=tmp_path)
+    assert done.returncode == 2 and meant in done.stderr and done.stderr.count("\n") == 1

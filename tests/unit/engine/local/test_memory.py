@@ -1,0 +1,138 @@
+"""Out of memory by any name: smaller pieces, the same results, and a count of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from moot.engine.local.memory import out_of_memory
+from moot.engine.local.pages import make_store
+from moot.engine.protocol import Datum, EngineError, SamplingParams
+
+NAMES: list[Exception] = [
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+    MemoryError(),
+    RuntimeError("CUDA error: out of memory"),
+    RuntimeError("Triton Error [CUDA]: out of memory"),
+    RuntimeError("Expected mha_graph.execute(handle, variant_pack, workspace_ptr.get()).is_good() to be true, but got false."),
+    RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"),
+]
+
+
+@pytest.mark.parametrize("error", NAMES, ids=str)
+def test_each_name_counts(error: Exception) -> None:
+    assert out_of_memory(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [RuntimeError("out of resource: shared memory, Required: 300000, Hardware limit: 232448"), ValueError("out of memory"), RuntimeError()],
+    ids=repr,
+)
+def test_other_trouble_does_not_count(error: Exception) -> None:
+    assert not out_of_memory(error)
+
+
+@pytest.mark.parametrize("error", NAMES, ids=str)
+def test_the_trainer_halves_whatever_the_name(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """A device that holds 40 tokens: 4 x 20 tokens go in pairs."""
+    engine = make_engine()
+    hidden = engine._network.hidden
+
+    def limited(tokens: torch.Tensor, *rest: Any) -> Any:
+        if len(tokens) > 40:
+            raise error
+        return hidden(tokens, *rest)
+
+    monkeypatch.setattr(engine._network, "hidden", limited)
+    tokens, ones = np.arange(20, dtype=np.int32), np.ones(20, np.float32)
+    out = engine.forward_backward([Datum(tokens, tokens + 1, -ones, ones, ones)] * 4, "ppo").result()
+    assert out.metrics["out_of_memory"] == 1
+    assert out.metrics["micro_batches"] == 2
+
+
+@pytest.mark.parametrize("error", NAMES[:5], ids=str)
+def test_the_sampler_goes_on_with_fewer_rows_and_samples_the_same(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    """A device that holds 2 rows of a decode step and 64 tokens of a prefill, and 5 requests with prompts of 30 to 34 tokens."""
+    prompts = [np.random.default_rng(i).integers(0, 64, 30 + i).tolist() for i in range(5)]
+
+    async def sample(limit: bool) -> tuple[list[list[int]], dict[str, int]]:
+        engine = make_engine()
+        hidden = engine._network.hidden
+
+        def limited(tokens: torch.Tensor, *rest: Any) -> Any:
+            if 2 < len(tokens) < 30 or len(tokens) > 64:
+                raise error
+            return hidden(tokens, *rest)
+
+        if limit:
+            monkeypatch.setattr(engine._network, "hidden", limited)
+        sampler = await engine.snapshot()
+        calls = [sampler.sample(p, SamplingParams(max_tokens=40, seed=i)) for i, p in enumerate(prompts)]
+        return [one.tokens.tolist() for (one,) in await asyncio.gather(*calls)], engine.statistics
+
+    calm, _ = asyncio.run(sample(False))
+    tight, statistics = asyncio.run(sample(True))
+    assert tight == calm
+    assert statistics["out_of_memory"] > 0 and statistics["preempted"] > 0
+
+
+def test_where_nothing_smaller_fits_the_request_fails_and_the_engine_lives(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine()
+
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("no room")
+
+    async def main() -> None:
+        sampler = await engine.snapshot()
+        with monkeypatch.context() as patch:
+            patch.setattr(engine._network, "hidden", full)
+            calls = [sampler.sample([1, 2, i], SamplingParams(max_tokens=5)) for i in range(3)]
+            for result in await asyncio.gather(*calls, return_exceptions=True):
+                assert isinstance(result, EngineError) and "no room" in str(result)
+            with pytest.raises(EngineError, match="no room"):
+                await sampler.compute_logprobs([1, 2, 3])
+        (sample,) = await sampler.sample([1, 2, 3], SamplingParams(max_tokens=5))
+        assert len(sample.tokens) == 5
+
+    asyncio.run(main())
+
+
+def test_rows_and_prefill_grow_back_once_memory_is_there_again(make_engine: Callable[..., Any]) -> None:
+    """One row and one page of prefill more with each step: 40 steps from 1 row and 128 tokens."""
+    engine = make_engine(max_batch=30)
+    scheduler = engine._scheduler
+    scheduler.allowed, scheduler.prefill_tokens = 1, 128
+    sampler = engine.snapshot().result()
+    asyncio.run(sampler.sample([1, 2, 3], SamplingParams(max_tokens=41)))
+    assert scheduler.allowed == 30
+    assert scheduler.prefill_tokens == 2048
+
+
+def test_a_cache_that_does_not_fit_is_halved_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory for 1 MiB where 4 were asked for: halved twice."""
+    from moot.engine.local import pages
+
+    zeros = pages._zeros
+
+    def limited(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        if shape[2] > 300:
+            raise torch.OutOfMemoryError("no room")
+        return zeros(shape, dtype, device)
+
+    monkeypatch.setattr(pages, "_zeros", limited)
+    store, notes = make_store(1, 1, 4, torch.float32, torch.device("cpu"), 4 << 20)
+    assert store.count == 256  # of 2 * 128 * 4 * 4 bytes
+    assert len(notes) == 1 and "cache" in notes[0]

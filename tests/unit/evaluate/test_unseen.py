@@ -1,0 +1,57 @@
+"""Held-out questions that a run has trained on are left out, and it is said how many."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from moot.debate.types import ConfigError, Question
+from moot.evaluate import unseen
+from moot.evaluate.unseen import unseen_questions
+from moot.rl.config import TrainConfig
+from moot.tasks.task import Task
+
+TEXTS = ["a", "b", "c", "d", "e", "f"]
+CONFIG = TrainConfig()
+CONFIG = replace(CONFIG, optim=replace(CONFIG.optim, batch_size=2, num_train_datapoints=6))
+
+
+def task(texts: list[str]) -> Task:
+    """Trains on its texts in order; holds out the same."""
+    questions = [Question(text, "7") for text in texts]
+    return Task("letters", lambda number: questions[number % len(questions)], questions, equal=str.__eq__, extract=lambda text: text)
+
+
+@pytest.fixture(autouse=True)
+def trained_on_letters(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unseen, "load_task", lambda *_: task(TEXTS))
+
+
+def texts(step: int, count: int = 6) -> tuple[list[str], list[str]]:
+    questions, notes = unseen_questions(task(TEXTS), CONFIG, step, count)
+    return [question.text for question in questions], notes
+
+
+def test_what_was_trained_on_by_that_step_is_left_out() -> None:
+    """Two steps of two questions: a to d."""
+    assert texts(step=2) == (
+        ["e", "f"],
+        ["4 of 6 questions are left out because the run trained on them.", "the task has only 2 questions to ask."],
+    )
+
+
+def test_before_training_and_without_a_run_all_are_asked() -> None:
+    assert texts(step=0) == (TEXTS, [])
+    assert [question.text for question in unseen_questions(task(TEXTS), None, 3, 2)[0]] == ["a", "b"]
+
+
+def test_a_warm_start_counts_as_training() -> None:
+    warm = replace(CONFIG, warm=replace(CONFIG.warm, warm_questions=2, warm_batch_size=1))
+    questions, _ = unseen_questions(task(TEXTS), warm, 1, 6)
+    assert [question.text for question in questions] == ["c", "d", "e", "f"]
+
+
+def test_nothing_left_is_an_error_with_the_way_out() -> None:
+    with pytest.raises(ConfigError, match="trained on all 6 held-out questions of task letters; name another task"):
+        texts(step=3)
