@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.protocol import PRESETS as PROTOCOLS
@@ -161,6 +162,7 @@ class TrainConfig:
         ):
             if value < low:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
+        _check_numbers(self)
         if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
         if self.model.deterministic and o.max_staleness:
@@ -215,6 +217,18 @@ def scoring_in(config: Mapping[str, Any]) -> Scoring:
     """How votes count by a run's configuration as it stands on disk, whatever else is missing there."""
     beside = {name: config[part][name] for name, part in BESIDE_PROTOCOL.items() if name in config.get(part, {})}
     return V2.with_choices({**config.get("protocol", {}), **beside}).scoring
+
+
+def _check_numbers(config: Any) -> None:
+    """Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if is_dataclass(value):
+            _check_numbers(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{f.name} must be a number, got {value}")
+        elif isinstance(value, float) and value < 0 and f.name != "correct_bonus":
+            raise ConfigError(f"{f.name} must be 0 or more, got {value}")
 
 
 _MATH = TrainConfig(
