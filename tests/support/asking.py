@@ -40,7 +40,7 @@ def saying(text: str, finish: str = "stop", usage: tuple[int, int] | None = (100
 def scripted(body: dict[str, Any]) -> str:
     """What the scripted engine would say to this, without the closing tag that a stop string takes away."""
     prompt = "\n".join(message["content"] for message in body["messages"])
-    return well_formed(read_scene(prompt), random.Random(prompt)).removesuffix(body["stop"][0])
+    return well_formed(read_scene(prompt), random.Random(prompt)).removesuffix(body.get("stop", [""])[0])
 
 
 class ChatServer:

@@ -79,7 +79,7 @@ class Check:
             answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
             settings = EvalConfig.of(config, modes=("direct", "debate"), policy=players.identity)
             stack.enter_context(watching)
-            report = await evaluate(players.sampler, players.rendering, task, settings, questions, answers=answers, watcher=watching)
+            report = await evaluate(players.policy, task, settings, questions, answers=answers, watcher=watching)
         return report, out
 
     def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:

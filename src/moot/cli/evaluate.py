@@ -71,7 +71,9 @@ class Eval:
     protocol: Annotated[Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="")] = None
     """The rules of the debates; the run's, or v2."""
     engine: _Str = None
-    """What runs the model; the run's, or local."""
+    """What runs the model; the run's, or local. openai is a chat server: no weights, no RUN."""
+    base_url: _Str = None
+    """Where a server is, for engine tinker or openai (then OPENAI_BASE_URL if not given, and the key is taken from OPENAI_API_KEY)."""
     device: _Str = None
     """cpu, cuda, or auto."""
     dtype: _Str = None
@@ -121,15 +123,13 @@ class Eval:
             questions, notes = unseen_questions(task, config if run is not None else None, step, self.questions)
             for note in notes:
                 console.note(note)
-            guests = await players.opponents(self.opponents, settings) if "opponents" in self.modes else {}
+            guests = await players.opponents(self.opponents) if "opponents" in self.modes else {}
             settings = replace(settings, policy=players.identity, opponents={name: identity for name, (_, identity) in guests.items()})
             out = self.out or place(run.path if run else None, config.model, task.name, self.name, step)
             answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
             seats = {name: seat for name, (seat, _) in guests.items()}
             stack.enter_context(watching)
-            report = await evaluate(
-                players.sampler, players.rendering, task, settings, questions, opponents=seats, answers=answers, watcher=watching
-            )
+            report = await evaluate(players.policy, task, settings, questions, opponents=seats, answers=answers, watcher=watching)
         about = {"run": str(run.path) if run else None, "step": step, "model": config.model.model}
         return replace(report, settings={**report.settings, **about}), out
 
@@ -150,7 +150,7 @@ class Eval:
         )
 
     def _model_changes(self) -> dict[str, Any]:
-        changes = {name: getattr(self, name) for name in ("engine", "device", "dtype", "renderer", "thinking")}
+        changes = {name: getattr(self, name) for name in ("engine", "base_url", "device", "dtype", "renderer", "thinking")}
         for name, hint in get_type_hints(ModelConfig).items():
             choices = get_args(hint)
             if changes.get(name) is not None and choices and changes[name] not in choices:
