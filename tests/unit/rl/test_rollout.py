@@ -7,7 +7,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
