@@ -67,7 +67,7 @@ def lessons_from(played: list[Rollout], task: Task, args: argparse.Namespace, se
     debates = [each.debate for each in played]
     grades = [grade(debate, task.equal, task.extract) for debate in debates]  # looked at by the panel, and by the reward truth alone
     scores = [score(debate, args.protocol.scoring, found) for debate, found in zip(debates, grades, strict=True)]
-    values = advantages(zip(debates, scores, strict=True), ESTIMATORS[args.advantage], seats)
+    values = advantages(zip(debates, scores, strict=True), ESTIMATORS[args.protocol.scoring.estimator], seats)
     lessons = [
         datum
         for each, value in zip(played, values, strict=True)
@@ -129,7 +129,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=6, help="questions an iteration")
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--reward", choices=list(REWARDS), default="generator_judge")
-    parser.add_argument("--advantage", choices=list(ESTIMATORS), default="center_group")
+    parser.add_argument("--advantage", choices=["auto", *ESTIMATORS], default="auto")
     parser.add_argument("--rate", type=float, default=2e-5)
     parser.add_argument("--warm-questions", type=int, default=16)
     parser.add_argument("--warm-batch", type=int, default=2)

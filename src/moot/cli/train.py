@@ -64,7 +64,7 @@ class Train:
             console.note(warning)
         # Whatever can be wrong with the settings is found before a folder is made.
         scoring = config.protocol.scoring
-        reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
+        reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
         task = load_task(config.debate.task, config.seed, config.eval_questions)
         stages = [load_task(name, config.seed, config.eval_questions) for name in config.recipe.curriculum]
         check_names(self.log)

@@ -261,7 +261,7 @@ def _play(rendering: Rendering, protocol: Protocol, style: str, rounds: int, max
     debate = Debate(QUESTION, AGENTS, rounds, protocol.rules)
     (done,) = asyncio.run(rollout([debate], engine, rendering, SamplingParams(max_tokens)))
     assert done.error is None
-    (found,) = advantages([(done.debate, score(done.debate, protocol.scoring))], ESTIMATORS[protocol.scoring.advantage])
+    (found,) = advantages([(done.debate, score(done.debate, protocol.scoring))], ESTIMATORS[protocol.scoring.estimator])
     assert isinstance(found, StepAdvantages)
     return Played(done.debate, done.sampled, found, datums(done.debate, done.sampled, found))
 
@@ -425,7 +425,7 @@ def test_every_style_of_speaking_can_be_trained_on(rendering: Rendering, style: 
     async def one_step() -> tuple[list[Rollout], list[Datum]]:
         done = await rollout([Debate(QUESTION, AGENTS, 2, protocol.rules)] * 6, engine, rendering, SamplingParams(1000))
         scored = [(each.debate, score(each.debate, protocol.scoring)) for each in done]
-        found = advantages(scored, ESTIMATORS[protocol.scoring.advantage])
+        found = advantages(scored, ESTIMATORS[protocol.scoring.estimator])
         batch = [datum for each, values in zip(done, found, strict=True) for datum in datums(each.debate, each.sampled, values)]
         await engine.forward_backward(batch, "importance_sampling")
         await engine.optim_step(AdamParams())
