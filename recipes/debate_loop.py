@@ -40,7 +40,7 @@ async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args
         numbers = range(first, first + args.warm_batch)
         lessons = await warm.examples(task, rendering, args.protocol.rules, args.agents, args.rounds, numbers, args.seed)
         out = await engine.forward_backward(lessons, "cross_entropy")
-        await engine.optim_step(AdamParams(args.warm_rate, grad_clip_norm=1.0))
+        await engine.optim_step(AdamParams(args.warm_rate))
         tokens = sum(float(lesson.mask.sum()) for lesson in lessons)
         print(f"warm start {first:4d}: loss {out.loss / tokens:.3f} a token", flush=True)
 
@@ -62,7 +62,7 @@ def lessons_from(played: list[Rollout], task: Task, args: argparse.Namespace, se
 
     The reward reads each debate's comparisons: `generator_judge` gives every step two numbers, how the others liked its answer and how
     well its own votes agree with theirs. The estimator subtracts a mean, so that half of what is said is pushed up and half down. Credit
-    goes to tokens: the generator's to solution and evaluation, the judge's to comparison.
+    goes to tokens: the generator's to solution and evaluation, the judge's to comparison (`evaluation_credit` moves the evaluation).
     """
     debates = [each.debate for each in played]
     grades = [grade(debate, task.equal, task.extract) for debate in debates]  # looked at by the panel, and by the reward truth alone
@@ -84,7 +84,7 @@ async def learn(engine: Any, lessons: list[Datum], rate: float) -> dict[str, Any
     On-policy it is 1 at every temperature, and `kl_sample_train_v2` says how nearly."""
     if not lessons:
         return {}
-    losses, step = engine.forward_backward(lessons, "importance_sampling"), engine.optim_step(AdamParams(rate, grad_clip_norm=1.0))
+    losses, step = engine.forward_backward(lessons, "importance_sampling"), engine.optim_step(AdamParams(rate))
     out = await losses  # both were enqueued before either is awaited: a remote engine never waits for us
     await step
     return dict(optim_metrics(lessons, out.logprobs))

@@ -9,48 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
-from moot.debate.play import play
+from moot.debate.play import Speak
 from moot.debate.rewards import last_parsed, plurality, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Parsed, ParseFailure, Question, Said, Turn
-from moot.engine.protocol import EngineError
-from moot.tasks.answers import grade, last_number
+from moot.engine.protocol import EngineError, SamplingParams
+from moot.rl.rollout import Rollout, rollout
+from moot.speakers.listening import Casting, Listener
+from moot.tasks.answers import final_number, grade
 
 BRIEF_BOX = "Put the final answer, as short as possible, in \\boxed{}."
-
-
-class Speaker(Protocol):
-    """One seat of one debate."""
-
-    spent: tuple[int | None, int | None]
-    """Tokens read and written for its last turn, None where nobody says."""
-
-    async def __call__(self, observation: Observation) -> Said: ...
-
-
-class Watcher:
-    """Hears a debate as it happens. This one does nothing with it."""
-
-    def began(self, agent: int, round: int) -> None:
-        """An agent is about to speak."""
-
-    def heard(self, agent: int, piece: str) -> None:
-        """A piece of what it says."""
-
-    def again(self, agent: int, why: str, wait_s: float) -> None:
-        """What it said in this turn does not count; it is asked anew."""
-
-    def said(self, turn: Turn) -> None:
-        """The whole turn."""
-
-
-Casting = Callable[[int, Watcher], Sequence[Speaker]]
-"""Who takes which seat in the debate of this number; they tell the watcher what they say on the way."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +38,9 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    winner: int | None
-    """The one agent with the highest mean reward; None where several are level, or nobody voted."""
-    level: tuple[int, ...]
-    """All who have that reward, the winner among them; empty where nobody voted."""
+class GroupAnswer:
+    outcome: Outcome
+    """Votes, rewards and winner."""
     answer: str | None
     """The winner's; without one, the plurality's."""
     solution: str | None
@@ -80,61 +51,55 @@ class Verdict:
     """Each agent's last answer."""
     agreeing: int
     """How many hold the plurality answer."""
-    won: tuple[int, ...]
-    lost: tuple[int, ...]
-    votes: tuple[dict[str, Any], ...]
-    """Every vote that counts: who cast it in which round, and which agent it prefers (`left`) or sets level."""
-    rewards: tuple[float | None, ...]
-    """Each agent's mean reward, None for one that has none."""
     correct: bool | None
     """None where the right answer is not known."""
 
+    @property
+    def level(self) -> tuple[int, ...]:
+        """All who have the highest mean reward, the winner among them; empty where nobody voted."""
+        return self.outcome.leaders if self.outcome.voted else ()
 
-def verdict(debate: Debate, scoring: Scoring) -> Verdict:
+
+def group_answer(debate: Debate, scoring: Scoring) -> GroupAnswer:
     # Without a box, the last number is an answer only where a number is expected: in prose it is any number.
-    known = debate.question.answer is not None
-    grades = grade(debate, otherwise=last_number if known else lambda solution: None)
+    gradable = debate.question.answer is not None
+    grades = grade(debate, otherwise=final_number if gradable else lambda solution: None)
     outcome = Outcome.of(debate, score(debate, scoring, grades), scoring)
-    first = outcome.winner
     last = last_parsed(debate)
     held = tuple(None if i is None else grades.answers[i] for i in last)
     kinds = [None if i is None else grades.same[i] for i in last]
     most = plurality(kinds)
-    chosen = first if first is not None else next((a for a, kind in enumerate(kinds) if kind is not None and kind == most), None)
+    with_most = next((agent for agent, kind in enumerate(kinds) if kind is not None and kind == most), None)
+    chosen = with_most if outcome.winner is None else outcome.winner
     turn = None if chosen is None else last[chosen]
     parsed = None if turn is None else debate.turns[turn].parsed
-    return Verdict(
-        winner=first,
-        level=outcome.leaders if outcome.voted else (),
+    return GroupAnswer(
+        outcome=outcome,
         answer=None if chosen is None else held[chosen],
         solution=parsed.fields["solution"] if isinstance(parsed, Parsed) else None,
         plurality=None if most is None else held[kinds.index(most)],
         held=held,
         agreeing=0 if most is None else kinds.count(most),
-        won=outcome.won,
-        lost=outcome.lost,
-        votes=tuple({"round": v.round, "author": v.author, "left": v.left, "verdict": v.verdict, "right": v.right} for v in outcome.votes),
-        rewards=outcome.means,
-        correct=(turn is not None and grades.correct[turn]) if known else None,
+        correct=(turn is not None and grades.correct[turn]) if gradable else None,
     )
 
 
-Ended = Literal["done", "failed", "interrupted"]
+Ending = Literal["done", "failed", "interrupted"]
 
 
 @dataclass(frozen=True)
-class Asked:
-    """A debate that was played, or as much of one as there is."""
+class AskedDebate:
+    """A question's debate, or as much of one as there is."""
 
     number: int
     debate: Debate
     """Whole turns only, those of an unfinished round too."""
     scoring: Scoring
-    ended: Ended
+    ended: Ending
     error: str | None
     spent: tuple[tuple[int | None, int | None], ...]
     """Tokens read and written, in the order of the turns."""
-    again: int
+    retries: int
     """How often a turn was asked for anew. What was thrown away is in no count of tokens."""
     seconds: float
     cost: float | None
@@ -167,25 +132,28 @@ class Asked:
                 for turn in debate.turns
             ],
             "tokens": {"read": read, "written": written, "turns_without_count": silent},
-            "asked_again": self.again,
+            "asked_again": self.retries,
             "cost": self.cost,
             "seconds": round(self.seconds, 3),
         }
         if self.ended == "done":
-            found = verdict(debate, self.scoring)
+            group = group_answer(debate, self.scoring)
+            votes = [
+                {name: getattr(vote, name) for name in ("round", "author", "left", "verdict", "right")} for vote in group.outcome.votes
+            ]
             record |= {
-                "answer": found.answer,
-                "solution": found.solution,
-                "winner": found.winner,
-                "level_with": [agent for agent in found.level if agent != found.winner],
-                "plurality": found.plurality,
-                "agreement": found.agreeing / debate.num_agents,
+                "answer": group.answer,
+                "solution": group.solution,
+                "winner": group.outcome.winner,
+                "level_with": [agent for agent in group.level if agent != group.outcome.winner],
+                "plurality": group.plurality,
+                "agreement": group.agreeing / debate.num_agents,
                 "consensus": debate.agreed,
                 "aborted": debate.aborted,
-                "answers": list(found.held),
-                "votes": list(found.votes),
-                "rewards": list(found.rewards),
-                "correct": found.correct,
+                "answers": list(group.held),
+                "votes": votes,
+                "rewards": list(group.outcome.means),
+                "correct": group.correct,
             }
         return record
 
@@ -193,56 +161,93 @@ class Asked:
 # Asking
 
 
-class Asking(Watcher):
-    """One question being debated. What has been said so far is here, whatever happens next."""
+class _UnderWay(Listener):
+    """One question in debate, and what has been said so far."""
 
-    def __init__(
-        self, number: int, debate: Debate, scoring: Scoring, cast: Casting, watcher: Watcher, prices: Sequence[Prices | None] = ()
-    ) -> None:
-        self.number, self.debate, self.scoring = number, debate, scoring
-        self._speakers, self._watcher = cast(number, self), watcher
+    def __init__(self, debate: Debate, scoring: Scoring, cast: Casting, listener: Listener, prices: Sequence[Prices | None]) -> None:
+        self._debate, self._scoring, self._listener = debate, scoring, listener
         self._prices = prices or [None] * debate.num_agents
-        self._whole: dict[tuple[int, int], Turn] = {}
+        self._number = int(debate.question.id or 1)
+        self._speakers = [cast(self._number, agent, self) for agent in range(debate.num_agents)]
+        self._turns: dict[tuple[int, int], Turn] = {}
         self._spent: dict[tuple[int, int], tuple[int | None, int | None]] = {}
-        self._again, self._since = 0, time.monotonic()
-
-    async def run(self) -> Asked:
-        self._since = time.monotonic()
-        try:
-            await play(self.debate, self._speak, self._advanced)
-        except EngineError as error:
-            return self.so_far("failed", str(error))
-        return self.so_far("done")
+        self._retries, self._since = 0, time.monotonic()
+        self._error: str | None = None
 
     def heard(self, agent: int, piece: str) -> None:
-        self._watcher.heard(agent, piece)
+        self._listener.heard(agent, piece)
 
-    def again(self, agent: int, why: str, wait_s: float) -> None:
-        self._again += 1
-        self._watcher.again(agent, why, wait_s)
+    def retried(self, agent: int, why: str, wait_s: float) -> None:
+        self._retries += 1
+        self._listener.retried(agent, why, wait_s)
 
-    async def _speak(self, observation: Observation) -> Said:
+    async def speak(self, observation: Observation) -> Said:
         agent, round = observation.agent, observation.round
-        self._watcher.began(agent, round)
-        said = await self._speakers[agent](observation)
-        turn = self.debate.read(round, agent, said, ballot=observation.contract == BALLOT)
-        self._whole[round, agent], self._spent[round, agent] = turn, self._speakers[agent].spent
-        self._watcher.said(turn)
+        self._listener.began(agent, round)
+        try:
+            said = await self._speakers[agent](observation)
+        except EngineError as error:
+            self._error = self._error or str(error)
+            raise
+        turn = self._debate.read(round, agent, said, ballot=observation.contract == BALLOT)
+        self._turns[round, agent], self._spent[round, agent] = turn, self._speakers[agent].spent
+        self._listener.said(turn)
         return said
 
-    def _advanced(self, debate: Debate) -> None:
-        self.debate = debate
-
-    def so_far(self, ended: Ended, error: str | None = None) -> Asked:
+    def ended(self, how: Ending, whole: Debate | None = None) -> AskedDebate:
         """Half a turn is no turn; a whole one counts even where others of its round are missing."""
-        debate = self.debate
-        if ended != "done":
-            taken = {(turn.round, turn.agent) for turn in debate.turns}
-            debate = replace(debate, turns=(*debate.turns, *(self._whole[key] for key in sorted(self._whole) if key not in taken)))
+        debate = whole or replace(self._debate, turns=tuple(self._turns[place] for place in sorted(self._turns)))
         spent = tuple(self._spent[turn.round, turn.agent] for turn in debate.turns)
         costs = [_cost(tokens, self._prices[turn.agent]) for tokens, turn in zip(spent, debate.turns, strict=True)]
         cost = None if None in costs or not costs else sum(cost for cost in costs if cost is not None)
-        return Asked(self.number, debate, self.scoring, ended, error, spent, self._again, time.monotonic() - self._since, cost)
+        error = self._error if how == "failed" else None
+        return AskedDebate(self._number, debate, self._scoring, how, error, spent, self._retries, time.monotonic() - self._since, cost)
+
+
+class Asking:
+    """Questions that are debated now. Whatever ends it, what was said in full is here."""
+
+    def __init__(
+        self,
+        debates: Sequence[Debate],
+        scoring: Scoring,
+        cast: Casting,
+        listener: Listener = Listener(),
+        prices: Sequence[Prices | None] = (),
+        give_up_after: int = 0,
+    ) -> None:
+        """After `give_up_after` failures in a row the rest is left for later: the server is gone, not the questions hard."""
+        self._debates, self._scoring, self._cast, self._listener, self._prices = debates, scoring, cast, listener, prices
+        self._give_up_after, self._failed_in_a_row = give_up_after, 0
+        self._under_way: dict[int, _UnderWay] = {}
+
+    async def run(self, finished: Callable[[AskedDebate], None], concurrency: int = 1) -> None:
+        """Each debate goes to `finished` as it ends, done or failed."""
+
+        def over(number: int, played: Rollout) -> None:
+            if (under_way := self._under_way.pop(number, None)) is None:
+                return  # left for later
+            failed = played.error is not None
+            self._failed_in_a_row = self._failed_in_a_row + 1 if failed else 0
+            finished(under_way.ended("failed") if failed else under_way.ended("done", played.debate))
+
+        # How long a turn may be, and at which temperature, each speaker knows itself.
+        await rollout(self._debates, None, None, SamplingParams(1), seats=self._seat, concurrency=concurrency, finished=over)
+
+    def unfinished(self) -> list[AskedDebate]:
+        """What was under way when it was interrupted."""
+        return [under_way.ended("interrupted") for under_way in self._under_way.values()]
+
+    def _seat(self, number: int, seat: int) -> Speak:
+        if 0 < self._give_up_after <= self._failed_in_a_row and number not in self._under_way:
+            return _gone
+        if number not in self._under_way:
+            self._under_way[number] = _UnderWay(self._debates[number], self._scoring, self._cast, self._listener, self._prices)
+        return self._under_way[number].speak
+
+
+async def _gone(observation: Observation) -> Said:
+    raise EngineError("left for later")
 
 
 def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float | None:
@@ -284,7 +289,7 @@ def _question(line: str, number: int, name: str, instruction: str) -> Question:
     return Question(text, right, id=str(number), instruction=instruction)
 
 
-class Answers:
+class AnswerFile:
     """A file with one object a question, whose debates that ended early are played again the next time."""
 
     def __init__(self, path: Path, questions: Sequence[Question], settings: Mapping[str, Any]) -> None:

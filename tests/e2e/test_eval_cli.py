@@ -11,6 +11,7 @@ import io
 import json
 import signal
 import subprocess
+import sys
 import threading
 import time
 from pathlib import Path
@@ -54,9 +55,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_a_model_is_evaluated_in_every_mode_and_the_same_command_again_goes_on(tmp_path: Path) -> None:
     done = moot("eval", *SCRIPTED, "--questions", "6", *ALL, "--k", "3", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    for word in ("direct", "vote@3", "debate+vote", "against base", "less direct", "votes", "winner", "6 questions"):
+    for word in ("direct", "vote@3", "debate+vote", "against base", "minus direct", "votes", "winner", "6 questions"):
         assert word in done.stdout, word
-    folder = tmp_path / "evals/smollm2-135m-arithmetic"
+    folder = tmp_path / "evals/scripted-arithmetic"
     report, answers = (folder / "report.json").read_text(), (folder / "answers.jsonl").read_bytes()
     rows = json.loads(report)["rows"]
     assert [row["name"] for row in rows] == ["direct", "vote@3", "debate", "debate+vote", "against base"]
@@ -71,6 +72,21 @@ def test_a_model_is_evaluated_in_every_mode_and_the_same_command_again_goes_on(t
     (folder / "answers.jsonl").write_bytes(answers[: len(answers) // 2])
     assert evaluate(tmp_path, *SCRIPTED, "--questions", "6", *ALL, "--k", "3").returncode == 0
     assert (folder / "report.json").read_text() == report
+
+
+def test_a_report_of_other_settings_is_kept_and_the_new_one_is_named_after_what_differs(tmp_path: Path) -> None:
+    short = [*SCRIPTED, "--questions", "2", "--modes", "direct"]
+    first = evaluate(tmp_path, *short)
+    assert "smollm2-135m on arithmetic: 2 questions, debates of 3 agents and 2 rounds" in first.stdout
+    report = tmp_path / "evals/scripted-arithmetic/report.json"
+    before = report.read_bytes()
+    other = evaluate(tmp_path, *short, "--max-tokens", "1500")
+    assert other.returncode == 0 and "has other settings and is kept" in other.stdout
+    assert report.read_bytes() == before
+    beside = tmp_path / "evals/scripted-arithmetic,max_tokens=1500/report.json"
+    assert json.loads(beside.read_text())["settings"]["max_tokens"] == 1500
+    assert evaluate(tmp_path, *short, "--max-tokens", "1500").returncode == 0
+    assert sorted(path.name for path in (tmp_path / "evals").iterdir()) == ["scripted-arithmetic", "scripted-arithmetic,max_tokens=1500"]
 
 
 def test_json_and_markdown_are_all_that_is_printed(tmp_path: Path) -> None:
@@ -137,6 +153,14 @@ def test_runs_are_compared_in_one_table_and_one_figure(trained: Path) -> None:
     assert printed.stdout.count("| direct | ") == 2 and not (trained / "b/curves.png").exists()
 
 
+def test_compare_prints_its_table_without_matplotlib(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    done = here(tmp_path, "compare", trained / "peer-seed0", trained / "truth-seed0")
+    assert done.returncode == 0, done.stderr
+    assert "right answers, training" in done.stdout and "no figure: figures need matplotlib" in done.stdout
+    assert (tmp_path / "compare/table.md").exists() and not (tmp_path / "compare/curves.png").exists()
+
+
 def test_compare_says_what_is_missing(trained: Path, tmp_path: Path) -> None:
     done = here(tmp_path, "compare", trained / "truth-seed0", "--evals", "none", "--no-figure")
     words = " ".join(done.stdout.split())
@@ -180,7 +204,7 @@ def test_ctrl_c_keeps_what_was_answered(tmp_path: Path, number: signal.Signals) 
     """Enough debates that the scripted engine is still at it; then the interrupt, and the same command ends the work."""
     arguments = ["eval", *SCRIPTED, "--questions", "150", "--modes", "direct", "debate", "--concurrency", "4"]
     started = subprocess.Popen(command(*arguments), cwd=tmp_path, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    answers = tmp_path / "evals/smollm2-135m-arithmetic/answers.jsonl"
+    answers = tmp_path / "evals/scripted-arithmetic/answers.jsonl"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not answers.exists() or answers.read_bytes().count(b"\n") < 5):
         time.sleep(0.01)
@@ -225,5 +249,5 @@ def test_a_chat_server_takes_the_seats_that_the_policy_does_not(tmp_path: Path) 
     # Two questions, three debates each, two seats in each of them, two rounds.
     assert len(Server.asked) == 2 * 3 * 2 * 2
     assert {request["model"] for request in Server.asked} == {"tiny"}
-    report = json.loads((tmp_path / "evals/smollm2-135m-arithmetic/report.json").read_text())
+    report = json.loads((tmp_path / "evals/scripted-arithmetic/report.json").read_text())
     assert report["rows"][0]["name"] == f"against {name}" and report["rows"][0]["questions"] == 2

@@ -13,27 +13,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from moot.ask import Answers, Asking, Prices, Verdict, Watcher, read_questions, verdict
+from moot.ask import AnswerFile, AskedDebate, Asking, GroupAnswer, Prices, group_answer, read_questions
 from moot.cli.live import Printed, Streamed, outcome_lines, spending
 from moot.debate.protocol import V1, V2
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
-from moot.engine.protocol import EngineError
+from moot.engine.protocol import EngineError, SamplingParams
+from moot.rl.rollout import rollout
 from support.making import FAILED, Tabled, debate, text, v1, v2
 
 # Verdicts
 
 
-def judged_now(played: Tabled) -> Verdict:
-    return verdict(played, played.scoring)
+def judged_now(played: Tabled) -> GroupAnswer:
+    return group_answer(played, played.scoring)
 
 
 def test_the_winner_by_votes_gives_the_answer_and_the_plurality_stands_beside_it() -> None:
     """Votes on round 1: 2 > 1 and 2 > 0, so mean rewards over both rounds are -1/2, -1/2, +1/2; 0 and 1 hold 7."""
     found = judged_now(debate(v2(), [["", "", ""], ["2 > 1", "2 > 0", "0 = 1"]], [["7", "7", "8"]] * 2))
-    assert (found.winner, found.level, found.answer, found.plurality, found.agreeing) == (2, (2,), "8", "7", 2)
-    assert (found.won, found.lost, found.rewards) == ((0, 0, 2), (1, 1, 0), (-0.5, -0.5, 0.5))
-    assert [vote["verdict"] for vote in found.votes] == [">", ">", "="]
+    assert (found.outcome.winner, found.level, found.answer, found.plurality, found.agreeing) == (2, (2,), "8", "7", 2)
+    assert (found.outcome.won, found.outcome.lost, found.outcome.means) == ((0, 0, 2), (1, 1, 0), (-0.5, -0.5, 0.5))
+    assert [vote.verdict for vote in found.outcome.votes] == [">", ">", "="]
     assert found.correct is None
 
 
@@ -41,18 +43,18 @@ def test_answers_are_those_of_the_last_readable_turn() -> None:
     found = judged_now(debate(v2(), [["", "", ""], ["1 > 2", FAILED, ""]], [["1", "2", "3"], ["4", "5", "6"]]))
     assert found.held == ("4", "2", "6")
     # Agent 1: +1 for the vote, -1 for the turn that cannot be read.
-    assert found.rewards == (0.0, 0.0, -0.5) and found.winner is None and found.level == (0, 1)
+    assert found.outcome.means == (0.0, 0.0, -0.5) and found.outcome.winner is None and found.level == (0, 1)
 
 
 def test_without_a_vote_that_prefers_somebody_nobody_wins_and_the_plurality_answers() -> None:
     for rounds in ([["", "", ""]], [["", "", ""], ["1 = 2", "", ""]]):
         found = judged_now(debate(v2(), rounds, [["8", "7", "7"]] * len(rounds)))
-        assert (found.winner, found.answer, found.agreeing) == (None, "7", 2)
+        assert (found.outcome.winner, found.answer, found.agreeing) == (None, "7", 2)
 
 
 def test_the_first_protocols_votes_are_about_agents_of_all_rounds() -> None:
     found = judged_now(debate(v1(), [["", "", "0 > 1"], ["1 > 2", "0 > 2", ""]], [["7", "8", "9"]] * 2))
-    assert found.won == (2, 1, 0) and found.lost == (0, 1, 2) and found.rewards == (1.0, 0.5, 0.0)
+    assert found.outcome.won == (2, 1, 0) and found.outcome.lost == (0, 1, 2) and found.outcome.means == (1.0, 0.5, 0.0)
     assert found.answer == "7"
 
 
@@ -65,12 +67,12 @@ def test_a_number_in_prose_is_an_answer_only_where_the_right_one_is_known() -> N
 
 def test_all_that_is_unreadable_leaves_no_answer_and_no_error() -> None:
     found = judged_now(debate(v2(), [[FAILED] * 3] * 2))
-    assert (found.winner, found.answer, found.solution, found.plurality, found.agreeing) == (None, None, None, None, 0)
+    assert (found.outcome.winner, found.answer, found.solution, found.plurality, found.agreeing) == (None, None, None, None, 0)
 
 
 def lines(played: Tabled) -> str:
-    asked = asyncio.run(playing([turn.text for turn in played.turns], played).run())
-    return "\n".join(str(line) for line in outcome_lines(asked, verdict(asked.debate, asked.scoring)))
+    asked = ask(*playing([turn.text for turn in played.turns], played), scoring=played.scoring)
+    return "\n".join(str(line) for line in outcome_lines(asked, group_answer(asked.debate, asked.scoring)))
 
 
 def test_the_lines_say_who_is_level_and_what_was_agreed() -> None:
@@ -103,16 +105,20 @@ class Reciter:
         return Said(text)
 
 
-def playing(said: list[str], played: Debate, prices: Any = (), spent: Any = None) -> Asking:
+def ask(debate: Debate, cast: Any, prices: Any = (), scoring: Scoring = V2.scoring) -> AskedDebate:
+    ended: list[AskedDebate] = []
+    asyncio.run(Asking([debate], scoring, cast, prices=prices).run(ended.append))
+    (asked,) = ended
+    return asked
+
+
+def playing(said: list[str], played: Debate, spent: Any = None) -> tuple[Debate, Any]:
     started = Debate(played.question, played.num_agents, played.max_rounds, played.rules)
     by_agent: list[list[str | None]] = [[] for _ in range(played.num_agents)]
     for i, each in enumerate(said):
         by_agent[i % played.num_agents].append(each)
     counts = spent or [(1000, 10)] * played.num_agents
-    scoring = played.scoring if isinstance(played, Tabled) else V2.scoring
-    return Asking(
-        1, started, scoring, lambda number, watcher: [Reciter(a, by_agent[a], counts[a]) for a in range(len(by_agent))], Watcher(), prices
-    )
+    return started, lambda number, agent, listener: Reciter(agent, by_agent[agent], counts[agent])
 
 
 GOOD = text()
@@ -122,15 +128,15 @@ def test_cost_is_tokens_times_price_and_unknown_where_either_is() -> None:
     """Six turns of 1,000 read at 2 and 10 written at 50 a million: 6 * (2,000 + 500) / 1e6 = 0.015."""
     empty = Debate(Question("q"), 3, 2, V2.rules)
     price = Prices(2, 50)
-    asked = asyncio.run(playing([GOOD] * 6, empty, [price] * 3).run())
+    asked = ask(*playing([GOOD] * 6, empty), [price] * 3)
     assert asked.cost is not None and abs(asked.cost - 0.015) < 1e-12
     assert "Cost: 0.0150 (by the prices given)" in spending(asked, [price] * 3)
-    some = asyncio.run(playing([GOOD] * 6, empty, [price, None, price]).run())
+    some = ask(*playing([GOOD] * 6, empty), [price, None, price])
     assert some.cost is None and "other models sit in seats 1" in spending(some, [price, None, price])
-    silent = asyncio.run(playing([GOOD] * 6, empty, [price] * 3, [(1000, 10), (None, None), (1000, 10)]).run())
+    silent = ask(*playing([GOOD] * 6, empty, [(1000, 10), (None, None), (1000, 10)]), [price] * 3)
     assert silent.cost is None and silent.tokens() == (4000, 40, 2)
     assert "not every turn's tokens were told" in spending(silent, [price] * 3)
-    assert "give --price-in" in spending(asyncio.run(playing([GOOD] * 6, empty).run()), [None] * 3)
+    assert "give --price-in" in spending(ask(*playing([GOOD] * 6, empty)), [None] * 3)
 
 
 @pytest.mark.parametrize(("protocol", "kept"), [(V2, [(1, 0), (1, 1), (1, 2), (2, 0), (2, 2)]), (V1, [(1, 0), (1, 1), (1, 2), (2, 0)])])
@@ -138,12 +144,79 @@ def test_when_an_engine_fails_whole_turns_are_kept_and_nothing_is_scored(protoco
     good = text(contract=protocol.rules.contract)
     said: list[list[str | None]] = [[good, good], [good, None], [good, good]]
     started = Debate(Question("q"), 3, 2, protocol.rules)
-    asked = asyncio.run(
-        Asking(1, started, protocol.scoring, lambda number, watcher: [Reciter(a, said[a]) for a in range(3)], Watcher()).run()
-    )
+    asked = ask(started, lambda number, agent, listener: Reciter(agent, said[agent]))
     assert asked.ended == "failed" and asked.error == "gone"
     assert [(turn.round, turn.agent) for turn in asked.debate.turns] == kept
     assert "winner" not in asked.as_json() and len(asked.spent) == len(kept)
+
+
+def test_after_some_failures_in_a_row_the_rest_is_left_for_later() -> None:
+    """Questions 1 and 3 to 5 fail; two in a row are enough, so 5 and 6 are not begun."""
+    asked_seats: list[tuple[int, int]] = []
+
+    def cast(number: int, agent: int, listener: Any) -> Reciter:
+        asked_seats.append((number, agent))
+        return Reciter(agent, [None if number in (1, 3, 4, 5) else GOOD])
+
+    debates = [Debate(Question("q", id=str(number)), 3, 1, V2.rules) for number in range(1, 7)]
+    ended: list[AskedDebate] = []
+    asyncio.run(Asking(debates, V2.scoring, cast, give_up_after=2).run(ended.append))
+    assert [(asked.number, asked.ended) for asked in ended] == [(1, "failed"), (2, "done"), (3, "failed"), (4, "failed")]
+    assert asked_seats == [(number, agent) for number in (1, 2, 3, 4) for agent in range(3)]
+
+
+def test_an_interruption_leaves_what_was_said_in_full_of_every_debate_under_way() -> None:
+    async def silent(observation: Observation) -> Said:
+        if observation.round == 2 or observation.agent == 2:
+            await asyncio.Event().wait()
+        return Said(GOOD)
+
+    class Silent:
+        spent = (10, 1)
+
+        async def __call__(self, observation: Observation) -> Said:
+            return await silent(observation)
+
+    async def run() -> list[AskedDebate]:
+        debates = [Debate(Question("q", id=str(number)), 3, 2, V2.rules) for number in (1, 2, 3)]
+        asking = Asking(debates, V2.scoring, lambda number, agent, listener: Silent())
+        task = asyncio.ensure_future(asking.run(lambda asked: None, concurrency=2))
+        for _ in range(20):
+            await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return asking.unfinished()
+
+    left = asyncio.run(run())
+    assert [(asked.number, asked.ended, [(t.round, t.agent) for t in asked.debate.turns]) for asked in left] == [
+        (1, "interrupted", [(1, 0), (1, 1)]),
+        (2, "interrupted", [(1, 0), (1, 1)]),
+    ]
+
+
+def test_whoever_hears_of_a_debate_and_fails_ends_the_others_too() -> None:
+    """A full disk comes out as it is, and no debate goes on behind its back."""
+    spoken: list[int] = []
+
+    class Slow(Reciter):
+        async def __call__(self, observation: Observation) -> Said:
+            await asyncio.sleep(0.01 * (self._agent + 1))
+            spoken.append(1)
+            return await super().__call__(observation)
+
+    def full(asked: AskedDebate) -> None:
+        raise OSError(28, "No space left on device")
+
+    debates = [Debate(Question("q", id=str(number)), 1, rounds, V2.rules) for number, rounds in ((1, 1), (2, 500))]
+    with pytest.raises(OSError, match="No space left"):
+        asyncio.run(Asking(debates, V2.scoring, lambda number, agent, listener: Slow(agent, [GOOD] * 500)).run(full, concurrency=2))
+    assert len(spoken) < 10
+
+
+def test_a_seat_that_nobody_takes_is_a_mistake_of_ours() -> None:
+    with pytest.raises(ValueError, match="no policy for the seats of debate 0"):
+        asyncio.run(rollout([Debate(Question("q"), 3, 1, V2.rules)], None, None, SamplingParams(1), seats=lambda number, seat: None))
 
 
 # On the terminal
@@ -163,7 +236,7 @@ def test_what_is_thrown_away_is_wiped_and_the_reason_stands_in_its_place() -> No
     watch.heard(0, "HALF \x1b[2J")
     watch.heard(1, "other")
     assert "HALF \\u001b[2J" in drawn(watch, console) and "other" in drawn(watch, console)
-    watch.again(0, "it broke\x07 off", 1.5)
+    watch.retried(0, "it broke\x07 off", 1.5)
     assert "HALF" not in drawn(watch, console) and "it broke\\u0007 off; asking again in 1.5 s" in drawn(watch, console)
     watch.heard(0, "WHOLE")
     assert "WHOLE" in drawn(watch, console) and "HALF" not in drawn(watch, console) and "asking again" not in drawn(watch, console)
@@ -207,16 +280,16 @@ def test_questions_are_lines_or_objects() -> None:
 
 def test_an_answer_file_keeps_what_is_done_until_something_takes_the_place_of_the_rest(tmp_path: Path) -> None:
     path, questions, settings = tmp_path / "deep" / "a.jsonl", read_questions(b"a\nb\nc", "f"), {"model": "m"}
-    first = Answers(path, questions, settings)
+    first = AnswerFile(path, questions, settings)
     for number, text_, ended in ((1, "a", "done"), (2, "b", "failed")):
         first.add({"number": number, "question": text_, "ended": ended, "settings": settings})
     with path.open("a") as file:
         file.write('{"number": 3, "ques')
-    second = Answers(path, questions, settings)
+    second = AnswerFile(path, questions, settings)
     assert list(second.done) == [1] and '"failed"' in path.read_text()
     second.add({"number": 2, "question": "b", "ended": "done", "settings": settings})
     assert [(row["number"], row["ended"]) for row in map(json.loads, path.read_text().splitlines())] == [(1, "done"), (2, "done")]
     with pytest.raises(ConfigError, match="was begun with model 'm', not 'n'; name another --out"):
-        Answers(path, questions, {"model": "n"})
+        AnswerFile(path, questions, {"model": "n"})
     with pytest.raises(ConfigError, match="answers a question that line 1 of the file does not ask"):
-        Answers(path, read_questions(b"x\nb", "f"), settings)
+        AnswerFile(path, read_questions(b"x\nb", "f"), settings)

@@ -410,29 +410,31 @@ def rows(*values: float | None, phase: str = "self_play", key: str = "env/all/re
 
 def test_what_was_not_measured_is_a_gap_and_not_a_zero() -> None:
     reward = next(curve for curve in figures.CURVES if curve.name == "reward")
-    assert figures.points(reward, rows(0.5, None, float("nan"), 0.25)) == ([1, 4], [0.5, 0.25])
+    line = figures.curve(reward, rows(0.5, None, float("nan"), 0.25))
+    assert line is not None and (line.steps, line.mean) == ([1, 4], [0.5, 0.25])
     held_out = next(curve for curve in figures.CURVES if curve.name == "accuracy")
     found = [*rows(0.1, phase="eval", key="test_gsm8k/correct"), *rows(0.9, key="test_gsm8k/correct"), {"phase": "eval"}]
-    assert figures.points(held_out, found) == ([1], [0.1])
+    line = figures.curve(held_out, found)
+    assert line is not None and (line.steps, line.mean) == ([1], [0.1])
 
 
 def test_two_runs_share_one_picture(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    files = figures.draw({"first <run>": rows(0.5, 0.6), "second $x$": rows(0.1, 0.2)}, tmp_path)
+    files = figures.draw_runs({"first <run>": rows(0.5, 0.6), "second $x$": rows(0.1, 0.2)}, tmp_path)
     assert [file.name for file in files] == ["curves.png", "curves.svg", "reward.png", "reward.svg"]
     assert (tmp_path / "reward.png").read_bytes().startswith(b"\x89PNG")
     svg = (tmp_path / "curves.svg").read_text()
     assert "first &lt;run&gt;" in svg and "second $x$" in svg and "Reward of an agent" in svg
-    figures.draw({"first <run>": rows(0.5, 0.6), "second $x$": rows(0.1, 0.2)}, tmp_path / "again")
+    figures.draw_runs({"first <run>": rows(0.5, 0.6), "second $x$": rows(0.1, 0.2)}, tmp_path / "again")
     assert (tmp_path / "again" / "curves.svg").read_text() == svg
 
 
 def test_figures_without_matplotlib_or_metrics_say_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(ConfigError, match="there are no metrics to draw yet"):
-        figures.draw({"run": []}, tmp_path)
+        figures.draw_runs({"run": []}, tmp_path)
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     with pytest.raises(ConfigError, match=r"pip install 'moot\[figures\]'"):
-        figures.draw({"run": rows(1.0)}, tmp_path)
+        figures.draw_runs({"run": rows(1.0)}, tmp_path)
 
 
 # The command

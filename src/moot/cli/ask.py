@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import os
-import signal
 import sys
-from collections.abc import Coroutine, Sequence
-from contextlib import AsyncExitStack, nullcontext
-from dataclasses import dataclass
+from collections.abc import Callable
+from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
-from moot.ask import BRIEF_BOX, Answers, Asked, Asking, Prices, Watcher, read_questions, verdict
+from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, group_answer, read_questions
+from moot.cli.console import Bars, Terminal
+from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
-from moot.cli.seats import Common, Manner, Seats, parse_seats, take_seats
 from moot.debate.protocol import preset
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
+from moot.seats import CommonModel, SpeakingSettings, TakenSeats, parse_seats, take_seats
 from moot.speakers.chat import Patience
-from moot.speakers.endpoint import endpoint
+from moot.speakers.endpoint import Endpoint, endpoint
+from moot.speakers.listening import Listener
 from moot.terminal import one_line
 
 GIVE_UP_AFTER = 3
@@ -96,19 +95,14 @@ class Ask:
     def run(self) -> int:
         questions = self._questions()
         settings, others = self._checked()
-        console = Console(highlight=False, stderr=self.json)
+        console = Terminal(stderr=self.json)
         answers = None
         if out := self.out or (self.file and Path("runs") / f"ask-{Path(self.file).stem.strip('-') or 'stdin'}.jsonl"):
-            answers = Answers(Path(out), questions, settings)
+            answers = AnswerFile(Path(out), questions, settings)
         if self.agents < 3:
-            console.print(Text("Note: with fewer than 3 agents nobody can vote; the answer is the plurality's.", style="yellow"))
-        try:
-            return asyncio.run(_until_interrupted(lambda: self._run(questions, settings, others, answers, console)))
-        except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
-                raise
-            _say(f"the disk is full ({error.filename or out}); make room and ask again: what was answered before is kept")
-            return 1
+            console.note("with fewer than 3 agents nobody can vote; the answer is the plurality's.")
+        with kept("What was answered before is kept; ask again.", out or "standard output"):
+            return interruptible(self._run(questions, settings, others, answers, console))
 
     def _questions(self) -> list[Question]:
         text = self.question.encode("utf-8", "replace").decode()
@@ -161,221 +155,163 @@ class Ask:
     # Asking
 
     async def _run(
-        self, questions: list[Question], settings: dict[str, Any], others: dict[int, Any], answers: Answers | None, console: Console
+        self,
+        questions: list[Question],
+        settings: dict[str, Any],
+        others: dict[int, Endpoint],
+        answers: AnswerFile | None,
+        console: Terminal,
     ) -> int:
-        protocol = preset(self.protocol).with_choices(closing_ballot=self.closing_ballot)
-        manner = Manner(protocol.rules, self.max_tokens, self.temperature, self.seed)
+        rules = replace(preset(self.protocol).rules, closing_ballot=self.closing_ballot)
+        waiting = [question for question in questions if answers is None or int(question.id) not in answers.done]
+        if answers and self.json:
+            # A program that reads the output gets all answers, those of the last time too.
+            for record in answers.done.values():
+                print(json.dumps(record), flush=True)
+        if not waiting:
+            console.say(f"Everything is answered already: {answers.path if answers else ''}", "green")
+            return 0
         async with AsyncExitStack() as stack:
-            waiting = [question for question in questions if answers is None or int(question.id) not in answers.done]
-            if not waiting:
-                console.print(Text(f"Everything is answered already: {answers.path if answers else ''}", style="green"))
-                return self._repeat(answers)
             with console.status("getting ready"):
-                common = Common(self.engine, self.model, self._base_url(), self.tokenizer, self.checkpoint)
-                seats = await take_seats(common, others, self.agents, manner, Patience(self.retries, self.timeout), stack)
-            notes = _Notes(seats, console)
-            notes.print()
-            prices = self._prices(seats)
-            debates = [Debate(question, self.agents, self.rounds, protocol.rules) for question in waiting]
-            if self.file is None:
-                return await self._one(debates[0], settings, seats, prices, answers, console, notes)
-            assert answers is not None
-            self._repeat(answers)
-            return await _Many(self, debates, settings, seats, prices, answers, console).run()
+                common = CommonModel(self.engine, self.model, self._base_url(), self.tokenizer, self.checkpoint)
+                speaking = SpeakingSettings(rules, self.max_tokens, self.temperature, self.seed)
+                seats = await take_seats(common, others, self.agents, speaking, Patience(self.retries, self.timeout), stack)
+            debates = [Debate(question, self.agents, self.rounds, rules) for question in waiting]
+            session = _Session(self, seats, settings, answers, console)
+            return await (session.one(debates[0]) if self.file is None else session.many(debates))
 
-    def _prices(self, seats: Seats) -> list[Prices | None]:
+    def prices(self, seats: TakenSeats) -> list[Prices | None]:
         if self.price_in is None or self.price_out is None:
             return [None] * self.agents
         given = Prices(self.price_in, self.price_out)
         return [given if billed else None for billed in seats.billed]
 
-    def _repeat(self, answers: Answers | None) -> int:
-        """A program that reads the output gets all answers, those of the last time too."""
-        for record in answers.done.values() if answers and self.json else ():
-            print(json.dumps(record), flush=True)
-        return 0
-
-    async def _one(
-        self, debate: Debate, settings: dict[str, Any], seats: Seats, prices: Sequence[Prices | None], answers: Answers | None,
-        console: Console, notes: _Notes,
-    ) -> int:  # fmt: skip
-        watcher: Any = nullcontext(Watcher())
-        if not self.json:
-            watcher = (Streamed if console.is_terminal else Printed)(console, debate.rules, seats.names)
-        with watcher as watching:
-            asking = Asking(1, debate, preset(self.protocol).scoring, seats.cast, watching, prices)
-            interrupted = False
-            try:
-                asked = await asking.run()
-            except asyncio.CancelledError:
-                asked, interrupted = asking.so_far("interrupted"), True
-                _go_on()
-        notes.print()
-        record = {**asked.as_json(), "settings": settings}
-        if answers:
-            answers.add(record)
-        if self.json:
-            print(json.dumps(record), flush=True)
-        else:
-            show_outcome(asked, seats.names, prices, console)
-        if interrupted:
-            _say(f"interrupted in {_where(asked)}; {_kept(asked, answers)}")
-            return 130
-        if asked.ended == "failed":
-            kept = _kept(asked, answers)
-            _say(f"the debate broke off in {_where(asked)}: {asked.error}. {kept[0].upper()}{kept[1:]}. {self._advice()}")
-            return 1
-        return 0
-
-    def _advice(self) -> str:
+    def advice(self) -> str:
         if self.engine == "openai" or self.seat:
             return "See that the server runs and answers, then ask again; --retries and --timeout give it more time"
         return "Ask again; a smaller --max-tokens or fewer --rounds need less"
 
 
-class _Notes:
-    """What the engines want known, each once."""
+class _Session:
+    """Shows, prints and keeps what comes of the questions."""
 
-    def __init__(self, seats: Seats, console: Console) -> None:
-        self._seats, self._console, self._told = seats, console, 0
+    def __init__(self, options: Ask, seats: TakenSeats, settings: dict[str, Any], answers: AnswerFile | None, console: Terminal) -> None:
+        self._options, self._seats, self._settings, self._answers, self._console = options, seats, settings, answers, console
+        self._prices, self._notes_told = options.prices(seats), 0
+        self._scoring = preset(options.protocol).scoring
+        self._tell_notes()
 
-    def print(self) -> None:
+    def _tell_notes(self) -> None:
+        """What the engines want known, each once; more may have come while they spoke."""
         notes = self._seats.notes()
-        for note in notes[self._told :]:
-            self._console.print(Text(f"Note: {one_line(note, 300)}", style="yellow"), soft_wrap=not self._console.is_terminal)
-        self._told = len(notes)
+        for note in notes[self._notes_told :]:
+            self._console.note(one_line(note, 300))
+        self._notes_told = len(notes)
 
-
-class _Many:
-    """The questions of a file, several at once, with a bar and a line for each that is answered."""
-
-    def __init__(
-        self, options: Ask, debates: list[Debate], settings: dict[str, Any], seats: Seats, prices: Sequence[Prices | None],
-        answers: Answers, console: Console,
-    ) -> None:  # fmt: skip
-        self._options, self._debates, self._settings, self._seats, self._prices = options, debates, settings, seats, prices
-        self._answers, self._console = answers, console
-        self._under_way: dict[int, Asking] = {}
-        self._finished: list[Asked] = []
-        self._failed_in_a_row = 0
-        self._bar = Progress(
-            TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn(), console=console,
-        )  # fmt: skip
-        self._task = self._bar.add_task("debating", total=len(debates) + len(answers.done), completed=len(answers.done))
-
-    async def run(self) -> int:
-        if already := len(self._answers.done):
-            self._console.print(Text(f"{already} answered before, in {self._answers.path}"))
-        gate = asyncio.Semaphore(self._options.concurrency)
-        interrupted = False
-        with self._bar:
-            try:
-                await self._ask_all(gate)
-            except asyncio.CancelledError:
-                interrupted = True
-                _go_on()
-                for asking in self._under_way.values():
-                    self._answers.add(self._record(asking.so_far("interrupted")))
-        return self._report(interrupted)
-
-    async def _ask_all(self, gate: asyncio.Semaphore) -> None:
-        """What goes wrong comes out as it is: a reader that went away, a disk that is full."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                for debate in self._debates:
-                    group.create_task(self._ask(debate, gate))
-        except* Exception as failures:
-            failure: BaseException = failures
-            while isinstance(failure, BaseExceptionGroup):
-                failure = failure.exceptions[0]
-            raise failure from None
-
-    async def _ask(self, debate: Debate, gate: asyncio.Semaphore) -> None:
-        async with gate:
-            if self._failed_in_a_row >= GIVE_UP_AFTER:
-                return
-            number = int(debate.question.id)
-            self._under_way[number] = Asking(
-                number, debate, preset(self._options.protocol).scoring, self._seats.cast, Watcher(), self._prices
-            )
-            asked = await self._under_way[number].run()
-            del self._under_way[number]
-            record = self._record(asked)
+    def _keep(self, asked: AskedDebate, printed: bool) -> None:
+        record = {**asked.as_json(), "settings": self._settings}
+        if self._answers:
             self._answers.add(record)
-            self._finished.append(asked)
-            self._failed_in_a_row = 0 if asked.ended == "done" else self._failed_in_a_row + 1
-            self._bar.advance(self._task)
-            if self._options.json:
-                print(json.dumps(record), flush=True)
-            else:
+        if printed and self._options.json:
+            print(json.dumps(record), flush=True)
+
+    # One question
+
+    async def one(self, debate: Debate) -> int:
+        console, seats, ended = self._console, self._seats, list[AskedDebate]()
+        with self._listener(debate) as listener:
+            interrupted = await _debated(Asking([debate], self._scoring, seats.cast, listener, self._prices), ended.append)
+        (asked,) = ended
+        self._tell_notes()
+        self._keep(asked, printed=True)
+        if not self._options.json:
+            show_outcome(asked, seats.names, self._prices, console)
+        if interrupted:
+            complain(f"interrupted in {_where(asked)}; {self._what_is_kept(asked)}")
+            return 130
+        if asked.ended == "failed":
+            what = self._what_is_kept(asked)
+            advice = self._options.advice()
+            complain(f"the debate broke off in {_where(asked)}: {asked.error}. {what[0].upper()}{what[1:]}. {advice}")
+            return 1
+        return 0
+
+    def _listener(self, debate: Debate) -> AbstractContextManager[Listener]:
+        if self._options.json:
+            return nullcontext(Listener())
+        return (Streamed if self._console.is_terminal else Printed)(self._console, debate.rules, self._seats.names)
+
+    def _what_is_kept(self, asked: AskedDebate) -> str:
+        count = len(asked.debate.turns)
+        if not count:
+            return "nothing had been said in full"
+        where = f"in {self._answers.path}" if self._answers else "above"
+        return f"the {count} turn{'s' * (count != 1)} said in full {'is' if count == 1 else 'are'} {where}"
+
+    # The questions of a file, several at once, with a bar and a line for each that is answered
+
+    async def many(self, debates: list[Debate]) -> int:
+        assert self._answers is not None
+        before = list(self._answers.done.values())
+        if before:
+            self._console.say(f"{len(before)} answered before, in {self._answers.path}")
+        bars, ended = Bars(self._console), list[AskedDebate]()
+        bars.plan("debating", len(debates) + len(before), len(before))
+
+        def finished(asked: AskedDebate) -> None:
+            ended.append(asked)
+            self._keep(asked, printed=asked.ended != "interrupted")
+            if asked.ended == "interrupted":
+                return
+            bars.advance("debating")
+            if not self._options.json:
                 self._console.print(_line(asked), soft_wrap=not self._console.is_terminal)
 
-    def _record(self, asked: Asked) -> dict[str, Any]:
-        return {**asked.as_json(), "settings": self._settings}
-
-    def _report(self, interrupted: bool) -> int:
-        done = [*self._answers.done.values(), *(asked.as_json() for asked in self._finished if asked.ended == "done")]
-        known = [record["correct"] for record in done if record["correct"] is not None]
-        failed = len(self._debates) + len(self._answers.done) - len(done)
-        right = f", {sum(known)} of {len(known)} right" if known else ""
-        self._console.print(Text(f"{len(done)} answered{right}{f', {failed} not' if failed else ''}: {self._answers.path}", style="bold"))
+        asking = Asking(debates, self._scoring, self._seats.cast, prices=self._prices, give_up_after=GIVE_UP_AFTER)
+        with bars:
+            interrupted = await _debated(asking, finished, self._options.concurrency)
+        done = [*before, *(asked.as_json() for asked in ended if asked.ended == "done")]
+        graded = [record["correct"] for record in done if record["correct"] is not None]
+        missing = len(debates) + len(before) - len(done)
+        right = f", {sum(graded)} of {len(graded)} right" if graded else ""
+        self._console.say(f"{len(done)} answered{right}{f', {missing} not' if missing else ''}: {self._answers.path}", "bold")
         if interrupted:
-            _say("interrupted; nothing that was answered is lost. The same command again goes on")
+            complain("interrupted; nothing that was answered is lost. The same command again goes on")
             return 130
-        errors = [asked for asked in self._finished if asked.ended == "failed"]
+        errors = [asked.error for asked in ended if asked.ended == "failed"]
         if errors:
-            _say(f"{failed} questions have no answer, the last because {errors[-1].error}. The same command again asks only these")
+            complain(f"{missing} questions have no answer, the last because {errors[-1]}. The same command again asks only these")
         return 1 if errors else 0
 
 
-def _go_on() -> None:
-    """The interruption is dealt with; what closes the engines afterwards must not think that it is being cancelled."""
-    if task := asyncio.current_task():
-        task.uncancel()
+async def _debated(asking: Asking, finished: Callable[[AskedDebate], None], concurrency: int = 1) -> bool:
+    """Whether it was interrupted; what was under way is then finished as it is."""
+    try:
+        await asking.run(finished, concurrency)
+    except asyncio.CancelledError:
+        # It is dealt with; what closes the engines afterwards must not think that it is being cancelled.
+        if task := asyncio.current_task():
+            task.uncancel()
+        for asked in asking.unfinished():
+            finished(asked)
+        return True
+    return False
 
 
-def _line(asked: Asked) -> Text:
+def _line(asked: AskedDebate) -> Text:
     question = one_line(asked.debate.question.text, 50)
     if asked.ended != "done":
         return Text(f"{asked.number:>4}  failed: {one_line(asked.error or '', 100)}  {question}", style="yellow")
-    found = verdict(asked.debate, asked.scoring)
-    answer = "–" if found.answer is None else one_line(found.answer, 24)
-    by = "nobody won" if found.winner is None else f"Agent {found.winner} won"
-    mark = "" if found.correct is None else "right  " if found.correct else "wrong  "
-    return Text(f"{asked.number:>4}  {answer:<24}  {mark}{by}, {found.agreeing} of {asked.debate.num_agents} agree  {question}")
+    group = group_answer(asked.debate, asked.scoring)
+    answer = "–" if group.answer is None else one_line(group.answer, 24)
+    by = "nobody won" if group.outcome.winner is None else f"Agent {group.outcome.winner} won"
+    mark = "" if group.correct is None else "right  " if group.correct else "wrong  "
+    return Text(f"{asked.number:>4}  {answer:<24}  {mark}{by}, {group.agreeing} of {asked.debate.num_agents} agree  {question}")
 
 
-def _where(asked: Asked) -> str:
+def _where(asked: AskedDebate) -> str:
     whole = len(asked.debate.turns)
     round = max((turn.round for turn in asked.debate.turns), default=0)
     if whole == round * asked.debate.num_agents and not asked.debate.done:
         round += 1
     return f"round {max(1, round)}"
-
-
-def _kept(asked: Asked, answers: Answers | None) -> str:
-    count = len(asked.debate.turns)
-    if not count:
-        return "nothing had been said in full"
-    return f"the {count} turn{'s' * (count != 1)} said in full {'is' if count == 1 else 'are'} " + (
-        f"in {answers.path}" if answers else "above"
-    )
-
-
-def _say(message: str) -> None:
-    from moot.terminal import plain
-
-    print(f"moot: {plain(' '.join(message.split()))}", file=sys.stderr)
-
-
-async def _until_interrupted(work: Any) -> int:
-    """A first Ctrl-C cancels what is asked, which then shows and keeps what there is."""
-    coroutine: Coroutine[Any, Any, int] = work()
-    task = asyncio.ensure_future(coroutine)
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, task.cancel)
-    try:
-        return await task
-    except asyncio.CancelledError:
-        raise KeyboardInterrupt from None  # before anything was asked

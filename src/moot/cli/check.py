@@ -16,7 +16,7 @@ from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.evaluate import CONTINUING, Watching, place
 from moot.debate.types import ConfigError
-from moot.evaluate import Answers, EvalConfig, Report, evaluate
+from moot.evaluate import AnswerStore, EvalConfig, Report, evaluate
 from moot.evaluate.preflight import Finding, findings
 from moot.evaluate.table import rich_table
 from moot.evaluate.unseen import unseen_questions
@@ -75,8 +75,8 @@ class Check:
             questions, notes = unseen_questions(task, config if players.run else None, step, self.questions)
             for note in notes:
                 watching.note(note)
-            out = self.out or place(players.run.path if players.run else None, config.model.model, task.name, None, step)
-            answers = stack.enter_context(contextlib.closing(Answers(out / "answers.jsonl")))
+            out = self.out or place(players.run.path if players.run else None, config.model, task.name, None, step)
+            answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
             settings = EvalConfig.of(config, modes=("direct", "debate"), policy=players.identity)
             stack.enter_context(watching)
             report = await evaluate(players.sampler, players.rendering, task, settings, questions, answers=answers, watcher=watching)

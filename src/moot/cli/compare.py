@@ -12,8 +12,9 @@ import tyro
 
 from moot.cli.console import Terminal
 from moot.debate.types import ConfigError
-from moot.evaluate.comparing import PANELS, Entry, Group, compared, ends, entries, groups, open_runs
+from moot.evaluate.comparing import PANELS, Entry, Group, compared, ends, entries, groups, open_runs, picture
 from moot.evaluate.table import latex, legend, markdown, p_value, percent, rich_tables, signed
+from moot.figures import draw
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Compare:
     """Folders of runs; the first one's group is what the others are compared with."""
     evals: tuple[str, ...] = ("*",)
     """Which saved evaluations, by name or pattern; of those that fit, the one of the last step. Several names (warm final) compare each run
-    with itself instead: at the later ones, less at the first."""
+    with itself instead: at the later ones, minus at the first."""
     step: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Only evaluations of this step."""
     out: Path = Path("compare")
@@ -57,19 +58,25 @@ class Compare:
         numbers = {"groups": [_about(group) for group in members], "evaluations": rows, "training": _training(members)}
         tables = [table for table in (_evaluations(rows), _curves(members)) if table[1]]
         self._write(tables, numbers)
-        drawn = False
-        if not self.no_figure:
-            from moot.evaluate.figure import draw
-
-            drawn = draw(members, [self.out / "curves.png", self.out / "curves.svg"], self.against)
+        drawn = [] if self.no_figure else self._draw(members, console)
         self._show(tables, numbers, console)
-        found = {run for entry in table for run in entry.reports}
-        without = [str(run.path) for group in members for run in group.runs if str(run.path) not in found]
+        evaluated = {run for entry in table for run in entry.reports}
+        without = [str(run.path) for group in members for run in group.runs if str(run.path) not in evaluated]
         if without:
             console.say(f"\nNo saved evaluation: {', '.join(without)}. Make one with: moot eval RUN", "yellow")
-        files = ["table.md", "table.tex", "compare.json", *(["curves.png", "curves.svg"] if drawn else [])]
+        files = ["table.md", "table.tex", "compare.json", *(path.name for path in drawn)]
         console.say(f"\nIn {self.out}: {', '.join(files)}", "green")
         return 0
+
+    def _draw(self, members: Sequence[Group], console: Terminal) -> list[Path]:
+        """The table does not wait for a package that only the figure needs."""
+        axis = "step" if self.against == "step" else "tokens sampled in self-play"
+        panels = picture(members, self.against)
+        try:
+            return draw(panels, self.out / "curves", axis=axis) if panels else []
+        except ConfigError as missing:
+            console.note(f"no figure: {missing}")
+            return []
 
     def _write(self, tables: Sequence[_Table], numbers: dict[str, Any]) -> None:
         self.out.mkdir(parents=True, exist_ok=True)
@@ -103,7 +110,7 @@ def _check_same(table: Sequence[Entry]) -> None:
 
 
 def _evaluations(rows: Sequence[dict[str, Any]]) -> _Table:
-    header = ["mode", "run", "seeds", "accuracy", "less the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
+    header = ["mode", "run", "seeds", "accuracy", "minus the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
     made = [
         [
             row["mode"],
@@ -127,17 +134,17 @@ def _curves(members: Sequence[Group]) -> _Table:
     made = []
     for panel in PANELS:
         for group in members:
-            if (found := ends(group, panel)) is not None:
+            if (values := ends(group, panel)) is not None:
                 made.append(
-                    [panel.title, group.label, str(found["runs"]), *(_spread(found[end], panel.share) for end in ("first", "last"))]
+                    [panel.title, group.label, str(values["runs"]), *(_spread(values[end], panel.share) for end in ("first", "last"))]
                 )
     return ["what", "run", "seeds", "first", "last"], made, "During training: mean and standard deviation over seeds"
 
 
-def _spread(found: dict[str, float | None], share: bool) -> str:
+def _spread(values: dict[str, float | None], share: bool) -> str:
     scale = 100 if share else 1
-    sd = "" if found["sd"] is None else f" ± {scale * found['sd']:.1f}"
-    return f"{scale * (found['mean'] or 0.0):.1f}{sd}"
+    sd = "" if values["sd"] is None else f" ± {scale * values['sd']:.1f}"
+    return f"{scale * (values['mean'] or 0.0):.1f}{sd}"
 
 
 def _percent(value: float | None) -> str:

@@ -15,8 +15,9 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
-from moot.evaluate import Answers, EvalConfig, Mode, Report, evaluate
-from moot.evaluate.table import cells, legend, markdown, rich_tables
+from moot.evaluate import AnswerStore, EvalConfig, Mode, Report, evaluate
+from moot.evaluate.report import report_folder
+from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
 from moot.evaluate.unseen import unseen_questions
 from moot.players import Players, policy_config
 from moot.rl.config import ModelConfig, TrainConfig
@@ -50,7 +51,7 @@ class Eval:
     modes: tuple[Mode, ...] = ("direct", "vote", "debate")
     """Any of direct, vote, debate, debate+vote, opponents; the first is what the others are compared with."""
     k: int = 5
-    """Answers a vote."""
+    """Answers per vote."""
     match_tokens: bool = False
     """Choose k so that a vote generates as many tokens as a debate."""
     opponents: tuple[str, ...] = ("base",)
@@ -103,9 +104,12 @@ class Eval:
         players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"):
             report, out = interruptible(self._evaluate(players, settings, task, watching, console))
-            report.save(out / "report.json")
-            (out / "report.md").write_text(markdown(*cells(report)))
-        return self._show(report, watching, out, console)
+            target = report_folder(out, report.settings)
+            report.save(target / "report.json")
+            (target / "report.md").write_text(f"{caption(report)}\n\n{markdown(*cells(report))}")
+        if target != out:
+            console.note(f"{out / 'report.json'} has other settings and is kept; this report stands beside it.")
+        return self._show(report, watching, target, console)
 
     async def _evaluate(
         self, players: Players, settings: EvalConfig, task: Task, watching: Watching, console: Terminal
@@ -118,9 +122,9 @@ class Eval:
             for note in notes:
                 console.note(note)
             guests = await players.opponents(self.opponents, settings) if "opponents" in self.modes else {}
-            settings = replace(settings, policy=players.identity, opponents={name: known for name, (_, known) in guests.items()})
-            out = self.out or place(run.path if run else None, config.model.model, task.name, self.name, step)
-            answers = stack.enter_context(contextlib.closing(Answers(out / "answers.jsonl")))
+            settings = replace(settings, policy=players.identity, opponents={name: identity for name, (_, identity) in guests.items()})
+            out = self.out or place(run.path if run else None, config.model, task.name, self.name, step)
+            answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
             seats = {name: seat for name, (seat, _) in guests.items()}
             stack.enter_context(watching)
             report = await evaluate(
@@ -148,9 +152,9 @@ class Eval:
     def _model_changes(self) -> dict[str, Any]:
         changes = {name: getattr(self, name) for name in ("engine", "device", "dtype", "renderer", "thinking")}
         for name, hint in get_type_hints(ModelConfig).items():
-            known = get_args(hint)
-            if changes.get(name) is not None and known and changes[name] not in known:
-                raise ConfigError(f"{name} must be {' or '.join(map(str, known))}, got {changes[name]!r}")
+            choices = get_args(hint)
+            if changes.get(name) is not None and choices and changes[name] not in choices:
+                raise ConfigError(f"{name} must be {' or '.join(map(str, choices))}, got {changes[name]!r}")
         return {name: value for name, value in changes.items() if value is not None and value is not False}
 
     def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:
@@ -160,6 +164,7 @@ class Eval:
         elif self.markdown:
             print(markdown(header, rows), end="")
         else:
+            console.say(f"\n{caption(report)}", "bold")
             for table in rich_tables(header, rows):
                 console.print()
                 console.print(table)
@@ -170,11 +175,11 @@ class Eval:
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 
 
-def place(run: Path | None, model: str, task: str, name: str | None, step: int) -> Path:
+def place(run: Path | None, model: ModelConfig, task: str, name: str | None, step: int) -> Path:
     task = re.sub(r"[^\w.=,-]+", "-", task)
     if run is not None:
         return run / "evals" / (name or f"{task}-step{step}")
-    return Path("evals") / (name or f"{Path(model).name}-{task}")
+    return Path("evals") / (name or f"{'scripted' if model.engine == 'scripted' else Path(model.model).name}-{task}")
 
 
 class Watching:

@@ -67,30 +67,30 @@ class Export:
 
     def run(self) -> int:
         console = Terminal()
-        task = Task.of(self, console)
+        job = Exporting.of(self, console)
         failed: list[str] = []
         try:
-            for kind in task.kinds:
+            for kind in job.kinds:
                 try:
-                    WORK[kind](task)
+                    WORK[kind](job)
                 except ConfigError as error:
                     failed.append(str(error))
         except OSError as error:
             if not disk_is_full(error):
                 raise
-            complain(f"the disk is full ({task.out}); make room and try again")
-            task.report()
+            complain(f"the disk is full ({job.out}); make room and try again")
+            job.report()
             return 1
-        task.report()
-        if failed and (task.named or not task.written):
+        job.report()
+        if failed and (job.named or not job.written):
             raise ConfigError("; ".join(failed))
         for reason in failed:
-            task.say(f"Left out: {one_line(reason, 300)}")
-        return 1 if task.damaged else 0
+            job.say(f"Left out: {one_line(reason, 300)}")
+        return 1 if job.damaged else 0
 
 
 @dataclass
-class Task:
+class Exporting:
     """One call of the command, and what came of it."""
 
     asked: Export
@@ -104,7 +104,7 @@ class Task:
     damaged: list[Damaged]
 
     @classmethod
-    def of(cls, asked: Export, console: Terminal) -> Task:
+    def of(cls, asked: Export, console: Terminal) -> Exporting:
         if not asked.runs:
             raise ConfigError("name at least one run's folder (moot export --help)")
         runs = [Run.open(path) for path in asked.runs]
@@ -139,15 +139,15 @@ class Task:
             self.console.print(f"  {path}  {about}", markup=False, soft_wrap=True)
 
 
-def _adapter(task: Task) -> None:
-    found = find_adapter(task.run, task.asked.checkpoint, lambda note: task.say(f"Note: {note}"))
-    with new_folder(task.place("adapter")) as folder:
-        copy_adapter(found, folder)
-    task.written.append((task.place("adapter"), f"the adapter of step {found.step}, for {one_line(found.model)}"))
+def _adapter(job: Exporting) -> None:
+    adapter = find_adapter(job.run, job.asked.checkpoint, lambda note: job.say(f"Note: {note}"))
+    with new_folder(job.place("adapter")) as folder:
+        copy_adapter(adapter, folder)
+    job.written.append((job.place("adapter"), f"the adapter of step {adapter.step}, for {one_line(adapter.model)}"))
 
 
-def _merged(task: Task) -> None:
-    found = find_adapter(task.run, task.asked.checkpoint, lambda note: task.say(f"Note: {note}"))
+def _merged(job: Exporting) -> None:
+    adapter = find_adapter(job.run, job.asked.checkpoint, lambda note: job.say(f"Note: {note}"))
     try:
         from moot.engine.local.merge import merge
     except ModuleNotFoundError as error:
@@ -155,22 +155,22 @@ def _merged(task: Task) -> None:
     from moot.engine.protocol import EngineError
     from moot.rl.rendering import Rendering
 
-    model = task.run.config.get("model", {})
+    model = job.run.config.get("model", {})
 
     def stops(tokenizer: Any) -> Sequence[int]:
-        return Rendering(tokenizer, found.model, model.get("renderer", "auto"), bool(model.get("thinking"))).stop_ids
+        return Rendering(tokenizer, adapter.model, model.get("renderer", "auto"), bool(model.get("thinking"))).stop_ids
 
-    with task.console.status(f"merging into {one_line(found.model)}"), new_folder(task.place("merged")) as folder:
+    with job.console.status(f"merging into {one_line(adapter.model)}"), new_folder(job.place("merged")) as folder:
         try:
-            made = merge(found.model, found.place, folder, dtype=task.asked.merged_dtype, probe=_probe(task.run), stops=stops)
+            made = merge(adapter.model, adapter.place, folder, dtype=job.asked.merged_dtype, probe=_probe(job.run), stops=stops)
         except (EngineError, ValueError) as error:
-            raise ConfigError(f"model {found.model!r} cannot be merged: {error}") from error
+            raise ConfigError(f"model {adapter.model!r} cannot be merged: {error}") from error
     kept = f"logprobs within {made.difference:.2g} of the adapter's, which training moved by up to {made.update:.2g}"
-    task.written.append(
-        (task.place("merged"), f"{one_line(found.model)} with the adapter of step {found.step} in it, {made.dtype}; {kept}")
+    job.written.append(
+        (job.place("merged"), f"{one_line(adapter.model)} with the adapter of step {adapter.step} in it, {made.dtype}; {kept}")
     )
     if made.difference > 0.1 * made.update and made.dtype != "float32":
-        task.say(f"Note: rounding to {made.dtype} swallows part of what was learned; --merged-dtype fp32 keeps it")
+        job.say(f"Note: rounding to {made.dtype} swallows part of what was learned; --merged-dtype fp32 keeps it")
 
 
 def _probe(run: Run, most: int = 512) -> list[int]:
@@ -184,17 +184,17 @@ def _probe(run: Run, most: int = 512) -> list[int]:
     return []
 
 
-def _sets(kind: str, make: Callable[[Export], Callable[[Saved], Any]]) -> Callable[[Task], None]:
-    def work(task: Task) -> None:
-        steps = pick_steps(task.run, task.asked.steps)
-        with bar(kind, len(steps)) as steps_bar, new_file(task.place(kind)) as file:
-            found = sets.write(_counted(task.run, steps, lambda: steps_bar.advance(kind)), make(task.asked), file)
-            if not found.rows:
-                reasons = "; ".join(f"{count} {reason}" for reason, count in found.left_out.items())
-                raise ConfigError(f"{kind}: no debate of {task.run.path} has anything for it ({reasons})")
-        task.damaged += [each for each in found.damaged if each not in task.damaged]
-        left = ", ".join(f"{count} ({reason})" for reason, count in found.left_out.most_common())
-        task.written.append((task.place(kind), f"{found.rows} rows" + (f"; left out {left}" if left else "")))
+def _sets(kind: str, make: Callable[[Export], Callable[[Saved], Any]]) -> Callable[[Exporting], None]:
+    def work(job: Exporting) -> None:
+        steps = pick_steps(job.run, job.asked.steps)
+        with bar(kind, len(steps)) as steps_bar, new_file(job.place(kind)) as file:
+            result = sets.write(_counted(job.run, steps, lambda: steps_bar.advance(kind)), make(job.asked), file)
+            if not result.rows:
+                reasons = "; ".join(f"{count} {reason}" for reason, count in result.left_out.items())
+                raise ConfigError(f"{kind}: no debate of {job.run.path} has anything for it ({reasons})")
+        job.damaged += [each for each in result.damaged if each not in job.damaged]
+        left = ", ".join(f"{count} ({reason})" for reason, count in result.left_out.most_common())
+        job.written.append((job.place(kind), f"{result.rows} rows" + (f"; left out {left}" if left else "")))
 
     return work
 
@@ -205,30 +205,30 @@ def _counted(run: Run, steps: Sequence[int], seen: Callable[[], None]) -> Iterat
         seen()
 
 
-def _html(task: Task) -> None:
-    chosen = pick_debates(task.run, task.asked.debates, pick_steps(task.run, task.asked.steps), task.damaged)
-    name = task.run.path.resolve().name
-    model = task.run.config.get("model", {})
+def _html(job: Exporting) -> None:
+    chosen = pick_debates(job.run, job.asked.debates, pick_steps(job.run, job.asked.steps), job.damaged)
+    name = job.run.path.resolve().name
+    model = job.run.config.get("model", {})
     who = "the scripted engine" if model.get("engine") == "scripted" else model.get("model", "a model")
-    with new_file(task.place("html")) as file:
+    with new_file(job.place("html")) as file:
         for part in pages.page(chosen, f"Debates of {name}", f"{len(chosen)} debates from a run of moot with {who}."):
             file.write(part.encode())
-    task.written.append((task.place("html"), f"{len(chosen)} debates to read"))
+    job.written.append((job.place("html"), f"{len(chosen)} debates to read"))
 
 
 def pick_debates(run: Run, wanted: Sequence[str], steps: Sequence[int], damaged: list[Damaged], most: int = 20) -> list[Saved]:
     """Those asked for, in that order; else the newest ones, oldest first."""
-    found: list[Saved] = []
+    chosen: list[Saved] = []
     if not wanted:
         for step in reversed(steps):
             here = list(saved_debates(run, [step]))
             damaged += [each for each in here if isinstance(each, Damaged) and each not in damaged]
-            found = [each for each in here if isinstance(each, Saved)][: most - len(found)] + found
-            if len(found) >= most:
+            chosen = [each for each in here if isinstance(each, Saved)][: most - len(chosen)] + chosen
+            if len(chosen) >= most:
                 break
-        if not found:
+        if not chosen:
             raise ConfigError(f"html: {run.path} has no debate that can be read")
-        return found
+        return chosen
     for name in wanted:
         match = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", name)
         if not match:
@@ -236,19 +236,19 @@ def pick_debates(run: Run, wanted: Sequence[str], steps: Sequence[int], damaged:
         same = [each for each in saved_debates(run, [int(match[1])]) if isinstance(each, Saved) and each.number == int(match[2])]
         if not same:
             raise ConfigError(f"debates: {run.path} has no debate {name} that can be read")
-        found += same[:1]
-    return found
+        chosen += same[:1]
+    return chosen
 
 
-def _figures(task: Task) -> None:
+def _figures(job: Exporting) -> None:
     named: dict[str, Run] = {}
-    for run in task.runs:
+    for run in job.runs:
         short = run.path.resolve().name
         named[short if short not in named else str(run.path) if str(run.path) not in named else f"{run.path} ({len(named) + 1})"] = run
-    with task.console.status("drawing"):
-        files = figures.draw({name: run.metrics() for name, run in named.items()}, task.out / "figures")
-    about = f"{len(files) // 2} pictures as PNG and SVG, of {len(task.runs)} run{'s' if len(task.runs) > 1 else ''}"
-    task.written.append((task.out / "figures", about))
+    with job.console.status("drawing"):
+        files = figures.draw_runs({name: run.metrics() for name, run in named.items()}, job.out / "figures")
+    about = f"{len(files) // 2} pictures as PNG and SVG, of {len(job.runs)} run{'s' if len(job.runs) > 1 else ''}"
+    job.written.append((job.out / "figures", about))
 
 
 PLACES: dict[str, list[str]] = {
@@ -259,7 +259,7 @@ PLACES: dict[str, list[str]] = {
     "html": ["debates.html"],
     "figures": [f"figures/{name}" for name in figures.file_names()],
 }
-WORK: dict[str, Callable[[Task], None]] = {
+WORK: dict[str, Callable[[Exporting], None]] = {
     "adapter": _adapter,
     "merged": _merged,
     "supervised": _sets("supervised", lambda asked: lambda each: sets.supervised(each, asked.only_right)),

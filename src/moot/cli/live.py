@@ -10,10 +10,11 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from moot.ask import Asked, Prices, Verdict, Watcher, verdict
+from moot.ask import AskedDebate, GroupAnswer, Prices, group_answer
 from moot.debate.prompts import persona
 from moot.debate.rules import Rules
 from moot.debate.types import Parsed, Turn
+from moot.speakers.listening import Listener
 from moot.terminal import one_line, plain
 
 SHOWN = 4000
@@ -31,7 +32,7 @@ def _short(name: str) -> str:
     return one_line(name.rstrip("/").rpartition("/")[2] if name.startswith(("/", ".", "~")) else name, 40)
 
 
-class Printed(Watcher):
+class Printed(Listener):
     """Prints each turn when it is whole: for a pipe, a file, a log."""
 
     def __init__(self, console: Console, rules: Rules, names: Sequence[str]) -> None:
@@ -43,7 +44,7 @@ class Printed(Watcher):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         """Nothing is held."""
 
-    def again(self, agent: int, why: str, wait_s: float) -> None:
+    def retried(self, agent: int, why: str, wait_s: float) -> None:
         self.line(Text(f"Agent {agent}: {one_line(why, 200)}; asking again in {wait_s:.1f} s", style="yellow"))
 
     def said(self, turn: Turn) -> None:
@@ -97,7 +98,7 @@ class Streamed(Printed):
         self._held.pop(agent, None)
         self._speaking[agent][1].append(piece)
 
-    def again(self, agent: int, why: str, wait_s: float) -> None:
+    def retried(self, agent: int, why: str, wait_s: float) -> None:
         self._speaking[agent][1].clear()
         self._held[agent] = f"{one_line(why, 200)}; asking again in {wait_s:.1f} s"
 
@@ -133,17 +134,18 @@ class Streamed(Printed):
 # What came of it
 
 
-def show_outcome(asked: Asked, names: Sequence[str], prices: Sequence[Prices | None], console: Console) -> None:
+def show_outcome(asked: AskedDebate, names: Sequence[str], prices: Sequence[Prices | None], console: Console) -> None:
     if asked.ended == "done":
-        found = verdict(asked.debate, asked.scoring)
+        group = group_answer(asked.debate, asked.scoring)
         console.print()
-        console.print(_table(asked, found, names))
-        for line in outcome_lines(asked, found):
+        console.print(_table(asked, group, names))
+        for line in outcome_lines(asked, group):
             console.print(line, soft_wrap=not console.is_terminal)
     console.print(Text(spending(asked, prices), style="dim"), soft_wrap=not console.is_terminal)
 
 
-def _table(asked: Asked, found: Verdict, names: Sequence[str]) -> Table:
+def _table(asked: AskedDebate, group: GroupAnswer, names: Sequence[str]) -> Table:
+    outcome = group.outcome
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("", "model", "last answer"):
         table.add_column(name, overflow="fold")
@@ -151,21 +153,21 @@ def _table(asked: Asked, found: Verdict, names: Sequence[str]) -> Table:
         table.add_column(name, justify="right")
     for agent in range(asked.debate.num_agents):
         failed = sum(turn.failed for turn in asked.debate.turns if turn.agent == agent)
-        answer = found.held[agent]
+        answer = group.held[agent]
         table.add_row(
             f"Agent {agent}",
             Text(_short(names[agent])),
             Text("–" if answer is None else one_line(answer, 40)),
-            f"{found.won[agent]}–{found.lost[agent]}",
-            "–" if (reward := found.rewards[agent]) is None else f"{reward:+.2f}",
+            f"{outcome.won[agent]}–{outcome.lost[agent]}",
+            "–" if (reward := outcome.means[agent]) is None else f"{reward:+.2f}",
             str(failed),
-            style="bold" if agent == found.winner else None,
+            style="bold" if agent == outcome.winner else None,
         )
     return table
 
 
-def outcome_lines(asked: Asked, found: Verdict) -> list[Text]:
-    debate = asked.debate
+def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
+    debate, outcome = asked.debate, group.outcome
     lines = []
     if debate.aborted:
         last = debate.turns[-1]
@@ -176,54 +178,53 @@ def outcome_lines(asked: Asked, found: Verdict) -> list[Text]:
                 "No turn could be read: this model does not keep to the form. Try a larger one, or a trained --checkpoint.", style="yellow"
             )
         )
-    ties = sum(vote["verdict"] == "=" for vote in found.votes)
-    decided = len(found.votes) - ties
-    count = f"{len(found.votes)} vote{'s' * (len(found.votes) != 1)}" + (f", {ties} of them a tie" if ties else "")
-    if found.winner is None and len(found.level) > 1 and decided:
-        names = ", ".join(map(str, found.level[:-1])) + f" and {found.level[-1]}"
-        lines.append(
-            Text(f"Nobody won: Agents {names} are level ({count})." + (" The answer is the plurality's." if found.agreeing else ""))
-        )
-    elif found.winner is None:
-        why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not found.votes else "every vote was a tie"
-        lines.append(Text(f"Nobody won: {why}." + (" The answer is the plurality's." if found.agreeing else "")))
+    ties = sum(vote.verdict == "=" for vote in outcome.votes)
+    decided = len(outcome.votes) - ties
+    count = f"{len(outcome.votes)} vote{'s' * (len(outcome.votes) != 1)}" + (f", {ties} of them a tie" if ties else "")
+    instead = " The answer is the plurality's." if group.agreeing else ""
+    if outcome.winner is None and len(group.level) > 1 and decided:
+        names = ", ".join(map(str, group.level[:-1])) + f" and {group.level[-1]}"
+        lines.append(Text(f"Nobody won: Agents {names} are level ({count}).{instead}"))
+    elif outcome.winner is None:
+        why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not outcome.votes else "every vote was a tie"
+        lines.append(Text(f"Nobody won: {why}.{instead}"))
     else:
-        lines.append(Text(f"Agent {found.winner} won: {found.won[found.winner]} of {decided} decided votes ({count})."))
-    lines.append(Text(_agreement(found, debate.num_agents)))
-    lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(found), "bold green")))
-    if found.agreeing > 1 and found.answer != found.plurality:
-        lines.append(Text(f"The plurality answer is another: {_quoted(found.plurality)}.", style="yellow"))
-    if found.correct is not None:
-        lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if found.correct else 'wrong'}."))
+        lines.append(Text(f"Agent {outcome.winner} won: {outcome.won[outcome.winner]} of {decided} decided votes ({count})."))
+    lines.append(Text(_agreement(group, debate.num_agents)))
+    lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(group), "bold green")))
+    if group.agreeing > 1 and group.answer != group.plurality:
+        lines.append(Text(f"The plurality answer is another: {_quoted(group.plurality)}.", style="yellow"))
+    if group.correct is not None:
+        lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if group.correct else 'wrong'}."))
     return lines
 
 
-def _agreement(found: Verdict, agents: int) -> str:
-    if not found.agreeing:
+def _agreement(group: GroupAnswer, agents: int) -> str:
+    if not group.agreeing:
         return "No agent gave an answer in a box, so answers cannot be compared."
-    if found.agreeing == 1 < agents:
+    if group.agreeing == 1 < agents:
         return "Agreement: none, no two agents hold the same answer."
-    return f"Agreement: {found.agreeing} of {agents} hold {_quoted(found.plurality)}."
+    return f"Agreement: {group.agreeing} of {agents} hold {_quoted(group.plurality)}."
 
 
-def _answer(found: Verdict) -> str:
-    if found.answer is not None:
-        return clipped(found.answer)
-    return clipped(found.solution) if found.solution else "none"
+def _answer(group: GroupAnswer) -> str:
+    if group.answer is not None:
+        return clipped(group.answer)
+    return clipped(group.solution) if group.solution else "none"
 
 
 def _quoted(answer: str | None) -> str:
     return "nothing" if answer is None else f"“{one_line(answer, 60)}”"
 
 
-def spending(asked: Asked, prices: Sequence[Prices | None]) -> str:
+def spending(asked: AskedDebate, prices: Sequence[Prices | None]) -> str:
     """Tokens, cost and time. A price nobody gave is not guessed."""
     read, written, silent = asked.tokens()
     tokens = f"Tokens: {read:,} read, {written:,} written"
     if silent:
         tokens += f", and {silent} turns whose server did not say"
-    if asked.again:
-        tokens += f"; {asked.again} tries were thrown away and are not counted"
+    if asked.retries:
+        tokens += f"; {asked.retries} tries were thrown away and are not counted"
     if asked.cost is not None:
         cost = f"{asked.cost:.6f}".rstrip("0").rstrip(".") if asked.cost < 0.01 else f"{asked.cost:.4f}"
         money = f"{cost} (by the prices given)"

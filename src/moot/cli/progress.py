@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -12,18 +13,22 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.loggers import Logger
 from moot.records import Run
 from moot.rl.config import TrainConfig
+from moot.rl.remedies import ALARMS
 from moot.rl.rollout import Rollout
 
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
 
 class Progress:
-    """A bar for the run, one for the debates in play, and a line an iteration."""
+    """A bar for the run, one for the debates in play, and one line per step."""
 
     def __init__(self, console: Terminal, loggers: list[Logger], config: TrainConfig) -> None:
         self._console, self._loggers, self._config = console, loggers, config
         self._bars = Bars(console)
         self._bars.plan("run", None)
+        self._started = self._step_began = time.monotonic()
+        self._total = 0
+        self._ringing: set[str] = set()
 
     def __enter__(self) -> Progress:
         self._bars.__enter__()
@@ -35,6 +40,7 @@ class Progress:
     def began(self, step: int, total: int, phase: str) -> None:
         self._bars.reach("run", max(0, step - 1) if phase != "eval" else step, PHASES[phase], total)
         self._bars.measure_anew()
+        self._total, self._step_began = total, time.monotonic()
         if phase == "warm":
             self._bars.hide("debates")
         else:
@@ -48,32 +54,52 @@ class Progress:
         numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float) and name != "step"}
         for logger in self._loggers:
             logger.row(row["step"], numbers)
-        self._console.say(line(row))
+        now = time.monotonic()
+        self._console.say(line(row, self._total, now - self._step_began, now - self._started))
+        self._say_new_alarms(row)
+
+    def _say_new_alarms(self, row: dict[str, Any]) -> None:
+        """What an alarm means is said when it begins to ring, not at each step it goes on."""
+        ringing = alarms(row) if row["phase"] == "self_play" else self._ringing
+        for name in sorted(ringing - self._ringing):
+            self._console.say(f"ALARM {name.removeprefix('alarm/')}: {ALARMS[name].means} {ALARMS[name].remedy}", "red")
+        self._ringing = ringing
 
     def note(self, text: str) -> None:
         self._console.note(text)
 
 
-def line(row: dict[str, Any]) -> str:
-    """One iteration in one line."""
-    where = f"step {row['step']:>4}  {PHASES[row['phase']]:<10}"
+def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> str:
+    """One step in one line: how far, what was measured, how fast, how long it has run."""
+    where = f"step {row['step']:>{len(str(total))}}/{total}  {PHASES[row['phase']]:<10}"
     match row["phase"]:
         case "warm":
-            return f"{where}  loss {row['warm/loss_per_token']:.3f} a token, {row['optim/trained_tokens']:,.0f} tokens"
+            parts = [f"loss {row['warm/loss_per_token']:.3f} per token", f"{row['optim/trained_tokens']:,.0f} tokens"]
         case "eval":
             parts = [f"right {_share(_find(row, 'test_', '/correct'))}", f"valid turns {_share(row['test/valid_turns'])}"]
             parts += [f"turns with a vote {_share(row['test/turns_with_vote'])}", f"judges right {_share(row['trust/judge_accuracy'])}"]
         case _:
             parts = [
                 f"reward {row['env/all/reward/total']:+.2f}",
-                f"signal {_share(row['debates/with_gradient'])}",
-                f"unreadable {_share(row['parse_error'])}",
+                f"signal {_share(row['debates/with_signal'])}",
+                f"judges right {_share(row['trust/judge_accuracy'])}",
                 f"right {_share(_find(row, 'train_', '/correct'))}",
-                f"kl {_number(row['optim/kl_sample_train_v2'])}",
+                f"unreadable {_share(row['parse_error'])}",
+                f"sampler-trainer KL {_number(row['optim/kl_sample_train_v2'])}",
             ]
-            ringing = [name.removeprefix("alarm/") for name, value in row.items() if name.startswith("alarm/") and value]
-            parts += [f"ALARM {', '.join(ringing)}"] if ringing else []
-    return f"{where}  {', '.join(parts)}"
+            parts += [f"ALARM {name.removeprefix('alarm/')}" for name in sorted(alarms(row))]
+    if sampled := row.get("tokens/sampled"):
+        parts.append(f"{sampled / max(1e-9, step_s):,.0f} tokens/s")
+    return f"{where}  {', '.join(parts)}  [{_clock(elapsed_s)}]"
+
+
+def alarms(row: dict[str, Any]) -> set[str]:
+    return {name for name, value in row.items() if name.startswith("alarm/") and value}
+
+
+def _clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def _find(row: dict[str, Any], start: str, end: str) -> float | None:
@@ -93,8 +119,10 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     rows = run.metrics()
     played = [row for row in rows if row["phase"] == "self_play"]
     debates = sum(row["debates/played"] for row in played)
-    taught = sum(row["debates/played"] * (row["debates/with_gradient"] or 0.0) for row in played)
+    taught, told = (_debates_with(played, name) for name in ("gradient", "signal"))
     console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {len(played)} iterations.", "bold")
+    if told < taught:
+        console.say(f"  In {told:.0f} of them the votes tell answers apart (signal); in the others the gradient comes from penalties.")
     evals = [row for row in rows if row["phase"] == "eval"]
     if len(evals) >= 2:
         moments = {"before": evals[0], "after": evals[-1]}
@@ -112,12 +140,30 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         verdict = "rose" if new > old else "fell" if new < old else "did not move"
         count = int(last["debates/played"])
         console.say(f"Held-out accuracy {verdict} in self-play; with {count} questions that is a hint, not a result.")
+    for name, text in alarm_digest(played).items():
+        console.say(f"ALARM {name}: {text}", "red")
     where = f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view {run.path}"
     console.say(where, "green")
     if played and not taught:
         console.say("No debate carried a gradient: nothing was learned from votes. Try a longer warm start.", "red")
         return 1
     return 0
+
+
+def _debates_with(played: list[dict[str, Any]], what: str) -> float:
+    return float(sum(row["debates/played"] * (row.get(f"debates/with_{what}") or 0.0) for row in played))
+
+
+def alarm_digest(played: list[dict[str, Any]]) -> dict[str, str]:
+    """For each alarm that rang: when, whether it still did at the end, what it means and what to do."""
+    digest = {}
+    for name in ALARMS:
+        steps = [row["step"] for row in played if row.get(name)]
+        if steps:
+            last = "to the end" if steps[-1] == played[-1]["step"] else f"last at step {steps[-1]}"
+            rang = f"rang at {len(steps)} of {len(played)} iterations, first at step {steps[0]}, {last}."
+            digest[name.removeprefix("alarm/")] = f"{rang} It means: {ALARMS[name].means} {ALARMS[name].remedy}"
+    return digest
 
 
 def _command() -> str:

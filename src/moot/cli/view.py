@@ -43,7 +43,7 @@ class View:
             if not place.is_dir():
                 raise ConfigError(f"{place}: there is no such folder; name a run, or a folder of runs")
         runs = Runs(self.runs)
-        found = len(runs.all())
+        count = len(runs.all())
         cache = cache_folder()
         tidy(cache)
         listening = listen(self.port)
@@ -55,7 +55,7 @@ class View:
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 """Said once the server answers, and leaves quietly on Ctrl-C: whoever reads the address may use it, or stop at once."""
                 await super().startup(sockets=sockets)
-                console.say(f"{found} run{'' if found == 1 else 's'}. New ones turn up by themselves." if found else _NONE)
+                console.say(f"{count} run{'' if count == 1 else 's'}. New ones turn up by themselves." if count else _NONE)
                 console.say(f"Look at them: {where}   (Ctrl-C stops)", "green")
                 if open_it:
                     webbrowser.open(where)

@@ -19,7 +19,7 @@ async def play(debate: Debate, speak: Speak, watch: Callable[[Debate], None] | N
             async with asyncio.TaskGroup() as group:
                 tasks = {agent: group.create_task(_said(speak, debate, agent)) for agent in debate.next_speakers}
         except* Exception as failures:
-            raise _first(failures) from None
+            raise first_of(failures) from None
         debate = debate.advance({agent: task.result() for agent, task in tasks.items()})
         if watch:
             watch(debate)
@@ -35,7 +35,7 @@ async def hear(debate: Debate, *judges: Speak) -> Debate:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(_judged(speak, debate, first + j)) for j, speak in enumerate(judges)]
     except* Exception as failures:
-        raise _first(failures) from None
+        raise first_of(failures) from None
     return debate.heard([task.result() for task in tasks])
 
 
@@ -54,7 +54,8 @@ async def _said(speak: Speak, debate: Debate, agent: int) -> Said:
     return await speak(debate.observe(agent))
 
 
-def _first(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What went wrong, as it was raised."""
     failure: BaseException = failures
     while isinstance(failure, BaseExceptionGroup):
         failure = failure.exceptions[0]

@@ -128,7 +128,7 @@ class Capabilities:
 
 @runtime_checkable
 class Sampler(Protocol):
-    """Weights as they were when it was made, however training goes on."""
+    """Weights as they were when it was made, however training continues."""
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         """Raises EngineError (ContextOverflow if prompt + max_tokens exceed the context)."""

@@ -2,7 +2,7 @@
 
 It reads its prompt as a model would (who am I, which round, whom may I judge) and answers in one of eight ways that the prompt and
 the engine's seed fix; the request's seed picks one. So the chance of an answer is 1/8 (more where two are alike), and a token's logprob
-says how many of the answers alike so far go on with it. Training verbs are counted and checked, and change nothing.
+says how many of the answers alike so far continue with it. Training verbs are counted and checked, and change nothing.
 """
 
 from __future__ import annotations
@@ -108,22 +108,22 @@ def read_scene(prompt: str) -> Scene:
     )
 
 
-# The three manners of speaking. Each takes a scene and a source of chance, and writes one turn.
+# The three manners of speaking. Each takes a scene and a source of randomness, and writes one turn.
 
 
-def well_formed(scene: Scene, chance: random.Random) -> str:
-    answer = chance.choice([7, 7, 7, 8, 12])
-    lines = [f"Agent {a} {chance.choice('>>>=')} Agent {b}" for a, b in _pairs(scene, chance)]
+def well_formed(scene: Scene, rng: random.Random) -> str:
+    answer = rng.choice([7, 7, 7, 8, 12])
+    lines = [f"Agent {a} {rng.choice('>>>=')} Agent {b}" for a, b in _pairs(scene, rng)]
     return _turn(
         scene,
         solution=f"Adding the parts step by step gives {answer}. The answer is \\boxed{{{answer}}}.",
         evaluation="The other answers are clear, but one of them skips a step." if scene.eligible else "N/A",
         comparison="\n".join(lines) or "N/A",
-        consensus=chance.choice(["YES", "YES", "NO"]),
+        consensus=rng.choice(["YES", "YES", "NO"]),
     )
 
 
-def sloppy(scene: Scene, chance: random.Random) -> str:
+def sloppy(scene: Scene, rng: random.Random) -> str:
     decorate: list[Callable[[int, str, int], str]] = [
         lambda a, op, b: f"- **Agent {a}** {op} **Agent {b}**",
         lambda a, op, b: f"{a + 1}. agent{a}{op}agent{b} because it is shorter",
@@ -132,13 +132,13 @@ def sloppy(scene: Scene, chance: random.Random) -> str:
         lambda a, op, b: f"I prefer Agent {a} to Agent {b}",
         lambda a, op, b: f"Agent {scene.agent} {op} Agent {b}",
     ]
-    lines = [chance.choice(decorate)(a, chance.choice(">="), b) for a, b in _pairs(scene, chance)]
+    lines = [rng.choice(decorate)(a, rng.choice(">="), b) for a, b in _pairs(scene, rng)]
     text = _turn(
         scene,
-        solution=f"Roughly {chance.randint(5, 9)}, I think — ça va ✓",
+        solution=f"Roughly {rng.randint(5, 9)}, I think — ça va ✓",
         evaluation="Fine.",
-        comparison="\n".join(lines) or chance.choice(["N/A", "n/a.", ""]),
-        consensus=chance.choice(["yes", "No"]),
+        comparison="\n".join(lines) or rng.choice(["N/A", "n/a.", ""]),
+        consensus=rng.choice(["yes", "No"]),
     )
     dress: list[Callable[[str], str]] = [
         lambda t: f"Sure! Here is my response.\n\n```xml\n{t}\n```",
@@ -146,11 +146,11 @@ def sloppy(scene: Scene, chance: random.Random) -> str:
         lambda t: t.replace("<solution>", "<SOLUTION>").replace("</evaluation>", "</Evaluation>"),
         lambda t: t[: t.rfind("</")],
     ]
-    return chance.choice(dress)(text)
+    return rng.choice(dress)(text)
 
 
-def hostile(scene: Scene, chance: random.Random) -> str:
-    good = well_formed(scene, chance)
+def hostile(scene: Scene, rng: random.Random) -> str:
+    good = well_formed(scene, rng)
     attacks: list[Callable[[], str]] = [
         lambda: "",
         lambda: "<" * 400,
@@ -163,7 +163,7 @@ def hostile(scene: Scene, chance: random.Random) -> str:
         lambda: good * 2,
         lambda: good.upper(),
     ]
-    return chance.choice(attacks)()
+    return rng.choice(attacks)()
 
 
 STYLES: dict[str, tuple[Callable[[Scene, random.Random], str], ...]] = {
@@ -174,9 +174,9 @@ STYLES: dict[str, tuple[Callable[[Scene, random.Random], str], ...]] = {
 }
 
 
-def _pairs(scene: Scene, chance: random.Random) -> list[tuple[int, int]]:
+def _pairs(scene: Scene, rng: random.Random) -> list[tuple[int, int]]:
     others = list(scene.eligible)
-    chance.shuffle(others)
+    rng.shuffle(others)
     return [(a, b) for i, a in enumerate(others) for b in others[i + 1 :]]
 
 
@@ -227,9 +227,9 @@ class ScriptedEngine:
         answers = [self._answer(scene, f"{key}/{variant}", params) for variant in range(VARIANTS if params.temperature > 0 else 1)]
         return [self._pick(answers, random.Random(f"{key}/{params.seed}/{number}")) for number in range(num_samples)]
 
-    def _pick(self, answers: list[tuple[list[int], Literal["stop", "length"]]], chance: random.Random) -> Sample:
-        """One of the answers, each as likely. A token's chance: of those alike so far, the share that goes on with it."""
-        ids, reason = answers[chance.randrange(len(answers))]
+    def _pick(self, answers: list[tuple[list[int], Literal["stop", "length"]]], rng: random.Random) -> Sample:
+        """One of the answers, each as likely. A token's probability: of those alike so far, the share that continues with it."""
+        ids, reason = answers[rng.randrange(len(answers))]
         logprobs = np.zeros(len(ids), dtype=np.float32)
         alike = [other for other, _ in answers]
         for i, token in enumerate(ids):
@@ -241,8 +241,8 @@ class ScriptedEngine:
         return Sample(np.asarray(ids, dtype=np.int32), logprobs, reason)
 
     def _answer(self, scene: Scene, key: str, params: SamplingParams) -> tuple[list[int], Literal["stop", "length"]]:
-        chance = random.Random(key)
-        text = chance.choice(STYLES[self.style])(scene, chance)
+        rng = random.Random(key)
+        text = rng.choice(STYLES[self.style])(scene, rng)
         cut = self._cut(text, params)
         ids = self.tokenizer.encode(cut, add_special_tokens=False)
         if cut == text and int(self.tokenizer.eos_token_id) in params.stop:
@@ -294,8 +294,8 @@ class ScriptedEngine:
 
     def load_state(self, path: str) -> Awaitable[None]:
         try:
-            found = json.loads((Path(path) / "scripted.json").read_text())
-            self.steps, self.trained_tokens = found["steps"], found["trained_tokens"]
+            saved = json.loads((Path(path) / "scripted.json").read_text())
+            self.steps, self.trained_tokens = saved["steps"], saved["trained_tokens"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise EngineError(f"{path} holds no state of a scripted engine ({error})") from None
         return _done(None)

@@ -1,8 +1,8 @@
 """Play again, with other speakers and other metrics: direct, vote, debate, fixed opponents; with intervals, and resumable."""
 
-from moot.evaluate.answers import Answers
 from moot.evaluate.modes import MODES, EvalConfig, Mode
-from moot.evaluate.play import Opponent, Watcher, evaluate
+from moot.evaluate.play import EvalWatcher, Opponent, evaluate
 from moot.evaluate.report import Report, Row
+from moot.evaluate.store import AnswerStore
 
-__all__ = ["MODES", "Answers", "EvalConfig", "Mode", "Opponent", "Report", "Row", "Watcher", "evaluate"]
+__all__ = ["MODES", "AnswerStore", "EvalConfig", "EvalWatcher", "Mode", "Opponent", "Report", "Row", "evaluate"]

@@ -12,8 +12,9 @@ import numpy as np
 
 from moot.debate.types import ConfigError
 from moot.evaluate.report import Report, Row
-from moot.evaluate.statistics import seeds_interval, seeds_share, sign_flip_p
+from moot.figures import Line, Panel, Picture
 from moot.records import Run
+from moot.statistics import seeds_interval, seeds_share, sign_flip_p
 
 _SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
 
@@ -32,15 +33,15 @@ class Group:
 
 def groups(runs: Sequence[Run]) -> list[Group]:
     """In the order in which each first comes up."""
-    found: dict[str, list[Run]] = {}
+    by_settings: dict[str, list[Run]] = {}
     for run in runs:
-        found.setdefault(json.dumps(_without_seed(run.config), sort_keys=True), []).append(run)
-    flat = [_flat(json.loads(key)) for key in found]
+        by_settings.setdefault(json.dumps(_without_seed(run.config), sort_keys=True), []).append(run)
+    flat = [_flat(json.loads(key)) for key in by_settings]
     names = {name for each in flat for name in each}
     differing = sorted(name for name in names if len({json.dumps(each.get(name)) for each in flat}) > 1)
-    stems = [_SEED.sub("", members[0].path.resolve().name) or members[0].path.name for members in found.values()]
+    stems = [_SEED.sub("", members[0].path.resolve().name) or members[0].path.name for members in by_settings.values()]
     made = []
-    for members, settings, stem in zip(found.values(), flat, stems, strict=True):
+    for members, settings, stem in zip(by_settings.values(), flat, stems, strict=True):
         own = {name: settings.get(name) for name in differing}
         spelled = ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in list(own.items())[:3])
         made.append(Group(stem if stems.count(stem) == 1 else f"{stem} ({spelled})", tuple(members), own))
@@ -56,10 +57,10 @@ def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in config.items():
-        found |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
 
 
 # What was saved by `moot eval`
@@ -67,8 +68,8 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def saved_report(run: Run, pattern: str, step: int | None = None) -> Report | None:
     """Of the evaluations whose folder fits `pattern`, the one of `step`, or of the last step; the newest where there are several."""
-    found = [(Report.read(path), path) for path in sorted((run.path / "evals").glob(f"{pattern}/report.json"))]
-    fitting = [(each.settings.get("step") or 0, path.stat().st_mtime, each) for each, path in found]
+    reports = [(Report.read(path), path) for path in sorted((run.path / "evals").glob(f"{pattern}/report.json"))]
+    fitting = [(each.settings.get("step") or 0, path.stat().st_mtime, each) for each, path in reports]
     fitting = [each for each in fitting if step is None or each[0] == step]
     return max(fitting, key=lambda each: each[:2])[2] if fitting else None
 
@@ -86,7 +87,7 @@ class Entry:
 
 def entries(members: Sequence[Group], patterns: Sequence[str], step: int | None = None) -> list[Entry]:
     """One pattern: a group each, compared with the first group. Several: each group at each of them, compared with its own first."""
-    found: list[Entry] = []
+    rows: list[Entry] = []
     for group in members:
         own: list[Entry] = []
         for pattern in patterns:
@@ -94,10 +95,10 @@ def entries(members: Sequence[Group], patterns: Sequence[str], step: int | None 
             if reports:
                 label = group.label if len(patterns) == 1 else f"{group.label}, {pattern}"
                 own.append(Entry(label, reports, own[0].label if own else None))
-        found += own
+        rows += own
     if len(patterns) == 1:
-        return [replace(each, versus=found[0].label if i else None) for i, each in enumerate(found)]
-    return found
+        return [replace(each, versus=rows[0].label if i else None) for i, each in enumerate(rows)]
+    return rows
 
 
 def compared(table: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
@@ -129,8 +130,8 @@ def _compared(mode: str, entry: Entry, rows: Mapping[str, Row], base: Mapping[st
         "difference": None,
     }
     for metric in ("format", "pass@k", "cons@k", "winner", "comparisons"):
-        known = [number["value"] for each in own if (number := each.metrics.get(metric)) is not None]
-        row[metric] = float(np.mean(known)) if known else None
+        values = [number["value"] for each in own if (number := each.metrics.get(metric)) is not None]
+        row[metric] = float(np.mean(values)) if values else None
     if base is not None and (both := _common([*own, *base.values()])):
         row["difference"] = {**_difference(rows, base, both, seed), "versus": entry.versus, "questions": len(both)}
     return row
@@ -142,10 +143,10 @@ def _difference(rows: Mapping[str, Row], base: Mapping[str, Row], questions: Seq
     if set(rows) == set(base):
         before = dict(zip(base, theirs, strict=True))
         gaps = [np.subtract(now, before[run]) for run, now in zip(rows, ours, strict=True)]
-        found = seeds_interval(gaps, seed=seed)
+        interval = seeds_interval(gaps, seed=seed)
     else:
-        found = seeds_interval(ours, theirs, seed=seed)
-    return {**found.as_dict(), "p": sign_flip_p(np.mean(ours, axis=0) - np.mean(theirs, axis=0), seed=seed)}
+        interval = seeds_interval(ours, theirs, seed=seed)
+    return {**interval.as_dict(), "p": sign_flip_p(np.mean(ours, axis=0) - np.mean(theirs, axis=0), seed=seed)}
 
 
 def _common(rows: Sequence[Row]) -> list[str]:
@@ -158,8 +159,8 @@ def _share(rows: Sequence[Row], metric: str, questions: Sequence[str], seed: int
     if not questions:
         return None
     tops, bottoms = ([[row.by_question[metric][q][side] for q in questions] for row in rows] for side in (0, 1))
-    found = seeds_share(tops, bottoms, seed=seed)
-    return None if found is None else found.as_dict()
+    interval = seeds_share(tops, bottoms, seed=seed)
+    return None if interval is None else interval.as_dict()
 
 
 def _values(rows: Sequence[Row], questions: Sequence[str]) -> list[list[float]]:
@@ -169,50 +170,31 @@ def _values(rows: Sequence[Row], questions: Sequence[str]) -> list[list[float]]:
 # Curves
 
 
-@dataclass(frozen=True)
-class Panel:
-    title: str
-    phase: str
-    key: str
-    """Of the run's metrics, as a pattern."""
-    saved: tuple[str, str] | None = None
-    """Mode and metric of the evaluations saved by `moot eval`, for runs that measured nothing on the way."""
-
-    @property
-    def share(self) -> bool:
-        return "tokens" not in self.title
-
-
 PANELS = (
-    Panel("right answers in debate, held out", "eval", r"test_[^/]*/correct", ("debate", "accuracy")),
-    Panel("right answers alone, held out", "eval", r"test_[^/]*/direct/accuracy", ("direct", "accuracy")),
-    Panel("right by plurality (cons@k), held out", "eval", r"test_[^/]*/cons@k", ("debate", "cons@k")),
-    Panel("judges right, held out", "eval", r"trust/judge_accuracy", ("debate", "judge")),
-    Panel("turns with a vote, held out", "eval", r"test/turns_with_vote"),
-    Panel("right answers, training", "self_play", r"train_[^/]*/correct"),
-    Panel("tokens a turn, training", "self_play", r"env/all/ac_tokens_per_turn"),
+    Panel("debate", "right answers in debate, held out", "eval", "test_*/correct", True, saved=("debate", "accuracy")),
+    Panel("direct", "right answers alone, held out", "eval", "test_*/direct/accuracy", True, saved=("direct", "accuracy")),
+    Panel("plurality", "right by plurality (cons@k), held out", "eval", "test_*/cons@k", True, saved=("debate", "cons@k")),
+    Panel("judge", "judges right, held out", "eval", "trust/judge_accuracy", True, level=0.5, saved=("debate", "judge")),
+    Panel("votes", "turns with a vote, held out", "eval", "test/turns_with_vote", True),
+    Panel("training", "right answers, training", "self_play", "train_*/correct", True),
+    Panel("tokens", "tokens per turn, training", "self_play", "env/all/ac_tokens_per_turn"),
 )
 
 
-@dataclass(frozen=True)
-class Curve:
-    steps: list[float]
-    """Training steps, or sampled tokens."""
-    mean: list[float]
-    low: list[float]
-    high: list[float]
-    """Of the seeds."""
-    runs: int
+def picture(members: Sequence[Group], against: str = "step") -> Picture:
+    """The panels for which some group has a curve."""
+    panels = [(panel, {group.label: line for group in members if (line := curve(group, panel, against))}) for panel in PANELS]
+    return [(panel, lines) for panel, lines in panels if lines]
 
 
-def curve(group: Group, panel: Panel, against: str = "step") -> Curve | None:
+def curve(group: Group, panel: Panel, against: str = "step") -> Line | None:
     """Mean and range over the group's runs."""
     aligned = _aligned(group, panel, against)
     if not aligned:
         return None
     places, values = np.array(aligned).transpose(2, 0, 1)
     ends = (values.min(axis=0).tolist(), values.max(axis=0).tolist())
-    return Curve(places.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *ends, len(aligned))
+    return Line(places.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *ends, len(aligned))
 
 
 def _aligned(group: Group, panel: Panel, against: str) -> list[list[tuple[float, float]]]:
@@ -221,7 +203,7 @@ def _aligned(group: Group, panel: Panel, against: str) -> list[list[tuple[float,
     Runs that were measured equally often are laid over each other moment by moment, because a budget of tokens ends them at
     different steps; others at the steps that all of them have.
     """
-    series = [found for run in group.runs if (found := _series(run, panel, against))]
+    series = [points for run in group.runs if (points := _series(run, panel, against))]
     if len({len(each) for each in series}) <= 1:
         return [list(each.values()) for each in series]
     steps = sorted(set.intersection(*(set(each) for each in series)))
@@ -231,32 +213,31 @@ def _aligned(group: Group, panel: Panel, against: str) -> list[list[tuple[float,
 def _series(run: Run, panel: Panel, against: str) -> dict[int, tuple[float, float]]:
     """Step -> (where it stands on the axis, value), in order."""
     rows = run.metrics()
-    found: dict[int, float] = {}
+    values: dict[int, float] = {}
     for row in rows:
-        value = next((v for name, v in row.items() if re.fullmatch(panel.key, name)), None)
-        if row["phase"] == panel.phase and isinstance(value, int | float):
-            found[row["step"]] = float(value)
-    if not found and panel.saved is not None:
-        found = _saved_series(run, *panel.saved)
+        if (value := panel.value(row)) is not None:
+            values[row["step"]] = value
+    if not values and panel.saved is not None:
+        values = _saved_series(run, *panel.saved)
     if against == "step":
-        return {step: (float(step), found[step]) for step in sorted(found)}
+        return {step: (float(step), values[step]) for step in sorted(values)}
     spent = {row["step"]: row.get("tokens/sampled") or 0.0 for row in rows if row["phase"] == "self_play"}
-    return {step: (sum(tokens for at, tokens in spent.items() if at <= step), found[step]) for step in sorted(found)}
+    return {step: (sum(tokens for at, tokens in spent.items() if at <= step), values[step]) for step in sorted(values)}
 
 
 def _saved_series(run: Run, mode: str, metric: str) -> dict[int, float]:
-    found: dict[int, float] = {}
+    values: dict[int, float] = {}
     for path in sorted((run.path / "evals").glob("*/report.json"), key=lambda path: path.stat().st_mtime):
         report = Report.read(path)
         for row in report.rows:
             if row.name == mode and (number := row.metrics.get(metric)) is not None:
-                found[report.settings.get("step") or 0] = number["value"]
-    return found
+                values[report.settings.get("step") or 0] = number["value"]
+    return values
 
 
 def ends(group: Group, panel: Panel) -> dict[str, Any] | None:
     """The first value of a metric that all runs have, and each run's last: mean and standard deviation over seeds."""
-    series = [list(found.values()) for run in group.runs if (found := _series(run, panel, "step"))]
+    series = [list(points.values()) for run in group.runs if (points := _series(run, panel, "step"))]
     if not series:
         return None
 

@@ -138,8 +138,8 @@ def needs(config: EvalConfig, mode: str, k: int) -> list[Need]:
 
 def all_needs(config: EvalConfig, modes: Sequence[str], k: int) -> dict[str, int]:
     """The most that any mode wants of each kind."""
-    found: dict[str, int] = {}
+    most: dict[str, int] = {}
     for mode in modes:
         for need in needs(config, mode, k):
-            found[need.kind] = max(need.count, found.get(need.kind, 0))
-    return found
+            most[need.kind] = max(need.count, most.get(need.kind, 0))
+    return most

@@ -13,10 +13,10 @@ from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Question
 from moot.engine.protocol import EngineError, Sampler, SamplingParams
-from moot.evaluate.answers import Answers, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.evaluate.counting import Counted, count_against, count_answers, count_debate, judge, own_answers
 from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, Row, make_row
+from moot.evaluate.store import AnswerStore, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, Rollout, rollout, turn_seed
 from moot.rl.trust import panel
@@ -27,7 +27,7 @@ Opponent = Callable[[int], Player | Speak]
 """Seat -> who sits there. A `Player` samples tokens; a `Speak` answers in text alone, as an endpoint does."""
 
 
-class Watcher(Interface):
+class EvalWatcher(Interface):
     """Who looks on."""
 
     def planned(self, kind: str, total: int, done: int) -> None: ...
@@ -49,8 +49,8 @@ async def evaluate(
     questions: Sequence[Question] | None = None,
     *,
     opponents: Mapping[str, Opponent] | None = None,
-    answers: Answers | None = None,
-    watcher: Watcher | None = None,
+    answers: AnswerStore | None = None,
+    watcher: EvalWatcher | None = None,
     played: Callable[[str, Rollout], None] = lambda kind, rollout: None,
 ) -> Report:
     """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
@@ -65,7 +65,7 @@ async def evaluate(
     config = replace(config, opponents={name: config.opponents.get(name, name) for name in guests})
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
-    kept = Answers() if answers is None else answers
+    kept = AnswerStore() if answers is None else answers
     work = _Work(Player(sampler, rendering, tempered=config.tempered), config, task, distinct, guests, kept, watch, played)
 
     k = config.k
@@ -88,8 +88,8 @@ class _Work:
         task: Task,
         questions: Mapping[str, Question],
         opponents: Mapping[str, Opponent],
-        answers: Answers,
-        watch: Watcher,
+        answers: AnswerStore,
+        watch: EvalWatcher,
         played: Callable[[str, Rollout], None],
     ) -> None:
         self.policy, self.config, self.task, self.questions = policy, config, task, questions

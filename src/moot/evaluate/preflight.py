@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from moot.evaluate.report import Report, Row
-from moot.evaluate.statistics import Interval, cautious_interval
+from moot.statistics import Interval, cautious_interval
 
 Verdict = Literal["pass", "fail", "cannot tell"]
 
 
 @dataclass(frozen=True)
-class Check:
+class Requirement:
     name: str
     mode: str
     metric: str
@@ -22,7 +22,7 @@ class Check:
 
 
 CHECKS = (
-    Check(
+    Requirement(
         "direct accuracy",
         "direct",
         "accuracy",
@@ -30,7 +30,7 @@ CHECKS = (
         "The model cannot do this task alone, so votes would compare noise with noise. Take an easier --task or a stronger --model, warm "
         "it up on worked solutions (--warm-questions 512 --warm-epochs 3), or mix in the truth (--reward-mix 0.3).",
     ),
-    Check(
+    Requirement(
         "valid comparisons",
         "debate",
         "comparisons",
@@ -38,14 +38,14 @@ CHECKS = (
         "Turns that were to compare others gave no vote, so there is little to learn from. Teach the contract with a warm start "
         "(--warm-questions 64 or more), and raise --max-tokens where turns are cut.",
     ),
-    Check(
+    Requirement(
         "one agent right",
         "debate",
         "pass@k",
         0.20,
         "In too few debates is there a right answer to prefer. Use more agents (--num-agents 5), an easier --task, or a warm start.",
     ),
-    Check(
+    Requirement(
         "judge accuracy",
         "debate",
         "judge",
@@ -59,7 +59,7 @@ CHECKS = (
 
 @dataclass(frozen=True)
 class Finding:
-    check: Check
+    check: Requirement
     measured: Interval | None
     """None where nothing could be counted."""
     counted: int
@@ -89,7 +89,7 @@ def findings(report: Report) -> list[Finding]:
     return [_finding(check, rows[check.mode], report.settings["seed"]) for check in CHECKS]
 
 
-def _finding(check: Check, row: Row, seed: int) -> Finding:
+def _finding(check: Requirement, row: Row, seed: int) -> Finding:
     shares = list(row.by_question.get(check.metric, {}).values())
     top, bottom = [share[0] for share in shares], [share[1] for share in shares]
     measured = cautious_interval(top, bottom, seed=seed) if shares else None
@@ -115,7 +115,7 @@ def _enough(measured: Interval | None, above: float, questions: int, verdict: Ve
     return round(1.1 * questions * (half / abs(measured.value - above)) ** 2)
 
 
-def _note(check: Check, row: Row) -> str:
+def _note(check: Requirement, row: Row) -> str:
     """What lies behind a number."""
     if check.metric == "comparisons":
         parts = []

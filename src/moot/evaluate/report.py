@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -10,8 +12,8 @@ from typing import Any
 
 from moot.debate.types import ConfigError
 from moot.evaluate.counting import Counted, Share
-from moot.evaluate.statistics import intervals, paired_interval, sign_flip_p
 from moot.records import write_atomically
+from moot.statistics import intervals, paired_interval, sign_flip_p
 
 FORMAT = 1
 Number = dict[str, float]
@@ -66,14 +68,44 @@ class Report:
     @classmethod
     def read(cls, path: Path) -> Report:
         try:
-            found = json.loads(path.read_text())
-            if found["format"] != FORMAT:
-                raise ConfigError(f"{path} has format {found['format']}, and this moot reads format {FORMAT}; evaluate again")
-            return cls(found["settings"], [Row(**row) for row in found["rows"]], found["trust"])
+            saved = json.loads(path.read_text())
+            if saved["format"] != FORMAT:
+                raise ConfigError(f"{path} has format {saved['format']}, and this moot reads format {FORMAT}; evaluate again")
+            return cls(saved["settings"], [Row(**row) for row in saved["rows"]], saved["trust"])
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, ConfigError):
                 raise
             raise ConfigError(f"{path} is not a saved evaluation: {error}") from None
+
+
+def report_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
+    """Where a report with these settings goes: `folder`, or, where that holds the report of other settings, one beside it that is named
+    after what differs. So no report replaces another."""
+    before = _settings_in(folder)
+    if before is None or not (changed := _changed(before, settings)):
+        return folder
+    told = ",".join(f"{name}={value}" for name, value in changed.items())
+    told = re.sub(r"[^\w.=,+-]+", "-", told)
+    beside = folder.with_name(f"{folder.name},{told}")
+    if "policy" in changed or len(told) > 60 or ((there := _settings_in(beside)) is not None and _changed(there, settings)):
+        whole = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
+        beside = folder.with_name(f"{folder.name},settings={whole}")
+    return beside
+
+
+def _settings_in(folder: Path) -> dict[str, Any] | None:
+    return Report.read(folder / "report.json").settings if (folder / "report.json").exists() else None
+
+
+def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that differ, as they are now. One that only a newer version has says nothing."""
+    changed: dict[str, str] = {}
+    for name in (name for name in now if name in before and before[name] != now[name]):
+        if isinstance(now[name], Mapping) and isinstance(before[name], Mapping):
+            changed |= _changed(before[name], now[name])
+        else:
+            changed[name] = "+".join(map(str, now[name])) if isinstance(now[name], list | tuple) else str(now[name])
+    return changed
 
 
 def make_row(name: str, k: int, headline: str, counted: Mapping[str, Counted], failed: int, first: Row | None, seed: int) -> Row:
@@ -84,9 +116,9 @@ def make_row(name: str, k: int, headline: str, counted: Mapping[str, Counted], f
             shares.setdefault(metric, {})[question] = share
     if headline in shares:
         shares = {"accuracy": shares[headline], **shares}
-    columns = [tuple(zip(*(found.get(question, (0.0, 0.0)) for question in counted), strict=True)) for found in shares.values()]
-    known = intervals([(top, bottom) for top, bottom in columns], seed=seed) if columns else []
-    metrics = {metric: None if found is None else found.as_dict() for metric, found in zip(shares, known, strict=True)}
+    columns = [tuple(zip(*(column.get(question, (0.0, 0.0)) for question in counted), strict=True)) for column in shares.values()]
+    computed = intervals([(top, bottom) for top, bottom in columns], seed=seed) if columns else []
+    metrics = {metric: None if interval is None else interval.as_dict() for metric, interval in zip(shares, computed, strict=True)}
     tokens = sum(each.tokens for each in counted.values()) / len(counted) if counted else 0.0
     difference = None if first is None else compare(shares.get("accuracy", {}), first.by_question.get("accuracy", {}), first.name, seed)
     return Row(name, k, len(counted), failed, tokens, metrics, difference, shares)
@@ -98,8 +130,8 @@ def compare(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[f
     if not common:
         return None
     pairs = [tuple(zip(*(side[question] for question in common), strict=True)) for side in (ours, theirs)]
-    found = paired_interval((pairs[0][0], pairs[0][1]), (pairs[1][0], pairs[1][1]), seed=seed)
-    if found is None:
+    interval = paired_interval((pairs[0][0], pairs[0][1]), (pairs[1][0], pairs[1][1]), seed=seed)
+    if interval is None:
         return None
     p = sign_flip_p([ours[q][0] / ours[q][1] - theirs[q][0] / theirs[q][1] for q in common], seed=seed)
-    return {**found.as_dict(), "p": p, "versus": versus, "questions": len(common)}
+    return {**interval.as_dict(), "p": p, "versus": versus, "questions": len(common)}

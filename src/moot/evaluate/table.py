@@ -36,12 +36,22 @@ LEGEND = {
     "round 1 plurality": "the answer most agents give in the first round is right: counting alone, without a second round",
     "winner": "the agent whom the peers' votes prefer is right",
     "judges right": "votes between a right and a wrong answer that prefer the right one",
-    "votes given": "turns that gave a vote, of those that were to",
+    "votes given": "of the turns that were asked to compare others, those that gave a vote",
     "others right": "the opponents' average",
     "votes won": "votes between the policy and an opponent that prefer the policy",
     "cut": "turns and answers that ended at max_tokens",
-    "tokens": "generated for a question",
+    "tokens": "generated per question",
 }
+
+
+def caption(report: Report) -> str:
+    """What was measured, on what, and how."""
+    s = report.settings
+    who = s.get("model") or s["policy"] or "the policy"
+    who += f" (step {s['step']} of {s['run']})" if s.get("run") else ""
+    debates = f"debates of {s['num_agents']} agents and {s['max_rounds']} round{'s' * (s['max_rounds'] != 1)}, {s['protocol']['contract']}"
+    count = f"{s['questions']} question{'s' * (s['questions'] != 1)}"
+    return f"{who} on {s['task']}: {count}, {debates}; at most {s['max_tokens']} tokens per turn, seed {s['seed']}."
 
 
 def percent(number: Mapping[str, float] | None, bounds: bool = False) -> str:
@@ -68,7 +78,7 @@ def cells(report: Report) -> tuple[list[str], list[list[str]]]:
     """The header and the rows; shares are percentages."""
     rows = report.rows
     shown = [(metric, head) for metric, head in COLUMNS if any(row.metrics.get(metric) for row in rows)]
-    versus = [f"less {rows[0].name}", "p"] if len(rows) > 1 else []
+    versus = [f"minus {rows[0].name}", "p"] if len(rows) > 1 else []
     header = ["mode", "k", "accuracy", *versus, *(head for _, head in shown), "tokens"]
     return header, [_cells(row, shown, bool(versus)) for row in rows]
 
@@ -86,7 +96,7 @@ MAIN = (*WORDS, "k", "seeds", "accuracy", "p", "tokens", "first", "last")
 def rich_tables(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Table]:
     """What matters first, then the rest: together they are too wide for a terminal."""
     aside = ("tokens",) if "run" in header else ()
-    main = [i for i, head in enumerate(header) if (head in MAIN and head not in aside) or head.startswith("less ")]
+    main = [i for i, head in enumerate(header) if (head in MAIN and head not in aside) or head.startswith("minus ")]
     rest = [i for i, head in enumerate(header) if head in WORDS or i not in main]
 
     def part(columns: Sequence[int], gap: int) -> Table:

@@ -145,7 +145,7 @@ def _turn(
         **_said(record, turn, turn["agent"], bool(turn.get("ballot")), cast, labels),
     }
     if tokens is not None:
-        places, stream_of = _Places(shown["text"]), _stream_of(record)
+        places = _Places(shown["text"])
         kept = tokens["starts"] <= len(places.text)
         shown["temperature"] = tokens["temperature"]
         shown["tokens"] = {

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.protocol import PRESETS as PROTOCOLS
@@ -45,12 +46,6 @@ class OptimConfig:
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
     lr_warmup: int = 0
     """Iterations over which the learning rate rises to its value. Adam's first steps are as long as any, and know the least."""
-    target_kl: float = 0.0
-    """Lower the learning rate while optim/kl_step exceeds this, and let it return slowly; 0 is off. For when a step undoes the last ones;
-    0.01 is a usual value."""
-    min_signal: int = 0
-    """Debate further questions, up to 4 batches in all, until so many debates carry a signal; 0 is off. For when few do: Adam makes a step
-    from 4 debates as long as one from 40."""
     grad_clip: float = 0.0
     """Largest norm of the gradient; 0 means no limit. The loss is summed over tokens, so norms are in the hundreds: 1 would clip every
     step, which Adam undoes but for the differences between batches."""
@@ -160,6 +155,7 @@ class TrainConfig:
             ("num_train_datapoints", o.num_train_datapoints, 0),
             ("num_substeps", o.num_substeps, 1),
             ("max_staleness", o.max_staleness, 0),
+            ("lr_warmup", o.lr_warmup, 0),
             ("warm_questions", w.warm_questions, 0),
             ("warm_epochs", w.warm_epochs, 1),
             ("warm_batch_size", w.warm_batch_size, 1),
@@ -170,6 +166,7 @@ class TrainConfig:
         ):
             if value < low:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
+        _check_numbers(self)
         if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
         if self.model.deterministic and o.max_staleness:
@@ -236,11 +233,24 @@ _PEOPLE = V2.with_choices(evaluation_credit="judge")
 """For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes, and nothing of the answer can
 depend on it any more: paid with the answer's reward, its tokens would be pushed at random."""
 
+
+def _check_numbers(config: Any) -> None:
+    """Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if is_dataclass(value):
+            _check_numbers(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{f.name} must be a number, got {value}")
+        elif isinstance(value, float) and value < 0 and f.name != "correct_bonus":
+            raise ConfigError(f"{f.name} must be 0 or more, got {value}")
+
+
 _MATH = TrainConfig(
     protocol=_PEOPLE,
     model=ModelConfig(model="Qwen/Qwen3-8B"),
     debate=DebateConfig(max_rounds=3, max_tokens=8196),
-    optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024),
+    optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024, lr_warmup=5),
 )
 
 PRESETS: dict[str, TrainConfig] = {
@@ -266,7 +276,7 @@ PRESETS: dict[str, TrainConfig] = {
         debate=replace(_MATH.debate, num_agents=5),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4),
     ),
-    "v1": replace(_MATH, protocol=PROTOCOLS["v1"]),
+    "v1": replace(_MATH, protocol=PROTOCOLS["v1"], optim=replace(_MATH.optim, lr_warmup=0)),
     # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in and faded out.
     "aime": replace(
         _MATH,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from moot.debate.parsing import BALLOT
-from moot.debate.play import Speak, hear, play
+from moot.debate.play import Speak, first_of, hear, play
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 from moot.engine.protocol import EngineError, Ints, Sampler, SamplingParams
@@ -151,17 +151,22 @@ _TEXT_ONLY = SampledTurn(_NO_TOKENS, False, _NO_TOKENS, np.zeros(0, dtype=np.flo
 class Table:
     """Speaks for a debate whose seats are held by different players; each keeps the tokens of its own."""
 
-    def __init__(self, policy: TokenSpeaker, others: Mapping[int, TokenSpeaker | Speak]) -> None:
+    def __init__(self, policy: TokenSpeaker | None, others: Mapping[int, TokenSpeaker | Speak]) -> None:
         self._policy, self._others = policy, others
 
+    def _speaker(self, agent: int) -> TokenSpeaker | Speak:
+        speaker = self._others.get(agent, self._policy)
+        assert speaker is not None, f"nobody sits in seat {agent}"
+        return speaker
+
     async def __call__(self, observation: Observation) -> Said:
-        return await self._others.get(observation.agent, self._policy)(observation)
+        return await self._speaker(observation.agent)(observation)
 
     def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
         return tuple(self._sampled(turn.round, turn.agent) for turn in debate.turns)
 
     def _sampled(self, round: int, agent: int) -> SampledTurn:
-        return _turn_of(self._others.get(agent, self._policy), round, agent)
+        return _turn_of(self._speaker(agent), round, agent)
 
 
 def _turn_of(speaker: TokenSpeaker | Speak, round: int, agent: int) -> SampledTurn:
@@ -170,8 +175,8 @@ def _turn_of(speaker: TokenSpeaker | Speak, round: int, agent: int) -> SampledTu
 
 async def rollout(
     debates: Iterable[Debate],
-    sampler: Sampler,
-    rendering: Rendering,
+    sampler: Sampler | None,
+    rendering: Rendering | None,
     params: SamplingParams,
     *,
     concurrency: int = 256,
@@ -183,10 +188,11 @@ async def rollout(
 ) -> list[Rollout]:
     """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in its record.
 
-    The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else. When a debate is over, its `judges` vote.
+    The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else; without one, `seats` must fill them all.
+    When a debate is over, its `judges` vote.
     """
     gate = asyncio.Semaphore(concurrency)
-    policy = Player(sampler, rendering, tempered=tempered)
+    policy = None if sampler is None or rendering is None else Player(sampler, rendering, tempered=tempered)
 
     def speaker_for(player: Player, debate: Debate, number: int) -> TokenSpeaker:
         stops = player.rendering.stops(debate.rules.contract)
@@ -200,8 +206,10 @@ async def rollout(
         for seat in range(debate.num_agents):
             if seats is not None and (guest := seats(number, seat)) is not None:
                 others[seat] = speaker_for(guest, debate, number) if isinstance(guest, Player) else guest
-        mine = speaker_for(policy, debate, number)
-        return Table(mine, others) if others else mine
+        if policy is None and len(others) < debate.num_agents:
+            raise ValueError(f"there is no policy for the seats of debate {number} that are given to nobody")
+        mine = None if policy is None else speaker_for(policy, debate, number)
+        return Table(mine, others) if others or mine is None else mine
 
     async def judged(debate: Debate, number: int) -> tuple[Debate, tuple[SampledTurn, ...]]:
         asked: list[TokenSpeaker | Speak] = []
@@ -223,7 +231,12 @@ async def rollout(
             finished(number, result)
         return result
 
-    return list(await asyncio.gather(*(one(i, debate) for i, debate in enumerate(debates))))
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(i, debate)) for i, debate in enumerate(debates)]
+    except* Exception as failures:  # ours, or whoever heard of a finished debate: the others end with it
+        raise first_of(failures) from None
+    return [task.result() for task in tasks]
 
 
 def token_counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:

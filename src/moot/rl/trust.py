@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -15,6 +14,7 @@ from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, Vote
 from moot.rl.metrics import Metrics, has_signal, mean
+from moot.statistics import wilson
 
 
 @dataclass(frozen=True)
@@ -176,16 +176,6 @@ def _triples(each: Judged) -> Iterator[bool]:
 # Alarms
 
 WINDOW, ENOUGH = 5, 20
-
-
-def wilson(hits: int, trials: int, z: float = 1.96) -> tuple[float, float]:
-    """The 95% interval of a share, which stays inside 0 and 1 for few trials."""
-    if trials == 0:
-        return 0.0, 1.0
-    share, spread = hits / trials, z * z / trials
-    centre = (share + spread / 2) / (1 + spread)
-    half = z * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
-    return centre - half, centre + half
 
 
 @dataclass(frozen=True)

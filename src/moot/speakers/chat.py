@@ -5,8 +5,8 @@ What may pass (no connection, a rate limit, a server error, a stream that broke 
 answer is thrown away, never kept as a turn. What will not pass is said at once.
 
     EngineError
-      Refused      the server understood and said no; asking again would not help
-      Unanswered   all tries were used up
+      ServerRefused   the server understood and said no; asking again would not help
+      Unanswered      all tries were used up
 
 It stands on httpx, not on the `openai` client. That client retries in silence and not once a stream has begun, reads errors, lines and
 whole answers of any size, follows redirects, and takes an answer that is not streamed for an empty one. All of this file would remain.
@@ -29,11 +29,23 @@ from moot.debate.parsing import parse, stop_marker
 from moot.debate.types import Message, Observation, Parsed, Said
 from moot.engine.protocol import EngineError
 from moot.speakers.endpoint import Endpoint
-from moot.speakers.reading import MOST_BYTES, GrowingReply, Heard, Reply, Trouble, at_most, error_in, events, read_json, retry_after, shown
+from moot.speakers.reading import (
+    MOST_BYTES,
+    GrowingReply,
+    Heard,
+    Reply,
+    ServerTrouble,
+    at_most,
+    error_in,
+    events,
+    read_json,
+    retry_after,
+    shown,
+)
 from moot.terminal import one_line
 
 
-class Refused(EngineError):
+class ServerRefused(EngineError):
     """The server understood and said no. The message says what to change."""
 
 
@@ -62,7 +74,7 @@ class ChatRequest:
     seed: int | None = None
 
 
-Again = Callable[[str, float], None]
+Retried = Callable[[str, float], None]
 """Why what was heard so far does not count, and how many seconds from now it is asked for again."""
 
 
@@ -95,32 +107,32 @@ class Chat:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def reply(self, request: ChatRequest, heard: Heard | None = None, again: Again | None = None) -> Reply:
+    async def reply(self, request: ChatRequest, heard: Heard | None = None, retried: Retried | None = None) -> Reply:
         """A whole answer, piece by piece to `heard` on the way. Raises EngineError."""
         tries = 0
         while True:
             await self._hold_back()
             try:
                 return await self._ask(request, heard or (lambda piece: None))
-            except Trouble as trouble:
+            except ServerTrouble as trouble:
                 tries += 1
                 if tries > self.patience.retries:
                     tried = "" if tries == 1 else f", {tries} times in a row"
                     raise Unanswered(f"{self.endpoint.base_url} {trouble}{tried}") from None
                 wait = self._wait(tries, trouble)
-                if again:
-                    again(f"{self.endpoint.base_url} {trouble}", wait)
+                if retried:
+                    retried(f"{self.endpoint.base_url} {trouble}", wait)
                 if trouble.everyone:
                     self._open_at = max(self._open_at, asyncio.get_running_loop().time() + wait)
                 await self._sleep(wait)
 
-    def _wait(self, tries: int, trouble: Trouble) -> float:
+    def _wait(self, tries: int, trouble: ServerTrouble) -> float:
         longest = self.patience.longest_wait_s
         spread = self._rng.uniform(0.5, 1.0) * min(longest, self.patience.first_wait_s * 2.0 ** (tries - 1))
         if trouble.wait_s is None:
             return spread
         if trouble.wait_s > longest:
-            raise Refused(f"{self.endpoint.base_url} {trouble}, and asks to wait {trouble.wait_s:.0f} s; try again after that")
+            raise ServerRefused(f"{self.endpoint.base_url} {trouble}, and asks to wait {trouble.wait_s:.0f} s; try again after that")
         return trouble.wait_s + min(spread, 1.0)
 
     async def _hold_back(self) -> None:
@@ -145,24 +157,26 @@ class Chat:
                             await self._listen(response, growing, silence)
                             return growing.reply()
                         self._adapt(response, (await at_most(response, 1 << 16))[0])  # a server may send a whole page
-        except Trouble:
+        except ServerTrouble:
             if growing.finish is None:
                 raise
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-            raise Refused(f"{self.endpoint.base_url!r} cannot be asked ({error}); check --base-url and the key") from None
+            raise ServerRefused(f"{self.endpoint.base_url!r} cannot be asked ({error}); check --base-url and the key") from None
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             if growing.finish is None:
-                raise Trouble(f"said nothing for {self.patience.timeout_s:g} s") from None
+                raise ServerTrouble(f"said nothing for {self.patience.timeout_s:g} s") from None
         except httpx.TransportError as error:
             if growing.finish is None:
-                raise Trouble(_what(error, growing)) from None
+                raise ServerTrouble(_what(error, growing)) from None
         return growing.reply()  # it broke after the end of the answer, which is whole
 
     async def _listen(self, response: httpx.Response, growing: GrowingReply, silence: asyncio.Timeout) -> None:
         if response.headers.get("content-type", "").startswith("application/json"):
             raw, whole = await at_most(response, MOST_BYTES)
             if not whole:
-                raise Refused(f"{self.endpoint.base_url} sent an answer of more than {MOST_BYTES >> 20} MiB; give a smaller --max-tokens")
+                raise ServerRefused(
+                    f"{self.endpoint.base_url} sent an answer of more than {MOST_BYTES >> 20} MiB; give a smaller --max-tokens"
+                )
             growing.take(read_json(raw))  # a server that does not stream
             return
         loop = asyncio.get_running_loop()
@@ -200,12 +214,16 @@ class Chat:
             return
         where = f"{self.endpoint.base_url} answered {status}" + (f" ({said})" if said else "")
         if status == 429 and "insufficient_quota" not in raw.decode("utf-8", "replace"):
-            raise Trouble(f"answered 429, too many requests{f' ({said})' if said else ''}", retry_after(response.headers), everyone=True)
+            raise ServerTrouble(
+                f"answered 429, too many requests{f' ({said})' if said else ''}", retry_after(response.headers), everyone=True
+            )
         if status in (408, 425) or (status >= 500 and status != 501):
-            raise Trouble(f"answered {status}{f' ({said})' if said else ''}", retry_after(response.headers))
+            raise ServerTrouble(f"answered {status}{f' ({said})' if said else ''}", retry_after(response.headers))
         if 300 <= status < 400:
-            raise Refused(f"{where}: it points to {shown(response.headers.get('location', '?'), 80)}; give the new place as --base-url")
-        raise Refused(f"{where}; {_REMEDIES.get(status, 'check --base-url and --model')}")
+            raise ServerRefused(
+                f"{where}: it points to {shown(response.headers.get('location', '?'), 80)}; give the new place as --base-url"
+            )
+        raise ServerRefused(f"{where}; {_REMEDIES.get(status, 'check --base-url and --model')}")
 
 
 _CONSEQUENCES = {
@@ -273,11 +291,11 @@ class ChatSpeaker:
         temperature: float | None = None,
         seed: object = None,
         heard: Heard | None = None,
-        again: Again | None = None,
+        retried: Retried | None = None,
     ) -> None:
         self._chat, self._max_tokens = chat, max_tokens
         self._temperature, self._seed = temperature, seed
-        self._heard, self._again = heard, again
+        self._heard, self._retried = heard, retried
         self.spent: tuple[int | None, int | None] = (None, None)
         """Tokens read and written for the last turn, None where the server did not say."""
 
@@ -287,7 +305,7 @@ class ChatSpeaker:
         seed = None if self._seed is None else zlib.crc32(f"{self._seed}/{observation.round}/{observation.agent}".encode()) >> 1
         temperature = observation.temperature if self._temperature is None else self._temperature
         request = ChatRequest(observation.conversation(), self._max_tokens, temperature, marker, seed)
-        reply = await self._chat.reply(request, self._heard, self._again)
+        reply = await self._chat.reply(request, self._heard, self._retried)
         self.spent = (reply.prompt_tokens, reply.completion_tokens)
         return as_said(reply, observation.contract)
 

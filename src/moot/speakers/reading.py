@@ -20,7 +20,7 @@ MOST_CHARACTERS = 16 << 20
 """A server may send lines of a megabyte; one that never ends its line, or its answer, must not fill the memory."""
 
 
-class Trouble(Exception):
+class ServerTrouble(Exception):
     """May pass: worth asking again, after `wait_s` where the server named a time."""
 
     def __init__(self, why: str, wait_s: float | None = None, everyone: bool = False) -> None:
@@ -62,9 +62,9 @@ class GrowingReply:
     def take(self, chunk: Any) -> None:
         """One event of a stream, or a whole answer."""
         if not isinstance(chunk, dict):
-            raise Trouble(f"sent what is no answer: {shown(repr(chunk), 60)}")
+            raise ServerTrouble(f"sent what is no answer: {shown(repr(chunk), 60)}")
         if chunk.get("error"):
-            raise Trouble(f"reported an error in the middle of an answer ({shown(_error_text(chunk), 200)})")
+            raise ServerTrouble(f"reported an error in the middle of an answer ({shown(_error_text(chunk), 200)})")
         if isinstance(usage := chunk.get("usage"), dict):
             self._tokens = (_count(usage.get("prompt_tokens")), _count(usage.get("completion_tokens")))
         choices = chunk.get("choices")
@@ -74,12 +74,12 @@ class GrowingReply:
         if piece := _content(first.get("delta") or first.get("message")):
             self._length += len(piece)
             if self._length > MOST_CHARACTERS:
-                raise Trouble("sent an answer without end")
+                raise ServerTrouble("sent an answer without end")
             self._pieces.append(piece)
             self._tell(piece)
         if isinstance(finish := first.get("finish_reason"), str) and finish:
             if finish in ("abort", "error"):
-                raise Trouble(f"gave up in the middle of an answer ({finish})")
+                raise ServerTrouble(f"gave up in the middle of an answer ({finish})")
             self.finish = finish
             for name in ("stop_reason", "matched_stop"):
                 if name in first and finish == "stop":
@@ -96,7 +96,7 @@ class GrowingReply:
     def reply(self) -> Reply:
         if self.finish is None:
             what = "ended in the middle of an answer" if self.heard_any else "sent an answer with nothing in it"
-            raise Trouble(what)
+            raise ServerTrouble(what)
         if self._untold:
             self._heard(redact(self._untold))
             self._untold = ""
@@ -121,7 +121,7 @@ def read_json(raw: bytes) -> Any:
     try:
         return json.loads(raw)
     except (ValueError, RecursionError):
-        raise Trouble(f"sent what is not JSON: {shown(raw[:4000].decode('utf-8', 'replace'), 60)}") from None
+        raise ServerTrouble(f"sent what is not JSON: {shown(raw[:4000].decode('utf-8', 'replace'), 60)}") from None
 
 
 async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
@@ -130,7 +130,7 @@ async def events(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     async for piece in pieces:
         *lines, buffer = (buffer + piece).split(b"\n") if b"\n" in piece else (buffer + piece,)
         if len(buffer) + sum(map(len, data)) > MOST_BYTES:
-            raise Trouble(f"sent a line of more than {MOST_BYTES >> 20} MiB")
+            raise ServerTrouble(f"sent a line of more than {MOST_BYTES >> 20} MiB")
         for line in lines:
             line = line.removesuffix(b"\r")
             if line.startswith(b"data:"):

@@ -6,15 +6,16 @@ To add one: a file with a function (spec, seed, held_out) -> Task, and a line in
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from moot import users
 from moot.debate.types import ConfigError
 from moot.tasks import aime, arithmetic, files, gsm8k, gym, longwriter, math_set
+from moot.tasks.sets import without
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-__all__ = ["TASKS", "Task", "load"]
+__all__ = ["TASKS", "Task", "check_name", "load", "load_curriculum"]
 
 TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
     "arithmetic": arithmetic.task,
@@ -34,8 +35,36 @@ def load(name: str, seed: int = 0, held_out: int = 64) -> Task:
     if spec.name.endswith((".jsonl", ".json", ".txt")):
         return files.task(spec, seed, held_out)
     if spec.name.endswith(".py"):
-        made = users.load(name, "task")(seed, held_out)
+        make = users.load(name, "task")
+        with users.trying(name, "task"):
+            made = make(seed, held_out)
         if not isinstance(made, Task):
             raise ConfigError(f"task {name!r} must return a moot.tasks.Task, got {type(made).__name__}")
         return made
     raise ConfigError(f"task must be one of {', '.join(TASKS)}, a .jsonl or .txt file, or path.py:function, got {name!r}")
+
+
+def check_name(name: str) -> None:
+    """Refuses a name that `load` would refuse, without asking the hub for a set."""
+    if Spec.read(name).name not in TASKS:
+        load(name)
+
+
+def load_curriculum(names: Sequence[str], measured: Task, seed: int = 0, held_out: int = 64) -> list[Task]:
+    """The tasks to train on, easiest first, while `measured` is evaluated on. No names mean that `measured` itself is trained on.
+
+    What would stop a run halfway is found now: a set without questions to train on, or one whose accuracy nobody can tell, before
+    the last. A question that `measured` holds out is trained on in none of them.
+    """
+    stages = [without(load(name, seed, held_out), measured.held_out, seed) for name in names]
+    for i, stage in enumerate(stages or [measured]):
+        try:
+            stage.train(0)
+        except ConfigError as error:
+            raise ConfigError(f"curriculum: {error}" if names else str(error)) from None
+        if stage.open_ended and i < len(stages) - 1:
+            following = stages[i + 1].name
+            raise ConfigError(
+                f"curriculum: task {stage.name} has no right answers, so nothing tells when to continue to {following}; put it last"
+            )
+    return stages

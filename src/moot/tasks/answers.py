@@ -22,7 +22,14 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 _BRACES = re.compile(r"\\boxed\{|\\.|[{}]", re.S)
-_NUMBER = re.compile(r"[-+]?[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?")
+_SIGN = r"(?:(?<![0-9A-Za-z)\]}])[-+\u2212])?"
+"""Not between two numbers, where it is an operator."""
+_NUMBER = re.compile(_SIGN + r"[0-9]++(?:,[0-9]{3}(?![0-9]))*+(?:\.[0-9]++)?(?:/[0-9]++)?")
+_THOUSANDS = re.compile(r"(?<=[0-9])(?:\{,\}|,\\!|\\[,!])(?=[0-9]{3}(?![0-9]))")
+_ANNOUNCED = re.compile(r"(?:\banswer(?:\s+to\s[^.\n:=]{0,80}?)?[*_\s]{0,4}(?:\bis\b|:|=)|####)[*_\s:]*+", re.I)
+_AFTERTHOUGHT = re.compile(r"(?:,|\s)\s*(?:which|because|since|so|where|as)\b|\.(?=\s|$)|[;(]\s*[A-Za-z]{2}")
+TAIL = 4000
+"""Characters at the end of a solution in which its answer is looked for."""
 
 
 def boxed(text: str) -> str | None:
@@ -44,12 +51,37 @@ def boxed(text: str) -> str | None:
 
 def last_number(text: str) -> str | None:
     number = None
-    for match in _NUMBER.finditer(text):
-        number = match[0]
+    for match in _NUMBER.finditer(_THOUSANDS.sub(",", text)):
+        number = match[0].replace("\u2212", "-")
     return number
 
 
-def answer_in(solution: str, otherwise: Extract = last_number) -> str | None:
+def announced(solution: str) -> str | None:
+    """What follows the last "The answer is", "**Answer:**" or "####", to the end of the solution; empty where it was cut off there.
+
+    None where no answer is announced.
+    """
+    tail = solution[-TAIL:]
+    ends = [match.end() for match in _ANNOUNCED.finditer(tail)]
+    return tail[ends[-1] :] if ends else None
+
+
+def first_clause(text: str) -> str:
+    """Its first line, without what only comments on it: "42, which is even", "42 because", "42 (see above)"."""
+    return _AFTERTHOUGHT.split(text.partition("\n")[0], maxsplit=1)[0].strip(" \t.,*_`")
+
+
+def final_number(solution: str) -> str | None:
+    """The number that is announced as the answer, or else the last one. Of a calculation the result counts: 6 * 7 = 42."""
+    text = announced(solution)
+    if text is None:
+        return last_number(solution)
+    clause = first_clause(_THOUSANDS.sub(",", text))
+    number = _NUMBER.search(clause.rpartition("=")[2]) or _NUMBER.search(clause)
+    return number[0].replace("\u2212", "-") if number else last_number(text)
+
+
+def answer_in(solution: str, otherwise: Extract = final_number) -> str | None:
     return boxed(solution) or otherwise(solution)
 
 
@@ -79,7 +111,7 @@ def _answer_of(turn: Turn, otherwise: Extract) -> str | None:
     return None if solution is None else answer_in(solution, otherwise)
 
 
-def settled_by(equal: Grader = exact, otherwise: Extract = last_number) -> Settled:
+def settled_by(equal: Grader = exact, otherwise: Extract = final_number) -> Settled:
     """For `Debate.settled`: everybody's turn of the round could be read, has an answer, and all answers are equal."""
     return _SettledBy(equal, otherwise)
 
@@ -99,7 +131,7 @@ class _SettledBy:
         return int(getattr(self.equal, "workers", 1))
 
 
-def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = last_number) -> Grades:
+def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = final_number) -> Grades:
     """Every turn's own answer. Without a known right answer nothing is correct, but answers can still be compared."""
     answers = [_answer_of(turn, otherwise) for turn in debate.turns]
     comparing = Comparing(equal, debate.question.answer)
@@ -108,12 +140,12 @@ def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = last_numbe
     return Grades(tuple(answers), correct, tuple(same), comparing.given_up)
 
 
-def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = last_number) -> list[Grades]:
+def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number) -> list[Grades]:
     """Many debates, in order; as many at once as the grader has processes."""
     return in_parallel(lambda debate: grade(debate, equal, otherwise), list(debates), equal)
 
 
-async def grade_all_async(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = last_number) -> list[Grades]:
+async def grade_all_async(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number) -> list[Grades]:
     """The same from a coroutine, while the event loop goes on."""
     return await asyncio.to_thread(grade_all, list(debates), equal, otherwise)
 

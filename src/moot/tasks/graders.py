@@ -11,7 +11,7 @@ from fractions import Fraction
 
 from moot import users
 from moot.debate.types import ConfigError
-from moot.tasks.answers import Extract, exact, last_number
+from moot.tasks.answers import TAIL, Extract, announced, exact, final_number
 from moot.tasks.comparing import ByKey, Grader
 from moot.tasks.math_equality import equal_mathematics, last_mathematics
 from moot.tasks.near_misses import next_letter, slip
@@ -28,13 +28,12 @@ _NO_PART = re.compile(r"\\[,!; ]|(?<=[0-9]),(?=[0-9]{3})|(?<=[A-Za-z}])\s*\^\s*\
 _LETTER = re.compile(r"\W*(?:\\(?:text|mathrm|textbf|mathbf)\W*)?([A-Za-z])\W*")
 _LABELLED = re.compile(r"\W*([A-Z])\s*[).:]")
 _CHOSEN = re.compile(r"(?i:answer|choice|option)(?i:\s+is)?\s*:?\s*\W{0,4}([A-Z])\b|\(([A-Z])\)")
-_ANNOUNCED = re.compile(r"answer(?:\s+is\b|\s*:)\s*:?[ \t]*([^\n]+)", re.I)
 
 
 @dataclass(frozen=True)
 class Grading:
     equal: Grader
-    extract: Extract = last_number
+    extract: Extract = final_number
     instruction: str = BOXED
     near_miss: Callable[[str, int], str] = slip
 
@@ -60,9 +59,9 @@ text = ByKey(lambda answer: tuple(answer.split()))
 
 def last_text(solution: str) -> str | None:
     """What follows the last "answer is" on its line, or else the last line."""
-    tail = solution[-4000:].strip()
-    announced = _ANNOUNCED.findall(tail)
-    return (announced[-1] if announced else tail.rpartition("\n")[2]).strip(" \t.*$`") or None
+    text = announced(solution)
+    line = solution[-TAIL:].strip().rpartition("\n")[2] if text is None else text.partition("\n")[0]
+    return line.strip(" \t.*$`") or None
 
 
 def _letter(answer: str) -> str | None:
@@ -75,7 +74,7 @@ choice = ByKey(_letter)
 
 
 def last_choice(solution: str) -> str | None:
-    tail = solution[-4000:]
+    tail = solution[-TAIL:]
     letters = _CHOSEN.findall(tail)
     return letters[-1][0] or letters[-1][1] if letters else _letter(tail.strip().rpartition("\n")[2])
 

@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from decimal import Decimal
 
-from moot.tasks.answers import last_number
+from moot.tasks.answers import TAIL, announced, first_clause, last_number
 from moot.tasks.comparing import Limited
 from moot.tasks.math_pool import Comparison, Outcome, Pool
 
@@ -27,7 +27,8 @@ _BASE = re.compile(r"_\{?([0-9]+)\}?$")
 _BRACES = re.compile(r"\\.|[{}]", re.S)
 _WORDS = re.compile(r"\\(?:text|textbf|textit|mathrm|mathbf|mbox)\{([^{}\\$]*)\}")
 _WORD = re.compile(r"\(?[A-Za-z](?:[A-Za-z ,'-]*[A-Za-z])?\)?")
-_ANNOUNCED = re.compile(r"answer(?:\s+is\b|\s*:)\s*:?[ \t]*([^\n]+)", re.I)
+_FUNCTION = re.compile(r"\\[A-Za-z]+|sqrt|frac|sin|cos|tan|log|ln|exp|infty|infinity|degrees|\band\b")
+_PROSE = re.compile(r"[A-Za-z]{3}")
 _SPANS = re.compile(r"\$\$([^$]+)\$\$|\$([^$]+)\$|\\\((.+?)\\\)|\\\[(.+?)\\\]", re.S)
 
 
@@ -143,16 +144,24 @@ def _unwrapped(answer: str) -> str:
 
 
 def last_mathematics(solution: str) -> str | None:
-    """What follows the last "answer is", or else the last formula, or else the last number."""
-    tail = solution[-4000:]
-    announced = _ANNOUNCED.findall(tail)
-    spans = list(_SPANS.finditer(announced[-1] if announced else tail))
-    if spans:
-        formula = next(filter(None, (spans[0] if announced else spans[-1]).groups()), "")
-        return formula.rpartition("=")[2].strip() or None
-    if announced and len(announced[-1]) <= 100:
-        return announced[-1].strip(" \t.*`") or None
-    return last_number(tail)
+    """What is announced as the answer, or else the last formula, or else the last number."""
+    text = announced(solution)
+    if text is None:
+        tail = solution[-TAIL:]
+        spans = list(_SPANS.finditer(tail))
+        return _result(spans[-1]) if spans else last_number(tail)
+    clause = first_clause(text)
+    span = _SPANS.search(text)
+    if span and span.start() <= max(len(clause), text.find("\n")):
+        return _result(span)
+    if _PROSE.search(_FUNCTION.sub("", clause)) and (number := last_number(clause.partition(" and ")[0])):
+        return number  # 42 dollars, the number 42
+    return clause[:LONGEST].strip(" $") or None
+
+
+def _result(span: re.Match[str]) -> str | None:
+    """Of a formula in dollars or brackets, what stands after its last equals sign."""
+    return next(filter(None, span.groups()), "").rpartition("=")[2].strip() or None
 
 
 equal_mathematics = EqualMathematics()

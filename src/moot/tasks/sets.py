@@ -11,7 +11,7 @@ import hashlib
 import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from moot.debate.types import ConfigError, Question
@@ -95,7 +95,19 @@ def fixed_set(
         open_ended,
         all_splits,
         tuple(notes),
+        kept,
     )
+
+
+def without(task: Task, held_out: Sequence[Question], seed: int) -> Task:
+    """The same task, of which nothing is trained on that another one holds out. Two slices of one set need not be the same."""
+    apart = {normal(question.text) for question in held_out}
+    kept = [question for question in task.training if normal(question.text) not in apart]
+    if len(kept) == len(task.training):
+        return task
+    note = f"{len(task.training) - len(kept)} questions of {task.name} are held out elsewhere and not trained on"
+    logging.getLogger("moot").warning(note)
+    return replace(task, train=_stream(task.name, kept, seed), training=kept, notes=(*task.notes, note))
 
 
 def _slice(questions: Sequence[Question]) -> tuple[list[Question], list[Question]]:
@@ -116,7 +128,9 @@ def _stream(name: str, questions: Sequence[Question], seed: int) -> Callable[[in
 
     def pick(number: int) -> Question:
         if not questions:
-            raise ConfigError(f"task {name} has only a test split: evaluate on it, and train on another task")
+            raise ConfigError(
+                f"task {name} has only a test split: evaluate on it, and train on another task or on a file of questions, {name}:train=FILE"
+            )
         epoch, i = divmod(number, len(questions))
         return questions[order(epoch)[i]]
 

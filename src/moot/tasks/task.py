@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from moot.debate.types import Question
-from moot.tasks.answers import Extract, exact, last_number
+from moot.tasks.answers import Extract, exact, final_number
 from moot.tasks.comparing import Grader
 
 
@@ -20,7 +20,7 @@ class Task:
     held_out: Sequence[Question]
     """Never trained on, whatever the seed."""
     equal: Grader = exact
-    extract: Extract = last_number
+    extract: Extract = final_number
     solution: Callable[[Question], str] | None = None
     """A worked solution of a question with a known answer, for the warm start."""
     near_miss: Callable[[Question, int], str] | None = None
@@ -31,3 +31,5 @@ class Task:
     """All questions of a set of fixed size, by split, as they were published: for checking the data."""
     notes: tuple[str, ...] = ()
     """What was left out, and why."""
+    training: Sequence[Question] = ()
+    """All questions that are trained on, of a set of fixed size."""

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.engine.protocol import Datum
-from moot.engine.remote.units import REDUCTIONS, Batch, Scaled, check_datums, check_loss, from_wire, summed_loss, to_wire
+from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_datums, check_loss, from_wire, summed_loss, to_wire
 from support.datums import random_datum
 
 tinker = pytest.importorskip("tinker")
@@ -35,19 +35,19 @@ def test_the_gradient_is_the_sum_however_the_server_divides_and_however_the_datu
 ) -> None:
     datums = [random_datum(i, length, 0, 0.0) for i, length in enumerate(lengths)]
     slopes = {id(each): np.random.default_rng(i).normal(size=3) for i, each in enumerate(datums)}
-    batch, calls = Batch(REDUCTIONS[server]), []
+    batch, calls = ScaledBatch(REDUCTIONS[server]), []
     for a, b in pairwise([0, *sorted(c for c in cuts if c < len(datums)), len(datums)]):
         calls += batch.add("ppo", None, datums[a:b])
     np.testing.assert_allclose(gradient_on(server, calls, slopes), sum(slopes.values()), rtol=1e-9, atol=1e-9)
 
 
 def test_two_datums_of_three_and_five_tokens_on_a_server_that_averages_go_out_six_and_ten_times_as_large() -> None:
-    (call,) = Batch(REDUCTIONS["mean"]).add("importance_sampling", None, [random_datum(0, 3, 0, 0.0), random_datum(0, 5, 0, 0.0)])
+    (call,) = ScaledBatch(REDUCTIONS["mean"]).add("importance_sampling", None, [random_datum(0, 3, 0, 0.0), random_datum(0, 5, 0, 0.0)])
     assert call.factors == [6.0, 10.0]
 
 
 def test_cross_entropy_on_a_server_that_averages_goes_out_as_cispo_with_its_clip_range_closed() -> None:
-    (call,) = Batch(REDUCTIONS["mean"]).add("cross_entropy", None, [random_datum(0, 4, 1, 0.0)])
+    (call,) = ScaledBatch(REDUCTIONS["mean"]).add("cross_entropy", None, [random_datum(0, 4, 1, 0.0)])
     (sent,), loss, config = to_wire(call, averaged=True)
     assert (loss, config) == ("cispo", {"clip_low_threshold": 1.0, "clip_high_threshold": 1.0})
     assert sent.loss_fn_inputs["advantages"].data == [0.0, 4.0, 4.0, 4.0]

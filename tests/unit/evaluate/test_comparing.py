@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from moot.debate.types import ConfigError
-from moot.evaluate.comparing import PANELS, compared, curve, ends, entries, groups, open_runs, saved_report
+from moot.evaluate.comparing import PANELS, compared, curve, ends, entries, groups, open_runs, picture, saved_report
 from moot.evaluate.counting import Counted
 from moot.evaluate.report import Report, make_row
 from moot.evaluate.table import latex, markdown
@@ -152,11 +152,11 @@ def test_tables_are_markdown_and_latex() -> None:
 
 def test_the_figure_is_drawn_in_both_formats(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from moot.evaluate.figure import draw
+    from moot.figures import draw
 
-    found = groups([a_run(tmp_path, f"peer-seed{seed}", seed, values=(0.1, 0.2 + seed / 10)) for seed in (0, 1)])
-    targets = [tmp_path / "out" / "curves.png", tmp_path / "out" / "curves.svg"]
-    assert draw(found, targets)
+    members = groups([a_run(tmp_path, f"peer-seed{seed}", seed, values=(0.1, 0.2 + seed / 10)) for seed in (0, 1)])
+    targets = draw(picture(members), tmp_path / "out" / "curves")
+    assert targets == [tmp_path / "out" / "curves.png", tmp_path / "out" / "curves.svg"]
     assert targets[0].read_bytes().startswith(b"\x89PNG") and b"<svg" in targets[1].read_bytes()[:2000]
     empty: list[Any] = groups([a_run(tmp_path, "empty-seed0", 0)])
-    assert not draw(empty, targets)
+    assert not picture(empty)

@@ -15,8 +15,8 @@ import pytest
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
 from moot.engine.scripted import ByteTokenizer
-from moot.evaluate import Answers, EvalConfig, Report, Row, evaluate
-from moot.evaluate.answers import Place, question_key
+from moot.evaluate import AnswerStore, EvalConfig, Report, Row, evaluate
+from moot.evaluate.store import Place, question_key
 from moot.evaluate.table import cells
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, turn_seed
@@ -369,31 +369,31 @@ def everything(question: int, seat: int | None, round: int, params: SamplingPara
 
 def test_what_is_on_file_is_not_sampled_again(tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
-    first = run(Scripted(everything), ALL, opponents={"them": Others()}, answers=Answers(file))
+    first = run(Scripted(everything), ALL, opponents={"them": Others()}, answers=AnswerStore(file))
     again = Scripted(everything)
-    assert run(again, ALL, opponents={"them": Others()}, answers=Answers(file)) == first
+    assert run(again, ALL, opponents={"them": Others()}, answers=AnswerStore(file)) == first
     assert again.calls == []
     more = Scripted(everything)
-    run(more, replace(ALL, k=5), opponents={"them": Others()}, answers=Answers(file))
+    run(more, replace(ALL, k=5), opponents={"them": Others()}, answers=AnswerStore(file))
     assert len(more.calls) == 4 * 2, "two more answers to each question, and nothing else"
 
 
 @pytest.mark.parametrize("change", [{"max_tokens": 3000}, {"seed": 1}, {"policy": "another"}])
 def test_other_settings_are_sampled_anew(tmp_path: Path, change: dict[str, object]) -> None:
     file = tmp_path / "answers.jsonl"
-    run(Scripted(everything), replace(ALL, modes=("direct", "debate")), answers=Answers(file))
+    run(Scripted(everything), replace(ALL, modes=("direct", "debate")), answers=AnswerStore(file))
     again = Scripted(everything)
-    run(again, replace(ALL, modes=("direct", "debate"), **change), answers=Answers(file))  # type: ignore[arg-type]
+    run(again, replace(ALL, modes=("direct", "debate"), **change), answers=AnswerStore(file))  # type: ignore[arg-type]
     assert len(again.calls) == 4 + 4 * 6
 
 
 def test_another_reward_needs_no_new_debates_and_another_schedule_does(tmp_path: Path) -> None:
     file, config = tmp_path / "answers.jsonl", replace(ALL, modes=("debate",))
-    run(Scripted(everything), config, answers=Answers(file))
+    run(Scripted(everything), config, answers=AnswerStore(file))
     again = Scripted(everything)
-    run(again, replace(config, protocol=config.protocol.with_choices({"reward": "win_rate"})), answers=Answers(file))
+    run(again, replace(config, protocol=config.protocol.with_choices({"reward": "win_rate"})), answers=AnswerStore(file))
     assert again.calls == []
-    run(again, replace(config, protocol=config.protocol.with_choices({"history_rounds": 1})), answers=Answers(file))
+    run(again, replace(config, protocol=config.protocol.with_choices({"history_rounds": 1})), answers=AnswerStore(file))
     assert len(again.calls) == 24
 
 
@@ -411,28 +411,28 @@ def test_an_evaluation_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(t
     async def stopped() -> None:
         nonlocal stopping
         stopping = asyncio.ensure_future(
-            evaluate(stops, RENDERING, TASK, replace(ALL, concurrency=4), opponents={"them": Others()}, answers=Answers(file))
+            evaluate(stops, RENDERING, TASK, replace(ALL, concurrency=4), opponents={"them": Others()}, answers=AnswerStore(file))
         )
         with pytest.raises(asyncio.CancelledError):
             await stopping
 
     stopping: asyncio.Future[Report]
     asyncio.run(stopped())
-    kept = len(Answers(file))
+    kept = len(AnswerStore(file))
     assert 0 < kept < 4 * (3 + 1 + 3)
     with file.open("ab") as torn:
         torn.write(b'{"settings": "half a li')
     rest = Scripted(everything)
-    assert run(rest, ALL, opponents={"them": Others()}, answers=Answers(file)) == whole
+    assert run(rest, ALL, opponents={"them": Others()}, answers=AnswerStore(file)) == whole
     assert 0 < len(rest.calls) < 4 * (3 + 6 + 6)
-    assert len(Answers(file)) == 4 * (3 + 1 + 3)
+    assert len(AnswerStore(file)) == 4 * (3 + 1 + 3)
 
 
 def test_a_line_that_a_kill_cut_short_does_not_swallow_the_next(tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
     file.write_bytes(b'{"settings": "half a li')
-    Answers(file).add(Place("s", "q", 0), {"text": "7", "stop": "stop", "tokens": 1})
-    found = Answers(file).get(Place("s", "q", 0))
+    AnswerStore(file).add(Place("s", "q", 0), {"text": "7", "stop": "stop", "tokens": 1})
+    found = AnswerStore(file).get(Place("s", "q", 0))
     assert found is not None and found["text"] == "7"
 
 
@@ -443,11 +443,11 @@ def test_what_the_engine_lost_is_left_out_counted_and_tried_again(tmp_path: Path
         return everything(question, seat, round, params)
 
     file, config = tmp_path / "answers.jsonl", replace(ALL, modes=("direct", "debate"))
-    direct, debate = run(Scripted(fails), config, answers=Answers(file)).rows
+    direct, debate = run(Scripted(fails), config, answers=AnswerStore(file)).rows
     assert (direct.questions, direct.failed, debate.questions, debate.failed) == (4, 0, 3, 1)
     assert debate.difference is not None and debate.difference["questions"] == 3
     again = Scripted(everything)
-    _, debate = run(again, config, answers=Answers(file)).rows
+    _, debate = run(again, config, answers=AnswerStore(file)).rows
     assert (debate.questions, debate.failed) == (4, 0)
     assert {question for question, _, _ in again.calls} == {2}
 

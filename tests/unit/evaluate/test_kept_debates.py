@@ -12,7 +12,7 @@ from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.evaluate.answers import debate_of, debate_record
+from moot.evaluate.store import debate_of, debate_record
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
 from support.making import v1, v2

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from moot.debate.state import Debate
-from moot.rl.trust import Alarms, Judged, panel, wilson
+from moot.rl.trust import Alarms, Judged, panel
+from moot.statistics import wilson
 from moot.tasks.answers import grade
 from support.making import FAILED, debate, near, reward, v1, v2
 

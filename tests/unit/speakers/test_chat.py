@@ -22,7 +22,7 @@ from moot.debate.protocol import V1, V2
 from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, ParseFailure, Question
 from moot.engine.protocol import EngineError
-from moot.speakers.chat import Chat, ChatRequest, ChatSpeaker, Patience, Refused, Unanswered, as_said
+from moot.speakers.chat import Chat, ChatRequest, ChatSpeaker, Patience, ServerRefused, Unanswered, as_said
 from moot.speakers.endpoint import Endpoint
 from moot.speakers.reading import Reply, events, retry_after
 from support.making import text as turn_text
@@ -278,7 +278,7 @@ def test_the_time_a_server_names_is_waited_and_little_more() -> None:
 
 def test_a_server_that_asks_for_an_hour_is_not_waited_for() -> None:
     asked = Asked(Server(lambda: httpx.Response(503, headers={"Retry-After": "3600"})))
-    assert isinstance(asked.error, Refused)
+    assert isinstance(asked.error, ServerRefused)
     assert str(asked.error) == f"{BASE} answered 503, and asks to wait 3600 s; try again after that"
     assert len(asked.server.bodies) == 1
 
@@ -359,7 +359,7 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 )
 def test_what_will_not_pass_is_said_at_once_with_what_to_do(answer: httpx.Response, says: str) -> None:
     asked = Asked(Server(lambda: answer))
-    assert isinstance(asked.error, Refused)
+    assert isinstance(asked.error, ServerRefused)
     assert says in str(asked.error)
     assert len(asked.server.bodies) == 1 and asked.waits == []
 
@@ -404,13 +404,13 @@ def test_the_limit_on_tokens_has_a_newer_name() -> None:
 
 def test_a_value_out_of_range_is_not_a_setting_that_is_unknown() -> None:
     asked = Asked(Server(refusing("temperature", "{} must be between 0 and 2")))
-    assert isinstance(asked.error, Refused) and len(asked.server.bodies) == 1
+    assert isinstance(asked.error, ServerRefused) and len(asked.server.bodies) == 1
 
 
 def test_a_server_that_refuses_everything_is_asked_once_for_each_setting() -> None:
     words = "unsupported: stream_options max_tokens temperature seed stop, and the system role"
     asked = Asked(Server(lambda: httpx.Response(400, text=words)), request=ChatRequest(REQUEST.messages, 100, 0.7, "x", seed=3))
-    assert isinstance(asked.error, Refused)
+    assert isinstance(asked.error, ServerRefused)
     assert len(asked.server.bodies) == 7
 
 
@@ -559,7 +559,7 @@ def test_an_answer_that_is_not_streamed_is_read_up_to_a_bound_and_then_refused_a
                 yield b" " * (1 << 20)
 
     asked = Asked(Server(lambda: httpx.Response(200, headers={"content-type": "application/json"}, stream=Endless())))
-    assert isinstance(asked.error, Refused) and len(asked.server.bodies) == 1
+    assert isinstance(asked.error, ServerRefused) and len(asked.server.bodies) == 1
     assert str(asked.error) == f"{BASE} sent an answer of more than 1 MiB; give a smaller --max-tokens"
     assert len(sent) == 2
 
@@ -574,4 +574,4 @@ def test_an_error_of_any_size_is_read_only_as_far_as_it_is_shown() -> None:
                 yield b"x" * (1 << 16)
 
     asked = Asked(Server(lambda: httpx.Response(404, stream=Page())))
-    assert isinstance(asked.error, Refused) and len(str(asked.error)) < 400 and len(sent) == 2
+    assert isinstance(asked.error, ServerRefused) and len(str(asked.error)) < 400 and len(sent) == 2

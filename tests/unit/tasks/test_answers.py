@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from moot.tasks.answers import answer_in, boxed, exact, grade, last_number
+from moot.tasks.answers import answer_in, boxed, exact, final_number, grade, last_number
 from support.counted_work import grows_linearly
 from support.making import FAILED, debate, v2
 
@@ -38,6 +38,27 @@ def test_the_last_complete_box(text: str, expected: str | None) -> None:
 )
 def test_the_last_number_where_nothing_is_boxed(text: str, expected: str | None) -> None:
     assert last_number(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("The answer is 42, 2 more than 40.", "42"),
+        ("**Answer:** 42 of 50", "42"),
+        ("#### 42\n(7 left)", "42"),
+        ("The answer is 6 * 7 = 42. That took 3 steps.", "42"),
+        ("The answer is 41. No, the answer is 42.", "42"),
+        ("The answer is forty-two (42)", "42"),
+        ("The answer is \u22126", "-6"),
+        ("7 - 5 = 2", "2"),
+        ("he waited 3-5", "5"),
+        # Cut off before its answer: the 7 is not one.
+        ("6 bags of 7 apples. The answer is", None),
+        ("", None),
+    ],
+)
+def test_the_number_that_is_announced_as_the_answer_or_else_the_last(text: str, expected: str | None) -> None:
+    assert final_number(text) == expected
 
 
 def test_a_box_comes_first() -> None:

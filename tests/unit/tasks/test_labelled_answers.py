@@ -1,31 +1,46 @@
-"""Answers of a real model of half a billion parameters, labelled by hand: where the graders err, and how often."""
+"""Labelled answers: those of a real model of half a billion parameters, by hand, and those that models write where nobody asks for a
+box. Where the graders err, and how often."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from moot.tasks.answers import answer_in
 from moot.tasks.graders import GRADERS
 
-ROWS = [json.loads(line) for line in Path(__file__).with_name("labelled_answers.jsonl").read_text(encoding="utf-8").splitlines()]
-GRADER = {"gsm8k": "number", "math": "math"}
 
-# Each is (line, what the grader says); a person said the opposite. Of 200 answers, 49 of them right:
-# line 97 was cut off before its answer, so the last formula counts: the sum that was asked for, which is of course worth the answer.
-KNOWN_ERRORS = [(97, True)]
+def rows(name: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(__file__).with_name(name).read_text(encoding="utf-8").splitlines()]
 
 
-def test_the_graders_errors_are_known() -> None:
-    pytest.importorskip("math_verify")
-    assert (len(ROWS), sum(row["label"] for row in ROWS)) == (200, 49)
-    errors = []
-    for number, row in enumerate(ROWS, 1):
+GRADER = {"gsm8k": "number", "arithmetic": "exact", "math": "math"}
+
+
+def errors(labelled: list[dict[str, Any]]) -> list[tuple[int, bool, str | None]]:
+    """The line, what the grader says where a person said the opposite, and the answer that was found."""
+    wrong = []
+    for number, row in enumerate(labelled, 1):
         grading = GRADERS[GRADER[row["set"]]]
         answer = answer_in(row["text"], grading.extract)
         verdict = answer is not None and grading.equal(answer, row["gold"])
         if verdict != row["label"]:
-            errors.append((number, verdict))
-    assert errors == KNOWN_ERRORS
+            wrong.append((number, verdict, answer))
+    return wrong
+
+
+def test_a_real_models_answers_are_graded_as_a_person_would() -> None:
+    pytest.importorskip("math_verify")
+    labelled = rows("labelled_answers.jsonl")
+    assert (len(labelled), sum(row["label"] for row in labelled)) == (200, 49)
+    assert errors(labelled) == []
+
+
+def test_answers_without_a_box_are_found_where_models_write_them() -> None:
+    pytest.importorskip("math_verify")
+    labelled = rows("plain_answers.jsonl")
+    assert (len(labelled), sum(row["label"] for row in labelled)) == (67, 52)
+    assert errors(labelled) == []

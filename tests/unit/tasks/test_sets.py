@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moot.debate.types import ConfigError
-from moot.tasks import TASKS, Task, load
+from moot.tasks import TASKS, Task, load, load_curriculum
 from moot.tasks import rows as rows_module
 from moot.tasks.answers import boxed
 from moot.tasks.spec import Spec
@@ -313,3 +313,51 @@ def test_without_the_package_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_task_is_in_the_table() -> None:
     assert list(TASKS) == ["arithmetic", "gsm8k", "math", "aime24", "reasoning-gym", "longwriter"]
     assert rows_module.read(HERE / "aime24.jsonl")[0][0].endswith("aime24.jsonl, line 1")
+
+
+# A curriculum.
+
+AIME = f"aime24:test={HERE}/aime24.jsonl"
+
+
+def test_a_curriculum_that_reaches_a_test_set_is_refused_at_once() -> None:
+    """Not hours later, when the run gets there."""
+    with pytest.raises(ConfigError, match=r"curriculum: task aime24 has only a test split.*aime24:train=FILE"):
+        load_curriculum([GSM8K, f"math:{MATH}", AIME], load(AIME))
+
+
+def test_a_curriculum_reaches_aime_with_the_problems_of_other_years(tmp_path: Path) -> None:
+    """Two of the three problems are new; the third is held out by what is evaluated on, and not trained on."""
+    measured = load(AIME)
+    rows = [{"problem": f"Problem {i}?", "answer": str(i)} for i in range(2)] + [{"problem": measured.held_out[0].text, "answer": "7"}]
+    past = tmp_path / "past.jsonl"
+    past.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    stages = load_curriculum([GSM8K, f"aime24:train={past},test={HERE}/aime24.jsonl"], measured)
+    assert [stage.name for stage in stages] == ["gsm8k", "aime24"]
+    assert {stages[1].train(i).text for i in range(20)} == {"Problem 0?", "Problem 1?"}
+    assert stages[1].notes == ("1 questions of aime24 are held out elsewhere and not trained on",)
+
+
+def test_two_slices_of_one_set_share_no_question_that_is_trained_on_and_measured(tmp_path: Path) -> None:
+    """Of 100 easy and 400 hard questions, the easy ones alone hold out 20 and all together 100: those of the 20 that are not among
+    the 100 would be trained on."""
+    rows = [{"problem": f"Problem {i}?", "answer": str(i), "level": f"Level {1 if i < 100 else 5}"} for i in range(500)]
+    file = tmp_path / "math.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    everything, easy = f"math:train={file}", f"math:train={file},level=1"
+    for measured, stage in ((load(everything, held_out=500), easy), (load(easy, held_out=500), everything)):
+        (trained,) = load_curriculum([stage], measured, held_out=500)
+        assert not {q.text for q in measured.held_out} & {trained.train(i).text for i in range(1000)}
+
+
+def test_a_curriculum_needs_answers_to_know_when_to_continue() -> None:
+    prompts = f"longwriter:train={HERE}/longwriter.jsonl"
+    with pytest.raises(ConfigError, match="task longwriter has no right answers, so nothing tells when to continue to gsm8k; put it last"):
+        load_curriculum([prompts, GSM8K], load(GSM8K))
+    assert [stage.name for stage in load_curriculum([GSM8K, prompts], load(GSM8K))] == ["gsm8k", "longwriter"]
+
+
+def test_without_a_curriculum_the_task_itself_must_have_questions() -> None:
+    assert load_curriculum([], load(GSM8K)) == []
+    with pytest.raises(ConfigError, match=r"^task aime24 has only a test split"):
+        load_curriculum([], load(AIME))

@@ -88,8 +88,8 @@ def _logprobs(model: Any, tokens: Tensor) -> Tensor:
 
 def _end_turns(model: Any, tokenizer: Any, stops: Callable[[Any], Sequence[int]]) -> tuple[int, ...]:
     """A turn ends where it ended in training; what ended a text before still does."""
-    known = model.generation_config.eos_token_id
-    before = [] if known is None else [known] if isinstance(known, int) else list(known)
+    stated = model.generation_config.eos_token_id
+    before = [] if stated is None else [stated] if isinstance(stated, int) else list(stated)
     trained = [] if tokenizer is None else list(stops(tokenizer))
     ends = tuple(dict.fromkeys([*trained, *before]))
     if ends:

@@ -75,8 +75,8 @@ def _download(scratch: Path) -> Path:
 
 def convert(gguf: Path, target: Path) -> None:
     """A plain bfloat16 model directory. Killed half way, it leaves nothing at `target`."""
-    if (found := sha256(gguf)) != GGUF_SHA256:
-        raise EngineError(f"{NAME}: the GGUF file's SHA-256 is {found}, expected {GGUF_SHA256}; delete it and try again")
+    if (digest := sha256(gguf)) != GGUF_SHA256:
+        raise EngineError(f"{NAME}: the GGUF file's SHA-256 is {digest}, expected {GGUF_SHA256}; delete it and try again")
     where: dict[str, Any] = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     tokenizer = AutoTokenizer.from_pretrained(**where)
     model: Any = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)

@@ -22,20 +22,20 @@ KEPT_S = 24 * 3600
 
 async def insist(work: Callable[[], Awaitable[T]], tries: int = 10) -> T:
     """For work that may be done twice: again, while it is in doubt whether it was done."""
-    chance = random.Random()
+    rng = random.Random()
     for attempt in range(tries):
         try:
             return await work()
         except Exception as error:
             if str(UNCERTAIN) not in str(error) or attempt == tries - 1:
                 raise
-        await asyncio.sleep(pause(attempt, chance))
+        await asyncio.sleep(pause(attempt, rng))
     raise AssertionError("unreachable")
 
 
 async def await_server(base_url: str, patience_s: float) -> None:
     """Until something answers, before the SDK is asked, which is patient for minutes and cannot be stopped."""
-    started, attempt, chance = time.monotonic(), 0, random.Random()
+    started, attempt, rng = time.monotonic(), 0, random.Random()
     async with httpx.AsyncClient(base_url=base_url, timeout=10.0) as plain:
         while True:
             try:
@@ -47,7 +47,7 @@ async def await_server(base_url: str, patience_s: float) -> None:
                         f"no server that speaks the Tinker API answers at {base_url} ({type(error).__name__}: {error}); "
                         "start one, or mend --base-url"
                     ) from None
-            await asyncio.sleep(pause(attempt, chance))
+            await asyncio.sleep(pause(attempt, rng))
             attempt += 1
 
 

@@ -32,7 +32,7 @@ from moot.engine.remote import probe
 from moot.engine.remote.calls import adam, await_server, fresh_name, gradient_norm, insist, load, save_weights
 from moot.engine.remote.ledger import Ledger
 from moot.engine.remote.probe import Findings
-from moot.engine.remote.units import REDUCTIONS, Batch, Scaled, check_datums, check_loss, from_wire, to_wire
+from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_datums, check_loss, from_wire, to_wire
 from moot.engine.remote.wire import Wire, pause
 
 SAMPLE_TRIES = 6
@@ -48,8 +48,8 @@ class RemoteEngine:
         self.findings = findings
         self._link, self._ledger = link, ledger
         self._averaged = findings.reduction != "sum"
-        self._batch = Batch(REDUCTIONS[findings.reduction])
-        self._chance = random.Random()
+        self._batch = ScaledBatch(REDUCTIONS[findings.reduction])
+        self._rng = random.Random()
         self._version = 0
         """Changes of the weights so far; a sampler knows after which it was made."""
         self._capabilities = Capabilities(
@@ -90,12 +90,12 @@ class RemoteEngine:
         try:
             given = probe.find_tokenizer(tokenizer, model)
             look = probe.start(link, given, context_length, startup_s, findings)
-            client, saved, found = ledger.run(look).result(startup_s + 30)
+            client, saved, findings = ledger.run(look).result(startup_s + 30)
         except BaseException:
             ledger.close()
             raise
         ledger.start(client, saved)
-        return cls(link, ledger, found, given)
+        return cls(link, ledger, findings, given)
 
     @property
     def capabilities(self) -> Capabilities:
@@ -109,8 +109,8 @@ class RemoteEngine:
     @property
     def faults(self) -> dict[str, int]:
         """Requests sent again, calls in doubt, and restores, since the start."""
-        found = self.statistics
-        return {name: found.get(name, 0) for name in ("retries", "uncertain", "replays")}
+        statistics = self.statistics
+        return {name: statistics.get(name, 0) for name in ("retries", "uncertain", "replays")}
 
     # -- training ---------------------------------------------------------------------------------------------------------------------
 
@@ -133,7 +133,7 @@ class RemoteEngine:
 
     def optim_step(self, params: AdamParams) -> Pending[StepOutput]:
         self._version += 1
-        self._batch = Batch(REDUCTIONS[self.findings.reduction])
+        self._batch = ScaledBatch(REDUCTIONS[self.findings.reduction])
         return self._ledger.call("optim_step", lambda client: _stepped(client.optim_step(adam(params))), lasting=True)
 
     def save_state(self, path: str) -> Pending[str]:
@@ -144,7 +144,7 @@ class RemoteEngine:
         if not path.startswith("tinker://"):
             raise EngineError(f"{path} is not a state of a server; those begin with tinker://")
         self._version += 1
-        self._batch = Batch(REDUCTIONS[self.findings.reduction])
+        self._batch = ScaledBatch(REDUCTIONS[self.findings.reduction])
         return self._ledger.call("load_state", lambda client: load(client, path), lasting=True, saved_at=lambda _: path)
 
     def snapshot(self, path: str | None = None) -> Pending[RemoteSampler]:
@@ -194,7 +194,7 @@ class RemoteEngine:
                 reason = " ".join(f"{type(error).__name__}: {error}".split())[:500]
             if self._ledger.closed:
                 break
-            await asyncio.sleep(pause(attempt, self._chance))
+            await asyncio.sleep(pause(attempt, self._rng))
             if attempt and any(word in reason for word in FORGOTTEN):
                 await asyncio.wrap_future(self._ledger.run(self._revive(sampler, reason, generation)))
         raise EngineError(f"sampling failed {attempt + 1} times: {reason}")
@@ -262,11 +262,11 @@ class RemoteSampler:
         out = np.full(len(items), np.nan, dtype=np.float32)
         if len(items) > 1:
             text = types.ModelInput.from_ints(items)
-            found = await self._asked(lambda client: client.compute_logprobs(text))
+            logprobs = await self._asked(lambda client: client.compute_logprobs(text))
             # Some servers leave out the first token, which has none.
-            out[1:] = [np.nan if value is None else value for value in found[-(len(items) - 1) :]]
-            if len(found) not in (len(items), len(items) - 1):
-                raise EngineError(f"the server returned {len(found)} logprobs for {len(items)} tokens")
+            out[1:] = [np.nan if value is None else value for value in logprobs[-(len(items) - 1) :]]
+            if len(logprobs) not in (len(items), len(items) - 1):
+                raise EngineError(f"the server returned {len(logprobs)} logprobs for {len(items)} tokens")
         return out
 
     async def _asked(self, question: Callable[[Any], Any]) -> Any:
@@ -339,8 +339,8 @@ def takes_transport() -> bool:
 
 
 async def _read(call: Scaled, answer: Awaitable[Any], others: Sequence[Awaitable[Any]] = ()) -> LossOutput:
-    found = (await asyncio.gather(answer, *others))[0]
-    logprobs, loss = from_wire(call, found.loss_fn_outputs)
+    output = (await asyncio.gather(answer, *others))[0]
+    logprobs, loss = from_wire(call, output.loss_fn_outputs)
     trained = sum(int(np.count_nonzero(datum.mask)) for datum in call.datums)
     return LossOutput(logprobs, loss, {"tokens": float(sum(map(len, call.datums))), "trained_tokens": float(trained)})
 
@@ -361,8 +361,8 @@ def _prompt(tokens: Sequence[int] | Ints) -> list[int]:
     array = np.asarray(tokens)
     if array.ndim != 1 or not len(array):
         raise ValueError(f"a prompt is a non-empty sequence of token ids, got shape {array.shape}")
-    found: list[int] = array.tolist()
-    return found
+    numbers: list[int] = array.tolist()
+    return numbers
 
 
 def _sample(sequence: Any, temperature: float) -> Sample:

@@ -60,7 +60,7 @@ class Ledger:
         self._client: Any = None
         self._generation = 0
         self._replays_in_a_row = 0
-        self._chance = random.Random()
+        self._rng = random.Random()
         self._broken: str | None = None
         self._closed = False
         self.replays = 0
@@ -215,7 +215,7 @@ class Ledger:
         if not call.lasting and not any(other.lasting for other in later):
             # It changed nothing and nothing has changed since: it can simply be made again.
             generation = self._generation
-            await asyncio.sleep(pause(len(call.faults), self._chance))
+            await asyncio.sleep(pause(len(call.faults), self._rng))
             if generation == self._generation:
                 self._submit(call)
             return
@@ -249,7 +249,7 @@ class Ledger:
             except Exception as error:  # the server may be down for a while
                 reason = _words(error)
                 self._replays_in_a_row += 1
-                await asyncio.sleep(pause(self._replays_in_a_row, self._chance))
+                await asyncio.sleep(pause(self._replays_in_a_row, self._rng))
         if generation != self._generation:
             return
         self.replays += 1

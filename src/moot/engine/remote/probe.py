@@ -65,7 +65,7 @@ def find_tokenizer(given: Any, model: str) -> Any:
         raise EngineError(f"no tokenizer for {name!r} ({type(error).__name__}); name one that this machine has with --tokenizer") from None
 
 
-async def start(link: Link, tokenizer: Any, context_length: int, startup_s: float, known: Findings | None) -> tuple[Any, str, Findings]:
+async def start(link: Link, tokenizer: Any, context_length: int, startup_s: float, earlier: Findings | None) -> tuple[Any, str, Findings]:
     """A training client, the path of its first state, and what was found. One message says what is missing and what to do."""
     import tinker
 
@@ -83,10 +83,10 @@ async def start(link: Link, tokenizer: Any, context_length: int, startup_s: floa
             saved = str((await insist(lambda: client.save_state(fresh_name("start")))).path)
             # A server may have left another's gradient in the place it gave us.
             await insist(lambda: load(client, saved))
-            if known is not None:
-                return client, saved, known
-            found = await _look(link, client, saved, tokenizer, context_length, sdk, server, stage)
-            return client, saved, found
+            if earlier is not None:
+                return client, saved, earlier
+            findings = await _look(link, client, saved, tokenizer, context_length, sdk, server, stage)
+            return client, saved, findings
     except EngineError:
         raise
     except Exception as error:
@@ -176,11 +176,11 @@ async def _context(link: Link, notes: list[str]) -> int:
     try:
         from transformers import AutoConfig
 
-        found = int(AutoConfig.from_pretrained(link.model).max_position_embeddings)
+        length = int(AutoConfig.from_pretrained(link.model).max_position_embeddings)
     except Exception:
         raise EngineError("the server does not say how long a context it has, nor does the model; give --context-length") from None
-    notes.append(f"the server does not say how long a context it has; the model's own {found} is taken")
-    return found
+    notes.append(f"the server does not say how long a context it has; the model's own {length} is taken")
+    return length
 
 
 def _some_tokens(tokenizer: Any) -> list[int]:
@@ -201,12 +201,12 @@ class _Probe:
 
     async def learn_logprobs(self) -> Datum:
         """The short datum with the model's own logprobs, so that its ratios are 1."""
-        (found,) = await self._forward(self._short, "importance_sampling")
-        if not np.isfinite(found).all():
-            raise EngineError(f"the server's logprobs are not numbers: {found[:4].tolist()}")
-        if not found.any():
+        (logprobs,) = await self._forward(self._short, "importance_sampling")
+        if not np.isfinite(logprobs).all():
+            raise EngineError(f"the server's logprobs are not numbers: {logprobs[:4].tolist()}")
+        if not logprobs.any():
             raise EngineError("the server returns logprobs that are all 0, which means none; training needs a backend that returns them")
-        self._short = replace(self._short, logprobs=found)
+        self._short = replace(self._short, logprobs=logprobs)
         return self._short
 
     async def losses(self) -> tuple[str, ...]:
@@ -227,7 +227,7 @@ class _Probe:
         alone, pair, long = [await self.afresh(partial(self._size, each, lone)) for each in ([lone], [lone, silent], [longer])]
         if not alone > 0:
             raise EngineError("a gradient of 0 came of a datum with advantages; the server does not train this model")
-        found = (pair / alone, long / alone)
+        measured = (pair / alone, long / alone)
         expected = {
             "sum": (1.0, 1.0),
             "datums": (1 / 2, 1.0),
@@ -235,11 +235,12 @@ class _Probe:
             "tokens": (SHORT / (SHORT + LONG), SHORT / (SHORT + TAIL)),
         }
         for name, ratios in expected.items():
-            if all(abs(a / b - 1) < 0.1 for a, b in zip(found, ratios, strict=True)):
+            if all(abs(a / b - 1) < 0.1 for a, b in zip(measured, ratios, strict=True)):
                 return name
         raise EngineError(
-            f"how the server adds up losses is not understood: a second datum changes the gradient by {found[0]:.3f}, {TAIL} more tokens "
-            f"by {found[1]:.3f}, where sums give 1 and 1 and averages 0.5 and {SHORT / (SHORT + TAIL):.3f}; configure it to sum"
+            f"how the server adds up losses is not understood: a second datum changes the gradient by {measured[0]:.3f}, "
+            f"{TAIL} more tokens by {measured[1]:.3f}, where sums give 1 and 1 and averages 0.5 "
+            f"and {SHORT / (SHORT + TAIL):.3f}; configure it to sum"
         )
 
     async def sampling(self, tokenizer: Any) -> tuple[Stops, bool]:
@@ -319,8 +320,8 @@ class _Probe:
         return (await asyncio.wrap_future(sampler.sample(prompt=text, num_samples=1, sampling_params=params))).sequences[0]
 
     async def _heard(self, sampler: Any) -> Floats:
-        found = await asyncio.wrap_future(sampler.compute_logprobs(self._types.ModelInput.from_ints(self._tokens[: LONG + 1])))
-        return np.asarray([value for value in found if value is not None], dtype=np.float32)
+        logprobs = await asyncio.wrap_future(sampler.compute_logprobs(self._types.ModelInput.from_ints(self._tokens[: LONG + 1])))
+        return np.asarray([value for value in logprobs if value is not None], dtype=np.float32)
 
 
 def _datum(tokens: list[int], advantage: float) -> Datum:

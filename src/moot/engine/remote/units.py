@@ -55,7 +55,7 @@ class Scaled:
 
 
 @dataclass
-class Batch:
+class ScaledBatch:
     """The datums since the last optimizer step, so that a second call before it keeps the sum a sum.
 
     What the server divides by grows with each call, so what was sent before weighs too little by then: it is sent again with the
@@ -71,18 +71,18 @@ class Batch:
         own, share = self.reduction.own, self.reduction.share
         if share is None:
             return [Scaled(loss, config, datums, [own(d) for d in datums])]
-        again = [(call, d) for call in self.sent for d in call.datums]
-        before, self.total = self.total, self.total + sum(share(d) for _, d in again) + sum(share(d) for d in datums)
+        resent = [(call, d) for call in self.sent for d in call.datums]
+        before, self.total = self.total, self.total + sum(share(d) for _, d in resent) + sum(share(d) for d in datums)
         calls = [Scaled(call.loss, call.config, call.datums, [own(d) * (self.total - before) for d in call.datums]) for call in self.sent]
         new = Scaled(loss, config, datums, [own(d) * self.total for d in datums])
         self.sent.append(new)
         return [*calls, new]
 
 
-def check_loss(name: str, config: Mapping[str, float] | None, known: Sequence[str] = LOSSES) -> None:
+def check_loss(name: str, config: Mapping[str, float] | None, losses: Sequence[str] = LOSSES) -> None:
     """Raises ValueError for what is not known: a loss is never replaced by another."""
-    if name not in known:
-        raise ValueError(f"unknown loss {name!r}; this engine has {', '.join(known)}")
+    if name not in losses:
+        raise ValueError(f"unknown loss {name!r}; this engine has {', '.join(losses)}")
     if unknown := set(config or {}) - set(SETTINGS[name]):
         raise ValueError(f"loss {name!r} has no setting {sorted(unknown)}; it has {list(SETTINGS[name]) or 'none'}")
 
@@ -126,14 +126,14 @@ def from_wire(call: Scaled, outputs: Sequence[Mapping[str, Any]]) -> tuple[list[
     for datum, factor, output in zip(call.datums, call.factors, outputs, strict=True):
         if output.get("logprobs") is None:
             raise EngineError("the server returns no logprobs from training; importance weights need them")
-        found = _array(output["logprobs"])
-        if len(found) != len(datum):
-            raise ValueError(f"the server returned {len(found)} logprobs for {len(datum)} tokens")
-        logprobs.append(found)
+        row = _array(output["logprobs"])
+        if len(row) != len(datum):
+            raise ValueError(f"the server returned {len(row)} logprobs for {len(datum)} tokens")
+        logprobs.append(row)
         if (told := output.get("elementwise_loss")) is not None:
             loss += float(_array(told).sum(dtype=np.float64)) / factor
         else:
-            loss += summed_loss(call.loss, call.config, datum, found)
+            loss += summed_loss(call.loss, call.config, datum, row)
     return logprobs, loss
 
 

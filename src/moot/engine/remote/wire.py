@@ -24,10 +24,10 @@ UNCERTAIN = 424
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 
 
-def pause(attempt: int, chance: random.Random) -> float:
+def pause(attempt: int, rng: random.Random) -> float:
     """Doubles with each attempt, up to a bound; drawn from its upper half, so that a thousand debates do not come back at once."""
     longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
-    return longest * (0.5 + 0.5 * chance.random())
+    return longest * (0.5 + 0.5 * rng.random())
 
 
 class Wire(httpx.AsyncBaseTransport):
@@ -39,7 +39,7 @@ class Wire(httpx.AsyncBaseTransport):
         self.last_refusal = ""
         """The newest answer that was neither success nor a reason to wait; for the message of a start that failed."""
         self._inner = inner or _fast_transport()
-        self._chance = random.Random()
+        self._rng = random.Random()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path
@@ -85,7 +85,7 @@ class Wire(httpx.AsyncBaseTransport):
                     f"{request.url.host}:{request.url.port or ''} gave no answer for {self.patience_s:.0f} s ({problem})"
                 )
             self.counts["retries"] += 1
-            await asyncio.sleep(max(wait, pause(attempt, self._chance)))
+            await asyncio.sleep(max(wait, pause(attempt, self._rng)))
             attempt += 1
 
     async def _whole(self, request: httpx.Request) -> httpx.Response:
@@ -131,10 +131,10 @@ def _fast_transport() -> httpx.AsyncBaseTransport:
 def _is_verdict(response: httpx.Response) -> bool:
     """Work that failed for good is told as 500 by some servers; the SDK would ask again for ever, without a pause."""
     try:
-        found: Any = orjson.loads(response.content)
+        body: Any = orjson.loads(response.content)
     except ValueError:
         return False
-    return isinstance(found, dict) and found.get("detail") == "Unknown error"
+    return isinstance(body, dict) and body.get("detail") == "Unknown error"
 
 
 def _retry_after(response: httpx.Response) -> float:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from moot.evaluate.statistics import cautious_interval, interval, intervals, paired_interval, seeds_interval, sign_flip_p, wilson
+from moot.statistics import cautious_interval, interval, intervals, paired_interval, seeds_interval, sign_flip_p, wilson
 
 CHANCE = np.random.default_rng(20)
 RIGHT = CHANCE.random(60) < 0.4
@@ -69,7 +69,7 @@ def test_pairing_narrows_what_two_rows_share() -> None:
 
 def test_draws_in_pieces_are_the_draws_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = interval(SHARES, seed=1)
-    monkeypatch.setattr("moot.evaluate.statistics._CHUNK", 1000)
+    monkeypatch.setattr("moot.statistics._CHUNK", 1000)
     assert interval(SHARES, seed=1) == whole
 
 

@@ -40,7 +40,7 @@ class Place:
     number: int
 
 
-class Answers:
+class AnswerStore:
     """A file of records, or, without a path, only the memory of them."""
 
     def __init__(self, path: Path | None = None) -> None:

@@ -14,8 +14,6 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from moot.rl.trust import wilson as _wilson
-
 Z95 = 1.959963984540054
 """The 97.5th percentile of the normal distribution."""
 RESAMPLES = 10_000
@@ -38,8 +36,13 @@ class Interval:
 
 
 def wilson(hits: int, trials: int) -> tuple[float, float]:
-    """Wilson's 95% interval of a share of independent trials."""
-    return _wilson(hits, trials, Z95)
+    """Wilson's 95% interval of a share of independent trials, which stays inside 0 and 1 for few of them."""
+    if trials == 0:
+        return 0.0, 1.0
+    share, spread = hits / trials, Z95 * Z95 / trials
+    centre = (share + spread / 2) / (1 + spread)
+    half = Z95 * math.sqrt(share * (1 - share) / trials + spread / (4 * trials)) / (1 + spread)
+    return centre - half, centre + half
 
 
 def interval(top: ArrayLike, bottom: ArrayLike | None = None, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
@@ -71,7 +74,7 @@ def cautious_interval(top: ArrayLike, bottom: ArrayLike, *, seed: int = 0) -> In
 def paired_interval(
     ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval | None:
-    """Ours less theirs, both as (top, bottom) on the same questions in the same order; each resample draws the same for both."""
+    """Ours minus theirs, both as (top, bottom) on the same questions in the same order; each resample draws the same for both."""
     pairs = [(_array(top), _array(bottom)) for top, bottom in (ours, theirs)]
     if not all(bottom.sum() for _, bottom in pairs):
         return None
@@ -96,23 +99,23 @@ def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAM
         extreme = np.abs(signs @ array) >= abs(array.sum()) - 1e-12
         return (int(extreme.sum()) + 1) / (resamples + 1)
     reach = sum(abs(d) for d in scaled)
-    chance = np.zeros(2 * reach + 1)
-    chance[reach] = 1.0  # the sum is 0 before the first coin
+    probability = np.zeros(2 * reach + 1)
+    probability[reach] = 1.0  # the sum is 0 before the first coin
     for d in scaled:
-        chance = 0.5 * (np.roll(chance, d) + np.roll(chance, -d))
+        probability = 0.5 * (np.roll(probability, d) + np.roll(probability, -d))
     sums = np.abs(np.arange(-reach, reach + 1))
-    return float(min(1.0, chance[sums >= abs(sum(scaled))].sum()))
+    return float(min(1.0, probability[sums >= abs(sum(scaled))].sum()))
 
 
 def seeds_interval(
     ours: Sequence[ArrayLike], theirs: Sequence[ArrayLike] | None = None, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval:
-    """The mean over runs and questions (less theirs), one array a run, all on the same questions in the same order.
+    """The mean over runs and questions (minus theirs), one array a run, all on the same questions in the same order.
 
     Runs are drawn anew as well as questions: three seeds that disagree make a wide interval, however many questions there were.
     """
     sides = [[np.stack([_array(run) for run in runs])] for runs in (ours, theirs) if runs is not None]
-    drawn = [found[0] for found in _with_runs(sides, seed, resamples)]
+    drawn = [side[0] for side in _with_runs(sides, seed, resamples)]
     value = sides[0][0].mean() - (sides[1][0].mean() if len(sides) > 1 else 0.0)
     return _interval(value, drawn[0] - drawn[1] if len(drawn) > 1 else drawn[0])
 
@@ -129,27 +132,27 @@ def seeds_share(tops: Sequence[ArrayLike], bottoms: Sequence[ArrayLike], *, seed
 
 def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> list[list[Array]]:
     """Means over draws of runs and of questions. Tables of one side (runs by questions) share the draws of runs, all share questions."""
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     count = sides[0][0].shape[1]
     means: list[list[list[Array]]] = [[[] for _ in side] for side in sides]
     step = max(1, _CHUNK // count)
     for start in range(0, resamples, step):
         rows = min(step, resamples - start)
-        questions = _times(chance, rows, count) / count
-        for found, side in zip(means, sides, strict=True):
-            runs = _times(chance, rows, len(side[0])) / len(side[0])
-            for column, table in zip(found, side, strict=True):
+        questions = _times(rng, rows, count) / count
+        for columns, side in zip(means, sides, strict=True):
+            runs = _times(rng, rows, len(side[0])) / len(side[0])
+            for column, table in zip(columns, side, strict=True):
                 column.append(np.einsum("rq,rs,sq->r", questions, runs, table, optimize=True))
-    return [[np.concatenate(column) for column in found] for found in means]
+    return [[np.concatenate(column) for column in columns] for columns in means]
 
 
 def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
     """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval, with a trial a question, stands in."""
-    found = _interval(top.sum() / bottom.sum(), drawn)
-    if found.value not in (0.0, 1.0):
-        return found
+    interval = _interval(top.sum() / bottom.sum(), drawn)
+    if interval.value not in (0.0, 1.0):
+        return interval
     asked = int((bottom > 0).sum())
-    return Interval(found.value, *wilson(asked if found.value else 0, asked))
+    return Interval(interval.value, *wilson(asked if interval.value else 0, asked))
 
 
 def _array(values: ArrayLike) -> Array:
@@ -160,25 +163,25 @@ def _resampled(pairs: Sequence[tuple[Array, Array]], seed: int, resamples: int) 
     """Each share on `resamples` draws of as many questions, with replacement; the draws are the same for all of them."""
     count = len(pairs[0][0])
     columns = np.stack([column for pair in pairs for column in pair], axis=1)
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     step = max(1, _CHUNK // count)
     sums = []
     for start in range(0, resamples, step):
-        sums.append(_times(chance, min(step, resamples - start), count) @ columns)
+        sums.append(_times(rng, min(step, resamples - start), count) @ columns)
     whole = np.concatenate(sums)
     with np.errstate(divide="ignore", invalid="ignore"):
         return list((whole[:, 0::2] / whole[:, 1::2]).T)
 
 
-def _times(chance: np.random.Generator, rows: int, count: int) -> NDArray[np.int64]:
+def _times(rng: np.random.Generator, rows: int, count: int) -> NDArray[np.int64]:
     """How often each of `count` is picked when `count` are drawn with replacement, `rows` times."""
-    picked = chance.integers(0, count, (rows, count)) + count * np.arange(rows)[:, None]
+    picked = rng.integers(0, count, (rows, count)) + count * np.arange(rows)[:, None]
     return np.bincount(picked.ravel(), minlength=rows * count).reshape(rows, count)
 
 
 def _interval(value: float, drawn: Array) -> Interval:
-    known = drawn[np.isfinite(drawn)]  # a draw in which nothing could be counted says nothing
-    low, high = np.percentile(known, [2.5, 97.5])
+    finite = drawn[np.isfinite(drawn)]  # a draw in which nothing could be counted says nothing
+    low, high = np.percentile(finite, [2.5, 97.5])
     return Interval(float(value), float(low), float(high))
 
 

@@ -1,0 +1,60 @@
+"""What a training run says of each step and at the end: numbers under their own names, one line per step."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from moot.cli.console import Terminal
+from moot.cli.progress import Progress, alarm_digest, line
+from moot.rl.config import PRESETS
+
+ROW: dict[str, Any] = {
+    "step": 7,
+    "phase": "self_play",
+    "env/all/reward/total": 0.125,
+    "debates/played": 6.0,
+    "debates/with_gradient": 1.0,
+    "debates/with_signal": 0.5,
+    "trust/judge_accuracy": 0.625,
+    "train_arithmetic/correct": 0.25,
+    "parse_error": 0.05,
+    "optim/kl_sample_train_v2": 0.00016,
+    "tokens/sampled": 6000.0,
+    "alarm/random_noise": 0.0,
+    "alarm/format_collapse": None,
+}
+
+
+def test_signal_is_the_share_of_debates_with_a_signal_and_kl_says_between_whom() -> None:
+    """Half the debates have a signal, though all carry a gradient; 6000 tokens in 4 seconds; 3723 seconds since the start."""
+    assert line(ROW, 12, 4.0, 3723.0) == (
+        "step  7/12  self-play   reward +0.12, signal 50%, judges right 62%, right 25%, unreadable 5%, sampler-trainer KL 1.6e-04, "
+        "1,500 tokens/s  [1:02:03]"
+    )
+
+
+def test_a_warm_step_tells_its_loss_per_token() -> None:
+    row = {"step": 1, "phase": "warm", "warm/loss_per_token": 0.969, "optim/trained_tokens": 1484.0}
+    assert line(row, 9, 1.0, 2.0) == "step 1/9  warm start  loss 0.969 per token, 1,484 tokens  [0:00:02]"
+
+
+def test_an_alarm_is_explained_when_it_begins_to_ring_and_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    with Progress(Terminal(), [], PRESETS["demo"]) as progress:
+        for step, rings in ((7, 0.0), (8, 1.0), (9, 1.0)):
+            progress.began(step, 12, "self_play")
+            progress.row({**ROW, "step": step, "alarm/random_noise": rings})
+    lines = capsys.readouterr().out.splitlines()
+    assert [text.split("  ")[0] for text in lines] == ["step", "step", lines[2].split("  ")[0], "step"], "one line each, however wide"
+    assert "ALARM" not in lines[0] and "ALARM random_noise" in lines[1] and "ALARM random_noise" in lines[3]
+    assert lines[2].startswith("ALARM random_noise: votes between right and wrong answers look like coin tosses")
+
+
+def test_the_summary_tells_when_an_alarm_rang_and_what_it_means() -> None:
+    played = [{**ROW, "step": step, "alarm/random_noise": float(step in (8, 9))} for step in (7, 8, 9, 10)]
+    digest = alarm_digest(played)
+    assert list(digest) == ["random_noise"]
+    assert digest["random_noise"].startswith("rang at 2 of 4 iterations, first at step 8, last at step 9. It means: votes between ")
+    assert "to the end" in alarm_digest(played[:3])["random_noise"]
+    assert alarm_digest(played[:1]) == {}
