@@ -30,7 +30,9 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
         "self-play", f"{config.iterations} iterations of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}"
     )
     turn = min(d.max_tokens, TYPICAL_TURN)
-    table.add_row("tokens an iteration", ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})")
+    table.add_row(
+        "tokens per iteration", ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})"
+    )
     table.add_row(
         "tokens in all", f"{tokens['sampled'] * config.iterations:,} sampled, {tokens['trained on'] * config.iterations:,} trained on"
     )

@@ -35,11 +35,11 @@ class DebateConfig:
 @dataclass(frozen=True)
 class OptimConfig:
     batch_size: int = 16
-    """Questions an iteration."""
+    """Questions per iteration."""
     num_train_datapoints: int = 1024
     """Questions in all; the number of iterations follows."""
     num_substeps: int = 1
-    """Optimizer steps an iteration, each on a part of the debates."""
+    """Optimizer steps per iteration, each on a part of the debates."""
     learning_rate: float = 3e-5
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to 0 over the run."""
@@ -64,7 +64,7 @@ class WarmConfig:
     """Labelled questions to learn the contract from before self-play; 0 leaves this phase out."""
     warm_epochs: int = 1
     warm_batch_size: int = 8
-    """Questions an optimizer step."""
+    """Questions per optimizer step."""
     warm_learning_rate: float = 1e-4
     warm_wrong: Literal["near_miss", "sampled"] = "near_miss"
     """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
@@ -136,7 +136,7 @@ class TrainConfig:
     eval_every: int = 50
     """Iterations between evaluations on held-out questions, which also come first and last; 0 means none."""
     eval_questions: int = 64
-    """Held-out questions an evaluation."""
+    """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote (one answer of the
     group), opponents (the policy in each seat once, against the model before training)."""
