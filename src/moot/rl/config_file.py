@@ -32,7 +32,7 @@ def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = ""
     whole = base.as_dict()
     places = {name: section for section, names in _sections(whole).items() for name in names}
     # The later choices of a protocol stand in a record only where they are not the default.
-    places = {name: "protocol" for name in (*names_of(Rules), *names_of(Scoring))} | places
+    places = dict.fromkeys((*names_of(Rules), *names_of(Scoring)), "protocol") | places
     for name, value in _settings(content, whole):
         if name not in places:
             near = difflib.get_close_matches(name, places, n=1)
