@@ -14,6 +14,7 @@ from moot.debate.types import ConfigError
 from moot.evaluate.report import Report, Row
 from moot.figures import Line, Panel, Picture
 from moot.records import Run
+from moot.rl.config import TrainConfig
 from moot.statistics import seeds_interval, seeds_share, sign_flip_p
 
 _SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
@@ -35,7 +36,7 @@ def groups(runs: Sequence[Run]) -> list[Group]:
     """In the order in which each first comes up."""
     by_settings: dict[str, list[Run]] = {}
     for run in runs:
-        by_settings.setdefault(json.dumps(_without_seed(run.config), sort_keys=True), []).append(run)
+        by_settings.setdefault(json.dumps(_without_seed(_whole(run.config)), sort_keys=True), []).append(run)
     flat = [_flat(json.loads(key)) for key in by_settings]
     names = {name for each in flat for name in each}
     differing = sorted(name for name in names if len({json.dumps(each.get(name)) for each in flat}) > 1)
@@ -46,6 +47,14 @@ def groups(runs: Sequence[Run]) -> list[Group]:
         spelled = ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in list(own.items())[:3])
         made.append(Group(stem if stems.count(stem) == 1 else f"{stem} ({spelled})", tuple(members), own))
     return made
+
+
+def _whole(config: dict[str, Any]) -> dict[str, Any]:
+    """With the settings that came later than the run, so that runs of two versions are not told apart by a default."""
+    try:
+        return TrainConfig.from_dict(config).as_dict()
+    except (ConfigError, KeyError, TypeError):
+        return config
 
 
 def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:

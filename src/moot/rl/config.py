@@ -139,7 +139,9 @@ class TrainConfig:
     """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote (one answer of the
-    group), opponents (the policy in each seat once, against the model before training)."""
+    group), opponents (the policy in each seat once, against fixed others)."""
+    eval_opponents: tuple[str, ...] = ("base",)
+    """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
     save_every: int = 100
     """Iterations between checkpoints that are kept; the newest two are always there."""
 
@@ -209,8 +211,8 @@ class TrainConfig:
         built: dict[str, Any] = {name: kind(**settings[name]) for name, kind in parts.items()}
         if isinstance(built["recipe"].curriculum, list):
             built["recipe"] = replace(built["recipe"], curriculum=tuple(built["recipe"].curriculum))
-        modes = tuple(given.get("eval_modes", ()))
-        return cls(**{**given, **built, "eval_modes": modes, "protocol": V2.with_choices(choices)})
+        named: dict[str, Any] = {name: tuple(given[name]) for name in ("eval_modes", "eval_opponents") if name in given}
+        return cls(**{**given, **built, **named, "protocol": V2.with_choices(choices)})
 
 
 BESIDE_PROTOCOL = {"reward_mix": "debate", "correct_bonus": "debate", "judge_counts": "recipe"}
