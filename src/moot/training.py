@@ -52,7 +52,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext) -> Loop:
     if config.warm.warm_from and not Run.exists(path):
         warm_start_of(config)
     scoring = config.protocol.scoring
-    reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     task = load(config.debate.task, config.seed, config.eval_questions)
     check_task(config.debate.task, task)
     stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
