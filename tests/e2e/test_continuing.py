@@ -97,6 +97,16 @@ def test_a_file_and_a_protocol_set_the_defaults_and_options_win(tmp_path: Path) 
     assert "iterations of 3 questions, learning rate 1e-06" in words
 
 
+def test_evaluations_play_against_whom_the_run_names(finished: Path, tmp_path: Path) -> None:
+    """The model before training, and another run's first step."""
+    modes = ["--eval-modes", "opponents", "--eval-opponents", "base", f"{finished / 'run'}@1"]
+    done = train(tmp_path, *SMALL, "--run", "run", *modes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[0])
+    against = sorted({name.split("/")[1] for name in row if "/against_" in name})
+    assert len(against) == 2 and against[0] == "against_base" and against[1].endswith("_run@1")
+
+
 # Refused before any work
 
 

@@ -50,7 +50,7 @@ class Report:
         """For a line of metrics.jsonl: `test_gsm8k/direct/accuracy`, and its interval as `…/accuracy_low` and `…_high`."""
         numbers: dict[str, float | None] = {}
         for row in self.rows if rows is None else rows:
-            start = f"{prefix}{row.name.replace(' ', '_')}"
+            start = prefix + re.sub(r"[^\w.@+-]+", "_", row.name)
             for name, number in row.metrics.items():
                 numbers[f"{start}/{name}"] = None if number is None else number["value"]
             if (accuracy := row.metrics.get("accuracy")) is not None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from moot import users
 from moot.debate.types import ConfigError
-from moot.tasks import aime, arithmetic, files, gsm8k, gym, longwriter, math_set
+from moot.tasks import aime, arithmetic, code_set, files, gsm8k, gym, longwriter, math_set
 from moot.tasks.sets import without
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
@@ -24,6 +24,8 @@ TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
     "aime24": aime.task,
     "reasoning-gym": gym.task,
     "longwriter": longwriter.task,
+    "humaneval": code_set.humaneval,
+    "code": code_set.code,
 }
 
 
