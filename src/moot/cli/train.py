@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import tyro
 
-from moot import __version__
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
-from moot.players import check_judge, judge_for, make_engine
-from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
 from moot.rl.config_file import read_config
-from moot.rl.ready import check_scoring, check_task, check_warm_start
-from moot.rl.resume import change_settings, differences, is_finished, told
-from moot.rl.rollout import Player
-from moot.rl.train import Loop, train
+from moot.rl.resume import change_settings, is_finished
 from moot.rl.warm_from import warm_start_of
-from moot.tasks import check_name, load_curriculum
-from moot.tasks import load as load_task
+from moot.tasks import check_name
+from moot.training import carry_out, check_folder, prepare
 
 _DEFAULT = "demo"
 
@@ -92,35 +85,23 @@ class Train:
             return summary(Run.open(run_path), config, console)
         if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
-        # Whatever can be wrong with the settings is found before a folder is made.
-        scoring = config.protocol.scoring
-        reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
-        task = load_task(config.debate.task, config.seed, config.eval_questions)
-        check_task(config.debate.task, task)
-        stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
-        check_warm_start(config, (stages or [task])[0])
-        check_scoring(config, task, reward, estimator)
         check_names(self.log)
-        check_judge(config)
-        with console.status(f"loading {config.model.model}"):
-            engine, rendering = make_engine(config)
-        run = Run.open(run_path) if Run.exists(run_path) else Run.create(run_path, config.as_dict(), {"moot": __version__})
+        loop = prepare(config, run_path, console.status)
         console.say(f"Run: {run_path}")
         loggers = make_loggers(self.log, run_path, config.as_dict())
-        for note in engine.capabilities.notes:
+        for note in loop.engine.capabilities.notes:
             console.note(note)
-        if not engine.capabilities.tempered_training and config.protocol.rules.personas:
+        if not loop.engine.capabilities.tempered_training and config.protocol.rules.personas:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
 
-        progress = Progress(console, loggers, config)
-        loop = Loop(config, engine, rendering, task, run, progress, reward, estimator, stages=stages)
+        loop.watcher = progress = Progress(console, loggers, config)
         try:
             with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}", run_path), progress:
-                interruptible(_train(loop, judge_for(config, engine, rendering, progress.note, console.status)))
+                interruptible(carry_out(loop, progress.note, console.status))
         finally:
             for logger in loggers:
                 logger.close()
-        return summary(run, config, console)
+        return summary(loop.run, config, console)
 
     def _settings(self, console: Terminal) -> tuple[TrainConfig, Path]:
         from moot.records import Run
@@ -128,17 +109,13 @@ class Train:
         if self.resume is not None:
             if self.run_dir is not None:
                 raise ConfigError(f"--resume {self.resume} names the run already; leave --run out")
-            for note in change_settings(Run.open(self.resume), self.config):
+            for note in change_settings(Run.open(self.resume), self.config, write=not self.dry_run):
                 console.note(note)
             return self.config, self.resume
         path = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}-seed{self.config.seed}"
         if path.exists() and not path.is_dir():
             raise ConfigError(f"--run must name a folder, and {path} is a file; name another")
-        if Run.exists(path):
-            before = TrainConfig.from_dict(Run.open(path).config)
-            if changed := list(differences(before, self.config)):
-                continuing = f"name another --run, or continue with: moot train --resume {path}"
-                raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
+        check_folder(path, self.config, f"name another --run, or continue with: moot train --resume {path}")
         return self.config, path
 
 
@@ -146,20 +123,6 @@ def _folder(task: str) -> str:
     """A task's name as part of a folder's: files without their path, settings without what a shell would trip over."""
     name = Path(task).stem if Path(task).suffix in (".jsonl", ".json", ".txt") else task
     return re.sub(r"[^\w.+=-]+", "-", name).strip("-")[:60]
-
-
-async def _train(loop: Loop, judge: Awaitable[tuple[Any, Any]]) -> None:
-    """A Ctrl-C ends the iteration in flight and lets go of the engines; what was committed stays."""
-    loop.judge, judges_engine = await judge
-    try:
-        if "opponents" in loop.config.eval_modes:
-            base = Player(await loop.engine.base(), loop.rendering, learns=False)
-            loop.opponents = {"base": lambda seat: base}
-        await train(loop)
-    finally:
-        await loop.engine.close()
-        if judges_engine is not None:
-            await judges_engine.close()
 
 
 def defaults(arguments: list[str]) -> Train:

@@ -45,6 +45,11 @@ class SampledTurn:
         """Which tokens the model chose."""
         return np.ones(len(self.tokens), dtype=bool) if self.inserted is None else ~self.inserted
 
+    @property
+    def count(self) -> int:
+        """How many tokens were sampled."""
+        return len(self.tokens) if self.inserted is None else int(self.sampled.sum())
+
 
 def tokens_by_section(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, Flags]:
     """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last goes with it."""

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from moot import users
 from moot.debate.types import ConfigError
-from moot.tasks import aime, arithmetic, files, gsm8k, gym, longwriter, math_set
+from moot.tasks import aime, arithmetic, code_set, files, gsm8k, gym, longwriter, math_set
 from moot.tasks.sets import without
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
@@ -24,6 +24,8 @@ TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
     "aime24": aime.task,
     "reasoning-gym": gym.task,
     "longwriter": longwriter.task,
+    "humaneval": code_set.humaneval,
+    "code": code_set.code,
 }
 
 
@@ -35,9 +37,7 @@ def load(name: str, seed: int = 0, held_out: int = 64) -> Task:
     if spec.name.endswith((".jsonl", ".json", ".txt")):
         return files.task(spec, seed, held_out)
     if spec.name.endswith(".py"):
-        make = users.load(name, "task")
-        with users.trying(name, "task"):
-            made = make(seed, held_out)
+        made = users.load(name, "task")(seed, held_out)
         if not isinstance(made, Task):
             raise ConfigError(f"task {name!r} must return a moot.tasks.Task, got {type(made).__name__}")
         return made

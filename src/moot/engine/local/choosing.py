@@ -81,5 +81,5 @@ def choose(logits: Tensor, temperature: Tensor, draws: Tensor, tokens: Tensor, l
     _sum_blocks[(rows, count)](logits, temperature, peaks, sums, best, vocab, logits.stride(0), count, BLOCK=BLOCK)
     _choose[(rows,)](
         logits, temperature, draws, peaks, sums, best, tokens, logprobs, vocab, logits.stride(0), count,
-        COUNT=triton.next_power_of_2(count), BLOCK=BLOCK,
+        COUNT=max(2, triton.next_power_of_2(count)), BLOCK=BLOCK,
     )  # fmt: skip

@@ -34,6 +34,40 @@ def test_padded_attention_is_packed_attention(lengths: list[int], groups: int, s
         torch.testing.assert_close(padded, plain)
 
 
+@pytest.mark.parametrize("grouped", [True, False])
+def test_ragged_attention_gives_torchs_function_what_it_needs(monkeypatch: pytest.MonkeyPatch, grouped: bool) -> None:
+    """The function itself runs on GPUs alone; in its place one that reads its arguments as the documentation says."""
+    from moot.engine.local import attention
+
+    def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends: torch.Tensor, ends_k: torch.Tensor, *longest: int) -> torch.Tensor:
+        assert longest == (6, 6) and ends.dtype == torch.int32 and ends.tolist() == ends_k.tolist() == [0, 3, 9, 10]
+        assert k.shape[1] == (2 if grouped else 6)
+        parts = zip(*(torch.split(x, ends.diff().tolist()) for x in (q, k, v)), strict=True)
+        return torch.cat([attention.causal(*part) for part in parts]).view(q.shape)
+
+    monkeypatch.setattr(attention, "_varlen", lambda: (varlen, {}, grouped))
+    made = torch.Generator().manual_seed(0)
+    q, k, v = (torch.randn(10, heads, 8, generator=made) for heads in (6, 2, 2))
+    lengths = [3, 6, 1]
+    found = attention.ragged_attention(lengths, CPU)(0, q, k, v)
+    torch.testing.assert_close(found, attention.split_attention(lengths)(0, q, k, v))
+    attention.offers_ragged.cache_clear()
+    assert attention.offers_ragged(CPU, torch.float32, 8) is False
+
+
+def test_what_torch_does_not_run_is_padded_instead_and_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    from moot.engine.local import attention
+
+    def broken(*_: object, **__: object) -> torch.Tensor:
+        raise NotImplementedError("no such kernel")
+
+    monkeypatch.setattr(attention, "_varlen", lambda: (broken, {}, True))
+    attention.offers_ragged.cache_clear()
+    with pytest.warns(UserWarning, match="no such kernel"):
+        assert attention.offers_ragged(CPU, torch.bfloat16, 8) is False
+    attention.offers_ragged.cache_clear()
+
+
 def test_the_paged_kernel_is_the_paged_plan() -> None:
     """Run by triton's interpreter, which must be chosen before triton is imported: so in a process of its own."""
     script = """
