@@ -34,7 +34,7 @@ class Eval:
 
     direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average. debate+vote: one answer
     of the group. opponents: the policy in each seat once, against fixed others. Rows are compared with the first one, on the same
-    questions. Answers are kept as they come: the same command again goes on where it stopped.
+    questions. Answers are kept as they come: the same command again continues where it stopped.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
