@@ -106,12 +106,19 @@ _REQUESTS = {
 """How a prompt asks for one section, in its newest message; the plain question asks for a solution."""
 
 
+_USER = re.compile(r"<\|im_start\|>user\n|<｜User｜>|\[INST\] ?")
+"""Where a user's message begins, in the chat formats that the script is tried with."""
+
+
 def read_scene(prompt: str) -> Scene:
     who = _WHO.search(prompt)
-    newest = prompt[prompt.rfind("<|im_start|>user") :].removeprefix("<|im_start|>user\n")
-    tagged = "<evaluation>" in newest
-    request = newest if tagged else newest.partition("<|im_end|>")[0]
-    whom = _WHOM.search(request[request.rfind("Round ") :]) if tagged else None
+    tagged = who is not None or "You are a judge." in prompt
+    newest = prompt
+    for begin in _USER.finditer(prompt):
+        newest = prompt[begin.end() :]
+    # In tags, what to write now stands at the end; otherwise the message is the request, and what follows it is the chat format's.
+    request = newest[newest.rfind("Round ") :] if tagged else newest.partition("<|im_end|>")[0]
+    whom = _WHOM.search(request) if tagged else None
     section = ""
     if left_open := _TAG_LEFT_OPEN.search(prompt):
         section = left_open[1]

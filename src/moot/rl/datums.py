@@ -13,9 +13,6 @@ from moot.engine.protocol import Datum, Floats, Ints
 from moot.rl.advantages import Advantages, AgentAdvantages
 from moot.rl.turns import SampledTurn, tokens_by_section
 
-STREAM_OF = {"solution": "generator", "evaluation": "generator", "comparison": "judge"}
-"""Which stream pays for a section's tokens; the others' get nothing."""
-
 
 def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
     """The advantage of each token of one turn; 0 for those that were inserted."""
@@ -32,9 +29,9 @@ def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages)
         return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
     values = np.zeros(count, dtype=np.float32)
     for name, tokens in tokens_by_section(turn.parsed, sampled.starts).items():
-        if name in STREAM_OF:
-            # Evaluating helps an answer along, and in a ballot there is none: all of it is judging.
-            stream = "judge" if turn.ballot else STREAM_OF[name]
+        # In a ballot there is no answer: all of it is judging.
+        stream = "judge" if turn.ballot else advantages.stream_of.get(name)
+        if stream in advantages.streams:
             values[tokens] = advantages.streams[stream][turn.agent][step]
     return values
 

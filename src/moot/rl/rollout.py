@@ -181,5 +181,5 @@ async def rollout(
 def token_counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:
     """Sampled tokens, and tokens that were read for the first time."""
     turns = [turn for each in rollouts for turn in each.sampled]
-    sampled = sum(int(turn.sampled.sum()) for turn in turns)
+    sampled = sum(turn.count for turn in turns)
     return sampled, sum(len(turn.prompt) + len(turn.tokens) for turn in turns) - sampled

@@ -49,9 +49,11 @@ class SampledTurn:
         return np.ones(len(self.tokens), dtype=bool) if self.inserted is None else ~self.inserted
 
     @property
-    def written(self) -> int:
-        """How many tokens the model wrote, as far as anybody says."""
-        return int(self.sampled.sum()) if self.counted is None else self.counted
+    def count(self) -> int:
+        """How many tokens were sampled, as far as anybody says."""
+        if self.counted is not None:
+            return self.counted
+        return len(self.tokens) if self.inserted is None else int(self.sampled.sum())
 
 
 def turn_in_text(counted: int | None = None, stop_reason: Literal["stop", "length"] = "stop") -> SampledTurn:
