@@ -19,7 +19,7 @@ from moot.debate.outcome import Outcome, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, Stream
-from moot.debate.scoring import Scoring
+from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn
 from moot.records import Run
@@ -100,7 +100,7 @@ def debate_of(record: Mapping[str, Any]) -> tuple[Debate, Scoring]:
     """
     asked = record["question"]
     question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")))
-    protocol = _protocol(json.dumps(record["protocol"]))
+    protocol = _protocol_of(record)
     agents = int(record["num_agents"])
     empty = Debate(question, agents, int(record["max_rounds"]), protocol.rules)
     played = replace(empty, turns=tuple(_turn(empty, turn) for turn in record["turns"]))
@@ -130,7 +130,7 @@ def standing(record: Mapping[str, Any]) -> tuple[tuple[int, ...], int | None]:
     if (scores := scores_of(record)) is None:
         return (), None
     leaders = leaders_by(mean_rewards(scores))
-    return leaders, winner_among(leaders, bool(record.get("votes")), _protocol(json.dumps(record["protocol"])).scoring)
+    return leaders, winner_among(leaders, bool(record.get("votes")), _protocol_of(record).scoring)
 
 
 def _stream(rows: Sequence[Sequence[float]], signal: bool) -> Stream:
@@ -138,6 +138,12 @@ def _stream(rows: Sequence[Sequence[float]], signal: bool) -> Stream:
     return Stream(
         values, tuple(tuple(value if signal else None for value in row) for row in values), tuple((0.0,) * len(r) for r in values)
     )
+
+
+def _protocol_of(record: Mapping[str, Any]) -> Protocol:
+    # Rewards by turn are tables: where there is one number per agent, truth and majority were by the last answer.
+    by_agent = isinstance(record.get("rewards"), list)
+    return _protocol(json.dumps(as_named_now(record["protocol"]) if by_agent else record["protocol"]))
 
 
 @lru_cache(maxsize=64)

@@ -147,7 +147,7 @@ class Sum:
     def totals(self, scoring: Scoring) -> Totals:
         return Totals(
             reward=scoring.reward,
-            advantage=scoring.advantage,
+            advantage=scoring.estimator,
             debates=self.debates,
             reward_mean=self.reward.mean,
             with_signal=self.signal.mean,

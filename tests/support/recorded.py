@@ -47,7 +47,7 @@ def record(
         grades = [grade(debate) for debate in played]
         by = [counted(debate, scoring) for debate in played]
         scores = [score(debate, *each, own) for debate, *each in zip(played, by, grades, strict=True)]
-        values = advantages(zip(played, scores, strict=True), ESTIMATORS[scoring.advantage], seats)
+        values = advantages(zip(played, scores, strict=True), ESTIMATORS[scoring.estimator], seats)
         found = iter(zip(played, by, scores, grades, values, strict=True))
         lost = Played(Rollout(LOST, error="EngineError: the server went away"), scoring)
         run.write_debates(number, [lost if debate is LOST else _played(*next(found)) for debate in debates])

@@ -63,15 +63,20 @@ def test_with_nothing_changed_every_number_is_as_the_run_saved_it(
     assert (found.after.debates, found.failed, found.damaged_lines) == (4, 1, 0)
 
 
-@pytest.mark.parametrize("reward", ["win_rate", "win_minus_loss", "truth", "majority"])
+def plain(numbers: Any) -> Any:
+    """As JSON has them."""
+    return json.loads(json.dumps(numbers))
+
+
+@pytest.mark.parametrize("reward", ["win_rate", "win_minus_loss", "truth", "majority", "truth_last", "majority_last"])
 @pytest.mark.parametrize("advantage", ["center_group", "center_seat", "normalize_batch"])
 def test_rescoring_gives_what_training_with_that_reward_would_have_saved(tmp_path: Path, reward: str, advantage: str) -> None:
     other = v2(reward=reward, advantage=advantage)
     trained = [each for each in saved_debates(record(tmp_path / "b", many(other), other)) if isinstance(each, Saved) and not each.error]
     run = record(tmp_path / "a", many(v2()), v2())
     found = [each for each in compare(run, check(run, {"reward": reward, "advantage": advantage})) if isinstance(each, Compared)]
-    assert [list(each.after.advantages) for each in found] == [each.record["advantages"] for each in trained]
-    assert [list(each.after.rewards) for each in found] == [each.record["rewards"] for each in trained]
+    assert [plain(each.after.advantages) for each in found] == [each.record["advantages"] for each in trained]
+    assert [plain(each.after.rewards) for each in found] == [each.record["rewards"] for each in trained]
 
 
 def test_one_vote_under_win_rate(tmp_path: Path) -> None:

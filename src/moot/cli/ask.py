@@ -61,9 +61,9 @@ class Ask:
     """Where a Tinker server's model has its tokenizer, if not under the model's name."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """Load what was trained: a run, or one folder under its checkpoints."""
-    agents: int = 3
+    agents: Annotated[int, tyro.conf.arg(name="num-agents", aliases=["--agents"])] = 3
     """Agents in the debate. Below 3 nobody can vote."""
-    rounds: int = 2
+    rounds: Annotated[int, tyro.conf.arg(name="max-rounds", aliases=["--rounds"])] = 2
     """Rounds of the debate."""
     protocol: Literal["v1", "v2"] = "v2"
     """The rules: v1 speaks in turn until all agree, v2 all at once with blind reviews."""

@@ -73,7 +73,7 @@ class Demo:
     def _report(self, console: Terminal, scoring: Scoring, played: list[Rollout]) -> None:
         grades = [grade(each.debate) for each in played]
         scores = [score(each.debate, scoring, found) for each, found in zip(played, grades, strict=True)]
-        taught = advantages([(each.debate, found) for each, found in zip(played, scores, strict=True)], ESTIMATORS[scoring.advantage])
+        taught = advantages([(each.debate, found) for each, found in zip(played, scores, strict=True)], ESTIMATORS[scoring.estimator])
         made = [datum for each, values in zip(played, taught, strict=True) for datum in datums(each.debate, each.sampled, values)]
 
         shown = max(range(len(played)), key=lambda i: (sum(not turn.failed for turn in played[i].debate.turns), -i))

@@ -12,6 +12,7 @@ paired down to the sample, and nothing is paid for twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -66,7 +67,7 @@ class EvalConfig:
         for name, value in (("max_tokens", self.max_tokens), ("concurrency", self.concurrency)):
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
-        if self.temperature is not None and self.temperature < 0:
+        if self.temperature is not None and not 0 <= self.temperature < math.inf:
             raise ConfigError(f"temperature must be 0 (greedy) or more, got {self.temperature}")
         if self.match_tokens and not ("vote" in self.modes and {"debate", "debate+vote"} & set(self.modes)):
             raise ConfigError("match_tokens sets vote's k by what debate costs, so modes must name vote and debate")

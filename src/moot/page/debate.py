@@ -14,10 +14,10 @@ import numpy as np
 from moot.debate.labels import labels_for, with_agents
 from moot.debate.parsing import BALLOT, CONTRACTS, comparison_lines, parse
 from moot.debate.prompts import persona
-from moot.debate.types import Parsed, Question
+from moot.debate.scoring import Scoring
+from moot.debate.types import ConfigError, Parsed, Question
 from moot.page.index import records
 from moot.page.runs import inside
-from moot.rl.datums import STREAM_OF
 from moot.saved import standing
 
 LONGEST = 2_000_000
@@ -179,19 +179,28 @@ def _said(
     contract = BALLOT if ballot else (record.get("protocol") or {}).get("contract", "three_tag")
     parsed = parse(text, contract, turn.get("stop") != "length") if contract in CONTRACTS else None
     if isinstance(parsed, Parsed):
-        places = _Places(shown["text"])
+        places, stream_of = _Places(shown["text"]), _stream_of(record)
         shown["sections"] = [
             {
                 "name": name,
                 "begin": places.utf16(begin),
                 "end": places.utf16(end),
-                "stream": "judge" if ballot and name in STREAM_OF else STREAM_OF.get(name),
+                "stream": "judge" if ballot else stream_of.get(name),
             }
             for name, (begin, end) in parsed.spans.items()
         ]
     if "comparison" in shown["fields"]:
         shown["lines"] = list(_lines(shown["fields"]["comparison"], author, labels, cast))
     return shown
+
+
+def _stream_of(record: Mapping[str, Any]) -> dict[str, str]:
+    """Which stream paid for a section's tokens, as far as the record can be understood."""
+    chosen = {name: value for name, value in dict(record.get("protocol") or {}).items() if name in ("reward", "evaluation_credit")}
+    try:
+        return Scoring(**chosen).stream_of
+    except ConfigError:
+        return Scoring().stream_of
 
 
 def _of_step(values: Any, agent: int, step: int) -> dict[str, Any]:

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from moot.debate.rewards import AgentScores, Scores, StepScores
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 
@@ -112,6 +113,8 @@ class StepAdvantages:
     """By stream, per agent and step."""
 
     streams: dict[str, tuple[tuple[float, ...], ...]]
+    stream_of: Mapping[str, str] = field(default_factory=lambda: Scoring().stream_of)
+    """Which stream pays for the tokens of a section. The stream `step` pays for all of them."""
 
 
 Advantages = AgentAdvantages | StepAdvantages
@@ -131,7 +134,11 @@ def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, sea
         centred = estimator(cells, seats.of(name))
         for (_, scores), row, out in zip(debates, centred, streams, strict=True):
             out[name] = _finish(scores, name, row)
-    return [StepAdvantages(named) for named in streams]
+    return [
+        StepAdvantages(named, scores.stream_of)
+        for named, (_, scores) in zip(streams, debates, strict=True)
+        if isinstance(scores, StepScores)
+    ]
 
 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:

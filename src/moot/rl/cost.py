@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.rl.config import TrainConfig
@@ -43,7 +45,8 @@ def memory_gib(config: TrainConfig) -> dict[str, float] | None:
         hidden, layers, inner, heads, kv, dim, vocab, tied = SMOLLM_SHAPE
     else:
         try:
-            c = AutoConfig.from_pretrained(name)
+            # A dry run waits for nobody: without the hub, only what is on this machine is looked at.
+            c = AutoConfig.from_pretrained(name, local_files_only=not Path(name).exists() and not hub_answers())
             heads = c.num_attention_heads
             hidden, layers, inner, kv = c.hidden_size, c.num_hidden_layers, c.intermediate_size, c.num_key_value_heads
             dim = getattr(c, "head_dim", None) or hidden // heads
@@ -58,3 +61,21 @@ def memory_gib(config: TrainConfig) -> dict[str, float] | None:
     sequences = min(config.debate.concurrency, config.optim.batch_size) * config.debate.num_agents
     cache = 2 * layers * kv * dim * size * expected_tokens(config)["longest"] * sequences
     return {"weights": weights * size / 2**30, "adapter and Adam": adapter * 16 / 2**30, "cache of all debates": cache / 2**30}
+
+
+def hub_answers(wait_s: float = 2.0) -> bool:
+    """Whether the hub can be reached at all; its own client tries for half a minute before it says no."""
+    import os
+    import socket
+    from urllib.parse import urlsplit
+
+    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
+        return False
+    if any(name in os.environ for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
+        return True  # a proxy may reach what we cannot
+    place = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
+    try:
+        socket.create_connection((place.hostname or "", place.port or 443), timeout=wait_s).close()
+    except OSError:
+        return False
+    return True

@@ -15,9 +15,6 @@ from moot.engine.protocol import Datum, Floats, Ints
 from moot.rl.advantages import Advantages, AgentAdvantages
 from moot.rl.rendering import section_slices
 
-STREAM_OF = {"solution": "generator", "evaluation": "generator", "comparison": "judge"}
-"""Which stream pays for a section's tokens; the others' get nothing."""
-
 
 @dataclass(frozen=True, eq=False, repr=False)
 class SampledTurn:
@@ -48,9 +45,9 @@ def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) 
         return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
     values = np.zeros(count, dtype=np.float32)
     for name, tokens in section_slices(turn.parsed, sampled.starts).items():
-        if name in STREAM_OF:
-            # Evaluating helps an answer along, and in a ballot there is none: all of it is judging.
-            stream = "judge" if turn.ballot else STREAM_OF[name]
+        # In a ballot there is no answer: all of it is judging.
+        stream = "judge" if turn.ballot else advantages.stream_of.get(name)
+        if stream in advantages.streams:
             values[tokens] = advantages.streams[stream][turn.agent][step]
     return values
 

@@ -1,26 +1,44 @@
-"""What a run will cost, worked out by hand."""
+"""What a run would cost, asked without a hub: only this machine is looked at, and nothing is waited for."""
 
 from __future__ import annotations
 
+import socket
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from moot.rl import cost
 from moot.rl.config import PRESETS
-from moot.rl.cost import expected_tokens, memory_gib
 
 
-def test_tokens_are_seats_times_rounds_times_a_turn() -> None:
-    """demo: 6 questions, 3 agents, 2 rounds, turns of at most 128 tokens: 6 * 3 * 2 * 128 = 4,608 sampled."""
-    tokens = expected_tokens(PRESETS["demo"])
-    assert tokens["sampled"] == 4608 and tokens["trained on"] == tokens["sampled"] + tokens["read"]
-    generous = replace(PRESETS["demo"], debate=replace(PRESETS["demo"].debate, max_tokens=8196))
-    assert expected_tokens(generous)["sampled"] == 6 * 3 * 2 * 300
+def no_network(*_: object, **__: object) -> None:
+    raise OSError("no route to host")
 
 
-def test_memory_of_the_small_model() -> None:
-    """SmolLM2: 30 layers of 576 * 576 * 2 + 576 * 192 * 2 + 3 * 576 * 1,536 and tied words of 49,152 * 576: 134,479,872 parameters
-    without the norms. In two bytes each, 0.25 GiB; deterministic, in four, twice that."""
-    memory = memory_gib(PRESETS["demo"])
-    assert memory is not None and memory["weights"] == 134_479_872 * 2 / 2**30
-    exact = memory_gib(replace(PRESETS["demo"], model=replace(PRESETS["demo"].model, deterministic=True)))
-    assert exact is not None and exact["weights"] == 2 * memory["weights"]
-    assert memory_gib(replace(PRESETS["demo"], model=replace(PRESETS["demo"].model, model="/no/such/folder"))) is None
+@pytest.mark.parametrize(("answers", "local_only"), [(False, True), (True, False)])
+def test_a_dry_run_asks_the_hub_only_if_it_answers(monkeypatch: pytest.MonkeyPatch, answers: bool, local_only: bool) -> None:
+    import transformers
+
+    asked: list[Any] = []
+
+    def from_pretrained(name: str, **options: Any) -> None:
+        asked.append((name, options))
+        raise OSError("not here")
+
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", from_pretrained)
+    monkeypatch.setattr(cost, "hub_answers", lambda: answers)
+    config = PRESETS["demo"]
+    assert cost.memory_gib(replace(config, model=replace(config.model, model="nobody/nothing"))) is None
+    assert asked == [("nobody/nothing", {"local_files_only": local_only})]
+
+
+def test_a_hub_that_cannot_be_reached_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(socket, "create_connection", no_network)
+    assert not cost.hub_answers()
+    monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
+    assert cost.hub_answers()
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    assert not cost.hub_answers()
