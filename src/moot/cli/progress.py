@@ -31,11 +31,11 @@ class Progress:
         self._ringing: set[str] = set()
 
     def __enter__(self) -> Progress:
-        self._bars.__enter__()
+        self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.__exit__()
+        self._bars.stop()
 
     def began(self, step: int, total: int, phase: str) -> None:
         self._bars.reach("run", max(0, step - 1) if phase != "eval" else step, PHASES[phase], total)
