@@ -47,7 +47,7 @@ class Progress:
             self._bars.plan("debates", self._config.eval_questions if phase == "eval" else self._config.optim.batch_size)
 
     def debate_finished(self, rollout: Rollout) -> None:
-        self._bars.advance("debates", sum(len(turn.tokens) for turn in rollout.sampled))
+        self._bars.advance("debates", sum(turn.count for turn in rollout.sampled))
 
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach("run", row["step"])
