@@ -10,7 +10,7 @@ from typing import Literal
 class ModelConfig:
     model: str = "smollm2-135m"
     """A hub id, a directory with a checkpoint, or smollm2-135m."""
-    engine: Literal["local", "tinker", "openai", "scripted"] = "local"
+    engine: Literal["local", "tinker", "scripted", "openai"] = "local"
     """What runs the model: this machine, or a server that speaks the Tinker API. openai is a chat server, which can be checked and
     evaluated but not trained. scripted speaks from a script and learns nothing: for trying out a command."""
     base_url: str = ""
