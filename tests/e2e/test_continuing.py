@@ -124,8 +124,8 @@ def test_evaluations_play_against_whom_the_run_names(finished: Path, tmp_path: P
         (["--reward", "mine.py:fails"], "ZeroDivisionError: division by zero (mine.py:2)"),
         (["--reward", "mine.py:unready"], "(mine.py:5)"),
         (["--reward", "mine.py:short"], "mine.py:short must return"),
-        (["--advantage", "mine.py:fails"], "advantage 'mine.py:fails' fails when it is tried: "),
-        (["--task", "mine.py:task"], "task 'mine.py:task' fails when it is tried: KeyError: 0 (mine.py:13)"),
+        (["--advantage", "mine.py:fails"], "advantage 'mine.py:fails' fails: "),
+        (["--task", "mine.py:task"], "task 'mine.py:task' fails: KeyError: 0 (mine.py:13)"),
     ],
 )
 def test_what_would_fail_later_fails_now_in_one_line(tmp_path: Path, arguments: list[str], says: str) -> None:
