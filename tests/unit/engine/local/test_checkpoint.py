@@ -98,9 +98,8 @@ def test_weights_without_their_optimizer_start_adam_anew(saved: tuple[Any, Path]
     engine.load_state(str(path), optimizer=False).result()
     again = Path(engine.save_state(str(path.parent / "again")).result())
     assert load_file(again / "optimizer.safetensors") == {}
-    np.testing.assert_equal(
-        {k: v.numpy() for k, v in load_file(again / "adapter_model.safetensors").items()}, {k: v.numpy() for k, v in weights.items()}
-    )
+    for name, value in load_file(again / "adapter_model.safetensors").items():
+        np.testing.assert_array_equal(value.numpy(), weights[name].numpy())
     engine.load_state(str(path)).result()
     kept = Path(engine.save_state(str(path.parent / "kept")).result())
     assert all(float(value) == 1.0 for name, value in load_file(kept / "optimizer.safetensors").items() if name.endswith("/step"))
