@@ -33,9 +33,10 @@ from moot.debate.rewards import AgentScores, Grades, Scores, outside_votes
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError, Parsed, Turn
 from moot.rl.advantages import Advantages, AgentAdvantages
-from moot.rl.datums import SampledTurn, credit
+from moot.rl.datums import credit
 from moot.rl.metrics import has_signal
 from moot.rl.rollout import Rollout
+from moot.rl.turns import SampledTurn
 
 FORMAT = 1
 
@@ -333,6 +334,7 @@ def token_arrays(played: Sequence[Played]) -> dict[str, Any]:
         "logprobs": joined([turn.logprobs for turn in turns], np.float32),
         "advantages": joined(credits, np.float32),
         "starts": joined([turn.starts for turn in turns], np.int32),
+        "inserted": joined([~turn.sampled for turn in turns], bool),
     }
 
 

@@ -34,7 +34,7 @@ class Eval:
 
     direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average. debate+vote: one answer
     of the group. opponents: the policy in each seat once, against fixed others. Rows are compared with the first one, on the same
-    questions. Answers are kept as they come: the same command again goes on where it stopped.
+    questions. Answers are kept as they come: the same command again continues where it stopped.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
@@ -159,16 +159,19 @@ class Watching:
     def __init__(self, console: Terminal) -> None:
         self._console, self._bars = console, Bars(console)
         self._lost, self._first_error = 0, ""
+        self._started = False
 
     def __enter__(self) -> Watching:
         """The bars begin with the first plan: until then engines are loaded, which has a sign of its own."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.__exit__()
+        self._bars.stop()
 
     def planned(self, kind: str, total: int, done: int) -> None:
-        self._bars.__enter__()
+        if not self._started:
+            self._bars.start()
+            self._started = True
         self._bars.plan(_plural(kind), total, done)
 
     def sampled(self, kind: str, tokens: int, error: str | None) -> None:

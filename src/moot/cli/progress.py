@@ -31,11 +31,11 @@ class Progress:
         self._ringing: set[str] = set()
 
     def __enter__(self) -> Progress:
-        self._bars.__enter__()
+        self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.__exit__()
+        self._bars.stop()
 
     def began(self, step: int, total: int, phase: str) -> None:
         self._bars.reach("run", max(0, step - 1) if phase != "eval" else step, PHASES[phase], total)
@@ -47,7 +47,7 @@ class Progress:
             self._bars.plan("debates", self._config.eval_questions if phase == "eval" else self._config.optim.batch_size)
 
     def debate_finished(self, rollout: Rollout) -> None:
-        self._bars.advance("debates", sum(len(turn.tokens) for turn in rollout.sampled))
+        self._bars.advance("debates", sum(turn.count for turn in rollout.sampled))
 
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach("run", row["step"])

@@ -4,7 +4,7 @@
     vote          k such answers, and the one most of them give
     debate        self-play; the average over the agents' last answers: what one agent is worth after debating
     debate+vote   the same debates; one answer of the group: the plurality of the last answers, a tie decided by the peers' votes
-    opponents     N debates a question, the policy in seat i of debate i, everybody else in the other seats
+    opponents     N debates per question, the policy in seat i of debate i, everybody else in the other seats
 
 Modes share what they sample: direct is the first of vote's answers, and debate+vote looks at debate's debates. So their differences are
 paired down to the sample, and nothing is paid for twice.
@@ -119,7 +119,7 @@ def opponent_in(kind: str) -> str:
 
 @dataclass(frozen=True)
 class Need:
-    """Samples that a mode looks at: `kind` as in `EvalConfig.settings`, and how many a question."""
+    """Samples that a mode looks at: `kind` as in `EvalConfig.settings`, and how many per question."""
 
     kind: str
     count: int

@@ -18,7 +18,8 @@ from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent
 from moot.evaluate.report import Report, Row, make_row
 from moot.evaluate.store import AnswerStore, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, Rollout, rollout, turn_seed
+from moot.rl.rollout import Player, Rollout, rollout
+from moot.rl.speaker import turn_seed
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task

@@ -102,7 +102,7 @@ def debate_record(played: Rollout) -> Record:
         }
         for turn, sampled in zip(played.debate.turns, played.sampled, strict=True)
     ]
-    return {"asked": played.debate.question.text, "turns": turns, "tokens": sum(len(turn.tokens) for turn in played.sampled)}
+    return {"asked": played.debate.question.text, "turns": turns, "tokens": sum(turn.count for turn in played.sampled)}
 
 
 def cut(record: Record) -> tuple[float, float]:

@@ -4,38 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moot.debate.state import Debate
 from moot.debate.types import Turn
 from moot.engine.protocol import Datum, Floats, Ints
 from moot.rl.advantages import Advantages, AgentAdvantages
-from moot.rl.rendering import section_slices
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SampledTurn:
-    """The tokens of one turn, beside its text in the debate."""
-
-    prompt: Ints
-    """The whole prompt, or only what was new if `extends`."""
-    extends: bool
-    """The prompt is the agent's last one, what it sampled then, and this."""
-    tokens: Ints
-    logprobs: Floats
-    starts: NDArray[np.int32]
-    """The character of the turn's text that each token starts in."""
-    temperature: float = 1.0
-    stop_reason: Literal["stop", "length"] = "stop"
-    learns: bool = True
-    """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never trained on."""
+from moot.rl.turns import SampledTurn, tokens_by_section
 
 
 def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
-    """The advantage of each sampled token of one turn."""
+    """The advantage of each token of one turn; 0 for those that were inserted."""
+    return (_credit(turn, sampled, step, advantages) * sampled.sampled).astype(np.float32)
+
+
+def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
     count = len(sampled.tokens)
     if isinstance(advantages, AgentAdvantages):
         return np.full(count, advantages.values[turn.agent], dtype=np.float32)
@@ -44,7 +28,7 @@ def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) 
     if turn.failed:
         return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
     values = np.zeros(count, dtype=np.float32)
-    for name, tokens in section_slices(turn.parsed, sampled.starts).items():
+    for name, tokens in tokens_by_section(turn.parsed, sampled.starts).items():
         # In a ballot there is no answer: all of it is judging.
         stream = "judge" if turn.ballot else advantages.stream_of.get(name)
         if stream in advantages.streams:
@@ -66,15 +50,15 @@ class _Sequence:
     def empty(cls, temperature: float) -> _Sequence:
         return cls(temperature, [], [], [], [])
 
-    def add(self, tokens: Ints, logprobs: Floats, advantages: Floats, mask: float) -> None:
+    def add(self, tokens: Ints, logprobs: Floats, advantages: Floats, mask: Floats) -> None:
         self.tokens.append(tokens)
         self.logprobs.append(logprobs)
         self.advantages.append(advantages)
-        self.mask.append(np.full(len(tokens), mask, dtype=np.float32))
+        self.mask.append(mask)
 
     def observe(self, tokens: Ints) -> None:
         nothing = np.zeros(len(tokens), dtype=np.float32)
-        self.add(tokens, nothing, nothing, 0.0)
+        self.add(tokens, nothing, nothing, nothing)
 
     def suffix_of(self, prompt: Ints) -> Ints | None:
         """What the prompt adds to this sequence; None if it does not begin with it."""
@@ -111,7 +95,7 @@ def merge(turns: Sequence[SampledTurn], advantages: Sequence[Floats]) -> Iterato
             sequence, new = _Sequence.empty(turn.temperature), turn.prompt
         assert sequence is not None
         sequence.observe(new)
-        sequence.add(turn.tokens, turn.logprobs, values, 1.0)
+        sequence.add(turn.tokens, turn.logprobs, values, turn.sampled.astype(np.float32))
     yield from _finished(sequence)
 
 

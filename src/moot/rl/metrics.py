@@ -78,7 +78,7 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
         metrics |= {
             "jury/ballots": float(len(ballots)),
             "jury/parse_error": mean(float(turn.failed) for turn in ballots),
-            "tokens/jury": float(sum(len(turn.tokens) for each in played for turn in each.heard)),
+            "tokens/jury": float(sum(turn.count for each in played for turn in each.heard)),
         }
     return metrics
 
@@ -90,7 +90,7 @@ def _prompt_tokens(rollouts: Sequence[Rollout]) -> int:
             context = 0
             for turn in (each.sampled[i] for i in own):
                 context = (context if turn.extends else 0) + len(turn.prompt)
-                total += context
+                total += context + len(turn.tokens) - turn.count
                 context += len(turn.tokens)
     return total
 

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from moot.engine.protocol import Datum
 from moot.rl.advantages import AgentAdvantages, StepAdvantages
-from moot.rl.datums import SampledTurn, datums, merge
+from moot.rl.datums import datums, merge
+from moot.rl.turns import SampledTurn
 from support.making import debate, v1, v2
 
 

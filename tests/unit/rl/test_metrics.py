@@ -12,9 +12,9 @@ from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import Datum
 from moot.rl.advantages import AgentAdvantages, StepAdvantages
-from moot.rl.datums import SampledTurn
 from moot.rl.metrics import answer_metrics, carries_gradient, has_signal, optim_metrics, reward_metrics, rollout_metrics, totals
 from moot.rl.rollout import Rollout
+from moot.rl.turns import SampledTurn
 from moot.tasks.answers import grade
 from support.datums import datum
 from support.making import FAILED, by_agent, by_step, debate, near, spoken, text, v1, v2
