@@ -68,9 +68,10 @@ if TYPE_CHECKING or "--inside" in sys.argv:
     from moot.engine.protocol import Datum, Floats, Ints, Sample, SamplingParams
     from moot.engine.scripted import ScriptedEngine, Style
     from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, advantages
-    from moot.rl.datums import SampledTurn, datums
+    from moot.rl.datums import datums
     from moot.rl.rendering import Rendering
     from moot.rl.rollout import rollout
+    from moot.turns import SampledTurn
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = "torch>=2.8,<2.14"

@@ -18,10 +18,11 @@ from moot.cli.console import Terminal
 from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
 from moot.debate.rewards import REWARDS, AgentScores, Reward
-from moot.rl.advantages import AgentAdvantages
+from moot.records.played import PlayedDebate
 from moot.rl.choices import find_reward
-from moot.score import BadLine, Scored, score
+from moot.score import BadLine, as_json, failures, score
 from moot.terminal import one_line, plain
+from moot.turns import AgentAdvantages, StepAdvantages
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,7 @@ class Score:
                 bad += 1
                 print(f"line {result.line}: {' '.join(plain(result.reason).split())}", file=sys.stderr)
             elif self.json:
-                print(json.dumps(result.as_json()))
+                print(json.dumps(as_json(result)))
             else:
                 show(result, console)
         return 1 if bad else 0
@@ -68,10 +69,11 @@ def _lines(file: str) -> Iterator[str]:
             yield f"not UTF-8: {error.reason} at byte {error.start}"
 
 
-def show(scored: Scored, console: Console) -> None:
+def show(scored: PlayedDebate, console: Console) -> None:
     """One debate: votes won and lost per round and agent, then what it came to."""
     debate = scored.debate
-    outcome = Outcome.of(debate, scored.scores, scored.scoring)
+    outcome = scored.outcome
+    assert outcome is not None
     won, lost = _tally(scored, outcome)
     rows: list[tuple[str, list[str], str]] = [("", [f"Agent {agent}" for agent in range(debate.num_agents)], "dim")]
     for round in sorted({turn.round for turn in debate.turns}):
@@ -80,8 +82,8 @@ def show(scored: Scored, console: Console) -> None:
         rows.append((f"round {round}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
         rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
-    lines = [(f"\nLine {scored.line}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(outcome), "")]
-    lines += [(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow") for round, agent, reason in scored.failures]
+    lines = [(f"\nLine {scored.number}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(outcome), "")]
+    lines += [(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow") for round, agent, reason in failures(debate)]
     if console.is_terminal:
         console.print(Text("\n").join(Text(line, style=style) for line, style in lines), soft_wrap=True)
     else:
@@ -98,7 +100,7 @@ def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
     ]
 
 
-def _tally(scored: Scored, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
+def _tally(scored: PlayedDebate, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
     """Votes by the round and agent they are about: the response's round, or the voting round where votes are about agents."""
     won: Counter[tuple[int, int]] = Counter()
     lost: Counter[tuple[int, int]] = Counter()
@@ -109,16 +111,16 @@ def _tally(scored: Scored, outcome: Outcome) -> tuple[Counter[tuple[int, int]], 
     return won, lost
 
 
-def _round(scored: Scored, vote: AgentVote, response: int | None) -> int:
+def _round(scored: PlayedDebate, vote: AgentVote, response: int | None) -> int:
     """0, which is no round, for what an outside judge says about an agent as a whole."""
     return scored.debate.turns[response].round if response is not None else vote.round or 0
 
 
-def _summary(scored: Scored) -> dict[str, list[float]]:
+def _summary(scored: PlayedDebate) -> dict[str, list[float]]:
     if isinstance(scored.scores, AgentScores):
         assert isinstance(scored.advantages, AgentAdvantages)
         return {"return": list(scored.scores.returns), "advantage": list(scored.advantages.values)}
-    assert not isinstance(scored.advantages, AgentAdvantages)
+    assert scored.scores is not None and isinstance(scored.advantages, StepAdvantages)
     rows: dict[str, list[float]] = {}
     for name, stream in scored.scores.streams.items():
         rows[f"{name} reward, mean of steps"] = [_mean(values) for values in stream.values]

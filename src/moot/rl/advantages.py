@@ -9,11 +9,13 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from moot.debate.rewards import AgentScores, Scores, StepScores
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
+from moot.records.played import PlayedDebate
+from moot.turns import Advantages, AgentAdvantages, StepAdvantages
 
 
 @dataclass(frozen=True)
@@ -100,23 +102,6 @@ def _less_mean(cells: Sequence[Cell]) -> list[float]:
     return [cell.value - mean for cell in cells]
 
 
-@dataclass(frozen=True)
-class AgentAdvantages:
-    """One number an agent, for every token it sampled."""
-
-    values: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class StepAdvantages:
-    """By stream, per agent and step."""
-
-    streams: dict[str, tuple[tuple[float, ...], ...]]
-
-
-Advantages = AgentAdvantages | StepAdvantages
-
-
 def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, seats: SeatMeans | None = None) -> list[Advantages]:
     """For a batch under one reward: by agent or by step throughout."""
     debates = list(batch)
@@ -132,6 +117,12 @@ def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, sea
         for (_, scores), row, out in zip(debates, centred, streams, strict=True):
             out[name] = _finish(scores, name, row)
     return [StepAdvantages(named) for named in streams]
+
+
+def with_advantages(batch: Sequence[PlayedDebate], estimator: Estimator, seats: SeatMeans | None = None) -> list[PlayedDebate]:
+    """Debates that have been scored, each with what it teaches."""
+    values = advantages([(each.debate, each.scores) for each in batch if each.scores is not None], estimator, seats)
+    return [replace(each, advantages=value) for each, value in zip(batch, values, strict=True)]
 
 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:

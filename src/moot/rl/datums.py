@@ -4,55 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from moot.debate.state import Debate
-from moot.debate.types import Turn
 from moot.engine.protocol import Datum, Floats, Ints
-from moot.rl.advantages import Advantages, AgentAdvantages
-from moot.rl.rendering import section_slices
-
-STREAM_OF = {"solution": "generator", "evaluation": "generator", "comparison": "judge"}
-"""Which stream pays for a section's tokens; the others' get nothing."""
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class SampledTurn:
-    """The tokens of one turn, beside its text in the debate."""
-
-    prompt: Ints
-    """The whole prompt, or only what was new if `extends`."""
-    extends: bool
-    """The prompt is the agent's last one, what it sampled then, and this."""
-    tokens: Ints
-    logprobs: Floats
-    starts: NDArray[np.int32]
-    """The character of the turn's text that each token starts in."""
-    temperature: float = 1.0
-    stop_reason: Literal["stop", "length"] = "stop"
-    learns: bool = True
-    """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never trained on."""
-
-
-def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
-    """The advantage of each sampled token of one turn."""
-    count = len(sampled.tokens)
-    if isinstance(advantages, AgentAdvantages):
-        return np.full(count, advantages.values[turn.agent], dtype=np.float32)
-    if "step" in advantages.streams:
-        return np.full(count, advantages.streams["step"][turn.agent][step], dtype=np.float32)
-    if turn.failed:
-        return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
-    values = np.zeros(count, dtype=np.float32)
-    for name, tokens in section_slices(turn.parsed, sampled.starts).items():
-        if name in STREAM_OF:
-            # Evaluating helps an answer along, and in a ballot there is none: all of it is judging.
-            stream = "judge" if turn.ballot else STREAM_OF[name]
-            values[tokens] = advantages.streams[stream][turn.agent][step]
-    return values
+from moot.turns import Advantages, SampledTurn, credit
 
 
 @dataclass
@@ -126,10 +83,10 @@ def _finished(sequence: _Sequence | None) -> Iterator[Datum]:
 
 def datums(debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages) -> list[Datum]:
     """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns. Seats that do not learn give none."""
-    found: list[Datum] = []
+    made: list[Datum] = []
     for turns in debate.steps():
         if not all(sampled[i].learns for i in turns):
             continue
         values = [credit(debate.turns[i], sampled[i], step, advantages) for step, i in enumerate(turns)]
-        found += merge([sampled[i] for i in turns], values)
-    return found
+        made += merge([sampled[i] for i in turns], values)
+    return made

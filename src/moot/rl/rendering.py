@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from moot.debate.parsing import stop_marker
 from moot.debate.prompts import BLOCKS
-from moot.debate.types import ConfigError, Message, Parsed, ParseFailure
+from moot.debate.types import ConfigError, Message
 from moot.engine.protocol import Ints, Stop
 from moot.rl.tokens import TokenText
 
@@ -113,19 +113,6 @@ class Rendering:
 
     def decode(self, ids: Ints) -> str:
         return self._text.text_and_starts(ids)[0]
-
-
-def section_slices(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, slice]:
-    """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last goes with it."""
-    if isinstance(parsed, ParseFailure):
-        return {}
-    slices: dict[str, slice] = {}
-    last = list(parsed.spans)[-1]
-    for name, (begin, end) in parsed.spans.items():
-        a = int(np.searchsorted(starts, begin))
-        b = len(starts) if name == last else int(np.searchsorted(starts, end))
-        slices[name] = slice(a, b)
-    return slices
 
 
 def _create(tokenizer: Any, model: str, renderer: str, thinking: bool) -> Any:

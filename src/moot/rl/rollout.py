@@ -14,24 +14,9 @@ from moot.debate.play import Speak, first_of, hear, play
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 from moot.engine.protocol import EngineError, Ints, Sampler, SamplingParams
-from moot.rl.datums import SampledTurn
+from moot.records.played import PlayedDebate
 from moot.rl.rendering import Rendering
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Rollout:
-    """A finished debate with its tokens, or the reason why there is none.
-
-    No repr of all that: `asyncio.run` writes out its task's result when it puts the signal handler back.
-    """
-
-    debate: Debate
-    sampled: tuple[SampledTurn, ...] = ()
-    """In the order of the debate's turns."""
-    error: str | None = None
-    """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
-    heard: tuple[SampledTurn, ...] = ()
-    """In the order of its jury. Counted, never trained on."""
+from moot.turns import SampledTurn, text_only
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,10 +129,6 @@ class TokenSpeaker:
         return tuple(self._turns[turn.round, turn.agent] for turn in debate.turns)
 
 
-_NO_TOKENS = np.zeros(0, dtype=np.int32)
-_TEXT_ONLY = SampledTurn(_NO_TOKENS, False, _NO_TOKENS, np.zeros(0, dtype=np.float32), _NO_TOKENS, learns=False)
-
-
 class Table:
     """Speaks for a debate whose seats are held by different players; each keeps the tokens of its own."""
 
@@ -170,7 +151,7 @@ class Table:
 
 
 def _turn_of(speaker: TokenSpeaker | Speak, round: int, agent: int) -> SampledTurn:
-    return speaker.turn(round, agent) if isinstance(speaker, TokenSpeaker) else _TEXT_ONLY
+    return speaker.turn(round, agent) if isinstance(speaker, TokenSpeaker) else text_only()
 
 
 async def rollout(
@@ -184,8 +165,8 @@ async def rollout(
     seed: object = 0,
     seats: Seats | None = None,
     judges: Judges | None = None,
-    finished: Callable[[int, Rollout], None] | None = None,
-) -> list[Rollout]:
+    finished: Callable[[int, PlayedDebate], None] | None = None,
+) -> list[PlayedDebate]:
     """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in its record.
 
     The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else; without one, `seats` must fill them all.
@@ -219,14 +200,14 @@ async def rollout(
         said = zip(asked, heard.jury, strict=False)  # nobody has said anything where there was nothing to compare
         return heard, tuple(_turn_of(speaker, turn.round, turn.agent) for speaker, turn in said)
 
-    async def one(number: int, debate: Debate) -> Rollout:
+    async def one(number: int, debate: Debate) -> PlayedDebate:
         async with gate:
             speaker = table(debate, number)
             try:
                 played, heard = await judged(await play(debate, speaker), number)
-                result = Rollout(played, speaker.sampled(played), heard=heard)
+                result = PlayedDebate(played, speaker.sampled(played), heard=heard)
             except EngineError as error:
-                result = Rollout(debate, error=f"{type(error).__name__}: {error}")
+                result = PlayedDebate(debate, error=f"{type(error).__name__}: {error}")
         if finished:
             finished(number, result)
         return result
@@ -237,9 +218,3 @@ async def rollout(
     except* Exception as failures:  # ours, or whoever heard of a finished debate: the others end with it
         raise first_of(failures) from None
     return [task.result() for task in tasks]
-
-
-def token_counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:
-    """Sampled tokens, and tokens that were read for the first time."""
-    turns = [turn for each in rollouts for turn in each.sampled]
-    return sum(len(turn.tokens) for turn in turns), sum(len(turn.prompt) for turn in turns)

@@ -1,0 +1,99 @@
+"""The tokens of one turn, the sections they stand in, and what each of them is taught."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from moot.debate.types import Parsed, ParseFailure, Turn
+from moot.engine.protocol import Floats, Ints
+
+STREAM_OF = {"solution": "generator", "evaluation": "generator", "comparison": "judge"}
+"""Which stream pays for a section's tokens; the others' get nothing."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledTurn:
+    """The tokens of one turn, beside its text in the debate."""
+
+    prompt: Ints
+    """The whole prompt, or only what was new if `extends`."""
+    extends: bool
+    """The prompt is the agent's last one, what it sampled then, and this."""
+    tokens: Ints
+    logprobs: Floats
+    starts: NDArray[np.int32]
+    """The character of the turn's text that each token starts in."""
+    temperature: float = 1.0
+    stop_reason: Literal["stop", "length"] = "stop"
+    learns: bool = True
+    """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never trained on."""
+
+
+_NO_TOKENS = np.zeros(0, dtype=np.int32)
+
+
+def text_only(stop_reason: Literal["stop", "length"] = "stop") -> SampledTurn:
+    """A turn whose tokens nobody knows: of a speaker that answers in text, or of a record without them."""
+    return SampledTurn(_NO_TOKENS, False, _NO_TOKENS, np.zeros(0, np.float32), _NO_TOKENS, stop_reason=stop_reason, learns=False)
+
+
+def section_slices(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, slice]:
+    """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last goes with it."""
+    if isinstance(parsed, ParseFailure):
+        return {}
+    slices: dict[str, slice] = {}
+    last = list(parsed.spans)[-1]
+    for name, (begin, end) in parsed.spans.items():
+        a = int(np.searchsorted(starts, begin))
+        b = len(starts) if name == last else int(np.searchsorted(starts, end))
+        slices[name] = slice(a, b)
+    return slices
+
+
+# What is taught
+
+
+@dataclass(frozen=True)
+class AgentAdvantages:
+    """One number per agent, for every token it sampled."""
+
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class StepAdvantages:
+    """By stream, per agent and step."""
+
+    streams: dict[str, tuple[tuple[float, ...], ...]]
+
+
+Advantages = AgentAdvantages | StepAdvantages
+
+
+def carries_gradient(advantages: Advantages) -> bool:
+    if isinstance(advantages, AgentAdvantages):
+        return any(advantages.values)
+    return any(value for rows in advantages.streams.values() for row in rows for value in row)
+
+
+def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
+    """The advantage of each sampled token of one turn."""
+    count = len(sampled.tokens)
+    if isinstance(advantages, AgentAdvantages):
+        return np.full(count, advantages.values[turn.agent], dtype=np.float32)
+    if "step" in advantages.streams:
+        return np.full(count, advantages.streams["step"][turn.agent][step], dtype=np.float32)
+    if turn.failed:
+        return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
+    values = np.zeros(count, dtype=np.float32)
+    for name, tokens in section_slices(turn.parsed, sampled.starts).items():
+        if name in STREAM_OF:
+            # Evaluating helps an answer along, and in a ballot there is none: all of it is judging.
+            stream = "judge" if turn.ballot else STREAM_OF[name]
+            values[tokens] = advantages.streams[stream][turn.agent][step]
+    return values
