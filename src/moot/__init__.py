@@ -12,20 +12,25 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from moot.api import Speaker, play, play_async
+    from moot.api import Speaker, play, play_async, train
     from moot.debate.protocol import V1, V2, Protocol
     from moot.debate.state import Debate
     from moot.debate.types import ConfigError, Observation, Question, Said, Turn
+    from moot.records import Run
+    from moot.rl.config import PRESETS, TrainConfig
 
 _HOMES = {
-    "moot.api": ("Speaker", "play", "play_async"),
+    "moot.api": ("Speaker", "play", "play_async", "train"),
     "moot.debate.protocol": ("V1", "V2", "Protocol"),
     "moot.debate.state": ("Debate",),
     "moot.debate.types": ("ConfigError", "Observation", "Question", "Said", "Turn"),
+    "moot.records": ("Run",),
+    "moot.rl.config": ("PRESETS", "TrainConfig"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "PRESETS",
     "V1",
     "V2",
     "ConfigError",
@@ -33,11 +38,14 @@ __all__ = [
     "Observation",
     "Protocol",
     "Question",
+    "Run",
     "Said",
     "Speaker",
+    "TrainConfig",
     "Turn",
     "play",
     "play_async",
+    "train",
 ]
 
 

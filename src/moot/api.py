@@ -1,4 +1,6 @@
-"""Functions for Python: play a debate with any function as speaker. `import moot` offers them lazily; docs/api.md has examples."""
+"""Functions for Python: play a debate with any function as speaker, train from a configuration. `import moot` offers them lazily;
+docs/api.md has examples.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +8,18 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from moot.debate.play import Speak, hear
 from moot.debate.play import play as play_debate
 from moot.debate.protocol import V2, Protocol
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
+
+if TYPE_CHECKING:
+    from moot.records import Run
+    from moot.rl.config import TrainConfig
 
 T = TypeVar("T")
 Speaker = Callable[[Observation], str | Said | Awaitable[str | Said]]
@@ -67,6 +74,14 @@ def _speaking(speaker: Speaker) -> Speak:
         return Said(said) if isinstance(said, str) else said
 
     return speak
+
+
+def train(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None) -> Run:
+    """Trains as `moot train` does, without printing anything, and gives the run. Where `path` holds an unfinished run of the same settings,
+    that run is continued. `watch` is called with each row of the metrics."""
+    from moot.training import train_async  # heavy: engines, evaluation
+
+    return run(train_async(config, path, watch))
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

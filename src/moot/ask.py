@@ -39,11 +39,9 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Verdict:
-    winner: int | None
-    """The one agent with the highest mean reward; None where several are level, or nobody voted."""
-    level: tuple[int, ...]
-    """All who have that reward, the winner among them; empty where nobody voted."""
+class GroupAnswer:
+    outcome: Outcome
+    """Votes, rewards and winner."""
     answer: str | None
     """The winner's; without one, the plurality's."""
     solution: str | None
@@ -54,42 +52,36 @@ class Verdict:
     """Each agent's last answer."""
     agreeing: int
     """How many hold the plurality answer."""
-    won: tuple[int, ...]
-    lost: tuple[int, ...]
-    votes: tuple[dict[str, Any], ...]
-    """Every vote that counts: who cast it in which round, and which agent it prefers (`left`) or sets level."""
-    rewards: tuple[float | None, ...]
-    """Each agent's mean reward, None for one that has none."""
     correct: bool | None
     """None where the right answer is not known."""
 
+    @property
+    def level(self) -> tuple[int, ...]:
+        """All who have the highest mean reward, the winner among them; empty where nobody voted."""
+        return self.outcome.leaders if self.outcome.voted else ()
 
-def verdict(debate: Debate, scoring: Scoring) -> Verdict:
+
+def group_answer(debate: Debate, scoring: Scoring) -> GroupAnswer:
     # Without a box, the last number is an answer only where a number is expected: in prose it is any number.
-    known = debate.question.answer is not None
-    grades = grade(debate, otherwise=final_number if known else lambda solution: None)
+    gradable = debate.question.answer is not None
+    grades = grade(debate, otherwise=final_number if gradable else lambda solution: None)
     outcome = Outcome.of(debate, score(debate, scoring, grades), scoring)
-    first = outcome.winner
     last = last_parsed(debate)
     held = tuple(None if i is None else grades.answers[i] for i in last)
     kinds = [None if i is None else grades.same[i] for i in last]
     most = plurality(kinds)
-    chosen = first if first is not None else next((a for a, kind in enumerate(kinds) if kind is not None and kind == most), None)
+    with_most = next((agent for agent, kind in enumerate(kinds) if kind is not None and kind == most), None)
+    chosen = with_most if outcome.winner is None else outcome.winner
     turn = None if chosen is None else last[chosen]
     parsed = None if turn is None else debate.turns[turn].parsed
-    return Verdict(
-        winner=first,
-        level=outcome.leaders if outcome.voted else (),
+    return GroupAnswer(
+        outcome=outcome,
         answer=None if chosen is None else held[chosen],
         solution=parsed.fields["solution"] if isinstance(parsed, Parsed) else None,
         plurality=None if most is None else held[kinds.index(most)],
         held=held,
         agreeing=0 if most is None else kinds.count(most),
-        won=outcome.won,
-        lost=outcome.lost,
-        votes=tuple({"round": v.round, "author": v.author, "left": v.left, "verdict": v.verdict, "right": v.right} for v in outcome.votes),
-        rewards=outcome.means,
-        correct=(turn is not None and grades.correct[turn]) if known else None,
+        correct=(turn is not None and grades.correct[turn]) if gradable else None,
     )
 
 
@@ -146,20 +138,23 @@ class AskedDebate:
             "seconds": round(self.seconds, 3),
         }
         if self.ended == "done":
-            outcome = verdict(debate, self.scoring)
+            group = group_answer(debate, self.scoring)
+            votes = [
+                {name: getattr(vote, name) for name in ("round", "author", "left", "verdict", "right")} for vote in group.outcome.votes
+            ]
             record |= {
-                "answer": outcome.answer,
-                "solution": outcome.solution,
-                "winner": outcome.winner,
-                "level_with": [agent for agent in outcome.level if agent != outcome.winner],
-                "plurality": outcome.plurality,
-                "agreement": outcome.agreeing / debate.num_agents,
+                "answer": group.answer,
+                "solution": group.solution,
+                "winner": group.outcome.winner,
+                "level_with": [agent for agent in group.level if agent != group.outcome.winner],
+                "plurality": group.plurality,
+                "agreement": group.agreeing / debate.num_agents,
                 "consensus": debate.agreed,
                 "aborted": debate.aborted,
-                "answers": list(outcome.held),
-                "votes": list(outcome.votes),
-                "rewards": list(outcome.rewards),
-                "correct": outcome.correct,
+                "answers": list(group.held),
+                "votes": votes,
+                "rewards": list(group.outcome.means),
+                "correct": group.correct,
             }
         return record
 

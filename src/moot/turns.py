@@ -1,16 +1,22 @@
-"""The tokens of one turn, the sections they stand in, and what each of them is taught."""
+"""The tokens of one turn, the sections they stand in, and what each of them is taught.
+
+numpy is imported where tokens are: `moot score` has none, and waits for nothing.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from functools import cache
+from typing import TYPE_CHECKING, Literal
 
 from moot.debate.types import Parsed, ParseFailure, Turn
-from moot.engine.protocol import Floats, Ints
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from moot.engine.protocol import Floats, Ints
 
 STREAM_OF = {"solution": "generator", "evaluation": "generator", "comparison": "judge"}
 """Which stream pays for a section's tokens; the others' get nothing."""
@@ -34,16 +40,19 @@ class SampledTurn:
     """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never trained on."""
 
 
-_NO_TOKENS = np.zeros(0, dtype=np.int32)
-
-
+@cache
 def text_only(stop_reason: Literal["stop", "length"] = "stop") -> SampledTurn:
     """A turn whose tokens nobody knows: of a speaker that answers in text, or of a record without them."""
-    return SampledTurn(_NO_TOKENS, False, _NO_TOKENS, np.zeros(0, np.float32), _NO_TOKENS, stop_reason=stop_reason, learns=False)
+    import numpy as np
+
+    nothing = np.zeros(0, dtype=np.int32)
+    return SampledTurn(nothing, False, nothing, np.zeros(0, dtype=np.float32), nothing, stop_reason=stop_reason, learns=False)
 
 
 def section_slices(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, slice]:
     """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last goes with it."""
+    import numpy as np
+
     if isinstance(parsed, ParseFailure):
         return {}
     slices: dict[str, slice] = {}
@@ -83,6 +92,8 @@ def carries_gradient(advantages: Advantages) -> bool:
 
 def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
     """The advantage of each sampled token of one turn."""
+    import numpy as np
+
     count = len(sampled.tokens)
     if isinstance(advantages, AgentAdvantages):
         return np.full(count, advantages.values[turn.agent], dtype=np.float32)

@@ -2,13 +2,38 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+
+
+def is_users(reference: str) -> bool:
+    """Whether it is written as `path.py:function`; the names of our own have no colon after `.py`."""
+    return ".py:" in reference
+
+
+@contextlib.contextmanager
+def trying(reference: str, what: str) -> Iterator[None]:
+    """Around a first call of a user's function: what fails in it is told with file, line and message, and not with our stack."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as error:
+        place = _line(error, Path(reference.rpartition(":")[0]).expanduser())
+        raise ConfigError(f"{what} {reference!r} fails when it is tried: {type(error).__name__}: {error}{place}") from error
+
+
+def _line(error: Exception, file: Path) -> str:
+    """` (mine.py:12)`: the last line of the user's file that the error went through."""
+    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file.resolve()]
+    return f" ({file}:{lines[-1]})" if lines else ""
 
 
 def load(reference: str, what: str) -> Callable[..., Any]:
@@ -27,7 +52,9 @@ def load(reference: str, what: str) -> Callable[..., Any]:
     try:
         spec.loader.exec_module(module)
     except Exception as error:
-        raise ConfigError(f"{what} {reference!r}: {path} fails when it is loaded: {type(error).__name__}: {error}") from error
+        raise ConfigError(
+            f"{what} {reference!r}: {path} fails when it is loaded: {type(error).__name__}: {error}{_line(error, path)}"
+        ) from error
     function = getattr(module, name, None)
     if not callable(function):
         raise ConfigError(f"{what} {reference!r}: {path} has no function {name!r}")

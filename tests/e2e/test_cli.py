@@ -242,10 +242,28 @@ def test_what_other_programs_write_is_read() -> None:
     assert [json.loads(each)["line"] for each in done.stdout.splitlines()] == [1, 3]
 
 
+def test_the_debates_of_a_run_are_sent_to_rescore(tmp_path: Path) -> None:
+    (tmp_path / "run/debates").mkdir(parents=True)
+    (tmp_path / "run/run.json").write_text("{}")
+    (tmp_path / "run/debates/000001.jsonl").write_text("{}\n")
+    for file in ("run", "run/debates/000001.jsonl"):
+        done = moot("score", file, cwd=tmp_path)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert f"{file} belongs to a run" in done.stderr and done.stderr.endswith("moot rescore run\n")
+
+
+def test_several_debates_are_added_up_at_the_end(tmp_path: Path) -> None:
+    (tmp_path / "three.jsonl").write_text(f"{line()}\n{line()}\nnonsense\n")
+    done = moot("score", tmp_path / "three.jsonl")
+    total = done.stdout.splitlines()[-1]
+    assert total.startswith("2 debates: ") and total.endswith("; 1 line could not be scored.")
+
+
 def test_an_empty_file_is_nothing_to_score(tmp_path: Path) -> None:
     (tmp_path / "empty.jsonl").write_text("\n\n")
     done = moot("score", tmp_path / "empty.jsonl")
-    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert done.stderr == f"moot: {tmp_path}/empty.jsonl holds no debates: there is nothing to score\n"
 
 
 def test_a_report_is_one_line_whatever_is_in_it() -> None:

@@ -6,8 +6,10 @@ import asyncio
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,7 @@ def test_every_name_is_there_and_told_to_type_checkers() -> None:
     for name in moot.__all__:
         assert getattr(moot, name) is not None and re.search(rf"\b{name}\b", told)
     assert set(moot._HOME) == set(moot.__all__) <= set(dir(moot))
-    with pytest.raises(AttributeError, match="has no attribute 'debates'; it offers V1, V2"):
+    with pytest.raises(AttributeError, match="has no attribute 'debates'; it offers PRESETS, V1, V2"):
         _ = moot.debates
 
 
@@ -101,6 +103,42 @@ def test_mistakes_of_a_speaker_are_loud() -> None:
         moot.play("?", nothing)  # type: ignore[arg-type]
     with pytest.raises(ZeroDivisionError):
         moot.play("?", lambda observation: str(1 / 0))
+
+
+# Training
+
+SMALL = replace(
+    moot.PRESETS["demo"],
+    model=replace(moot.PRESETS["demo"].model, engine="scripted"),
+    warm=replace(moot.PRESETS["demo"].warm, warm_questions=0),
+    optim=replace(moot.PRESETS["demo"].optim, batch_size=2, num_train_datapoints=4),
+    debate=replace(moot.PRESETS["demo"].debate, max_tokens=1500),
+    eval_questions=2,
+)
+
+
+def test_training_from_a_configuration_gives_a_run_and_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows: list[dict[str, Any]] = []
+    run = moot.train(SMALL, tmp_path / "run", watch=rows.append)
+    assert [(row["step"], row["phase"]) for row in rows] == [(0, "eval"), (1, "self_play"), (2, "self_play"), (2, "eval")]
+    assert run.metrics() == rows and run.steps() == [1, 2]
+    assert capfd.readouterr() == ("", "")
+
+
+def test_a_run_is_continued_and_other_settings_are_refused(tmp_path: Path) -> None:
+    class Enough(Exception): ...
+
+    def once(row: dict[str, Any]) -> None:
+        if row["step"] == 1:
+            raise Enough
+
+    with pytest.raises(Enough):
+        moot.train(SMALL, tmp_path / "run", watch=once)
+    with pytest.raises(moot.ConfigError, match=r"was started with other settings \(seed 0 -> 1\); name another folder"):
+        moot.train(replace(SMALL, seed=1), tmp_path / "run")
+    run, whole = moot.train(SMALL, str(tmp_path / "run")), moot.train(SMALL, tmp_path / "whole")
+    texts = [[(tmp_path / name / "debates" / f"00000{step}.jsonl").read_bytes() for step in (1, 2)] for name in ("run", "whole")]
+    assert run.steps() == whole.steps() == [1, 2] and texts[0] == texts[1]
 
 
 # Looking

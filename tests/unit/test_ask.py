@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from moot.ask import AnswerFile, AskedDebate, Asking, Prices, Verdict, read_questions, verdict
+from moot.ask import AnswerFile, AskedDebate, Asking, GroupAnswer, Prices, group_answer, read_questions
 from moot.cli.live import Printed, Streamed, outcome_lines, spending
 from moot.debate.protocol import V1, V2
 from moot.debate.scoring import Scoring
@@ -26,16 +26,16 @@ from support.making import FAILED, Tabled, debate, text, v1, v2
 # Verdicts
 
 
-def judged_now(played: Tabled) -> Verdict:
-    return verdict(played, played.scoring)
+def judged_now(played: Tabled) -> GroupAnswer:
+    return group_answer(played, played.scoring)
 
 
 def test_the_winner_by_votes_gives_the_answer_and_the_plurality_stands_beside_it() -> None:
     """Votes on round 1: 2 > 1 and 2 > 0, so mean rewards over both rounds are -1/2, -1/2, +1/2; 0 and 1 hold 7."""
     found = judged_now(debate(v2(), [["", "", ""], ["2 > 1", "2 > 0", "0 = 1"]], [["7", "7", "8"]] * 2))
-    assert (found.winner, found.level, found.answer, found.plurality, found.agreeing) == (2, (2,), "8", "7", 2)
-    assert (found.won, found.lost, found.rewards) == ((0, 0, 2), (1, 1, 0), (-0.5, -0.5, 0.5))
-    assert [vote["verdict"] for vote in found.votes] == [">", ">", "="]
+    assert (found.outcome.winner, found.level, found.answer, found.plurality, found.agreeing) == (2, (2,), "8", "7", 2)
+    assert (found.outcome.won, found.outcome.lost, found.outcome.means) == ((0, 0, 2), (1, 1, 0), (-0.5, -0.5, 0.5))
+    assert [vote.verdict for vote in found.outcome.votes] == [">", ">", "="]
     assert found.correct is None
 
 
@@ -43,18 +43,18 @@ def test_answers_are_those_of_the_last_readable_turn() -> None:
     found = judged_now(debate(v2(), [["", "", ""], ["1 > 2", FAILED, ""]], [["1", "2", "3"], ["4", "5", "6"]]))
     assert found.held == ("4", "2", "6")
     # Agent 1: +1 for the vote, -1 for the turn that cannot be read.
-    assert found.rewards == (0.0, 0.0, -0.5) and found.winner is None and found.level == (0, 1)
+    assert found.outcome.means == (0.0, 0.0, -0.5) and found.outcome.winner is None and found.level == (0, 1)
 
 
 def test_without_a_vote_that_prefers_somebody_nobody_wins_and_the_plurality_answers() -> None:
     for rounds in ([["", "", ""]], [["", "", ""], ["1 = 2", "", ""]]):
         found = judged_now(debate(v2(), rounds, [["8", "7", "7"]] * len(rounds)))
-        assert (found.winner, found.answer, found.agreeing) == (None, "7", 2)
+        assert (found.outcome.winner, found.answer, found.agreeing) == (None, "7", 2)
 
 
 def test_the_first_protocols_votes_are_about_agents_of_all_rounds() -> None:
     found = judged_now(debate(v1(), [["", "", "0 > 1"], ["1 > 2", "0 > 2", ""]], [["7", "8", "9"]] * 2))
-    assert found.won == (2, 1, 0) and found.lost == (0, 1, 2) and found.rewards == (1.0, 0.5, 0.0)
+    assert found.outcome.won == (2, 1, 0) and found.outcome.lost == (0, 1, 2) and found.outcome.means == (1.0, 0.5, 0.0)
     assert found.answer == "7"
 
 
@@ -67,12 +67,12 @@ def test_a_number_in_prose_is_an_answer_only_where_the_right_one_is_known() -> N
 
 def test_all_that_is_unreadable_leaves_no_answer_and_no_error() -> None:
     found = judged_now(debate(v2(), [[FAILED] * 3] * 2))
-    assert (found.winner, found.answer, found.solution, found.plurality, found.agreeing) == (None, None, None, None, 0)
+    assert (found.outcome.winner, found.answer, found.solution, found.plurality, found.agreeing) == (None, None, None, None, 0)
 
 
 def lines(played: Tabled) -> str:
     asked = ask(*playing([turn.text for turn in played.turns], played), scoring=played.scoring)
-    return "\n".join(str(line) for line in outcome_lines(asked, verdict(asked.debate, asked.scoring)))
+    return "\n".join(str(line) for line in outcome_lines(asked, group_answer(asked.debate, asked.scoring)))
 
 
 def test_the_lines_say_who_is_level_and_what_was_agreed() -> None:

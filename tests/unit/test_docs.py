@@ -135,7 +135,9 @@ def options() -> dict[str, set[str]]:
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
             main([name, "--help"])
-        found[name] = set(re.findall(r"(?m)^[│| ] (?:-h, )?(--[a-z][a-z0-9-]*)", shown.getvalue()))
+        heads = re.findall(r"(?m)^[│| ] (?:-h, )?(--[a-z].*)", shown.getvalue())
+        # An option may have another spelling, and a switch is turned off by its second one: --personas, --no-personas.
+        found[name] = {option for head in heads for option in re.findall(r"--[a-z][a-z0-9-]*", head.split("  ")[0])}
         assert "--help" in found[name], f"the help of {name} could not be read"
     return found
 

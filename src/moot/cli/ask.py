@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.text import Text
 
-from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, read_questions, verdict
+from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, group_answer, read_questions
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
@@ -61,9 +61,9 @@ class Ask:
     """Where a Tinker server's model has its tokenizer, if not under the model's name."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
     """Load what was trained: a run, or one folder under its checkpoints."""
-    agents: int = 3
+    agents: Annotated[int, tyro.conf.arg(name="num-agents", aliases=["--agents"])] = 3
     """Agents in the debate. Below 3 nobody can vote."""
-    rounds: int = 2
+    rounds: Annotated[int, tyro.conf.arg(name="max-rounds", aliases=["--rounds"])] = 2
     """Rounds of the debate."""
     protocol: Literal["v1", "v2"] = "v2"
     """The rules: v1 speaks in turn until all agree, v2 all at once with blind reviews."""
@@ -302,11 +302,11 @@ def _line(asked: AskedDebate) -> Text:
     question = one_line(asked.debate.question.text, 50)
     if asked.ended != "done":
         return Text(f"{asked.number:>4}  failed: {one_line(asked.error or '', 100)}  {question}", style="yellow")
-    outcome = verdict(asked.debate, asked.scoring)
-    answer = "–" if outcome.answer is None else one_line(outcome.answer, 24)
-    by = "nobody won" if outcome.winner is None else f"Agent {outcome.winner} won"
-    mark = "" if outcome.correct is None else "right  " if outcome.correct else "wrong  "
-    return Text(f"{asked.number:>4}  {answer:<24}  {mark}{by}, {outcome.agreeing} of {asked.debate.num_agents} agree  {question}")
+    group = group_answer(asked.debate, asked.scoring)
+    answer = "–" if group.answer is None else one_line(group.answer, 24)
+    by = "nobody won" if group.outcome.winner is None else f"Agent {group.outcome.winner} won"
+    mark = "" if group.correct is None else "right  " if group.correct else "wrong  "
+    return Text(f"{asked.number:>4}  {answer:<24}  {mark}{by}, {group.agreeing} of {asked.debate.num_agents} agree  {question}")
 
 
 def _where(asked: AskedDebate) -> str:

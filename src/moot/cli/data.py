@@ -25,7 +25,8 @@ class Data:
     test question is trained on.
 
     TASK is what --task takes elsewhere: arithmetic, gsm8k, math:algebra,level=1-3, aime24, reasoning-gym:NAME, longwriter,
-    questions.jsonl, prompts.txt. gsm8k:train=FILE,test=FILE reads files instead of the hub. Exit status 1 when something is wrong.
+    humaneval, code:FILE, questions.jsonl, prompts.txt. gsm8k:train=FILE,test=FILE reads files instead of the hub.
+    Exit status 1 when something is wrong.
     """
 
     action: Annotated[Literal["check"], tyro.conf.Positional]

@@ -78,7 +78,7 @@ class Eval:
     """auto, fp32 or bf16."""
     renderer: _Str = None
     """The chat format; auto looks it up by the model's id."""
-    thinking: bool = False
+    thinking: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Let the model think before it answers, also where the run did not."""
     concurrency: int = 256
     """Most answers and debates in the making at once."""

@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from moot.ask import AskedDebate, Prices, Verdict, verdict
+from moot.ask import AskedDebate, GroupAnswer, Prices, group_answer
 from moot.debate.prompts import persona
 from moot.debate.rules import Rules
 from moot.debate.types import Parsed, Turn
@@ -136,15 +136,16 @@ class Streamed(Printed):
 
 def show_outcome(asked: AskedDebate, names: Sequence[str], prices: Sequence[Prices | None], console: Console) -> None:
     if asked.ended == "done":
-        outcome = verdict(asked.debate, asked.scoring)
+        group = group_answer(asked.debate, asked.scoring)
         console.print()
-        console.print(_table(asked, outcome, names))
-        for line in outcome_lines(asked, outcome):
+        console.print(_table(asked, group, names))
+        for line in outcome_lines(asked, group):
             console.print(line, soft_wrap=not console.is_terminal)
     console.print(Text(spending(asked, prices), style="dim"), soft_wrap=not console.is_terminal)
 
 
-def _table(asked: AskedDebate, outcome: Verdict, names: Sequence[str]) -> Table:
+def _table(asked: AskedDebate, group: GroupAnswer, names: Sequence[str]) -> Table:
+    outcome = group.outcome
     table = Table(box=None, pad_edge=False, header_style="dim")
     for name in ("", "model", "last answer"):
         table.add_column(name, overflow="fold")
@@ -152,21 +153,21 @@ def _table(asked: AskedDebate, outcome: Verdict, names: Sequence[str]) -> Table:
         table.add_column(name, justify="right")
     for agent in range(asked.debate.num_agents):
         failed = sum(turn.failed for turn in asked.debate.turns if turn.agent == agent)
-        answer = outcome.held[agent]
+        answer = group.held[agent]
         table.add_row(
             f"Agent {agent}",
             Text(_short(names[agent])),
             Text("–" if answer is None else one_line(answer, 40)),
             f"{outcome.won[agent]}–{outcome.lost[agent]}",
-            "–" if (reward := outcome.rewards[agent]) is None else f"{reward:+.2f}",
+            "–" if (reward := outcome.means[agent]) is None else f"{reward:+.2f}",
             str(failed),
             style="bold" if agent == outcome.winner else None,
         )
     return table
 
 
-def outcome_lines(asked: AskedDebate, outcome: Verdict) -> list[Text]:
-    debate = asked.debate
+def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
+    debate, outcome = asked.debate, group.outcome
     lines = []
     if debate.aborted:
         last = debate.turns[-1]
@@ -177,39 +178,39 @@ def outcome_lines(asked: AskedDebate, outcome: Verdict) -> list[Text]:
                 "No turn could be read: this model does not keep to the form. Try a larger one, or a trained --checkpoint.", style="yellow"
             )
         )
-    ties = sum(vote["verdict"] == "=" for vote in outcome.votes)
+    ties = sum(vote.verdict == "=" for vote in outcome.votes)
     decided = len(outcome.votes) - ties
     count = f"{len(outcome.votes)} vote{'s' * (len(outcome.votes) != 1)}" + (f", {ties} of them a tie" if ties else "")
-    instead = " The answer is the plurality's." if outcome.agreeing else ""
-    if outcome.winner is None and len(outcome.level) > 1 and decided:
-        names = ", ".join(map(str, outcome.level[:-1])) + f" and {outcome.level[-1]}"
+    instead = " The answer is the plurality's." if group.agreeing else ""
+    if outcome.winner is None and len(group.level) > 1 and decided:
+        names = ", ".join(map(str, group.level[:-1])) + f" and {group.level[-1]}"
         lines.append(Text(f"Nobody won: Agents {names} are level ({count}).{instead}"))
     elif outcome.winner is None:
         why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not outcome.votes else "every vote was a tie"
         lines.append(Text(f"Nobody won: {why}.{instead}"))
     else:
         lines.append(Text(f"Agent {outcome.winner} won: {outcome.won[outcome.winner]} of {decided} decided votes ({count})."))
-    lines.append(Text(_agreement(outcome, debate.num_agents)))
-    lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(outcome), "bold green")))
-    if outcome.agreeing > 1 and outcome.answer != outcome.plurality:
-        lines.append(Text(f"The plurality answer is another: {_quoted(outcome.plurality)}.", style="yellow"))
-    if outcome.correct is not None:
-        lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if outcome.correct else 'wrong'}."))
+    lines.append(Text(_agreement(group, debate.num_agents)))
+    lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(group), "bold green")))
+    if group.agreeing > 1 and group.answer != group.plurality:
+        lines.append(Text(f"The plurality answer is another: {_quoted(group.plurality)}.", style="yellow"))
+    if group.correct is not None:
+        lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if group.correct else 'wrong'}."))
     return lines
 
 
-def _agreement(outcome: Verdict, agents: int) -> str:
-    if not outcome.agreeing:
+def _agreement(group: GroupAnswer, agents: int) -> str:
+    if not group.agreeing:
         return "No agent gave an answer in a box, so answers cannot be compared."
-    if outcome.agreeing == 1 < agents:
+    if group.agreeing == 1 < agents:
         return "Agreement: none, no two agents hold the same answer."
-    return f"Agreement: {outcome.agreeing} of {agents} hold {_quoted(outcome.plurality)}."
+    return f"Agreement: {group.agreeing} of {agents} hold {_quoted(group.plurality)}."
 
 
-def _answer(outcome: Verdict) -> str:
-    if outcome.answer is not None:
-        return clipped(outcome.answer)
-    return clipped(outcome.solution) if outcome.solution else "none"
+def _answer(group: GroupAnswer) -> str:
+    if group.answer is not None:
+        return clipped(group.answer)
+    return clipped(group.solution) if group.solution else "none"
 
 
 def _quoted(answer: str | None) -> str:

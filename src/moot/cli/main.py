@@ -26,6 +26,7 @@ COMMANDS = {
     "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
     "rescore": ("moot.cli.rescore:Rescore", "What a run's votes would have taught under another reward, ballot or estimator."),
     "export": ("moot.cli.export:Export", "Take away a run's adapter, model, training sets, debates as a page, and figures."),
+    "completion": ("moot.cli.completion:Completion", "Print a script that lets bash or zsh complete commands and options."),
 }
 
 _HELP = """usage: moot COMMAND [OPTIONS]
@@ -103,11 +104,12 @@ def _parse(name: str, arguments: list[str]) -> Any:
     module, attribute = COMMANDS[name][0].split(":")
     loaded = importlib.import_module(module)
     kind = getattr(loaded, attribute)
+    arguments = loaded.respelled(arguments) if hasattr(loaded, "respelled") else arguments
     default = loaded.defaults(arguments) if hasattr(loaded, "defaults") else None
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
-            return tyro.cli(kind, prog=f"moot {name}", args=arguments, default=default, config=(tyro.conf.FlagCreatePairsOff,))
+            return tyro.cli(kind, prog=f"moot {name}", args=arguments, default=default)
     except SystemExit as stop:
         if stop.code:
             _usage_error(complaint.getvalue(), name)

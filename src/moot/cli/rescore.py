@@ -43,15 +43,15 @@ class Rescore:
     """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function."""
     advantage: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
     """center_group, center_round, center_seat, normalize_batch, or path.py:function."""
-    one_ballot_per_pair: Annotated[YesNo | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=AS_TRAINED)] = None
+    one_ballot_per_pair: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
     """Whether only an author's last word on a pair in a turn counts."""
     judge_consensus: Annotated[
         Literal["all", "leave_one_out"] | None, tyro.conf.arg(metavar="{all,leave_one_out}", help_behavior_hint=AS_TRAINED)
     ] = None
     """Whose votes make the consensus a judge is measured by."""
-    enable_format_penalty: Annotated[YesNo | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=AS_TRAINED)] = None
+    enable_format_penalty: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
     """Whether a judge who could vote and did not loses 0.5."""
-    literal: Annotated[YesNo | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=AS_TRAINED)] = None
+    literal: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
     """Whether generator_judge is counted to the letter of its source."""
     lambda_gen: Annotated[float | None, tyro.conf.arg(metavar="WEIGHT", help_behavior_hint=AS_TRAINED)] = None
     """Weight of the generator advantages."""
@@ -61,7 +61,7 @@ class Rescore:
     """Share of ground truth in the reward."""
     correct_bonus: Annotated[float | None, tyro.conf.arg(metavar="NUMBER", help_behavior_hint=AS_TRAINED)] = None
     """Added to the reward of a right answer."""
-    judge_counts: Annotated[YesNo | None, tyro.conf.arg(metavar="{yes,no}", help_behavior_hint=AS_TRAINED)] = None
+    judge_counts: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
     """Whether votes of judges without a seat count, where such judges were asked."""
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
     """Only these steps: 12, or 10-20."""
@@ -101,6 +101,23 @@ class Rescore:
             if value is not None:
                 given[name] = value == "yes" if value in ("yes", "no") else value
         return given
+
+
+def respelled(arguments: list[str]) -> list[str]:
+    """`--literal` and `--no-literal`, as everywhere else; what is not named stays as the run was trained."""
+    spelled: list[str] = []
+    for i, argument in enumerate(arguments):
+        name = argument.removeprefix("--").removeprefix("no-").replace("_", "-")
+        if not argument.startswith("--") or name not in SWITCHES:
+            spelled.append(argument)
+        elif argument.startswith("--no-"):
+            spelled += [f"--{name}", "no"]
+        else:
+            spelled += [f"--{name}"] if arguments[i + 1 : i + 2] in (["yes"], ["no"]) else [f"--{name}", "yes"]
+    return spelled
+
+
+SWITCHES = ("one-ballot-per-pair", "enable-format-penalty", "literal", "judge-counts")
 
 
 def defaults(arguments: list[str]) -> None:

@@ -15,9 +15,11 @@ from rich.console import Console
 from rich.text import Text
 
 from moot.cli.console import Terminal
+from moot.cli.ending import complain
 from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
 from moot.debate.rewards import REWARDS, AgentScores, Reward
+from moot.debate.types import ConfigError
 from moot.records.played import PlayedDebate
 from moot.rl.choices import find_reward
 from moot.score import BadLine, as_json, failures, score
@@ -46,17 +48,55 @@ class Score:
         rewards: dict[str, Reward] = dict(REWARDS)
         if self.reward and self.reward not in rewards:
             rewards[self.reward] = find_reward(self.reward)
-        bad = 0
+        _refuse_runs(self.file)
+        bad, seen = 0, Seen()
         console = Terminal()
         for result in score(_lines(self.file), preset(self.protocol), self.reward, rewards):
             if isinstance(result, BadLine):
                 bad += 1
                 print(f"line {result.line}: {' '.join(plain(result.reason).split())}", file=sys.stderr)
             elif self.json:
+                seen.debates += 1
                 print(json.dumps(as_json(result)))
             else:
-                show(result, console)
+                seen.add(result, show(result, console))
+        if not bad and not seen.debates:
+            complain(f"{'standard input' if self.file == '-' else self.file} holds no debates: there is nothing to score")
+        elif not self.json and seen.debates > 1:
+            console.say(f"\n{seen.told(bad)}", "bold")
         return 1 if bad else 0
+
+
+@dataclass
+class Seen:
+    """What the debates came to, all together."""
+
+    debates: int = 0
+    won: int = 0
+    level: int = 0
+    turns: int = 0
+    failed: int = 0
+
+    def add(self, scored: PlayedDebate, outcome: Outcome) -> None:
+        self.debates += 1
+        self.won += outcome.winner is not None
+        self.level += outcome.winner is None and outcome.voted
+        self.turns += len(scored.debate.turns)
+        self.failed += len(failures(scored.debate))
+
+    def told(self, bad: int) -> str:
+        silent = self.debates - self.won - self.level
+        unreadable = f"{self.failed} of {self.turns} turns could not be read"
+        lines = f"; {bad} line{'s' * (bad != 1)} could not be scored" if bad else ""
+        return f"{self.debates} debates: {self.won} with a winner, {self.level} level, {silent} without a vote; {unreadable}{lines}."
+
+
+def _refuse_runs(file: str) -> None:
+    """Debates that a run saved are scored already, and in a format of their own."""
+    path = Path(file)
+    run = path if path.is_dir() else path.parent.parent if path.parent.name == "debates" else None
+    if run is not None and (run / "run.json").is_file():
+        raise ConfigError(f"{file} belongs to a run, whose debates are scored already; count its votes otherwise with: moot rescore {run}")
 
 
 def _lines(file: str) -> Iterator[str]:
@@ -69,8 +109,8 @@ def _lines(file: str) -> Iterator[str]:
             yield f"not UTF-8: {error.reason} at byte {error.start}"
 
 
-def show(scored: PlayedDebate, console: Console) -> None:
-    """One debate: votes won and lost per round and agent, then what it came to."""
+def show(scored: PlayedDebate, console: Console) -> Outcome:
+    """One debate: votes won and lost per round and agent, then what it came to, which is also the answer."""
     debate = scored.debate
     outcome = scored.outcome
     assert outcome is not None
@@ -88,6 +128,7 @@ def show(scored: PlayedDebate, console: Console) -> None:
         console.print(Text("\n").join(Text(line, style=style) for line, style in lines), soft_wrap=True)
     else:
         print("\n".join(line for line, _ in lines), file=console.file)
+    return outcome
 
 
 def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:

@@ -3,104 +3,119 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Literal
 
 import tyro
 
-from moot import __version__
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
+from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
-from moot.players import check_judge, judge_for, make_engine
-from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
-from moot.rl.rollout import Player
-from moot.rl.train import Loop, train
+from moot.rl.config_file import read_config
+from moot.rl.resume import change_settings, is_finished
 from moot.rl.warm_from import warm_start_of
-from moot.tasks import load as load_task
-from moot.tasks import load_curriculum
+from moot.tasks import check_name
+from moot.training import carry_out, check_folder, prepare
 
 _DEFAULT = "demo"
 
 
 @dataclass(frozen=True)
 class Train:
-    """Train a model by debate: self-play, peer votes, policy gradient; on this machine, with nothing else running.
+    """Train a model by debate: self-play, peer votes, policy gradient; on this machine or on a server.
 
-    Start from a preset and change what you like. Running the same command again goes on where the run stopped; so does
+    Start from a preset and change what you like. Running the same command again continues where the run stopped; so does
     --resume RUN. Everything is kept under the run's folder.
     """
 
     preset: str = _DEFAULT
     """Where the other defaults come from: demo, math, easy, hard, v1 or aime."""
+    protocol: Annotated[Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="")] = None
+    """The rules of the debates and how votes count, all at once; the preset's if not given. Single choices below win over it."""
+    config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
+    """Settings from a YAML file, or from a run's run.json. Options on the command line win over it."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS[_DEFAULT])
     run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR")] = None
     """The run's folder; runs/PRESET-TASK-seedSEED if not given."""
-    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN")] = None
-    """Go on with this run, with the settings it was started with."""
+    seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT [INT ...]", help_behavior_hint="")] = ()
+    """Train once with each of these seeds, one after the other; each run's folder ends in its seed."""
+    resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
+    """Continue this run with the settings it was started with. --num-train-datapoints makes it longer."""
     dry_run: bool = False
     """Print the plan, with tokens and memory, and stop."""
     log: tuple[str, ...] = ()
     """Besides JSON lines: tensorboard, wandb, trackio."""
 
     def run(self) -> int:
+        if not self.seeds:
+            return self._one()
+        if self.resume is not None:
+            raise ConfigError("seeds are for new runs; continue each run by itself with --resume RUN")
+        base = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}"
+        for seed in self.seeds:
+            config = replace(self.config, seed=seed)
+            if status := replace(self, seeds=(), config=config, run_dir=base.with_name(f"{base.name}-seed{seed}"))._one():
+                return status
+        return 0
+
+    def _one(self) -> int:
         from moot.cli.progress import Progress, summary
         from moot.records import Run
 
         console = Terminal()
-        config, run_path = self._settings()
+        config, run_path = self._settings(console)
         if config.warm.warm_from and not Run.exists(run_path):
             warm_start_of(config)
         if self.dry_run:
             from moot.cli.plan import show_plan
 
+            for name in (config.debate.task, *config.recipe.curriculum):
+                check_name(name)
             show_plan(config, run_path, console)
             return 0
+        if Run.exists(run_path) and is_finished(Run.open(run_path), config):
+            console.say(f"Run: {run_path}")
+            longer = f"moot train --resume {run_path} --num-train-datapoints {2 * config.optim.num_train_datapoints}"
+            console.say(f"This run is finished: {config.warm_steps + config.iterations} steps. Make it longer with: {longer}", "green")
+            return summary(Run.open(run_path), config, console)
         if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
-        # Whatever can be wrong with the settings is found before a folder is made.
-        scoring = config.protocol.scoring
-        reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
-        task = load_task(config.debate.task, config.seed, config.eval_questions)
-        stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
         check_names(self.log)
-        check_judge(config)
-        with console.status(f"loading {config.model.model}"):
-            engine, rendering = make_engine(config)
-        run = Run.open(run_path) if Run.exists(run_path) else Run.create(run_path, config.as_dict(), {"moot": __version__})
+        loop = prepare(config, run_path, console.status)
         console.say(f"Run: {run_path}")
         loggers = make_loggers(self.log, run_path, config.as_dict())
-        for note in engine.capabilities.notes:
+        for note in loop.engine.capabilities.notes:
             console.note(note)
-        if not engine.capabilities.tempered_training and config.protocol.rules.personas:
+        if not loop.engine.capabilities.tempered_training and config.protocol.rules.personas:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
 
-        progress = Progress(console, loggers, config)
-        loop = Loop(config, engine, rendering, task, run, progress, reward, estimator, stages=stages)
+        loop.watcher = progress = Progress(console, loggers, config)
         try:
             with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}", run_path), progress:
-                interruptible(_train(loop, judge_for(config, engine, rendering, progress.note, console.status)))
+                interruptible(carry_out(loop, progress.note, console.status))
         finally:
             for logger in loggers:
                 logger.close()
-        return summary(run, config, console)
+        return summary(loop.run, config, console)
 
-    def _settings(self) -> tuple[TrainConfig, Path]:
+    def _settings(self, console: Terminal) -> tuple[TrainConfig, Path]:
         from moot.records import Run
 
         if self.resume is not None:
-            run = Run.open(self.resume)
-            return TrainConfig.from_dict(run.config), self.resume
+            if self.run_dir is not None:
+                raise ConfigError(f"--resume {self.resume} names the run already; leave --run out")
+            for note in change_settings(Run.open(self.resume), self.config):
+                console.note(note)
+            return self.config, self.resume
         path = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}-seed{self.config.seed}"
-        if Run.exists(path):
-            before = TrainConfig.from_dict(Run.open(path).config)
-            if changed := differences(before, self.config):
-                raise ConfigError(f"{path} was started with other settings ({changed}); name another --run, or go on with --resume {path}")
+        if path.exists() and not path.is_dir():
+            raise ConfigError(f"--run must name a folder, and {path} is a file; name another")
+        check_folder(path, self.config, f"name another --run, or continue with: moot train --resume {path}")
         return self.config, path
 
 
@@ -110,48 +125,32 @@ def _folder(task: str) -> str:
     return re.sub(r"[^\w.+=-]+", "-", name).strip("-")[:60]
 
 
-def differences(a: TrainConfig, b: TrainConfig) -> str:
-    """The first few settings that differ, as `name old -> new`."""
-    changed: list[str] = []
-
-    def walk(left: Any, right: Any) -> None:
-        for f in fields(left):
-            old, new = getattr(left, f.name), getattr(right, f.name)
-            if hasattr(old, "__dataclass_fields__"):
-                walk(old, new)
-            elif old != new:
-                changed.append(f"{f.name} {old} -> {new}")
-
-    walk(a, b)
-    return ", ".join(changed[:3]) + (", …" if len(changed) > 3 else "")
-
-
-async def _train(loop: Loop, judge: Awaitable[tuple[Any, Any]]) -> None:
-    """A Ctrl-C ends the iteration in flight and lets go of the engines; what was committed stays."""
-    loop.judge, judges_engine = await judge
-    try:
-        if "opponents" in loop.config.eval_modes:
-            base = Player(await loop.engine.base(), loop.rendering, learns=False)
-            loop.opponents = {"base": lambda seat: base}
-        await train(loop)
-    finally:
-        await loop.engine.close()
-        if judges_engine is not None:
-            await judges_engine.close()
-
-
 def defaults(arguments: list[str]) -> Train:
-    """The preset is read first, so that the help shows its values and the other options change them."""
-    try:
-        chosen, _ = tyro.cli(_Preset, args=arguments, return_unknown_args=True, add_help=False, console_outputs=False)
-    except SystemExit:
-        chosen = _Preset()  # --preset without a name, which the parser of the whole command refuses in words
-    if chosen.preset not in PRESETS:
-        about = "; ".join(f"{name} ({words})" for name, words in ABOUT.items())
-        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {chosen.preset!r}: {about}")
-    return Train(preset=chosen.preset, config=PRESETS[chosen.preset])
+    """Preset, protocol, file and run are read first, so that the help shows their values and the other options change them."""
+    name = _option(arguments, "preset") or _DEFAULT
+    if name not in PRESETS:
+        presets = "; ".join(f"{preset} ({about})" for preset, about in ABOUT.items())
+        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {presets}")
+    resume = _option(arguments, "resume")
+    if resume is not None:
+        from moot.records import Run
+
+        if clash := next((each for each in ("preset", "protocol", "config") if _option(arguments, each)), None):
+            raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
+        return Train(config=TrainConfig.from_dict(Run.open(Path(resume)).config))
+    config = PRESETS[name]
+    if file := _option(arguments, "config"):
+        config = read_config(Path(file), config)
+    if (protocol := _option(arguments, "protocol")) in PROTOCOLS:
+        config = replace(config, protocol=PROTOCOLS[protocol])
+    return Train(preset=name, config=config)
 
 
-@dataclass(frozen=True)
-class _Preset:
-    preset: str = _DEFAULT
+def _option(arguments: list[str], name: str) -> str | None:
+    """The value of an option, before the others are read."""
+    for i, argument in enumerate(arguments):
+        if argument == f"--{name}" and i + 1 < len(arguments):
+            return arguments[i + 1]
+        if argument.startswith(f"--{name}="):
+            return argument.split("=", 1)[1]
+    return None

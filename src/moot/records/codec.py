@@ -14,8 +14,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
-import numpy as np
-
 from moot.debate.labels import with_agents
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
@@ -312,6 +310,8 @@ def words(record: Mapping[str, Any], longest: int) -> str:
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     """All turns of an iteration end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
+    import numpy as np  # here, because what reads only text waits for nothing
+
     turns: list[SampledTurn] = []
     credits: list[Any] = []
     where: list[tuple[int, int]] = []
@@ -349,6 +349,8 @@ SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logpro
 
 def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, Any]]:
     """The tokens of one debate, by turn: their ids, logprobs and advantages, and the character each starts in."""
+    import numpy as np
+
     offsets = arrays["offsets"]
     by_turn: dict[int, dict[str, Any]] = {}
     for k in np.flatnonzero(arrays["debate"] == number).tolist():

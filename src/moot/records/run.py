@@ -21,8 +21,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from moot.debate.types import ConfigError
 from moot.records.codec import FORMAT, Damaged, read_line, to_record, token_arrays
 from moot.records.files import beside, sync_folder, write_atomically
@@ -104,6 +102,8 @@ class Run:
     # Debates
 
     def write_debates(self, step: int, played: Sequence[PlayedDebate]) -> None:
+        import numpy as np  # here, because what reads only text waits for nothing
+
         lines = [json.dumps({"number": i, **to_record(each)}).encode() + b"\n" for i, each in enumerate(played)]
         write_atomically(self._debates(step), b"".join(lines))
         with beside(self._debates(step).with_suffix(".npz")) as temporary, temporary.open("wb") as file:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.protocol import PRESETS as PROTOCOLS
@@ -34,11 +35,11 @@ class DebateConfig:
 @dataclass(frozen=True)
 class OptimConfig:
     batch_size: int = 16
-    """Questions an iteration."""
+    """Questions per iteration."""
     num_train_datapoints: int = 1024
     """Questions in all; the number of iterations follows."""
     num_substeps: int = 1
-    """Optimizer steps an iteration, each on a part of the debates."""
+    """Optimizer steps per iteration, each on a part of the debates."""
     learning_rate: float = 3e-5
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to 0 over the run."""
@@ -60,7 +61,7 @@ class WarmConfig:
     """Labelled questions to learn the contract from before self-play; 0 leaves this phase out."""
     warm_epochs: int = 1
     warm_batch_size: int = 8
-    """Questions an optimizer step."""
+    """Questions per optimizer step."""
     warm_learning_rate: float = 1e-4
     warm_wrong: Literal["near_miss", "sampled"] = "near_miss"
     """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
@@ -132,7 +133,7 @@ class TrainConfig:
     eval_every: int = 50
     """Iterations between evaluations on held-out questions, which also come first and last; 0 means none."""
     eval_questions: int = 64
-    """Held-out questions an evaluation."""
+    """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote (one answer of the
     group), opponents (the policy in each seat once, against the model before training)."""
@@ -161,6 +162,7 @@ class TrainConfig:
         ):
             if value < low:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
+        _check_numbers(self)
         if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
         if self.model.deterministic and o.max_staleness:
@@ -215,6 +217,18 @@ def scoring_in(config: Mapping[str, Any]) -> Scoring:
     """How votes count by a run's configuration as it stands on disk, whatever else is missing there."""
     beside = {name: config[part][name] for name, part in BESIDE_PROTOCOL.items() if name in config.get(part, {})}
     return V2.with_choices({**config.get("protocol", {}), **beside}).scoring
+
+
+def _check_numbers(config: Any) -> None:
+    """Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
+    for f in fields(config):
+        value = getattr(config, f.name)
+        if is_dataclass(value):
+            _check_numbers(value)
+        elif isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"{f.name} must be a number, got {value}")
+        elif isinstance(value, float) and value < 0 and f.name != "correct_bonus":
+            raise ConfigError(f"{f.name} must be 0 or more, got {value}")
 
 
 _MATH = TrainConfig(

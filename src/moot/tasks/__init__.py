@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 
 from moot import users
 from moot.debate.types import ConfigError
-from moot.tasks import aime, arithmetic, files, gsm8k, gym, longwriter, math_set
+from moot.tasks import aime, arithmetic, code_set, files, gsm8k, gym, longwriter, math_set
 from moot.tasks.sets import without
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-__all__ = ["TASKS", "Task", "load", "load_curriculum"]
+__all__ = ["TASKS", "Task", "check_name", "load", "load_curriculum"]
 
 TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
     "arithmetic": arithmetic.task,
@@ -24,6 +24,8 @@ TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
     "aime24": aime.task,
     "reasoning-gym": gym.task,
     "longwriter": longwriter.task,
+    "humaneval": code_set.humaneval,
+    "code": code_set.code,
 }
 
 
@@ -35,11 +37,19 @@ def load(name: str, seed: int = 0, held_out: int = 64) -> Task:
     if spec.name.endswith((".jsonl", ".json", ".txt")):
         return files.task(spec, seed, held_out)
     if spec.name.endswith(".py"):
-        made = users.load(name, "task")(seed, held_out)
+        make = users.load(name, "task")
+        with users.trying(name, "task"):
+            made = make(seed, held_out)
         if not isinstance(made, Task):
             raise ConfigError(f"task {name!r} must return a moot.tasks.Task, got {type(made).__name__}")
         return made
     raise ConfigError(f"task must be one of {', '.join(TASKS)}, a .jsonl or .txt file, or path.py:function, got {name!r}")
+
+
+def check_name(name: str) -> None:
+    """Refuses a name that `load` would refuse, without asking the hub for a set."""
+    if Spec.read(name).name not in TASKS:
+        load(name)
 
 
 def load_curriculum(names: Sequence[str], measured: Task, seed: int = 0, held_out: int = 64) -> list[Task]:

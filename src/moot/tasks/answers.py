@@ -136,8 +136,8 @@ def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = final_numb
     answers = [_answer_of(turn, otherwise) for turn in debate.turns]
     comparing = Comparing(equal, debate.question.answer)
     same = [None if answer is None else comparing.class_of(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
-    correct = tuple(number is not None and number == comparing.right_class for number in same)
-    return Grades(tuple(answers), correct, tuple(same), comparing.given_up)
+    correct = [a is not None and number is not None and comparing.is_right(a, number) for a, number in zip(answers, same, strict=True)]
+    return Grades(tuple(answers), tuple(correct), tuple(same), comparing.given_up)
 
 
 def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number) -> list[Grades]:

@@ -11,6 +11,7 @@ from typing import Any
 from moot.debate.types import Question
 from moot.tasks.answers import answer_in, boxed, in_parallel
 from moot.tasks.comparing import in_time
+from moot.tasks.programs import EqualPrograms
 from moot.tasks.sets import normal
 from moot.tasks.task import Task
 
@@ -122,6 +123,8 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
     right = question.answer
     if right is None:
         return {}
+    if isinstance(task.equal, EqualPrograms):
+        return _program(task, task.equal, number, question, right)
     troubles: dict[str, Trouble] = {}
 
     def accepted(answer: str) -> bool:
@@ -146,4 +149,17 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
         troubles["as_text"] = Trouble(question.id, right)
     if task.solution is not None and (last := boxed(task.solution(question))) and not accepted(last):
         troubles["unlike"] = Trouble(question.id, right, last)
+    return troubles
+
+
+def _program(task: Task, equal: EqualPrograms, number: int, question: Question, right: str) -> dict[str, Trouble]:
+    """A known solution must pass its tests, and one that gives back something else must not."""
+    if task.solution is None:
+        return {}
+    troubles: dict[str, Trouble] = {}
+    solution, broken = task.extract(task.solution(question)) or "", equal.broken(right, number)
+    if not equal.passes(solution, right):
+        troubles["failing"] = Trouble(question.id, right, solution)
+    if equal.passes(broken, right):
+        troubles["passing"] = Trouble(question.id, right, broken)
     return troubles

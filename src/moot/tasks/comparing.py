@@ -17,7 +17,8 @@ Grader = Callable[[str, str], bool]
 """(an answer, the right one or another answer) -> whether they are equal.
 
 One that waits for processes says how many in `workers`, and compares in limited time in `within(given, right, seconds) -> Limited`.
-One that can read an answer by itself has `key(answer)`: two answers with keys are equal if and only if their keys are."""
+One that can read an answer by itself has `key(answer)`: two answers with keys are equal if and only if their keys are.
+One to which right is another matter than equal, as with programs and their tests, has `passes(given, right)`."""
 
 AGENT_SECONDS = 2.0
 """Of processor time, for all comparisons of an agent's answers in one debate. Honest ones take milliseconds."""
@@ -60,6 +61,7 @@ class Comparing:
         """Comparisons that were left undone because their agent's time was used up."""
         self.right_class: int | None = None
         self._equal, self._right = equal, right
+        self._passes: Callable[[str, str], bool] | None = getattr(equal, "passes", None)
         self._probes = right is None and hasattr(equal, "within")
         self._key: Callable[[str], Hashable | None] = getattr(equal, "key", lambda answer: None)
         self._seconds_left: dict[int, float] = defaultdict(lambda: AGENT_SECONDS)
@@ -70,6 +72,12 @@ class Comparing:
         self._without_key: list[tuple[int, str]] = []
         """Those of them that an answer with a key may be equal to."""
         self._count = 0
+
+    def is_right(self, answer: str, number: int) -> bool:
+        """Whether an answer of that class is right."""
+        if self._passes is not None and self._right is not None:
+            return self._passes(answer, self._right)
+        return number == self.right_class
 
     def class_of(self, answer: str, agent: int) -> int:
         """Equal answers have the same number. The first one is 0."""
@@ -84,7 +92,7 @@ class Comparing:
         return self._by_text[answer]
 
     def _compared(self, answer: str, key: Hashable | None, agent: int) -> int:
-        if self._right is not None or self._probes:
+        if (self._right is not None and self._passes is None) or self._probes:
             first = self._compare(answer, ANY_FORMULA if self._right is None else self._right, agent)
             if first.equal and self._right is not None:
                 if self.right_class is None:

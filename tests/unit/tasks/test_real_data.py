@@ -1,4 +1,4 @@
-"""The real sets, where somebody has them: MOOT_DATA names a folder with gsm8k/, math/, aime/ and longwriter/ in it."""
+"""The real sets, where somebody has them: MOOT_DATA names a folder with gsm8k/, math/, aime/, longwriter/ and humaneval/ in it."""
 
 from __future__ import annotations
 
@@ -57,3 +57,12 @@ def test_longwriter() -> None:
     report = checked(f"longwriter:train={DATA}/longwriter/longbench_write_en.jsonl")
     assert report.good
     assert (report.splits["train"].questions, report.splits["train"].graded) == (60, 0)
+
+
+@pytest.mark.slow
+def test_humaneval() -> None:
+    """164 canonical solutions pass their tests, and 164 that give back something else do not."""
+    report = checked(f"humaneval:test={DATA}/humaneval/HumanEval.jsonl")
+    assert report.good
+    test = report.splits["test"]
+    assert (test.questions, test.graded, test.failing, test.passing) == (164, 164, (), ())

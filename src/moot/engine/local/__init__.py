@@ -15,9 +15,11 @@ How it is built, from the bottom:
     adapter.py     peft's LoRA parameters as the network runs them; merge.py: folded into the base model
     attention.py   packed (training, prefill) and paged (decoding) attention
     pages.py       the key-value cache: fixed pages, prefix reuse, least-recently-used eviction
-    paged.py       decoding attention over these pages on a GPU, one Triton kernel
-    graphs.py      a whole decode step captured as a CUDA graph
-    picking.py     logits -> a token and its logprob; stop conditions
+    paged.py       attention over these pages on a GPU, one Triton kernel each for prompts and for decoding
+    picking.py     logits -> a token and its logprob; stop conditions; choosing.py: the same in two Triton kernels
+    batch.py       requests, and the rows that decode together
+    graphs.py      a whole decode step captured as a CUDA graph, picking included
+    lanes.py       a batch on a GPU: its tokens stay there, and are looked at one step late
     scheduler.py   continuous batching over all concurrent `sample` calls
     losses.py      the Tinker API's losses, summed over tokens
     trainer.py     packed micro-batches, gradient accumulation, Adam

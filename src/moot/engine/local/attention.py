@@ -5,15 +5,23 @@ Keys and values are not repeated for grouped queries, but read with a stride of 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import inspect
+import warnings
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from moot.engine.local.memory import out_of_memory, upload
 from moot.engine.local.network import Attend
 
+LITTLE_PADDING = 1.1
+"""Up to here a padded batch is cheaper than anything cleverer."""
 MOST_PADDING = 1.5
 """How much larger the padded batch may be than what is in it."""
 
@@ -31,9 +39,23 @@ def causal(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None) -> Tenso
 
 def packed_attention(lengths: Sequence[int], device: torch.device) -> Attend:
     """Sequences one after the other, each seeing itself alone."""
-    # On a GPU one padded product is cheaper than starting a kernel for each sequence; nothing but attention is padded.
-    if device.type != "cpu" and len(lengths) > 1 and max(lengths) * len(lengths) <= MOST_PADDING * sum(lengths):
-        return padded_attention(lengths, device)
+    if device.type == "cpu" or len(lengths) == 1:
+        return split_attention(lengths)
+    # On a GPU one product is cheaper than starting a kernel for each sequence; where it pads, nothing but attention is padded.
+    padding = max(lengths) * len(lengths) / sum(lengths)
+    otherwise = padded_attention(lengths, device) if padding <= MOST_PADDING else split_attention(lengths)
+    if padding <= LITTLE_PADDING:
+        return otherwise
+    ragged = ragged_attention(lengths, device)
+
+    def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (ragged if offers_ragged(q.device, q.dtype, q.shape[2]) else otherwise)(layer, q, k, v)
+
+    return attend
+
+
+def split_attention(lengths: Sequence[int]) -> Attend:
+    """One sequence after the other."""
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if len(lengths) == 1:
@@ -42,6 +64,55 @@ def packed_attention(lengths: Sequence[int], device: torch.device) -> Attend:
         return torch.cat([causal(*part) for part in parts])
 
     return attend
+
+
+def ragged_attention(lengths: Sequence[int], device: torch.device) -> Attend:
+    """All sequences in one product, by torch's attention for sequences of several lengths: nothing is padded."""
+    ends = upload(np.cumsum([0, *lengths]).astype(np.int32), device)
+    longest = max(lengths)
+
+    def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        function, options, grouped = _varlen()
+        if not grouped:
+            k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
+        out: Tensor = function(q.contiguous(), k.contiguous(), v.contiguous(), ends, ends, longest, longest, **options)
+        return out.reshape(len(q), -1)
+
+    return attend
+
+
+@lru_cache
+def _varlen() -> tuple[Callable[..., Any], dict[str, Any], bool]:
+    """The function, what makes it causal, and whether it groups queries: each release of torch spells them anew."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    names = inspect.signature(varlen_attn).parameters
+    options: dict[str, Any] = {"is_causal": True} if "is_causal" in names else {"window_size": (-1, 0)}
+    grouped = "enable_gqa" in names
+    return varlen_attn, {**options, "enable_gqa": True} if grouped else options, grouped
+
+
+@lru_cache
+def offers_ragged(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
+    """Whether torch's attention for several lengths runs here, forward and backward, and gives what one after the other gives."""
+    if dtype not in (torch.bfloat16, torch.float16):
+        return False  # it is made for these alone
+    lengths = (5, 130, 1)
+    made = torch.Generator().manual_seed(0)
+    shapes = ((sum(lengths), heads, dim) for heads in (4, 2, 2))
+    try:
+        with torch.inference_mode(False), torch.enable_grad():
+            given = [torch.randn(shape, generator=made).to(device, dtype).requires_grad_() for shape in shapes]
+            found = []
+            for attend in (split_attention(lengths), ragged_attention(lengths, device)):
+                out = attend(0, *given)
+                found.append([out.detach(), *torch.autograd.grad(out.float().square().sum(), given)])
+        return all(bool((ours - theirs).float().norm() <= 0.03 * theirs.float().norm()) for theirs, ours in zip(*found, strict=True))
+    except Exception as error:
+        if out_of_memory(error):
+            raise  # says nothing about the function: the caller tries again with less
+        warnings.warn(f"torch's attention for sequences of several lengths does not run, so some are padded: {error}", stacklevel=2)
+        return False
 
 
 def padded_attention(lengths: Sequence[int], device: torch.device) -> Attend:

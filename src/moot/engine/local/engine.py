@@ -18,13 +18,14 @@ import torch
 
 from moot.engine.local import checkpoint
 from moot.engine.local.adapter import add_lora, freeze
+from moot.engine.local.batch import Request, Weights
 from moot.engine.local.losses import LOSSES, find_loss
-from moot.engine.local.memory import patient
+from moot.engine.local.memory import give_back, patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PageStore, make_store
 from moot.engine.local.picking import StopCheck
-from moot.engine.local.scheduler import Arrange, Request, Scheduler, Weights, plain_steps
+from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.trainer import LoraTrainer, sequence_logprobs
 from moot.engine.local.worker import Worker
 from moot.engine.pending import Pending
@@ -269,21 +270,23 @@ def _build(model: str, settings: LocalSettings) -> _Parts:
     if context_length < loaded.context_length:
         notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context_length} tokens")
     rows = 1 if settings.deterministic else settings.max_batch
-    arrange = plain_steps(network, store, settings.deterministic)
+    decoder = None
     if device.type == "cuda" and settings.graphs and not settings.deterministic:
-        arrange, reason = _captured(network, store, rows, context_length, arrange)
+        decoder, reason = _captured(network, store, rows, context_length)
         notes = (*notes, *reason)
-    scheduler = Scheduler(network, store, arrange, rows, settings.deterministic)
+    scheduler = Scheduler(network, store, rows, settings.deterministic, decoder)
     return _Parts(network, wrapped, loaded.tokenizer, store, trainer, scheduler, context_length, notes)
 
 
-def _captured(network: Network, store: PageStore, rows: int, length: int, otherwise: Arrange) -> tuple[Arrange, tuple[str, ...]]:
+def _captured(network: Network, store: PageStore, rows: int, length: int) -> tuple[Any, tuple[str, ...]]:
     try:
         from moot.engine.local.graphs import GraphDecoder  # needs triton, which torch brings along only where there is a GPU
 
-        return GraphDecoder(network, store, rows, length, otherwise).arrange, ()
+        decoder = GraphDecoder(network, store, rows, length)
+        return decoder, decoder.notes
     except Exception as error:  # whatever is missing or refused: sampling works without it
-        return otherwise, (f"decode steps could not be captured, so sampling is slower: {type(error).__name__}: {error}",)
+        give_back(error)
+        return None, (f"decode steps could not be captured, so sampling is slower: {type(error).__name__}: {error}",)
 
 
 def _settler(future: Future[Sample]) -> Callable[[Sample | BaseException], None]:

@@ -1,9 +1,9 @@
-"""Decoding on a GPU: one kernel for attention, and the whole step captured as a CUDA graph.
+"""Decoding on a GPU: attention and picking in kernels of their own, and the whole step captured as a CUDA graph.
 
 One token through a small model is a thousand kernels of a few microseconds each. Python takes longer to start them than the GPU to run
-them, however many rows the batch has. A captured step starts all of them at once. It always reads the same memory, so each step first
-puts its tokens, positions, pages and adapter there. Batches are filled up to a few sizes; rows that only fill write to a page that
-nobody owns.
+them, however many rows the batch has. A captured step starts all of them at once, from the input tokens to the picked ones. It always
+reads the same memory, so each step first puts its state, pages and adapter there. Batches are filled up to a few sizes; rows that only
+fill write to a page that nobody owns.
 """
 
 from __future__ import annotations
@@ -13,78 +13,125 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.network import Adapter, LowRank, Network
-from moot.engine.local.paged import paged_attention
+from moot.engine.local.batch import Look, Request
+from moot.engine.local.choosing import choose
+from moot.engine.local.memory import give_back, upload
+from moot.engine.local.network import Adapter, Attend, LowRank, Network
+from moot.engine.local.paged import Pass, block_rows, paged_attention, paged_prefill
 from moot.engine.local.pages import PAGE, PageStore
-from moot.engine.local.scheduler import Arrange, Step
+from moot.engine.local.picking import Picker, pick
 
 SIZES = (8, 16, 32, 64, 96, 128, 192, 256)
-"""Rows of a captured batch; above the last, multiples of it. More sizes waste less, but each takes a moment to capture."""
+"""Rows of a captured batch; above the last, multiples of half of it. More sizes waste less, but each takes a moment to capture."""
+SOURCE, GIVEN, POSITION, DRAW, HEAT = range(5)
+"""What a step is told of each row, 8 bytes each: where in the last step its token was picked, or -1 and the token itself; the token's
+position; the draw and the temperature, both as float64."""
 _CAPTURING = threading.Lock()
 """A process captures one thing at a time; a second engine in it has a thread of its own."""
 
 Kind = tuple[object, ...]
+Captured = Callable[[], Tensor]
+"""Runs a step, and gives its logits where it does not pick from them."""
 
 
 def size_for(rows: int) -> int:
-    return next((size for size in SIZES if size >= rows), -(-rows // SIZES[-1]) * SIZES[-1])
+    half = SIZES[-1] // 2
+    return next((size for size in SIZES if size >= rows), -(-rows // half) * half)
 
 
 class GraphDecoder:
-    def __init__(self, network: Network, store: PageStore, max_batch: int, max_length: int, otherwise: Arrange) -> None:
-        """`max_length`: of a sequence. `otherwise` serves what cannot be captured later on, for want of memory say.
+    def __init__(self, network: Network, store: PageStore, max_batch: int, max_length: int) -> None:
+        """`max_length`: of a sequence.
 
         Captures one size at once, so that a device that cannot do this says so here.
         """
-        self._network, self._store, self._otherwise = network, store, otherwise
-        rows, device = size_for(max_batch), network.device
+        self._network, self._store, self.device = network, store, network.device
+        self.rows, self.pages = size_for(max_batch), -(-max_length // PAGE)
+        self.scratch, self.vocab_size = store.scratch, network.vocab_size
         network.reserve(max_length)  # a captured step keeps reading the table it was captured with
-        self._tokens = torch.zeros(rows, dtype=torch.long, device=device)
-        self._positions = torch.zeros(rows, dtype=torch.long, device=device)
-        self._table = torch.full((rows, -(-max_length // PAGE)), store.scratch, dtype=torch.int32, device=device)
+        self._state = torch.zeros(5, self.rows, dtype=torch.long, device=self.device)
+        self._previous = torch.zeros(2 * self.rows, dtype=torch.long, device=self.device)
+        self._table = torch.full((self.rows, self.pages), store.scratch, dtype=torch.int32, device=self.device)
+        self._tokens = torch.zeros(self.rows, dtype=torch.long, device=self.device)
+        self._logprobs = torch.zeros(self.rows, dtype=torch.float64, device=self.device)
         self._adapters: dict[Kind, Adapter] = {}
         self._loaded: dict[Kind, Adapter] = {}
-        self._graphs: dict[Kind, tuple[Callable[[], None], Tensor] | None] = {}
-        """None where capturing failed."""
+        self._graphs: dict[Kind, Captured] = {}
+        self._pick = choose
+        self.table_of: object = None
+        """Whose pages are in the table."""
+        self.notes: tuple[str, ...] = ()
         self._begin()
         with torch.inference_mode():
-            self._graphs[(SIZES[0],)] = self._capture(SIZES[0], ())
+            self._graphs[SIZES[0], True] = self._first_capture()
+            self.prefills = self._can_prefill()
 
-    def arrange(self, page_lists: Sequence[Sequence[int]]) -> Step:
-        most = max(len(pages) for pages in page_lists)
-        rows = [[*pages, *[self._store.scratch] * (most - len(pages))] for pages in page_lists]
-        table = torch.tensor(rows, dtype=torch.int32, device=self._table.device)
-        plain: list[Step] = []
+    def _first_capture(self) -> Captured:
+        try:
+            return self._capture(SIZES[0], (), True)
+        except Exception as error:
+            give_back(error)
+            self._pick = pick
+            captured = self._capture(SIZES[0], (), True)
+            self.notes = (*self.notes, f"the kernel that picks tokens does not run, so sampling is slower: {_told(error)}")
+            return captured
 
-        def step(tokens: Tensor, positions: Tensor, adapter: Adapter) -> Tensor:
-            if (hidden := self._hidden(tokens, positions, table, adapter)) is not None:
-                return hidden
-            if not plain:
-                plain.append(self._otherwise(page_lists))
-            return plain[0](tokens, positions, adapter)
+    def _can_prefill(self) -> bool:
+        """Whether the kernel runs here. It works on the scratch page."""
+        try:
+            shape = (2, self._network.heads, self._network.head_dim)
+            q = torch.zeros(shape, dtype=self._network.dtype, device=self.device)
+            k = q[:, : self._network.kv_heads].contiguous()
+            self.prefill([([self.scratch], 0, 2)])(0, q, k, k)
+            self.finish()
+            return True
+        except Exception as error:
+            give_back(error)
+            self.notes = (*self.notes, f"the kernel for new prompts does not run, so they are slower: {_told(error)}")
+            return False
 
-        return step
+    def prefill(self, parts: Sequence[tuple[Sequence[int], int, int]]) -> Attend:
+        """As `attention.prefill_attention`. Of each sequence: its pages, how many tokens they hold, how many are new."""
+        plan = Pass.of(parts, PAGE, block_rows(self._network.dtype), self.device)
+        return paged_prefill(self._store.keys, self._store.values, plan)
 
-    def _hidden(self, tokens: Tensor, positions: Tensor, table: Tensor, adapter: Adapter) -> Tensor | None:
-        """As `Network.hidden`, for one new token of each row. What it returns is overwritten by the next call. None: not captured."""
-        rows, kind = len(tokens), _shape(adapter)
-        size = size_for(rows)
-        self._tokens[:rows] = tokens
-        self._positions[:rows] = positions
-        self._table[:rows, : table.shape[1]] = table
-        self._positions[rows:size] = 0
-        self._table[rows:size, 0] = self._store.scratch
+    def pick(self, logits: Tensor, requests: Sequence[Request]) -> tuple[Tensor, Tensor]:
+        """The first token of each."""
+        draws = upload(np.array([request.draw() for request in requests]), self.device)
+        if any(filtered(request) for request in requests):
+            return Picker([request.params for request in requests], self.vocab_size, self.device).pick(logits, draws)
+        heat = upload(np.array([request.params.temperature for request in requests], np.float64), self.device)
+        tokens = torch.empty(len(requests), dtype=torch.long, device=self.device)
+        logprobs = torch.empty(len(requests), dtype=torch.float64, device=self.device)
+        self._pick(logits, heat, draws, tokens, logprobs)
+        return tokens, logprobs
+
+    def set_table(self, table: Tensor, owner: object) -> None:
+        self._table[: len(table), : table.shape[1]] = table
+        self.table_of = owner
+
+    def set_state(self, state: Tensor, previous: Tensor) -> None:
+        self._state.copy_(state)
+        self._previous.copy_(previous)
+
+    def step(self, size: int, adapter: Adapter) -> tuple[Tensor, Tensor]:
+        """The next tokens and their logprobs, in memory that the next call overwrites."""
+        self._run(size, adapter, True)
+        return self._tokens[:size], self._logprobs[:size]
+
+    def logits(self, size: int, adapter: Adapter) -> Tensor:
+        return self._run(size, adapter, False)
+
+    def _run(self, size: int, adapter: Adapter, picks: bool) -> Tensor:
+        kind = _shape(adapter)
         static = self._load(kind, adapter)
-        if (*kind, size) not in self._graphs:
-            self._graphs[*kind, size] = self._try_capture(size, static)
-        if (captured := self._graphs[*kind, size]) is None:
-            return None
-        replay, hidden = captured
-        replay()
-        return hidden[:rows]
+        if (*kind, size, picks) not in self._graphs:
+            self._graphs[*kind, size, picks] = self._try_capture(size, static, picks)
+        return self._graphs[*kind, size, picks]()
 
     def _load(self, kind: Kind, adapter: Adapter) -> Adapter:
         """The adapter's values, in the memory the graphs of its shape read."""
@@ -97,18 +144,25 @@ class GraphDecoder:
             self._loaded[kind] = adapter
         return static
 
-    def _try_capture(self, size: int, adapter: Adapter) -> tuple[Callable[[], None], Tensor] | None:
+    def _try_capture(self, size: int, adapter: Adapter, picks: bool) -> Captured:
         try:
-            return self._capture(size, adapter)
+            return self._capture(size, adapter, picks)
         except Exception as error:
-            torch.cuda.empty_cache()
-            warnings.warn(f"a step of {size} rows could not be captured, so it is slower: {type(error).__name__}: {error}", stacklevel=2)
-            return None
+            give_back(error)
+            warnings.warn(f"a step of {size} rows could not be captured, so it is slower: {_told(error)}", stacklevel=2)
+            return self._whole_step(size, adapter, picks)
 
-    def _capture(self, size: int, adapter: Adapter) -> tuple[Callable[[], None], Tensor]:
-        tokens, positions, table = self._tokens[:size], self._positions[:size], self._table[:size]
+    def _capture(self, size: int, adapter: Adapter, picks: bool) -> Captured:
+        with _CAPTURING:
+            return self._record(self._whole_step(size, adapter, picks))
+
+    def _whole_step(self, size: int, adapter: Adapter, picks: bool) -> Captured:
+        source, given, positions = (self._state[row, :size] for row in (SOURCE, GIVEN, POSITION))
+        draws, heat = (self._state[row, :size].view(torch.float64) for row in (DRAW, HEAT))
+        table = self._table[:size]
 
         def step() -> Tensor:
+            tokens = torch.where(source >= 0, self._previous[source.clamp_min(0)], given)
             page_ids = table.gather(1, (positions // PAGE)[:, None]).squeeze(1).long()
             within = positions % PAGE
 
@@ -118,10 +172,24 @@ class GraphDecoder:
                 values[page_ids, :, within] = v
                 return paged_attention(q, keys, values, table, positions)
 
-            return self._network.hidden(tokens, positions, attend, adapter)
+            logits = self._network.logits(self._network.hidden(tokens, positions, attend, adapter))
+            if not picks:
+                return logits
+            self._pick(logits, heat, draws, self._tokens[:size], self._logprobs[:size])
+            return self._tokens  # not the logits: memory that a captured step gives out is lost to the others
 
-        with _CAPTURING:
-            return self._record(step)
+        return step
+
+    def look(self, requests: list[Request], tokens: Tensor, logprobs: Tensor) -> Look:
+        """Starts the way to the host; reading waits for its end."""
+        both = torch.stack([tokens.double(), logprobs.double()])
+        host, arrived = self._to_host(both)
+
+        def read() -> tuple[list[int], list[float]]:
+            arrived()
+            return host[0].long().tolist(), host[1].tolist()
+
+        return Look(requests, read)
 
     # What is CUDA's own; a test does without it.
 
@@ -129,7 +197,17 @@ class GraphDecoder:
         self._pool = torch.cuda.graph_pool_handle()
         self._stream: Any = torch.cuda.Stream()  # type: ignore[no-untyped-call]
 
-    def _record(self, step: Callable[[], Tensor]) -> tuple[Callable[[], None], Tensor]:
+    def finish(self) -> None:
+        torch.cuda.synchronize()
+
+    def _to_host(self, tensor: Tensor) -> tuple[Tensor, Callable[[], None]]:
+        host = torch.empty(tensor.shape, dtype=tensor.dtype, pin_memory=True)
+        host.copy_(tensor, non_blocking=True)
+        event: Any = torch.cuda.Event(blocking=True)  # type: ignore[no-untyped-call]
+        event.record()  # blocking: a thread that waits leaves its core to the other runs
+        return host, event.synchronize
+
+    def _record(self, step: Captured) -> Captured:
         before = torch.cuda.current_stream()
         self._stream.wait_stream(before)
         with torch.cuda.stream(self._stream):  # kernels are compiled and libraries made ready outside of the capture
@@ -137,8 +215,22 @@ class GraphDecoder:
         before.wait_stream(self._stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-            hidden = step()
-        return graph.replay, hidden
+            logits = step()
+
+        def replay() -> Tensor:
+            graph.replay()
+            return logits
+
+        return replay
+
+
+def filtered(request: Request) -> bool:
+    """Top-k and top-p sort the vocabulary, which the captured step does not."""
+    return request.params.top_p < 1 or request.params.top_k != -1
+
+
+def _told(error: BaseException) -> str:
+    return f"{type(error).__name__}: {error}"
 
 
 def _shape(adapter: Adapter) -> Kind:

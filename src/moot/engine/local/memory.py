@@ -1,4 +1,4 @@
-"""Out of memory, under every name it comes by.
+"""Out of memory, under every name it comes by; and the way from the host's memory to the device's.
 
 torch has an exception of its own for it. The libraries below torch do not: cuDNN and cuBLAS take their workspaces themselves, and where
 several runs share a GPU it is theirs that fail first.
@@ -10,9 +10,11 @@ import gc
 import time
 import traceback
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
+from torch import Tensor
 
 from moot.engine.protocol import EngineError
 
@@ -81,3 +83,9 @@ def patient(work: Callable[[], T]) -> T:
             if not pause(attempt):
                 raise EngineError(f"out of memory: {type(error).__name__}: {error}") from error
             attempt += 1
+
+
+def upload(array: np.ndarray[Any, Any], device: torch.device) -> Tensor:
+    """To the device without waiting for what it still has to do: a plain copy waits for all of it."""
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    return tensor.to(device) if device.type != "cuda" else tensor.pin_memory().to(device, non_blocking=True)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.memory import give_back, out_of_memory
+from moot.engine.local.memory import give_back, out_of_memory, upload
 from moot.engine.protocol import Ints
 
 PAGE = 128
@@ -48,9 +48,9 @@ class PageStore:
             raise ValueError(f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are needed")
         self.scratch = self.count
         """One page more, which nobody owns: a place for what is never read."""
-        shape = (self.count + 1, kv_heads, PAGE, head_dim)
-        self.keys: list[Tensor] = [_zeros(shape, dtype, device) for _ in range(layers)]
-        self.values: list[Tensor] = [_zeros(shape, dtype, device) for _ in range(layers)]
+        self._all = _zeros((layers, 2, self.count + 1, kv_heads, PAGE, head_dim), dtype, device)
+        self.keys: list[Tensor] = [layer[0] for layer in self._all]
+        self.values: list[Tensor] = [layer[1] for layer in self._all]
         self._free = list(range(self.count))  # a heap: low pages first keeps them dense
         self._sequences: list[Cached] = []
         self._clock = 0
@@ -72,6 +72,8 @@ class PageStore:
         for item in self._sequences:
             if item.owner != owner or item.reusable <= length:
                 continue
+            if length and (length == len(prompt) or item.tokens[length] != prompt[length]):
+                continue  # most end here: what is not longer than the best so far need not be measured
             shared = common_prefix(item.tokens[: item.reusable], prompt)
             if shared > length:
                 best, length = item, shared
@@ -134,9 +136,7 @@ class PageStore:
     def drop(self, item: Cached, scrub: bool = False) -> None:
         """Free its pages. `scrub` clears them: a value that is not finite would outlive its owner."""
         if scrub and item.pages:
-            pages = torch.tensor(item.pages, device=self.keys[0].device)
-            for store in (*self.keys, *self.values):
-                store[pages] = 0
+            self._all[:, :, upload(np.array(item.pages), self._all.device)] = 0
         self._release(item.pages)
         item.pages = []
         item.active = False
@@ -157,10 +157,8 @@ class PageStore:
             heapq.heappush(self._free, page)
 
     def _copy(self, source: Sequence[int], target: Sequence[int]) -> None:
-        device = self.keys[0].device
-        from_, to = torch.tensor(source, device=device), torch.tensor(target, device=device)
-        for store in (*self.keys, *self.values):
-            store[to] = store[from_]
+        device = self._all.device
+        self._all[:, :, upload(np.array(target), device)] = self._all[:, :, upload(np.array(source), device)]
 
 
 def make_store(

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections import deque
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.attention import Continuation, DecodePlan, prefill_attention
-from moot.engine.local.memory import give_back, out_of_memory, pause
-from moot.engine.local.network import Adapter, Network
+from moot.engine.local.attention import Continuation, prefill_attention
+from moot.engine.local.batch import Batch, Look, PlainBatch, Request, Weights, draws, plain_steps
+from moot.engine.local.memory import give_back, out_of_memory, pause, upload
+from moot.engine.local.network import Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, common_prefix
-from moot.engine.local.picking import Picker, StopCheck
-from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
+from moot.engine.local.picking import Picker
+from moot.engine.protocol import EngineError, Ints, Sample
+
+if TYPE_CHECKING:
+    from moot.engine.local.graphs import GraphDecoder  # needs triton, which torch brings along only where there is a GPU
 
 T = TypeVar("T")
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 8192}
@@ -27,62 +32,13 @@ WORTH_WAITING = PAGE
 """A request waits for another's prefill if it then saves this many tokens."""
 
 
-Step = Callable[[Tensor, Tensor, Adapter], Tensor]
-"""(tokens, positions, adapter) -> hidden states, for one new token of each row"""
-Arrange = Callable[[Sequence[Sequence[int]]], Step]
-"""The pages of each row -> a step that holds until they change"""
-
-
-def plain_steps(network: Network, store: PageStore, deterministic: bool) -> Arrange:
-    """Kernel by kernel: on a CPU, and on a GPU where nothing better works."""
-    max_gap = 2 if network.device.type == "cpu" else 256  # a product over foreign pages against the start of one more kernel
-
-    def arrange(pages: Sequence[Sequence[int]]) -> Step:
-        plan = DecodePlan(pages, PAGE, network.device, max_gap, gather=deterministic)
-
-        def step(tokens: Tensor, positions: Tensor, adapter: Adapter) -> Tensor:
-            return network.hidden(tokens, positions, plan.attend(store.keys, store.values, positions), adapter)
-
-        return step
-
-    return arrange
-
-
-@dataclass(eq=False)
-class Weights:
-    """What one sampler runs. Its identity tells whose cached keys are whose."""
-
-    key: int
-    adapter: Adapter
-
-
-@dataclass(eq=False)
-class Request:
-    """One sample to draw."""
-
-    weights: Weights
-    prompt: Ints
-    params: SamplingParams
-    stop: StopCheck
-    random: np.random.Generator
-    done: Callable[[Sample | BaseException], None]
-    cancelled: bool = False
-    tokens: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    cached: Cached | None = None
-
-    def known(self) -> Ints:
-        """Prompt and what was sampled so far: what must be in the cache, but for the last, before the next token."""
-        return np.concatenate([self.prompt, np.array(self.tokens, dtype=np.int32)]) if self.tokens else self.prompt
-
-    @property
-    def length(self) -> int:
-        return len(self.prompt) + len(self.tokens)
-
-
 class Scheduler:
-    def __init__(self, network: Network, store: PageStore, arrange: Arrange, max_batch: int, deterministic: bool) -> None:
-        self.network, self.store, self.arrange, self.max_batch, self.deterministic = network, store, arrange, max_batch, deterministic
+    def __init__(
+        self, network: Network, store: PageStore, max_batch: int, deterministic: bool, decoder: GraphDecoder | None = None
+    ) -> None:
+        """`decoder`: where there is one, steps are captured, and looked at one step late."""
+        self.network, self.store, self.max_batch, self.deterministic, self.decoder = network, store, max_batch, deterministic, decoder
+        self.arrange = plain_steps(network, store, deterministic)
         self.prefill_tokens = self._most_prefill = PREFILL_TOKENS["cpu" if network.device.type == "cpu" else "cuda"]
         self.inbox: deque[Request] = deque()
         """Filled by other threads; everything else here belongs to the worker's."""
@@ -92,6 +48,7 @@ class Scheduler:
         self.allowed = max_batch
         """Rows that run at once: fewer than `max_batch` after memory ran out, then one more with each step; the tokens of a prefill too."""
         self._attempts = 0
+        self._joined = itertools.count()
 
     def add(self, requests: list[Request]) -> None:
         self.inbox.extend(requests)
@@ -107,65 +64,77 @@ class Scheduler:
             self._leave_cancelled()
             self._admit()
             for key, batch in list(self.batches.items()):
-                self._guard(self._decode, batch, batch.rows)
-                if not batch.rows:
+                self._guard(self._decode, batch, batch.rows, batch)
+                if not batch.rows and not batch.looks:
                     self.batches.pop(key, None)
             self.allowed = min(self.max_batch, self.allowed + 1)
             self.prefill_tokens = min(self._most_prefill, self.prefill_tokens + PAGE)
 
     def abandon(self, reason: str) -> None:
-        for request in [*self.inbox, *self.waiting, *(request for batch in self.batches.values() for request in batch.rows)]:
+        for request in [*self.inbox, *self.waiting, *self._everyone()]:
+            request.settled = True
             request.done(EngineError(reason))
         self.inbox.clear()
         self.waiting.clear()
         self.batches.clear()
 
-    def _guard(self, action: Callable[[T], None], given: T, concerned: list[Request]) -> None:
+    def _everyone(self) -> list[Request]:
+        """Those who run, and those whose last token is on its way."""
+        requests = [request for batch in self.batches.values() for request in (*batch.rows, *_unread(batch))]
+        return list({id(request): request for request in requests}.values())
+
+    def _guard(self, action: Callable[[T], None], given: T, concerned: list[Request], batch: Batch | None = None) -> None:
         """Trouble in a step fails the requests in it, never the thread that serves the others."""
         try:
             action(given)
             self._attempts = 0
         except Exception as error:
-            if out_of_memory(error) and self._take_less(list(concerned), error):
+            if out_of_memory(error) and self._take_less(list(concerned), error, batch):
                 return
             failure = EngineError(f"sampling failed: {type(error).__name__}: {error}")
             failure.__cause__ = error
-            for request in list(concerned):
-                for batch in self.batches.values():
-                    batch.remove(request)
+            failed = [*concerned, *(_unread(batch) if batch is not None else ())]
+            if batch is not None:
+                batch.looks.clear()
+            for request in failed:
                 self._fail(request, failure)
 
-    def _take_less(self, concerned: list[Request], error: Exception) -> bool:
+    def _take_less(self, concerned: list[Request], error: Exception, batch: Batch | None) -> bool:
         """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not help."""
         self.stats["out_of_memory"] += 1
         give_back(error)
-        running = {id(request) for batch in self.batches.values() for request in batch.rows}
-        joining = [request for request in concerned if id(request) not in running]
-        rows = [request for request in concerned if id(request) in running]
-        if self.prefill_tokens == LEAST_PREFILL if joining else len(rows) == 1:
+        if self.prefill_tokens == LEAST_PREFILL if batch is None else len(concerned) == 1:
             if not pause(self._attempts):
                 return False
             self._attempts += 1
-        if joining:
-            self.prefill_tokens = max(LEAST_PREFILL, min(self.prefill_tokens, sum(len(request.known()) for request in joining)) // 2)
-        for request in reversed(joining):
-            if request.cached is not None:
-                self.store.drop(request.cached)  # its pages are written in part
-                request.cached = None
-            self.waiting.appendleft(request)
-        self.allowed = max(1, len(rows) // 2) if rows else self.allowed
-        for request in reversed(rows[self.allowed :]):
+        if batch is None:
+            self.prefill_tokens = max(LEAST_PREFILL, min(self.prefill_tokens, sum(len(request.known()) for request in concerned)) // 2)
+            for request in reversed(concerned):
+                if request.cached is not None:
+                    self.store.drop(request.cached)  # its pages are written in part
+                    request.cached = None
+                self.waiting.appendleft(request)
+            return True
+        self._read(batch)
+        batch.settle()
+        self.allowed = max(1, len(batch.rows) // 2)
+        for request in sorted(batch.rows, key=lambda request: -request.joined)[: len(batch.rows) - self.allowed]:
             self._preempt(request)
         return True
 
     def _preempt(self, request: Request) -> None:
-        """Let it wait again; it is prefilled with what it has so far."""
-        self._retire(request)
+        """Let it wait again; it is prefilled with what it has so far. Nothing of it may be on its way."""
         self.batches[request.weights.key].remove(request)
+        self._retire(request)
         self.waiting.appendleft(request)
         self.stats["preempted"] += 1
 
     def _fail(self, request: Request, error: BaseException) -> None:
+        if request.settled:
+            return
+        request.settled = True
+        for batch in self.batches.values():
+            batch.remove(request)
         if request.cached is not None:
             self.store.drop(request.cached, scrub=True)
             request.cached = None
@@ -174,11 +143,11 @@ class Scheduler:
     def _leave_cancelled(self) -> None:
         if any(request.cancelled for request in self.waiting):
             self.waiting = deque(request for request in self.waiting if not request.cancelled)
-        for batch in self.batches.values():
-            for request in [request for request in batch.rows if request.cancelled]:
+        for request in self._everyone():
+            if request.cancelled and not request.settled:
+                request.settled = True
+                self.batches[request.weights.key].remove(request)
                 self._retire(request)
-                batch.remove(request)
-        self.batches = {key: batch for key, batch in self.batches.items() if batch.rows}
 
     # -- joining ----------------------------------------------------------------------------------------------------------------------
 
@@ -212,7 +181,7 @@ class Scheduler:
             try:
                 request.cached = self.store.start(request.weights.key, known, source, shared)
             except OutOfPages:
-                if busy:
+                if self._everyone():
                     put_off.append(request)
                 else:
                     self._fail(request, EngineError(f"{len(known)} tokens do not fit a cache of {self.store.tokens}"))
@@ -251,93 +220,126 @@ class Scheduler:
             cached = self._cached(request)
             # Bits differ between a prefilled and a decoded token, so only whole prefilled pages are reused where that matters.
             cached.reusable = len(request.prompt) // PAGE * PAGE if self.deterministic else len(cached.tokens)
-        key = chosen[0].weights.key
-        batch = self.batches.setdefault(key, Batch(chosen[0].weights))
-        picker = Picker([request.params for request in chosen], self.network.vocab_size, self.network.device)
-        tokens, logprobs = picker.pick(self.network.logits(last), self._draw(chosen))
-        batch.add(list(chosen))
-        self._accept(batch, list(chosen), tokens, logprobs)
+        logits = self.network.logits(last)
+        if self.decoder is not None:
+            tokens, logprobs = self.decoder.pick(logits, chosen)
+            look = self.decoder.look(chosen, tokens, logprobs)
+        else:
+            picker = Picker([request.params for request in chosen], self.network.vocab_size, self.network.device)
+            tokens, logprobs = picker.pick(logits, draws(chosen, self.network.device))
+            look = Look.at(chosen, tokens, logprobs)
+        batch = self._batch(chosen[0].weights)
+        for request in chosen:
+            request.ahead, request.joined = 1, next(self._joined)
+        stay = [place for place, request in enumerate(chosen) if request.left]
+        if stay:
+            batch.add([chosen[place] for place in stay], tokens[upload(np.array(stay), tokens.device)])
+        batch.looks.append(look)
+        if self.decoder is None:
+            self._read(batch)
+
+    def _batch(self, weights: Weights) -> Batch:
+        if weights.key not in self.batches:
+            plain = self.decoder is None
+            self.batches[weights.key] = PlainBatch(weights, self.network, self.arrange) if plain else self._lanes(weights)
+        return self.batches[weights.key]
+
+    def _lanes(self, weights: Weights) -> Batch:
+        from moot.engine.local.lanes import Lanes  # needs triton, as the decoder does
+
+        assert self.decoder is not None
+        return Lanes(weights, self.decoder)
 
     def _run_prefill(self, parts: list[tuple[Request, Ints]]) -> Tensor:
         """Hidden states of each part's last token."""
         device = self.network.device
-        continuations, positions, ends, total = [], [], [], 0
-        for request, new in parts:
-            cached = self._cached(request)
-            done = len(cached.tokens)
-            pages = torch.tensor(cached.pages[: -(-(done + len(new)) // PAGE)], device=device)
-            continuations.append(Continuation(pages, done, len(new)))
-            positions.append(np.arange(done, done + len(new)))
-            total += len(new)
-            ends.append(total - 1)
-            self.network.reserve(done + len(new))
-        tokens = torch.from_numpy(np.concatenate([new for _, new in parts])).to(device, torch.long)
-        attend = prefill_attention(self.store.keys, self.store.values, continuations)
-        hidden = self.network.hidden(tokens, torch.from_numpy(np.concatenate(positions)).to(device), attend, parts[0][0].weights.adapter)
+        placed = [(self._cached(request).pages, len(self._cached(request).tokens), len(new)) for request, new in parts]
+        placed = [(pages[: -(-(done + new) // PAGE)], done, new) for pages, done, new in placed]
+        self.network.reserve(max(done + new for _, done, new in placed))
+        total = sum(new for _, _, new in placed)
+        ends = np.cumsum([new for _, _, new in placed]) - 1
+        tokens = upload(np.concatenate([new for _, new in parts]).astype(np.int64), device)
+        positions = upload(np.concatenate([np.arange(done, done + new) for _, done, new in placed]), device)
+        if self.decoder is not None and self.decoder.prefills:
+            attend = self.decoder.prefill(placed)
+        else:
+            continuations = [Continuation(upload(np.array(pages), device), done, new) for pages, done, new in placed]
+            attend = prefill_attention(self.store.keys, self.store.values, continuations)
+        hidden = self.network.hidden(tokens, positions, attend, parts[0][0].weights.adapter)
         for request, new in parts:
             cached = self._cached(request)
             cached.tokens = np.concatenate([cached.tokens, new])
         self.stats["prefilled"] += total
-        return hidden[torch.tensor(ends, device=device)]
+        return hidden[upload(ends, device)]
 
     # -- one token for everyone -------------------------------------------------------------------------------------------------------
 
     def _decode(self, batch: Batch) -> None:
         self._make_room(batch)
         if not batch.rows:
+            self._read(batch)
             return
-        if batch.step is None:
-            batch.make_ready(self.network, self.arrange)
-        assert batch.step is not None and batch.picker is not None
-        self.network.reserve(max(request.length for request in batch.rows))
-        hidden = batch.step(batch.inputs, batch.positions, batch.weights.adapter)
-        tokens, logprobs = batch.picker.pick(self.network.logits(hidden), self._draw(batch.rows))
-        batch.inputs, batch.positions = tokens, batch.positions + 1
-        self.stats["decoded"] += len(batch.rows)
+        look = batch.launch()
+        batch.looks.append(look)
+        for request in look.requests:
+            request.ahead += 1
+            if not request.left:
+                batch.remove(request)  # its last token is on its way
+        self.stats["decoded"] += len(look.requests)
         self.stats["steps"] += 1
-        self._accept(batch, list(batch.rows), tokens, logprobs)
+        self._read(batch, 0 if self.decoder is None else 1)
 
     def _make_room(self, batch: Batch) -> None:
-        """A page for each next token. Where there is none, the youngest request waits again, and is prefilled with what it has so far."""
-        for request in list(batch.rows):
-            if request.cached is not None and -(-request.length // PAGE) == len(request.cached.pages):
-                continue  # as nearly always
+        """A page for each next token. Where there is none, the youngest request waits again."""
+        for request in batch.lacking():
             while request in batch.rows:
                 try:
                     if self.store.grow(self._cached(request), request.length):
-                        batch.step = None
+                        batch.grown(request)
                     break
                 except OutOfPages:
-                    everyone = [other for any_batch in self.batches.values() for other in any_batch.rows]
+                    if any(other.looks for other in self.batches.values()):
+                        for other in self.batches.values():
+                            self._read(other)  # some of them may be done
+                        continue
+                    everyone = self._everyone()
                     if len(everyone) == 1:
                         raise
-                    self._preempt(everyone[-1])
+                    self._preempt(max(everyone, key=lambda other: other.joined))
 
-    def _accept(self, batch: Batch, requests: list[Request], tokens: Tensor, logprobs: Tensor) -> None:
-        """Record one new token for each. This is where the device is waited for, once a step."""
-        both = torch.stack([tokens.double(), logprobs.double()]).cpu().numpy()
-        for request, token, logprob in zip(requests, both[0], both[1], strict=True):
-            if not np.isfinite(logprob):
-                batch.remove(request)
-                self._fail(request, EngineError("the model's logits are not finite; its weights have probably diverged"))
-                continue
-            request.tokens.append(int(token))
-            request.logprobs.append(float(logprob))
+    def _read(self, batch: Batch, unread: int = 0) -> None:
+        """Look at what was launched, but for the newest. This is where the device is waited for."""
+        while len(batch.looks) > unread:
+            tokens, logprobs = batch.looks[0].read()
+            for request, token, logprob in zip(batch.looks.popleft().requests, tokens, logprobs, strict=False):  # the rest only fills
+                if not request.settled:
+                    request.ahead -= 1
+                    self._accept(batch, request, token, logprob)
+
+    def _accept(self, batch: Batch, request: Request, token: int, logprob: float) -> None:
+        if not math.isfinite(logprob):
+            self._fail(request, EngineError("the model's logits are not finite; its weights have probably diverged"))
+            return
+        request.tokens.append(token)
+        request.logprobs.append(logprob)
+        try:
             stopped = request.stop(request.tokens)
-            if stopped or len(request.tokens) == request.params.max_tokens:
-                self._retire(request)
-                batch.remove(request)
-                request.done(
-                    Sample(
-                        tokens=np.array(request.tokens, dtype=np.int32),
-                        logprobs=np.array(request.logprobs, dtype=np.float32),
-                        stop_reason="stop" if stopped else "length",
-                    )
+        except Exception as error:  # a stop condition is the caller's, and no trouble of the others
+            failure = EngineError(f"sampling failed: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            self._fail(request, failure)
+            return
+        if stopped or len(request.tokens) == request.params.max_tokens:
+            request.settled = True
+            batch.remove(request)
+            self._retire(request)
+            request.done(
+                Sample(
+                    tokens=np.array(request.tokens, dtype=np.int32),
+                    logprobs=np.array(request.logprobs, dtype=np.float32),
+                    stop_reason="stop" if stopped else "length",
                 )
-
-    def _draw(self, requests: list[Request]) -> Tensor:
-        draws = torch.tensor([request.random.random() for request in requests], dtype=torch.float64)
-        return draws.to(self.network.device, non_blocking=True)
+            )
 
     def _retire(self, request: Request) -> None:
         if request.cached is not None:
@@ -352,29 +354,5 @@ class Scheduler:
         return request.cached
 
 
-class Batch:
-    """The rows that decode together, and their state on the device, remade only when the rows or their pages change."""
-
-    def __init__(self, weights: Weights) -> None:
-        self.weights = weights
-        self.rows: list[Request] = []
-        self.step: Step | None = None
-        self.picker: Picker | None = None
-        self.inputs: Any = None
-        self.positions: Any = None
-
-    def add(self, requests: list[Request]) -> None:
-        self.rows.extend(requests)
-        self.step = None
-
-    def remove(self, request: Request) -> None:
-        if request in self.rows:
-            self.rows.remove(request)
-            self.step = None
-
-    def make_ready(self, network: Network, arrange: Arrange) -> None:
-        device = network.device
-        self.step = arrange([request.cached.pages for request in self.rows if request.cached is not None])
-        self.picker = Picker([request.params for request in self.rows], network.vocab_size, device)
-        self.inputs = torch.tensor([request.tokens[-1] for request in self.rows], device=device)
-        self.positions = torch.tensor([request.length - 1 for request in self.rows], device=device)
+def _unread(batch: Batch) -> list[Request]:
+    return [request for look in batch.looks for request in look.requests if not request.settled]

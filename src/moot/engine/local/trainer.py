@@ -1,7 +1,7 @@
 """Gradients and Adam steps on packed sequences.
 
-Sequences lie one after the other in micro-batches of a token budget, each attending to itself; on a GPU attention alone is padded. Logits
-exist only for trained tokens, and only a chunk of them at a time.
+Sequences lie one after the other in micro-batches of a token budget, each attending to itself; only attention may be padded, and only on
+a GPU. Logits exist only for trained tokens, and only a chunk of them at a time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from torch import Tensor
 from moot.engine.local.adapter import arrange, lora_parameters
 from moot.engine.local.attention import packed_attention
 from moot.engine.local.losses import Given
-from moot.engine.local.memory import give_back, out_of_memory, pause, spare
+from moot.engine.local.memory import give_back, out_of_memory, pause, spare, upload
 from moot.engine.local.network import Adapter, Network
 from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput
 
@@ -45,11 +45,11 @@ class Packed:
 
 def pack(datums: Sequence[Datum], device: torch.device) -> Packed:
     def join(arrays: Sequence[Any], dtype: torch.dtype) -> Tensor:
-        return torch.from_numpy(np.concatenate(arrays)).to(device, dtype)
+        return upload(np.concatenate(arrays), device).to(dtype)
 
     mask = np.concatenate([datum.mask for datum in datums])
     chosen = np.flatnonzero(mask)
-    trained = torch.from_numpy(chosen).to(device)
+    trained = upload(chosen, device)
 
     def pick(name: str) -> Tensor:
         return join([np.concatenate([getattr(datum, name) for datum in datums])[chosen]], torch.float32)
@@ -132,14 +132,14 @@ class LoraTrainer:
         self.poisoned = False
 
     def run(self, datums: Sequence[Datum], loss: LossFunction, backward: bool) -> LossOutput:
-        logprobs: list[Floats] = [np.zeros(0, np.float32)] * len(datums)
-        total, passes, halved = 0.0, 0, 0
+        results: list[tuple[list[int], Tensor, Tensor]] = []  # read at the end: to read is to wait for the device
+        halved = 0
         attempts = 0  # of a single sequence
         todo = micro_batches([len(datum) for datum in datums], self.token_budget)
         while todo:
             batch = todo.pop(0)
             try:
-                value, parts = self._pass([datums[i] for i in batch], loss, backward)
+                results.append((batch, *self._pass([datums[i] for i in batch], loss, backward)))
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise
@@ -151,18 +151,24 @@ class LoraTrainer:
                 else:
                     todo = self._smaller(datums, [batch, *todo], error)
                 continue
-            total, passes, attempts = total + value, passes + 1, 0
-            for index, part in zip(batch, parts, strict=True):
-                logprobs[index] = part
+            attempts = 0
+        logprobs: list[Floats] = [np.zeros(0, np.float32)] * len(datums)
+        total = 0.0
+        for batch, value, joined in results:
+            total += float(value)
+            ends = np.cumsum([len(datums[i]) for i in batch])[:-1]
+            for index, part in zip(batch, np.split(joined.cpu().numpy(), ends), strict=True):
+                logprobs[index] = np.array(part)
         spare()
         if backward and not math.isfinite(total):
             self.poisoned = True
         tokens = sum(len(datum) for datum in datums)
         trained = sum(int(np.count_nonzero(datum.mask)) for datum in datums)
-        metrics = {"tokens": tokens, "trained_tokens": trained, "micro_batches": passes, "padding": 0, "out_of_memory": halved}
+        metrics = {"tokens": tokens, "trained_tokens": trained, "micro_batches": len(results), "padding": 0, "out_of_memory": halved}
         return LossOutput(logprobs, total, {name: float(value) for name, value in metrics.items()})
 
-    def _pass(self, datums: list[Datum], loss: LossFunction, backward: bool) -> tuple[float, list[Floats]]:
+    def _pass(self, datums: list[Datum], loss: LossFunction, backward: bool) -> tuple[Tensor, Tensor]:
+        """The loss, and the logprobs of all tokens, still on the device."""
         packed = pack(datums, self.network.device)
         self.network.reserve(max(packed.lengths))
         with torch.set_grad_enabled(backward):
@@ -177,17 +183,15 @@ class LoraTrainer:
                 self._add(torch.autograd.grad(value, list(self.parameters.values()), allow_unused=True))
         everywhere = torch.zeros(len(packed.tokens), device=self.network.device)
         everywhere[packed.trained] = logprobs.detach()
-        parts = everywhere.cpu().numpy()
-        return float(value.detach()), [np.array(part) for part in np.split(parts, np.cumsum(packed.lengths)[:-1])]
+        return value.detach(), everywhere
 
     def _add(self, grads: Sequence[Tensor | None]) -> None:
-        for name, grad in zip(self.parameters, grads, strict=True):
-            if grad is None:
-                continue
-            if name in self.gradient:
-                self.gradient[name].add_(grad)
-            else:
-                self.gradient[name] = grad.float().clone()
+        new = {name: grad for name, grad in zip(self.parameters, grads, strict=True) if grad is not None}
+        before = [name for name in new if name in self.gradient]
+        if before:
+            torch._foreach_add_([self.gradient[name] for name in before], [new[name] for name in before])
+        for name in new.keys() - self.gradient.keys():
+            self.gradient[name] = new[name].float().clone()
 
     def _smaller(self, datums: Sequence[Datum], todo: list[list[int]], error: BaseException) -> list[list[int]]:
         """What is left to do, in smaller pieces."""
@@ -206,7 +210,7 @@ class LoraTrainer:
         poisoned, self.poisoned = self.poisoned, False
         if not gradient:
             return StepOutput({"grad_norm": 0.0, "skipped": float(poisoned)})
-        norm = float(torch.linalg.vector_norm(torch.stack([torch.linalg.vector_norm(grad) for grad in gradient.values()])))
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradient.values())))))
         if poisoned or not math.isfinite(norm):
             return StepOutput({"grad_norm": norm, "skipped": 1.0})
         shrink = min(1.0, params.grad_clip_norm / norm) if params.grad_clip_norm > 0 and norm > 0 else 1.0

@@ -128,7 +128,7 @@ def test_a_cache_that_does_not_fit_is_halved_and_noted(monkeypatch: pytest.Monke
     zeros = pages._zeros
 
     def limited(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
-        if shape[0] > 300:
+        if shape[2] > 300:
             raise torch.OutOfMemoryError("no room")
         return zeros(shape, dtype, device)
 

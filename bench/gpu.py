@@ -1,0 +1,400 @@
+"""What one GPU gives: sampling, prefill and training rates, where a decode step's time goes, and vLLM beside it where it is installed.
+
+    python bench/gpu.py                                     shapes of Qwen2.5 0.5B and 1.5B and of Qwen3 8B, with random weights
+    python bench/gpu.py --models qwen2.5-0.5b FOLDER ...    shapes by name, or folders of real models
+    python bench/gpu.py --models tiny --device cpu          a look at whether it runs, on any machine
+
+Prompts are random tokens, and nothing stops early. The adapter is that of one training step, so that sampling pays for it. Each model has
+a process and a time limit of its own: what was measured before the limit is kept. Numbers go to a JSON file and, as a table, to the
+terminal.
+
+Of a decode step, `kernels` is how long the GPU worked, `launch` how long the host took to start it, `host` what the host did besides, and
+`waiting` how long it waited for the GPU. A GPU is busy where `kernels` is nearly `step`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import importlib.util
+import json
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+QWEN2 = {"model_type": "qwen2", "vocab_size": 151936, "tie_word_embeddings": True, "max_position_embeddings": 32768}
+SHAPES: dict[str, dict[str, Any]] = {
+    "qwen2.5-0.5b": {**QWEN2, "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14,
+                     "num_key_value_heads": 2},
+    "qwen2.5-1.5b": {**QWEN2, "hidden_size": 1536, "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12,
+                     "num_key_value_heads": 2},
+    "qwen3-8b": {"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
+                 "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128, "max_position_embeddings": 32768},
+    "smollm2-135m-shape": {"model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
+                           "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "max_position_embeddings": 8192},
+    "tiny": {"model_type": "llama", "vocab_size": 256, "hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2,
+             "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096},
+}  # fmt: skip
+AGENTS, ROUNDS = 3, 3
+
+
+def say(kind: str, **numbers: Any) -> None:
+    print("RESULT " + json.dumps({"kind": kind, **numbers}), flush=True)
+
+
+# -- ours -----------------------------------------------------------------------------------------------------------------------------
+
+
+def make_engine(args: argparse.Namespace) -> Any:
+    from moot.engine.local import LocalEngine, engine
+
+    if args.model in SHAPES:  # the weights are made where they are used: a disk would take longer than all the rest
+        engine.load_model = lambda name, device, dtype: random_model(name, device, dtype)
+    return LocalEngine.create(args.model, device=args.device, max_batch=max(args.sequences), max_cache_gib=args.cache_gib)
+
+
+def random_model(name: str, device: Any, dtype: Any) -> Any:
+    import torch
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    from moot.engine.local.models import Loaded
+
+    shape = dict(SHAPES[name])
+    config = AutoConfig.for_model(shape.pop("model_type"), **shape)
+    torch.manual_seed(0)
+    with torch.device(device):
+        model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
+    return Loaded(model.to(device).eval().requires_grad_(False), None, int(config.max_position_embeddings), ())
+
+
+class Watch:
+    """Seconds the sampler's thread spent in steps, of these in launching them, and in waiting for the device."""
+
+    def __init__(self, engine: Any) -> None:
+        self.spent = {"step": 0.0, "launch": 0.0, "waiting": 0.0}
+        self._scheduler = scheduler = engine._scheduler
+        scheduler.step = self._timed("step", scheduler.step)
+        batch = scheduler._batch
+
+        def watched(weights: Any) -> Any:
+            found = batch(weights)
+            if not hasattr(found, "watched"):
+                found.watched, found.launch = True, self._timed("launch", found.launch)
+            return found
+
+        scheduler._batch = watched
+        if scheduler.decoder is not None:
+            to_host = scheduler.decoder._to_host
+
+            def waited(tensor: Any) -> Any:
+                host, arrived = to_host(tensor)
+                return host, self._timed("waiting", arrived)
+
+            scheduler.decoder._to_host = waited
+
+    def _timed(self, name: str, action: Callable[..., Any]) -> Callable[..., Any]:
+        def timed(*given: Any) -> Any:
+            start = time.perf_counter()
+            try:
+                return action(*given)
+            finally:
+                self.spent[name] += time.perf_counter() - start
+
+        return timed
+
+    def reset(self) -> None:
+        self.spent.update(step=0.0, launch=0.0, waiting=0.0)
+
+
+async def ours(args: argparse.Namespace) -> None:
+    import torch
+
+    from moot.engine.protocol import AdamParams, Datum, SamplingParams
+
+    cuda = args.device != "cpu" and torch.cuda.is_available()
+    start = time.perf_counter()
+    engine = make_engine(args)
+    say("loaded", seconds=time.perf_counter() - start, notes=list(engine.capabilities.notes), device=_device(cuda))
+    vocabulary = engine._network.vocab_size
+    random = np.random.default_rng(0)
+    x, ones = np.arange(32, dtype=np.int32) % vocabulary, np.ones(32, np.float32)
+    await engine.forward_backward([Datum(x, x, ones * 0, ones, ones)], "cross_entropy")
+    await engine.optim_step(AdamParams(1e-5))
+    watch = Watch(engine)
+
+    async def sample(sampler: Any, count: int, tokens: int) -> float:
+        prompts = random.integers(0, vocabulary, (count, args.prompt)).astype(np.int32)
+        begin = time.perf_counter()
+        await asyncio.gather(*(sampler.sample(p, SamplingParams(max_tokens=tokens, seed=i)) for i, p in enumerate(prompts)))
+        return time.perf_counter() - begin
+
+    for count in args.sequences:
+        sampler = await engine.snapshot()
+        await sample(sampler, count, 8)  # captures the steps, compiles the kernels
+        prefill = await sample(sampler, count, 1)
+        before = dict(engine.statistics)
+        watch.reset()
+        seconds = await sample(sampler, count, args.tokens)
+        steps = engine.statistics["steps"] - before["steps"]
+        say(
+            "sampling", sequences=count, seconds=seconds, rate=count * args.tokens / seconds, prefill_rate=count * args.prompt / prefill,
+            step_ms=(seconds - prefill) / steps * 1e3, steps=steps, **{f"{name}_s": spent for name, spent in watch.spent.items()},
+        )  # fmt: skip
+        try:
+            say("profile", sequences=count, **await profile(engine, sampler, watch, sample, count, cuda))
+        except Exception as error:  # the profiler is no part of what is measured
+            say("profile failed", error=f"{type(error).__name__}: {error}")
+    for questions in args.debates:
+        for timed in (False, True):
+            sampler = await engine.snapshot()
+            seconds = 0.0
+            prompts = [random.integers(0, vocabulary, args.prompt).tolist() for _ in range(questions * AGENTS)]
+            for _ in range(ROUNDS if timed else 1):
+                begin = time.perf_counter()
+                calls = [sampler.sample(p, SamplingParams(max_tokens=args.tokens, seed=i)) for i, p in enumerate(prompts)]
+                turns = [one.tokens.tolist() for (one,) in await asyncio.gather(*calls)]
+                seconds += time.perf_counter() - begin
+                prompts = [prompt + turn + heard(random, args, vocabulary) for prompt, turn in zip(prompts, turns, strict=True)]
+        say("debate", questions=questions, seconds=seconds, rate=questions * AGENTS * ROUNDS * args.tokens / seconds)
+    say("statistics", **engine.statistics)
+    for count in args.datums:
+        tokens = random.integers(0, vocabulary, (count, args.datum_tokens + 1)).astype(np.int32)
+        ones = np.ones(args.datum_tokens, np.float32)
+        datums = [Datum(row[:-1], row[1:], -8 * ones, ones, ones) for row in tokens]
+        out = await engine.forward_backward(datums, "ppo")
+        begin = time.perf_counter()
+        out = await engine.forward_backward(datums, "ppo")
+        await engine.optim_step(AdamParams(1e-5))
+        seconds = time.perf_counter() - begin
+        rate = count * args.datum_tokens / seconds
+        matrices = sum(p.numel() for layer in engine._network.layers for p in (linear.weight for linear in layer.linear.values()))
+        flops = 4 * (matrices + engine._network.head.numel())  # forward, and backward to the activations: the base has no gradient
+        say(
+            "training", datums=count, tokens=args.datum_tokens, rate=rate, tflops=rate * flops / 1e12,
+            micro_batches=out.metrics["micro_batches"], out_of_memory=out.metrics["out_of_memory"],
+            peak_gib=torch.cuda.max_memory_allocated() / (1 << 30) if cuda else 0.0,
+        )  # fmt: skip
+    await engine.close()
+
+
+def heard(random: np.random.Generator, args: argparse.Namespace, vocabulary: int) -> list[int]:
+    """What the others said, and what stands around it."""
+    found: list[int] = random.integers(0, vocabulary, (AGENTS - 1) * args.tokens + 64).tolist()
+    return found
+
+
+def _device(cuda: bool) -> str:
+    import torch
+
+    return f"{torch.cuda.get_device_name()}, torch {torch.__version__}" if cuda else f"CPU, torch {torch.__version__}"
+
+
+async def profile(engine: Any, sampler: Any, watch: Watch, sample: Any, count: int, cuda: bool) -> dict[str, Any]:
+    """About 20 steps in the middle of a decode: per step, in milliseconds."""
+    import torch
+    from torch.profiler import ProfilerActivity
+
+    made: list[Any] = []
+    marks: list[tuple[float, int]] = []
+
+    def begin() -> None:
+        if cuda:
+            made.append(torch.profiler.profile(activities=[ProfilerActivity.CUDA]))
+            made[0].__enter__()
+            torch.cuda.synchronize()
+        watch.reset()
+        marks.append((time.perf_counter(), engine.statistics["steps"]))
+
+    def end() -> dict[str, float]:
+        marks.append((time.perf_counter(), engine.statistics["steps"]))
+        spent = dict(watch.spent)
+        if made:
+            made[0].__exit__(None, None, None)
+        return spent
+
+    steps = engine.statistics["steps"]
+    running = asyncio.create_task(sample(sampler, count, 64))
+    while engine.statistics["steps"] < steps + 16 and not running.done():
+        await asyncio.wait({running}, timeout=0.005)
+    await engine._worker.submit(begin)
+    while engine.statistics["steps"] < marks[0][1] + 20 and not running.done():
+        await asyncio.wait({running}, timeout=0.005)
+    spent = await engine._worker.submit(end)
+    await running
+    taken = max(1, marks[1][1] - marks[0][1])
+    wall = marks[1][0] - marks[0][0]
+    per_step = {name: value / taken * 1e3 for name, value in spent.items()}
+    numbers: dict[str, Any] = {
+        "step": wall / taken * 1e3, "launch": per_step["launch"], "waiting": per_step["waiting"],
+        "host": per_step["step"] - per_step["launch"] - per_step["waiting"],
+    }  # fmt: skip
+    if made:
+        kernels = [event for event in made[0].events() if event.device_type == torch.autograd.DeviceType.CUDA]
+        numbers["kernels"] = busy([(event.time_range.start, event.time_range.end) for event in kernels]) / taken / 1e3
+        numbers["kernels_per_step"] = len(kernels) / taken
+        totals: dict[str, float] = {}
+        for event in kernels:
+            totals[event.name] = totals.get(event.name, 0.0) + (event.time_range.end - event.time_range.start) / taken / 1e3
+        numbers["longest"] = {name[:70]: round(value, 4) for name, value in sorted(totals.items(), key=lambda item: -item[1])[:12]}
+    return numbers
+
+
+def busy(spans: list[tuple[float, float]]) -> float:
+    """The time covered by any of them."""
+    total, reached = 0.0, float("-inf")
+    for low, high in sorted(spans):
+        total += max(0.0, high - max(low, reached))
+        reached = max(reached, high)
+    return total
+
+
+# -- vLLM -----------------------------------------------------------------------------------------------------------------------------
+
+
+def vllm(args: argparse.Namespace) -> None:
+    from vllm import LLM, SamplingParams
+
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory() as folder:
+        path, options = args.model, {}
+        if args.model in SHAPES:
+            from transformers import AutoConfig
+
+            shape = dict(SHAPES[args.model])
+            config = AutoConfig.for_model(shape.pop("model_type"), **shape)
+            config.architectures = [f"{config.model_type.capitalize()}ForCausalLM"]
+            config.save_pretrained(folder)
+            path, options = folder, {"load_format": "dummy"}
+        llm = LLM(
+            path, dtype="bfloat16", skip_tokenizer_init=True, max_num_seqs=max(args.sequences),
+            max_model_len=args.prompt + ROUNDS * (AGENTS * args.tokens + 64) + 16,
+            gpu_memory_utilization=0.6, seed=0, **options,
+        )  # fmt: skip
+        vocabulary = llm.llm_engine.model_config.get_vocab_size()
+        for count in args.sequences:
+            for tokens in (8, args.tokens):
+                prompts = [{"prompt_token_ids": row} for row in random.integers(0, vocabulary, (count, args.prompt)).tolist()]
+                params = SamplingParams(temperature=1.0, max_tokens=tokens, ignore_eos=True, detokenize=False)
+                begin = time.perf_counter()
+                llm.generate(prompts, params, use_tqdm=False)
+                seconds = time.perf_counter() - begin
+            say("vllm", sequences=count, seconds=seconds, rate=count * args.tokens / seconds)
+        params = SamplingParams(temperature=1.0, max_tokens=args.tokens, ignore_eos=True, detokenize=False)
+        for questions in args.debates:
+            prompts = [random.integers(0, vocabulary, args.prompt).tolist() for _ in range(questions * AGENTS)]
+            seconds = 0.0
+            for _ in range(ROUNDS):
+                begin = time.perf_counter()
+                outs = llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], params, use_tqdm=False)
+                seconds += time.perf_counter() - begin
+                turns = [list(out.outputs[0].token_ids) for out in outs]
+                prompts = [prompt + turn + heard(random, args, vocabulary) for prompt, turn in zip(prompts, turns, strict=True)]
+            say("vllm debate", questions=questions, seconds=seconds, rate=questions * AGENTS * ROUNDS * args.tokens / seconds)
+
+
+# -- the table ------------------------------------------------------------------------------------------------------------------------
+
+
+def child(args: argparse.Namespace, what: str, model: str, limit: float) -> tuple[list[dict[str, Any]], str]:
+    """What it said before it ended or was ended, and what went wrong."""
+    command = [sys.executable, __file__, "--child", what, "--child-options", json.dumps({**vars(args), "model": model})]
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
+        timer = threading.Timer(limit, process.kill)
+        timer.start()
+        begin = time.perf_counter()
+        results = []
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.startswith("RESULT "):
+                results.append(json.loads(line[7:]))
+                print(f"  {model}: {brief(results[-1])}", flush=True)
+        code = process.wait()
+        timer.cancel()
+        errors.seek(0)
+        said = errors.read()[-1500:]
+    if code == 0:
+        return results, ""
+    return results, f"ended after {limit:.0f} s" if time.perf_counter() - begin >= limit else f"exit status {code}: {said}"
+
+
+def brief(result: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in result.items())
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    columns = f"{'sequences':>9} {'tokens/s':>9} {'vLLM':>9} {'step ms':>8} {'kernels':>8} {'launch':>7} {'host':>7} {'waiting':>8}"
+    lines = [f"{'model':28} {columns} {'prefill/s':>10}"]
+    for model in dict.fromkeys(item["model"] for item in results):
+        mine = [item for item in results if item["model"] == model]
+        for item in (one for one in mine if one["kind"] == "sampling"):
+            found = {one["kind"]: one for one in mine if one.get("sequences") == item["sequences"]}
+            split, peer = found.get("profile", {}), found.get("vllm", {})
+            parts = [f"{split[name]:.2f}" if name in split else "-" for name in ("kernels", "launch", "host", "waiting")]
+            rate = f"{peer['rate']:.0f}" if peer else "-"
+            lines.append(
+                f"{Path(model).name[:28]:28} {item['sequences']:>9} {item['rate']:>9.0f} {rate:>9} {item['step_ms']:>8.2f} {parts[0]:>8} "
+                f"{parts[1]:>7} {parts[2]:>7} {parts[3]:>8} {item['prefill_rate']:>10.0f}"
+            )
+    for item in (one for one in results if one["kind"] == "debate"):
+        peers = [one for one in results if one["kind"] == "vllm debate" and all(one[name] == item[name] for name in ("model", "questions"))]
+        rate = f"{peers[0]['rate']:.0f}" if peers else "-"
+        lines.append(
+            f"{Path(item['model']).name[:28]:28} debate {item['questions']} questions x {AGENTS} agents x {ROUNDS} rounds: "
+            f"{item['rate']:.0f} tokens/s, vLLM {rate}"
+        )
+    for item in (one for one in results if one["kind"] == "training"):
+        lines.append(
+            f"{Path(item['model']).name[:28]:28} training {item['datums']} x {item['tokens']}: {item['rate']:.0f} tokens/s, "
+            f"{item['tflops']:.0f} useful TFLOP/s, peak {item['peak_gib']:.1f} GiB, {item['micro_batches']:.0f} passes"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    shapes = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen3-8b"]
+    parser.add_argument("--models", nargs="+", default=shapes, help=f"folders, or {', '.join(SHAPES)}")
+    parser.add_argument("--sequences", type=int, nargs="+", default=[64, 256, 512])
+    parser.add_argument("--prompt", type=int, default=512, help="tokens of a prompt")
+    parser.add_argument("--tokens", type=int, default=256, help="tokens sampled of each")
+    parser.add_argument("--debates", type=int, nargs="*", default=[16, 64], help=f"questions debated by {AGENTS} agents in {ROUNDS} rounds")
+    parser.add_argument("--datums", type=int, nargs="*", default=[4, 16], help="sequences of a training step")
+    parser.add_argument("--datum-tokens", type=int, default=2048)
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--cache-gib", type=float, default=None)
+    parser.add_argument("--limit", type=float, default=120, help="seconds for each model, and again for vLLM")
+    parser.add_argument("--out", default="gpu.json")
+    parser.add_argument("--child", default=None, help=argparse.SUPPRESS)
+    parser.add_argument("--child-options", default="{}", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.child:
+        options = argparse.Namespace(**json.loads(args.child_options))
+        if args.child == "vllm":
+            vllm(options)
+        else:
+            asyncio.run(ours(options))
+        return
+    results: list[dict[str, Any]] = []
+    peer = importlib.util.find_spec("vllm") is not None
+    print("vLLM runs beside it" if peer else "vLLM is not installed here, so there is nothing to compare with", flush=True)
+    for model in args.models:
+        for what in ("ours", "vllm") if peer else ("ours",):
+            said, trouble = child(args, what, model, args.limit)
+            results += [{"model": model, **item} for item in said]
+            if trouble:
+                print(f"  {model}: {what} did not finish: {trouble}", flush=True)
+                results.append({"model": model, "kind": "trouble", "of": what, "told": trouble})
+            Path(args.out).write_text(json.dumps(results, indent=1) + "\n")
+    print(table(results))
+
+
+if __name__ == "__main__":
+    main()

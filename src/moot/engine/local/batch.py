@@ -1,0 +1,186 @@
+"""Requests, and the rows that decode together.
+
+A batch launches one step for all of its rows and gives a `Look`: what will be known of it. On a CPU it is read at once. On a GPU
+(`lanes.py`) it is read one step late, so that the device never waits for the host.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from moot.engine.local.attention import DecodePlan
+from moot.engine.local.network import Adapter, Network
+from moot.engine.local.pages import PAGE, Cached, PageStore
+from moot.engine.local.picking import Picker, StopCheck
+from moot.engine.protocol import Ints, Sample, SamplingParams
+
+DRAWS = 64
+"""Random numbers a request takes from its generator at a time."""
+
+Step = Callable[[Tensor, Tensor, Adapter], Tensor]
+"""(tokens, positions, adapter) -> hidden states, for one new token of each row"""
+Arrange = Callable[[Sequence[Sequence[int]]], Step]
+"""The pages of each row -> a step that holds until they change"""
+
+
+@dataclass(eq=False)
+class Weights:
+    """What one sampler runs. Its identity tells whose cached keys are whose."""
+
+    key: int
+    adapter: Adapter
+
+
+@dataclass(eq=False)
+class Request:
+    """One sample to draw."""
+
+    weights: Weights
+    prompt: Ints
+    params: SamplingParams
+    stop: StopCheck
+    random: np.random.Generator
+    done: Callable[[Sample | BaseException], None]
+    cancelled: bool = False
+    tokens: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    cached: Cached | None = None
+    ahead: int = 0
+    """Tokens launched and not yet looked at."""
+    settled: bool = False
+    """Answered, or given up: what is still launched for it is of no use."""
+    joined: int = 0
+    """When it joined its batch: the youngest gives way first."""
+    slot: int = -1
+    """Its row in a batch on a GPU."""
+    _draws: list[float] = field(default_factory=list)
+
+    def known(self) -> Ints:
+        """Prompt and what was sampled so far: what must be in the cache, but for the last, before the next token."""
+        return np.concatenate([self.prompt, np.array(self.tokens, dtype=np.int32)]) if self.tokens else self.prompt
+
+    @property
+    def length(self) -> int:
+        """With what was launched."""
+        return len(self.prompt) + len(self.tokens) + self.ahead
+
+    @property
+    def left(self) -> int:
+        """Tokens it may still launch."""
+        return self.params.max_tokens - len(self.tokens) - self.ahead
+
+    def draw(self) -> float:
+        """The random number of its next token: that of its place, however often it is asked for."""
+        place = len(self.tokens) + self.ahead
+        while len(self._draws) <= place:
+            self._draws.extend(self.random.random(DRAWS).tolist())
+        return self._draws[place]
+
+
+@dataclass(frozen=True)
+class Look:
+    """Tokens and logprobs of requests that were launched. Reading waits for the device."""
+
+    requests: list[Request]
+    read: Callable[[], tuple[list[int], list[float]]]
+
+    @staticmethod
+    def at(requests: list[Request], tokens: Tensor, logprobs: Tensor) -> Look:
+        def read() -> tuple[list[int], list[float]]:
+            both = torch.stack([tokens.double(), logprobs.double()]).cpu()
+            return both[0].long().tolist(), both[1].tolist()
+
+        return Look(requests, read)
+
+
+class Batch(Protocol):
+    rows: list[Request]
+    looks: deque[Look]
+
+    def add(self, requests: Sequence[Request], tokens: Tensor) -> None:
+        """With the first token of each, which need not be known yet."""
+
+    def remove(self, request: Request) -> None: ...
+    def lacking(self) -> list[Request]:
+        """Rows whose next token needs a page they do not have."""
+
+    def grown(self, request: Request) -> None:
+        """Its pages changed."""
+
+    def launch(self) -> Look: ...
+    def settle(self) -> None:
+        """All looks were read, and what was launched after them failed."""
+
+
+def plain_steps(network: Network, store: PageStore, deterministic: bool) -> Arrange:
+    """Kernel by kernel: on a CPU, and on a GPU where nothing better works."""
+    max_gap = 2 if network.device.type == "cpu" else 256  # a product over foreign pages against the start of one more kernel
+
+    def arrange(pages: Sequence[Sequence[int]]) -> Step:
+        plan = DecodePlan(pages, PAGE, network.device, max_gap, gather=deterministic)
+
+        def step(tokens: Tensor, positions: Tensor, adapter: Adapter) -> Tensor:
+            return network.hidden(tokens, positions, plan.attend(store.keys, store.values, positions), adapter)
+
+        return step
+
+    return arrange
+
+
+def draws(requests: Sequence[Request], device: torch.device) -> Tensor:
+    return torch.tensor([request.draw() for request in requests], dtype=torch.float64).to(device, non_blocking=True)
+
+
+class PlainBatch:
+    """Its state on the device is remade when the rows or their pages change."""
+
+    def __init__(self, weights: Weights, network: Network, arrange: Arrange) -> None:
+        self.rows: list[Request] = []
+        self.looks: deque[Look] = deque()
+        self._weights, self._network, self._arrange = weights, network, arrange
+        self._step: Step | None = None
+        self._picker: Picker | None = None
+        self._inputs: Any = None
+        self._positions: Any = None
+
+    def add(self, requests: Sequence[Request], tokens: Tensor) -> None:
+        self.rows.extend(requests)
+        self._step = None
+
+    def remove(self, request: Request) -> None:
+        if request in self.rows:
+            self.rows.remove(request)
+            self._step = None
+
+    def lacking(self) -> list[Request]:
+        return [request for request in self.rows if request.cached is None or -(-request.length // PAGE) != len(request.cached.pages)]
+
+    def grown(self, request: Request) -> None:
+        self._step = None
+
+    def settle(self) -> None:
+        self._step = None
+
+    def launch(self) -> Look:
+        if self._step is None:
+            self._make_ready()
+        assert self._step is not None and self._picker is not None
+        self._network.reserve(max(request.length for request in self.rows))
+        hidden = self._step(self._inputs, self._positions, self._weights.adapter)
+        tokens, logprobs = self._picker.pick(self._network.logits(hidden), draws(self.rows, self._network.device))
+        self._inputs, self._positions = tokens, self._positions + 1
+        return Look.at(list(self.rows), tokens, logprobs)
+
+    def _make_ready(self) -> None:
+        device = self._network.device
+        self._step = self._arrange([request.cached.pages for request in self.rows if request.cached is not None])
+        self._picker = Picker([request.params for request in self.rows], self._network.vocab_size, device)
+        self._inputs = torch.tensor([request.tokens[-1] for request in self.rows], device=device)
+        self._positions = torch.tensor([request.length - 1 for request in self.rows], device=device)

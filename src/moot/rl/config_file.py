@@ -1,0 +1,84 @@
+"""A configuration from a file: YAML, or a run's own run.json.
+
+Settings may stand in their sections (`optim: {learning_rate: 1e-5}`) or by themselves (`learning_rate: 1e-5`): each name is used once.
+What the file leaves out stays as it is in the preset.
+"""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args, get_type_hints
+
+from moot.debate.types import ConfigError
+from moot.rl.config import TrainConfig
+
+TOP = ""
+"""The section of settings that have none."""
+
+
+def read_config(path: Path, base: TrainConfig) -> TrainConfig:
+    """`base` with what the file says."""
+    whole = base.as_dict()
+    places = {name: section for section, names in _sections(whole).items() for name in names}
+    for name, value in _settings(_read(path), whole):
+        if name not in places:
+            near = difflib.get_close_matches(name, places, n=1)
+            raise ConfigError(f"{path}: there is no setting {name!r}{f'; did you mean {near[0]}?' if near else ''}")
+        section = whole[places[name]] if places[name] else whole
+        section[name] = value if places[name] == "protocol" else _typed(path, base, places[name], name, value)
+    return TrainConfig.from_dict(whole)
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    import yaml
+
+    kind = "JSON" if path.suffix == ".json" else "YAML"
+    try:
+        content = json.loads(path.read_text()) if kind == "JSON" else yaml.safe_load(path.read_text())
+    except (ValueError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path} cannot be read as {kind}: {' '.join(str(error).split())}") from None
+    if isinstance(content, Mapping) and isinstance(content.get("config"), Mapping):
+        content = content["config"]  # a run.json
+    if not isinstance(content, Mapping):
+        raise ConfigError(f"{path} must hold settings with their values, as in: learning_rate: 1e-5")
+    return content
+
+
+def _sections(whole: Mapping[str, Any]) -> dict[str, list[str]]:
+    top = [name for name, value in whole.items() if not isinstance(value, Mapping)]
+    return {TOP: top, **{name: list(value) for name, value in whole.items() if isinstance(value, Mapping)}}
+
+
+def _settings(content: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in content.items():
+        if isinstance(value, Mapping) and isinstance(whole.get(name), Mapping):
+            yield from value.items()
+        else:
+            yield str(name), value
+
+
+def _typed(path: Path, base: TrainConfig, section: str, name: str, value: Any) -> Any:
+    """The value as the setting has it. YAML reads 1e-5 as a word, and lists where tuples are meant."""
+    owner = getattr(base, section) if section else base
+    owner = owner if hasattr(owner, name) else base.protocol.scoring  # which a run.json keeps in two sections
+    old, choices = getattr(owner, name), get_args(get_type_hints(type(owner))[name])
+    if isinstance(old, tuple):
+        if isinstance(value, list | tuple):
+            return tuple(map(str, value))
+    elif isinstance(old, bool) or isinstance(value, bool):
+        if isinstance(old, bool) and isinstance(value, bool):
+            return value
+    elif isinstance(old, float):
+        try:
+            return float(value)
+        except (TypeError, ValueError):
+            pass
+    elif isinstance(value, type(old)):
+        if isinstance(old, int) or not choices or value in choices:
+            return value
+        raise ConfigError(f"{path}: {name} must be {' or '.join(map(str, choices))}, got {value!r}")
+    kind = {"tuple": "a list", "bool": "true or false", "float": "a number", "int": "a whole number"}.get(type(old).__name__, "a word")
+    raise ConfigError(f"{path}: {name} must be {kind}, got {value!r}")

@@ -1,0 +1,87 @@
+"""What can be found wrong before a model is loaded or a folder made: a task that cannot serve, and a user's own function that fails.
+
+A user's reward, estimator and task are tried on two debates that are made up: one in which every turn can be read, and one in which an
+agent's first turn cannot, which is where a reward that was never tried most often breaks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from moot.debate.parsing import CONTRACTS
+from moot.debate.rewards import Reward
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Observation, Question, Said
+from moot.rl.advantages import Estimator, SeatMeans, advantages
+from moot.rl.config import TrainConfig
+from moot.tasks.answers import grade
+from moot.tasks.task import Task
+from moot.users import is_users, trying
+
+
+def check_task(name: str, task: Task) -> None:
+    """A user's task is asked for all that training will ask it for."""
+    if is_users(name):
+        with trying(name, "task"):
+            _ask(task)
+
+
+def check_warm_start(config: TrainConfig, task: Task) -> None:
+    """`task` is the first that is trained on."""
+    if config.warm.warm_questions and not config.warm.warm_from and (task.solution is None or task.near_miss is None):
+        raise ConfigError(
+            f"warm_questions must be 0 with task {task.name}, got {config.warm.warm_questions}: the warm start needs worked solutions, and "
+            "this task has none; leave it out, or take the warm start of another run (warm_from)"
+        )
+
+
+def check_scoring(config: TrainConfig, task: Task, reward: Reward, estimator: Estimator) -> None:
+    """Ours have been tried; a user's is tried here, as training will call it."""
+    scoring = config.protocol.scoring
+    if not is_users(scoring.reward) and not is_users(scoring.advantage):
+        return
+    debates = [_made_up(config, _question(task), silent) for silent in (None, 0)]
+    grades = [grade(debate, task.equal, task.extract) for debate in debates]
+    with trying(scoring.reward, "reward"):
+        scores = [reward(debate, scoring, graded) for debate, graded in zip(debates, grades, strict=True)]
+    with trying(scoring.advantage, "advantage"):
+        advantages(zip(debates, scores, strict=True), estimator, SeatMeans())
+
+
+def _question(task: Task) -> Question:
+    question = task.train(0)
+    return replace(question, answer=question.answer or "7") if not task.open_ended else question
+
+
+def _ask(task: Task) -> None:
+    question = task.train(0)
+    list(task.held_out[:1])
+    if question.answer is not None:
+        task.equal(question.answer, question.answer)
+        if task.solution is not None:
+            task.extract(task.solution(question))
+        if task.near_miss is not None:
+            task.near_miss(question, 0)
+
+
+def _made_up(config: TrainConfig, question: Question, silent: int | None) -> Debate:
+    """A debate in which everybody speaks by the contract, but for the first turn of agent `silent`."""
+    debate = Debate(question, config.debate.num_agents, config.debate.max_rounds, config.protocol.rules)
+    while not debate.done:
+        said = {agent: _turn(debate.observe(agent), question, silent) for agent in debate.next_speakers}
+        debate = debate.advance(said)
+    return debate
+
+
+def _turn(observation: Observation, question: Question, silent: int | None) -> Said:
+    if observation.agent == silent and observation.round == 1:
+        return Said("This cannot be read.")
+    others = sorted(observation.labels[seat] for seat in observation.eligible)
+    said = {
+        "solution": f"\\boxed{{{question.answer or 7}}}",
+        "evaluation": "Fine.",
+        "comparison": f"Agent {others[0]} > Agent {others[1]}" if len(others) > 1 else "N/A",
+        "consensus": "NO",
+        "consensus_reason": "It is too early to tell.",
+    }
+    return Said("\n".join(f"<{name}>{said[name]}</{name}>" for name in CONTRACTS[observation.contract]))

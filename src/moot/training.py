@@ -1,0 +1,89 @@
+"""From a configuration to a trained run on disk: what `moot train` and `moot.train` share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moot import __version__
+from moot.checkpoints import Note
+from moot.debate.types import ConfigError
+from moot.players import Busy, check_judge, judge_for, make_engine
+from moot.records import Run
+from moot.rl.choices import find_estimator, find_reward
+from moot.rl.config import TrainConfig
+from moot.rl.loop import Loop
+from moot.rl.ready import check_scoring, check_task, check_warm_start
+from moot.rl.resume import differences, told
+from moot.rl.rollout import Player
+from moot.rl.train import train as train_loop
+from moot.rl.warm_from import warm_start_of
+from moot.tasks import load, load_curriculum
+
+
+@dataclass(frozen=True)
+class Silent:
+    """A watcher that prints nothing, and passes on the rows of the metrics."""
+
+    watch: Callable[[dict[str, Any]], object] = lambda row: None
+
+    def began(self, step: int, total: int, phase: str) -> None: ...
+    def debate_finished(self, rollout: Any) -> None: ...
+    def row(self, row: dict[str, Any]) -> None:
+        self.watch(row)
+
+    def note(self, text: str) -> None: ...
+
+
+def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
+    """A folder is free, or holds a run of the same settings. `continuing` says how a run keeps its own."""
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"a run is a folder, and {path} is a file; name another")
+    if Run.exists(path) and (changed := list(differences(TrainConfig.from_dict(Run.open(path).config), config))):
+        raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
+
+
+def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext) -> Loop:
+    """Whatever can be wrong with the settings is found before an engine is made, and that before there is a folder."""
+    if config.warm.warm_from and not Run.exists(path):
+        warm_start_of(config)
+    scoring = config.protocol.scoring
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
+    task = load(config.debate.task, config.seed, config.eval_questions)
+    check_task(config.debate.task, task)
+    stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
+    check_warm_start(config, (stages or [task])[0])
+    check_scoring(config, task, reward, estimator)
+    check_judge(config)
+    with busy(f"loading {config.model.model}"):
+        engine, rendering = make_engine(config)
+    run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {"moot": __version__})
+    return Loop(config, engine, rendering, task, run, Silent(), reward, estimator, stages=stages)
+
+
+async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
+    """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed stays."""
+    loop.judge, judges_engine = await judge_for(loop.config, loop.engine, loop.rendering, note, busy)
+    try:
+        if "opponents" in loop.config.eval_modes:
+            base = Player(await loop.engine.base(), loop.rendering, learns=False)
+            loop.opponents = {"base": lambda seat: base}
+        await train_loop(loop)
+    finally:
+        await loop.engine.close()
+        if judges_engine is not None:
+            await judges_engine.close()
+
+
+async def train_async(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None) -> Run:
+    """As `train`, to be awaited."""
+    place = Path(path)
+    check_folder(place, config, "name another folder, or train with the settings of that run")
+    loop = prepare(config, place)
+    if watch is not None:
+        loop.watcher = Silent(watch)
+    await carry_out(loop)
+    return loop.run

@@ -1,0 +1,133 @@
+"""Continuing, extending and configuring a run, as a user types it; and what is refused before any work."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.cli import main
+
+SMALL = ["--engine", "scripted", "--batch-size", "2", "--num-train-datapoints", "4", "--warm-questions", "2", "--eval-questions", "2"]
+SMALL += ["--max-tokens", "2000"]
+
+
+def train(where: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    out, error = io.StringIO(), io.StringIO()
+    with contextlib.chdir(where), contextlib.redirect_stdout(out), contextlib.redirect_stderr(error):
+        status = main(["train", *map(str, arguments)])
+    return subprocess.CompletedProcess(list(arguments), status, out.getvalue(), error.getvalue())
+
+
+def steps(run: Path) -> list[tuple[int, str]]:
+    return [(row["step"], row["phase"]) for row in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())]
+
+
+def config(run: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((run / "run.json").read_text())["config"]
+    return found
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    where = tmp_path_factory.mktemp("finished")
+    assert train(where, *SMALL, "--run", "run").returncode == 0
+    return where
+
+
+def copy(finished: Path, where: Path) -> Path:
+    subprocess.run(["cp", "-r", str(finished / "run"), str(where / "run")], check=True)
+    return where / "run"
+
+
+def test_a_finished_run_says_so_and_how_to_make_it_longer(finished: Path) -> None:
+    before = steps(finished / "run")
+    done = train(finished, "--resume", "run")
+    assert done.returncode == 0 and steps(finished / "run") == before
+    assert "This run is finished: 3 steps. Make it longer with: moot train --resume run --num-train-datapoints 8" in done.stdout
+
+
+def test_more_questions_make_a_finished_run_longer(finished: Path, tmp_path: Path) -> None:
+    """One warm step, then two questions per step: 4 end at step 3, 8 at step 5. Every third iteration is evaluated: step 4."""
+    run = copy(finished, tmp_path)
+    done = train(tmp_path, "--resume", "run", "--num-train-datapoints", "8")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Note: num_train_datapoints is 8 from here on; it was 4." in done.stdout
+    assert [each for each in steps(run) if each[0] > 3] == [(4, "self_play"), (4, "eval"), (5, "self_play"), (5, "eval")]
+    assert config(run)["optim"]["num_train_datapoints"] == 8
+    assert "This run is finished: 5 steps." in train(tmp_path, "--resume", "run").stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--learning-rate", "0.001"], "--resume cannot change learning_rate 2e-05 -> 0.001 of run; start another run with --run"),
+        (["--task", "gsm8k", "--seed", "4"], "--resume cannot change task arithmetic -> gsm8k, seed 0 -> 4 of run"),
+        (["--reward", "truth"], "--resume cannot change reward generator_judge -> truth of run"),
+        (["--num-train-datapoints", "2"], "num_train_datapoints must be at least 4, got 2: so many were debated already"),
+        (["--preset", "math"], "--resume continues with the settings of the run; leave --preset out"),
+        (["--run", "other"], "--resume run names the run already; leave --run out"),
+    ],
+)
+def test_what_cannot_change_is_refused_by_name(finished: Path, options: list[str], says: str) -> None:
+    before = (finished / "run/run.json").read_bytes()
+    done = train(finished, "--resume", "run", *options)
+    assert done.returncode == 2 and says in done.stderr, done.stdout + done.stderr
+    assert (finished / "run/run.json").read_bytes() == before
+
+
+def test_several_seeds_are_several_runs(tmp_path: Path) -> None:
+    done = train(tmp_path, *SMALL, "--seeds", "0", "1")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["demo-arithmetic-seed0", "demo-arithmetic-seed1"]
+    assert [config(tmp_path / f"runs/demo-arithmetic-seed{seed}")["seed"] for seed in (0, 1)] == [0, 1]
+
+
+def test_a_file_and_a_protocol_set_the_defaults_and_options_win(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("engine: scripted\nbatch_size: 3\nmax_tokens: 700\nlearning_rate: 1e-6\n")
+    done = train(tmp_path, "--config", "mine.yaml", "--protocol", "v1", "--max-tokens", "900", "--dry-run")
+    words = " ".join(done.stdout.split())
+    assert done.returncode == 0, done.stderr
+    assert "sequential, five_tag, turns of at most 900 tokens" in words and "win_rate" in words
+    assert "iterations of 3 questions, learning rate 1e-06" in words
+
+
+# Refused before any work
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--learning-rate", "-1"], "learning_rate must be 0 or more, got -1.0"),
+        (["--learning-rate", "nan"], "learning_rate must be a number, got nan"),
+        (["--grad-clip", "-1"], "grad_clip must be 0 or more, got -1.0"),
+        (["--kl-coef", "-1"], "kl_coef must be 0 or more, got -1.0"),
+        (["--dry-run", "--task", "nope"], "task must be one of arithmetic, gsm8k, "),
+        (["--dry-run", "--curriculum", "nope"], "task must be one of arithmetic, gsm8k, "),
+        (["--task", "prompts.txt"], "warm_questions must be 0 with task prompts, got 2: the warm start needs worked solutions"),
+        (["--run", "prompts.txt"], "--run must name a folder, and prompts.txt is a file"),
+        (["--reward", "mine.py:fails"], "ZeroDivisionError: division by zero (mine.py:2)"),
+        (["--reward", "mine.py:unready"], "(mine.py:5)"),
+        (["--reward", "mine.py:short"], "mine.py:short must return"),
+        (["--advantage", "mine.py:fails"], "advantage 'mine.py:fails' fails when it is tried: "),
+        (["--task", "mine.py:task"], "task 'mine.py:task' fails when it is tried: KeyError: 0 (mine.py:13)"),
+    ],
+)
+def test_what_would_fail_later_fails_now_in_one_line(tmp_path: Path, arguments: list[str], says: str) -> None:
+    (tmp_path / "prompts.txt").write_text("".join(f"Write about {i}.\n" for i in range(200)))
+    (tmp_path / "mine.py").write_text(
+        "def fails(debate, *_):\n    return [1 / 0]\n\n"
+        "def unready(debate):\n    return [len(turn.parsed.fields) for turn in debate.turns][:3]\n\n"
+        "def short(debate):\n    return [1.0]\n\n"
+        "def task(seed, held_out):\n    from moot.tasks import Task\n    questions = {}\n"
+        "    return Task('mine', lambda i: questions[i], [])\n"
+    )
+    done = train(tmp_path, *SMALL, *arguments)
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert says in done.stderr and done.stderr.count("\n") == 1
+    assert not (tmp_path / "runs").exists()

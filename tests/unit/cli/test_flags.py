@@ -1,0 +1,40 @@
+"""One spelling of an option across commands, and both ways of a switch."""
+
+from __future__ import annotations
+
+import pytest
+
+from moot.cli.main import _parse
+from moot.cli.rescore import respelled
+
+
+@pytest.mark.parametrize(("flag", "expected"), [("--personas", True), ("--no-personas", False)])
+def test_a_switch_can_be_turned_on_and_off(flag: str, expected: bool) -> None:
+    assert _parse("train", ["--engine", "scripted", flag]).config.protocol.rules.personas is expected
+
+
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [("train", ["--num-agents", "5"]), ("eval", ["--num-agents", "5"]), ("demo", ["--num-agents", "5"]), ("demo", ["--agents", "5"]),
+     ("ask", ["x", "--num-agents", "5"]), ("ask", ["x", "--agents", "5"])],
+)  # fmt: skip
+def test_agents_are_counted_by_the_same_option_everywhere(command: str, arguments: list[str]) -> None:
+    options = _parse(command, arguments)
+    found = options.config.debate.num_agents if command == "train" else getattr(options, "num_agents", None) or options.agents
+    assert found == 5
+
+
+@pytest.mark.parametrize(
+    ("typed", "choices"),
+    [
+        (["--no-literal"], {"literal": False}),
+        (["--literal"], {"literal": True}),
+        (["--literal", "no"], {"literal": False}),
+        (["--no-judge-counts", "--steps", "3"], {"judge_counts": False}),
+        (["--one-ballot-per-pair", "--reward", "win_rate"], {"one_ballot_per_pair": True, "reward": "win_rate"}),
+        ([], {}),
+    ],
+)
+def test_rescore_has_switches_like_the_others_and_leaves_the_rest_as_trained(typed: list[str], choices: dict[str, object]) -> None:
+    assert _parse("rescore", ["run", *typed]).choices() == choices
+    assert "--steps" not in typed or "--steps" in respelled(typed)

@@ -1,0 +1,34 @@
+"""The bench for GPUs runs anywhere, on a model of a few thousand weights."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[4]
+
+
+def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path) -> None:
+    out = tmp_path / "gpu.json"
+    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--models", "tiny", "--device", "cpu", "--sequences", "3", "--prompt", "20"]
+    command += ["--tokens", "6", "--debates", "1", "--datums", "2", "--datum-tokens", "32", "--cache-gib", "0.02", "--out", str(out)]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stderr
+    results = json.loads(out.read_text())
+    assert [item["kind"] for item in results] == ["loaded", "sampling", "profile", "debate", "statistics", "training"], results
+    assert all(item["rate"] > 0 for item in results if "rate" in item)
+    assert "tiny" in done.stdout.splitlines()[-1]
+
+
+def test_what_ends_early_keeps_what_it_said(tmp_path: Path) -> None:
+    """The limit ends it while it loads: the trouble is told, and the table is still drawn."""
+    out = tmp_path / "gpu.json"
+    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--models", "tiny", "--device", "cpu", "--limit", "0.2", "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
+    assert done.returncode == 0, done.stderr
+    assert [item["kind"] for item in json.loads(out.read_text())] == ["trouble"]
+    assert "did not finish: ended after" in done.stdout

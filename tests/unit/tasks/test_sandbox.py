@@ -1,0 +1,163 @@
+"""Programs in a sandbox: what they may not do, that limits hold, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from hostile_programs import KINDS, hostile
+
+from moot.debate.types import ConfigError
+from moot.tasks import load, sandbox
+from moot.tasks.sandbox import Limits, Ran, Sandbox, _run, available
+
+LIMITS = Limits(seconds=1, wall_seconds=4.0, megabytes=256, processes=6, file_megabytes=2)
+GOOD = "def double(x):\n    return 2 * x"
+TESTS = "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate('a') == 'aa'"
+
+
+def _works(box: Sandbox) -> bool:
+    return _run(box, "", "", "", ["1 + 1"], Limits(wall_seconds=60.0)).values == ("2",)
+
+
+WORKING = [box for box in available() if _works(box)]
+pytestmark = pytest.mark.skipif(not WORKING, reason="neither bubblewrap nor user namespaces work here: the sandbox was NOT tested")
+
+
+@pytest.fixture(params=WORKING, ids=lambda box: box.name)
+def box(request: pytest.FixtureRequest) -> Sandbox:
+    return request.param  # type: ignore[no-any-return]
+
+
+def ran(box: Sandbox, program: str, tests: str = "", calls: tuple[str, ...] = ()) -> Ran:
+    return _run(box, program, tests, "double", calls, LIMITS)
+
+
+def test_a_program_that_passes_its_tests(box: Sandbox) -> None:
+    assert ran(box, GOOD, TESTS, ("double(3)", "double(None)")) == Ran("passed", "", ("6", "raises TypeError"))
+
+
+def test_one_that_does_not(box: Sandbox) -> None:
+    assert ran(box, "def double(x):\n    return x + 2", TESTS).outcome == "failed"
+    assert ran(box, "def other(x): ...", TESTS) == Ran("failed", "KeyError: 'double'")
+    assert ran(box, "def double(x", TESTS).message.startswith("SyntaxError")
+
+
+def test_tests_that_assert_by_themselves(box: Sandbox) -> None:
+    assert ran(box, GOOD, "assert double(2) == 4").passed
+    assert ran(box, GOOD, "assert double(2) == 5") == Ran("failed", "AssertionError: ")
+
+
+def test_a_program_that_ends_early_has_not_passed(box: Sandbox) -> None:
+    for end in ("import os; os._exit(0)", "raise SystemExit(0)", "import os; os.kill(os.getpid(), 9)"):
+        assert not ran(box, f"{GOOD}\n{end}", TESTS).passed
+
+
+def test_a_program_cannot_put_its_own_checks_in_place_of_the_tests(box: Sandbox) -> None:
+    wrong = "def double(x):\n    return 0\n"
+    for trick in (
+        "import builtins\nbuiltins.exec = lambda *a: None",
+        "import json, builtins\njson.dumps = lambda *a, **k: '[\"\", []]'\nbuiltins.abs = lambda x: 0",
+        "def check(candidate): ...",
+    ):
+        assert ran(box, wrong + trick, "def check(candidate):\n    assert abs(candidate(2) - 4) < 1e-6").outcome == "failed"
+
+
+def test_what_a_program_sees(box: Sandbox) -> None:
+    """The standard library, an empty folder, no variable that we set, and no process but its own."""
+    calls = ("sorted(os.listdir('/scratch'))", "os.environ.get('PATH')", "os.path.exists('/etc')", "os.path.exists('/proc')")
+    assert ran(box, "import os, statistics", calls=calls) == Ran("passed", "", ("[]", "None", "False", "False"))
+
+
+def test_time_and_memory_are_told_apart(box: Sandbox) -> None:
+    assert ran(box, "while True: pass").outcome == "time"
+    assert ran(box, "import time\ntime.sleep(60)").outcome == "time"
+    assert ran(box, "x = [0] * 10 ** 9").outcome == "memory"
+
+
+def test_without_a_sandbox_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(sandbox, "available", lambda: [Sandbox("bubblewrap", lambda limits: ["/bin/false"])])
+    sandbox._sandbox.cache_clear()
+    file = tmp_path / "code.jsonl"
+    file.write_text('{"prompt": "def f(): ...", "entry_point": "f", "tests": "assert f() == 1"}\n')
+    try:
+        with pytest.raises(ConfigError, match=r"install bubblewrap .*user namespaces.*\(bubblewrap: it ended with status 1"):
+            sandbox.run("1")
+        with pytest.raises(ConfigError, match="install bubblewrap"):
+            load(f"code:{file}")
+    finally:
+        sandbox._sandbox.cache_clear()
+
+
+@pytest.fixture
+def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, int]]:
+    """A file with a secret, a port that somebody listens on, and a key among the environment variables."""
+    canary = tmp_path / "canary"
+    canary.write_text("secret")
+    tmp_path.chmod(0o755)
+    canary.chmod(0o666)
+    monkeypatch.setenv("API_KEY", "sk-" + "x" * 40)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        yield canary, server.getsockname()[1]
+        with pytest.raises(BlockingIOError):
+            server.accept()
+    assert canary.read_text() == "secret"
+
+
+def left_behind() -> list[str]:
+    listed = subprocess.run(["ps", "-eo", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout.splitlines()
+    return [line for line in listed if "/worker.py" in line and not line.split()[1].startswith("Z")]
+
+
+def _hostile(box: Sandbox, programs: list[str]) -> None:
+    for number, program in enumerate(programs):
+        outcome = ran(box, program, calls=("escaped",))
+        assert outcome.outcome != "passed" or outcome.values in (("False",), ("[]",), ("raises NameError",)), (
+            number,
+            program[:300],
+            outcome,
+        )
+        if number % 10 == 9:
+            assert ran(box, GOOD, TESTS).passed, (number, program[:300])
+    assert ran(box, GOOD, TESTS).passed
+    for _ in range(200):  # the kernel takes a moment to end a namespace
+        if not left_behind():
+            break
+        time.sleep(0.1)
+    assert left_behind() == []
+
+
+@pytest.mark.timeout(600)
+def test_one_hostile_program_of_each_kind_neither_escapes_nor_stays(outside: tuple[Path, int]) -> None:
+    quick = [i for i, kind in enumerate(KINDS) if "while True" not in kind(0) and "sleep(600)" not in kind(0)]
+    programs = hostile(len(KINDS), str(outside[0]), outside[1])
+    _hostile(WORKING[0], [programs[i] for i in quick])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_200_hostile_programs_neither_escape_nor_stay(box: Sandbox, outside: tuple[Path, int]) -> None:
+    _hostile(box, hostile(200, str(outside[0]), outside[1]))
+
+
+@pytest.mark.slow
+def test_somebody_who_is_not_root_has_the_same_sandboxes(box: Sandbox) -> None:
+    """User namespaces are for those who are not root; the tests may be run by root."""
+    if os.getuid() != 0 or not Path("/usr/bin/setpriv").exists():
+        pytest.skip("only root can become somebody else")
+    home = Path(sandbox.__file__).parents[2]
+    program = (
+        f"import sys; sys.path.insert(0, {str(home)!r}); from moot.tasks.sandbox import *; from moot.tasks.sandbox import _run; "
+        f"box = next(b for b in available() if b.name == {box.name!r}); print(_run(box, 'import os', '', '', ['os.getuid()'], Limits()))"
+    )
+    command = ["/usr/bin/setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "/usr/bin/python3", "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd="/")
+    if "ModuleNotFoundError" in done.stderr or "PermissionError" in done.stderr or "SyntaxError" in done.stderr:
+        pytest.skip("this checkout, or an interpreter that can read it, is root's alone")
+    assert "values=('65534',)" in done.stdout, done.stderr

@@ -1,0 +1,87 @@
+"""Which checkpoint of a run is meant, and which can be used."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+
+from moot.checkpoints import checkpoints, find_trained, load_checkpoint, load_newest, newest_whole
+from moot.debate.types import ConfigError
+from moot.engine.scripted import ScriptedEngine
+from moot.engine.settings import ModelConfig
+from moot.records import Run
+from moot.rl.config import TrainConfig
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Steps 1 to 3, all kept; the engine had taken as many steps."""
+    made = Run.create(tmp_path / "run", TrainConfig(model=ModelConfig(engine="scripted", lora_rank=7)).as_dict(), {})
+
+    async def train() -> None:
+        for step in (1, 2, 3):
+            await ScriptedEngine(steps=step).save_state(str(made.checkpoint_place(step)))
+            made.commit_checkpoint(step, {}, keep=True)
+
+    asyncio.run(train())
+    return made
+
+
+def damage(run: Run, step: int, name: str = "state.json") -> None:
+    (run.path / "checkpoints" / f"{step:06d}" / name).write_text("{")
+
+
+def test_the_newest_whole_one_is_meant_unless_a_step_is_named(run: Run) -> None:
+    assert [each.step for each in checkpoints(run)] == [3, 2, 1]
+    damage(run, 3)
+    assert [each.state is None for each in checkpoints(run)] == [True, False, False]
+    newest, first, third = newest_whole(run), newest_whole(run, 1), newest_whole(run, 3)
+    assert newest is not None and newest.step == 2 and first is not None and first.step == 1 and third is None
+    assert newest.engine_state == str(run.path / "checkpoints" / "000002")
+    assert newest.seal.startswith("000002 ") and newest.seal != first.seal
+
+
+def test_what_cannot_be_used_is_passed_over_and_named(run: Run) -> None:
+    damage(run, 3)
+    damage(run, 2, "scripted.json")
+    notes: list[str] = []
+    engine = ScriptedEngine()
+    loaded = asyncio.run(load_newest(engine, run, notes.append))
+    assert loaded is not None and loaded.step == 1 and engine.steps == 1
+    assert len(notes) == 2
+    assert (
+        "000003 cannot be used (its state.json is damaged); trying the one before it" in notes[0] and "000002 cannot be used (" in notes[1]
+    )
+
+
+def test_a_step_that_is_named_is_that_step_or_an_error(run: Run) -> None:
+    def load(step: int | None) -> int:
+        return asyncio.run(load_checkpoint(ScriptedEngine(), run, step, lambda text: None)).step
+
+    assert (load(None), load(2)) == (3, 2)
+    damage(run, 2)
+    with pytest.raises(ConfigError, match=r"000002 cannot be used: its state\.json is damaged"):
+        load(2)
+    with pytest.raises(ConfigError, match="has no checkpoint of step 9; it has 3, 2, 1; step 0 is the model before training"):
+        load(9)
+    for step in (1, 3):
+        damage(run, step)
+    with pytest.raises(ConfigError, match="has no checkpoint that is whole; it has 3, 2, 1"):
+        load(None)
+    assert asyncio.run(load_newest(ScriptedEngine(), run, lambda text: None)) is None
+
+
+def test_a_run_a_checkpoint_in_it_a_bare_adapter_and_a_servers_name_all_say_what_to_load(run: Run, tmp_path: Path) -> None:
+    settings, state = find_trained(str(run.path))
+    assert settings["lora_rank"] == 7 and Path(state).name == "000003"
+    assert Path(find_trained(str(run.path / "checkpoints" / "000001"))[1]).name == "000001"
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    (bare / "manifest.json").write_text(json.dumps({"model": "m", "lora_rank": 4, "lora_alpha": 8, "lora_targets": ["q_proj", "v_proj"]}))
+    assert find_trained(str(bare)) == ({"model": "m", "lora_rank": 4, "lora_alpha": 8, "lora_targets": "q_proj,v_proj"}, str(bare))
+    assert find_trained("tinker://run/weights/1") == ({}, "tinker://run/weights/1")
+    with pytest.raises(ConfigError, match="is neither a run, nor a checkpoint in one"):
+        find_trained(str(tmp_path / "nowhere"))
