@@ -128,32 +128,34 @@ def chat_player(name: str, settings: EvalConfig, setting: str) -> tuple[Speak, A
     return ChatSpeaker(chat, settings.max_tokens, seed=settings.seed), chat
 
 
-# The outside judge
+# Those beside the policy in training: the outside judge, the opponents of its evaluations
 
 
-def check_judge(config: TrainConfig) -> None:
+def check_outsiders(config: TrainConfig) -> None:
     """Refuses an address that must not be written down, before anything is written."""
-    if is_endpoint(config.recipe.judge):
-        named_endpoint(config.recipe.judge, os.environ.get("OPENAI_API_KEY"), "judge")
+    named = [("judge", config.recipe.judge)] + [("eval_opponents", name) for name in config.eval_opponents]
+    for setting, name in named:
+        if is_endpoint(name):
+            named_endpoint(name, os.environ.get("OPENAI_API_KEY"), setting)
 
 
-async def judge_for(
-    config: TrainConfig, engine: Trainer, rendering: Rendering, note: Note = lambda text: None, busy: Busy = nullcontext
-) -> tuple[Player | Speak | None, Any]:
-    """The outside judge that a run names, and the engine it needs beside the run's own, if any."""
-    name = config.recipe.judge
-    if not name:
-        return None, None
+async def outsider(
+    name: str, setting: str, config: TrainConfig, engine: Trainer, rendering: Rendering, note: Note = lambda text: None,
+    busy: Busy = nullcontext,
+) -> tuple[Player | Speak, Any]:  # fmt: skip
+    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, a model, MODEL@URL. And the engine that must be closed
+    when done, if it needs one beside the run's own."""
     if name == "base":
         return Player(await engine.base(), rendering, learns=False), None
     if is_endpoint(name):
-        return chat_player(name, EvalConfig.of(config), "judge")
+        return chat_player(name, EvalConfig.of(config), setting)
     # An engine of its own: loading another run's weights into ours would be what training starts from.
-    run = Run.open(Path(name)) if Run.exists(Path(name)) else None
+    path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
+    run = Run.open(Path(path)) if path and Run.exists(Path(path)) else None
     model = TrainConfig.from_dict(run.config).model if run else replace(config.model, model=name, renderer="auto")
-    with busy(f"loading the judge {name}"):
+    with busy(f"loading {name}"):
         own_engine, own_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
     if run is not None:
-        await load_checkpoint(own_engine, run, None, note)
+        await load_checkpoint(own_engine, run, int(at) if at.isdigit() else None, note)
     sampler = await (own_engine.base() if run is None else own_engine.snapshot())
     return Player(sampler, own_rendering, learns=False), own_engine

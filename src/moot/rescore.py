@@ -27,9 +27,10 @@ from moot.rl.trust import judge_accuracy
 from moot.statistics import Correlation, RunningMean
 from moot.turns import Advantages, AgentAdvantages, carries_gradient
 
-SCORING = names_of(Scoring)
-"""What may be changed: the choices that only say how votes count."""
+SCORING = tuple(name for name in names_of(Scoring) if name != "evaluation_credit")
+"""What may be changed: the choices that say how votes count."""
 SPOKEN = {
+    "evaluation_credit": "it decides which tokens learned, and no reward or advantage depends on it",
     "schedule": "it decides what agents had read when they spoke",
     "contract": "it decides which sections agents were asked to write",
     "visible": "it decides what agents saw of each other",
@@ -141,7 +142,7 @@ def check(run: Run, choices: Mapping[str, Any]) -> Recount:
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(_own_scoring(run), **choices)
-    reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
 
 
@@ -337,7 +338,7 @@ class Sum:
     def totals(self, scoring: Scoring) -> Totals:
         return Totals(
             reward=scoring.reward,
-            advantage=scoring.advantage,
+            advantage=scoring.estimator,
             debates=self.debates,
             reward_mean=self.reward.mean,
             with_signal=self.signal.mean,

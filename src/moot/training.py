@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moot import __version__
 from moot.checkpoints import Note
+from moot.debate.play import Speak
 from moot.debate.types import ConfigError
-from moot.players import Busy, check_judge, judge_for, make_engine
+from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import TrainConfig
@@ -51,13 +52,13 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext) -> Loop:
     if config.warm.warm_from and not Run.exists(path):
         warm_start_of(config)
     scoring = config.protocol.scoring
-    reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     task = load(config.debate.task, config.seed, config.eval_questions)
     check_task(config.debate.task, task)
     stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
     check_warm_start(config, (stages or [task])[0])
     check_scoring(config, task, reward, estimator)
-    check_judge(config)
+    check_outsiders(config)
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
     run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {"moot": __version__})
@@ -66,16 +67,22 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext) -> Loop:
 
 async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
     """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed stays."""
-    loop.judge, judges_engine = await judge_for(loop.config, loop.engine, loop.rendering, note, busy)
-    try:
-        if "opponents" in loop.config.eval_modes:
-            base = Player(await loop.engine.base(), loop.rendering, learns=False)
-            loop.opponents = {"base": lambda seat: base}
+    config = loop.config
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(loop.engine.close)
+
+        async def outside(name: str, setting: str) -> Player | Speak:
+            player, engine = await outsider(name, setting, config, loop.engine, loop.rendering, note, busy)
+            if engine is not None:
+                stack.push_async_callback(engine.close)
+            return player
+
+        if config.recipe.judge:
+            loop.judge = await outside(config.recipe.judge, "judge")
+        if "opponents" in config.eval_modes:
+            players = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}
+            loop.opponents = {name: lambda seat, player=player: player for name, player in players.items()}  # type: ignore[misc]
         await train_loop(loop)
-    finally:
-        await loop.engine.close()
-        if judges_engine is not None:
-            await judges_engine.close()
 
 
 async def train_async(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None) -> Run:

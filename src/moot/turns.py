@@ -6,10 +6,11 @@ numpy is imported where tokens are: `moot score` has none, and waits for nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from moot.debate.scoring import Scoring
 from moot.debate.types import Parsed, ParseFailure, Turn
 
 if TYPE_CHECKING:
@@ -17,9 +18,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from moot.engine.protocol import Floats, Ints
-
-STREAM_OF = {"solution": "generator", "evaluation": "generator", "comparison": "judge"}
-"""Which stream pays for a section's tokens; the others' get nothing."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -79,6 +77,8 @@ class StepAdvantages:
     """By stream, per agent and step."""
 
     streams: dict[str, tuple[tuple[float, ...], ...]]
+    stream_of: Mapping[str, str] = field(default_factory=lambda: Scoring().stream_of)
+    """Which stream pays for the tokens of a section. The stream `step` pays for all of them."""
 
 
 Advantages = AgentAdvantages | StepAdvantages
@@ -103,8 +103,8 @@ def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) 
         return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
     values = np.zeros(count, dtype=np.float32)
     for name, tokens in section_slices(turn.parsed, sampled.starts).items():
-        if name in STREAM_OF:
-            # Evaluating helps an answer along, and in a ballot there is none: all of it is judging.
-            stream = "judge" if turn.ballot else STREAM_OF[name]
+        # In a ballot there is no answer: all of it is judging.
+        stream = "judge" if turn.ballot else advantages.stream_of.get(name)
+        if stream in advantages.streams:
             values[tokens] = advantages.streams[stream][turn.agent][step]
     return values

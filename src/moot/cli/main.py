@@ -25,7 +25,7 @@ COMMANDS = {
     "view": ("moot.cli.view:View", "Look at runs in a browser: live curves, alarms, debates, votes, and what each token was taught."),
     "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
     "rescore": ("moot.cli.rescore:Rescore", "What a run's votes would have taught under another reward, ballot or estimator."),
-    "export": ("moot.cli.export:Export", "Take away a run's adapter, model, training sets, debates as a page, and figures."),
+    "export": ("moot.cli.export:Export", "Export a run's adapter, model, training sets, debates as a page, and figures."),
     "completion": ("moot.cli.completion:Completion", "Print a script that lets bash or zsh complete commands and options."),
 }
 
@@ -36,7 +36,7 @@ Train language models by debate: copies of one model argue, vote on each other, 
 commands:
 {commands}
 
-moot COMMAND --help tells a command's options. moot --version tells the version.
+moot COMMAND --help lists the options of a command. moot --version prints the version.
 """
 
 

@@ -109,7 +109,7 @@ class Train:
         if self.resume is not None:
             if self.run_dir is not None:
                 raise ConfigError(f"--resume {self.resume} names the run already; leave --run out")
-            for note in change_settings(Run.open(self.resume), self.config):
+            for note in change_settings(Run.open(self.resume), self.config, write=not self.dry_run):
                 console.note(note)
             return self.config, self.resume
         path = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}-seed{self.config.seed}"

@@ -20,7 +20,7 @@ from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, Stream, has_signal
 from moot.debate.rules import Rules
-from moot.debate.scoring import Scoring
+from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
@@ -141,7 +141,7 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     """Raises KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
     asked = record["question"]
     question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")))
-    protocol = _protocol(json.dumps(record["protocol"]), bool(record.get("jury_counts", True)))
+    protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
     debate = with_turns(empty, record["turns"])
     judges = ({**told, "round": debate.jury_round, "ballot": True} for told in record.get("jury", ()))
@@ -152,9 +152,16 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
         error=record.get("error"),
         scoring=protocol.scoring,
         grades=grades_of(record, equal),
-        scores=scores_of(record),
-        advantages=_advantages(record.get("advantages")),
+        scores=scores_of(record, protocol.scoring),
+        advantages=_advantages(record.get("advantages"), protocol.scoring),
     )
+
+
+def _protocol_of(record: Mapping[str, Any]) -> Protocol:
+    # Rewards by turn are tables: where there is one number per agent, truth and majority were by the last answer.
+    by_agent = isinstance(record.get("rewards"), list)
+    choices = as_named_now(record["protocol"]) if by_agent else record["protocol"]
+    return _protocol(json.dumps(choices), bool(record.get("jury_counts", True)))
 
 
 @lru_cache(maxsize=64)
@@ -214,7 +221,7 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
     return Grades(tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns), tuple(same))
 
 
-def scores_of(record: Mapping[str, Any]) -> Scores | None:
+def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
     """From the record alone: the reward of that day may be a user's file that is gone. What an estimator worked on is not in a record;
     here it is the rewards themselves, or nothing where the record says that there was no signal."""
     if "rewards" not in record:
@@ -233,7 +240,7 @@ def scores_of(record: Mapping[str, Any]) -> Scores | None:
         values = tuple(map(tuple, rows))
         centred = tuple(tuple(value if signal else None for value in row) for row in values)
         streams[name] = Stream(values, centred, tuple((0.0,) * len(row) for row in values))
-    return StepScores(streams, votes, ballots=frozenset(judging))
+    return StepScores(streams, scoring.stream_of, votes, ballots=frozenset(judging))
 
 
 def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
@@ -250,11 +257,11 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
     return tuple(votes)
 
 
-def _advantages(given: Any) -> Advantages | None:
+def _advantages(given: Any, scoring: Scoring) -> Advantages | None:
     if given is None:
         return None
     if isinstance(given, Mapping):
-        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()})
+        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()}, scoring.stream_of)
     return AgentAdvantages(tuple(given))
 
 
@@ -282,9 +289,8 @@ def summary(record: Mapping[str, Any]) -> Summary:
     turns = list(record["turns"])
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
     known = record["question"]["answer"] is not None and bool(turns)
-    agents, scores, winner = int(record["num_agents"]), scores_of(record), None
-    if scores is not None:
-        scoring = _protocol(json.dumps(record["protocol"]), bool(record.get("jury_counts", True))).scoring
+    agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
+    if (scores := scores_of(record, scoring)) is not None:
         winner = winner_among(leaders_by(mean_rewards(scores)), bool(record.get("votes")), scoring)
     return Summary(
         question=str(record["question"]["text"]),

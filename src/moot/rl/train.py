@@ -33,6 +33,7 @@ from moot.rl.advantages import SeatMeans, with_advantages
 from moot.rl.datums import datums
 from moot.rl.loop import Loop, Stopped, Watcher
 from moot.rl.metrics import Metrics, answer_metrics, optim_metrics, reward_metrics, rollout_metrics
+from moot.rl.pace import learning_rate
 from moot.rl.recipe import Asked, judges_of_a_share, scheduled, seats_of_past_selves, still_open, winners_turns
 from moot.rl.remedies import ALARMS
 from moot.rl.rollout import Judges, Player, Seats, rollout
@@ -161,7 +162,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[Play
     random.Random(f"{config.seed}/{step}/order").shuffle(groups)
     penalty = await penalise_distance(loop, [datum for group in groups for datum in group])
     chunks = _chunks(penalty.datums, config.optim.num_substeps)
-    rate = scheduled(config.optim.learning_rate, config.optim.lr_schedule, loop.done(step))
+    rate = learning_rate(config.optim, step - config.warm_steps, loop.done(step))
     trained = await optimise(loop, chunks, config.optim.loss, rate)
     copied = await distill(loop, step, taught, rate)
 

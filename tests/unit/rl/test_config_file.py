@@ -77,3 +77,8 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, says: str) -> None:
 def test_a_rate_a_clip_or_a_coefficient_that_makes_no_sense_is_refused(section: str, name: str, value: float, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         replace(BASE, **{section: replace(getattr(BASE, section), **{name: value})})
+
+
+def test_choices_of_the_protocol_that_are_off_can_be_named(tmp_path: Path) -> None:
+    rules = read(tmp_path, "shuffle_labels: true\nclosing_ballot: true\nreward: win_rate\n").protocol.rules
+    assert rules.shuffle_labels and rules.closing_ballot
