@@ -42,7 +42,7 @@ def voting(number: int, body: dict[str, Any]) -> Answer:
     system, newest = body["messages"][0]["content"], body["messages"][-1]["content"]
     me = int(re.search(r"You are Agent (\d)", system)[1])  # type: ignore[index]
     others = [agent for agent in range(3) if agent != me]
-    lines = f"Agent {others[0]} > Agent {others[1]}" if "then compare" in newest else "N/A"
+    lines = f"Agent {others[0]} > Agent {others[1]}" if "<comparison> with one line per pair" in newest else "N/A"
     return saying(turn_text(lines, f"It is \\boxed{{{8 if me == 2 else 7}}}.").removesuffix("</comparison>"))
 
 
@@ -118,7 +118,7 @@ def test_where_winner_and_plurality_differ_both_are_shown() -> None:
     def answer(number: int, body: dict[str, Any]) -> Answer:
         me = int(re.search(r"You are Agent (\d)", body["messages"][0]["content"])[1])  # type: ignore[index]
         votes = "Agent 2 > Agent 0" if me == 1 else "Agent 2 > Agent 1" if me == 0 else "N/A"
-        lines = votes if "then compare" in body["messages"][-1]["content"] else "N/A"
+        lines = votes if "<comparison> with one line per pair" in body["messages"][-1]["content"] else "N/A"
         return saying(turn_text(lines, f"\\boxed{{{8 if me == 2 else 7}}}"))
 
     with ChatServer(answer) as server:

@@ -47,7 +47,7 @@ class Progress:
             self._bars.plan("debates", self._config.eval_questions if phase == "eval" else self._config.optim.batch_size)
 
     def debate_finished(self, played: PlayedDebate) -> None:
-        self._bars.advance("debates", sum(len(turn.tokens) for turn in played.sampled))
+        self._bars.advance("debates", sum(turn.count for turn in played.sampled))
 
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach("run", row["step"])

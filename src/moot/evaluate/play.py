@@ -19,7 +19,8 @@ from moot.evaluate.report import Report, Row, make_row
 from moot.evaluate.store import AnswerStore, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.records.played import PlayedDebate
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, rollout, turn_seed
+from moot.rl.rollout import Player, rollout
+from moot.rl.speaker import turn_seed
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task

@@ -346,6 +346,7 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
         "logprobs": joined([turn.logprobs for turn in turns], np.float32),
         "advantages": joined(credits, np.float32),
         "starts": joined([turn.starts for turn in turns], np.int32),
+        "inserted": joined([~turn.sampled for turn in turns], bool),
     }
 
 

@@ -115,7 +115,7 @@ def winners_turns(debates: Sequence[PlayedDebate]) -> list[Datum]:
         turns = [] if agent is None else each.debate.steps()[agent]
         if not turns or not all(each.sampled[i].learns for i in turns):
             continue
-        weights = [np.full(len(each.sampled[i].tokens), float(not each.debate.turns[i].failed), dtype=np.float32) for i in turns]
+        weights = [each.sampled[i].sampled * np.float32(not each.debate.turns[i].failed) for i in turns]
         # Learned as text, at temperature 1: the winner is imitated, not its dice.
         merged = merge([each.sampled[i] for i in turns], weights)
         examples += [replace(datum, mask=datum.advantages, temperature=1.0) for datum in merged]

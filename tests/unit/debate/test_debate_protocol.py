@@ -39,6 +39,9 @@ TABLE: dict[str, tuple[Any, Any]] = {
     # Not in the table: off unless named.
     "shuffle_labels": (False, False),
     "closing_ballot": (False, False),
+    "sections": ("sampled", "sampled"),
+    "judge_first": (True, True),
+    "temperature": (1, 1),
     "reward_mix": (0, 0),
     "correct_bonus": (0, 0),
     "judge_counts": (True, True),

@@ -19,7 +19,8 @@ from moot.evaluate import AnswerStore, EvalConfig, Report, Row, evaluate
 from moot.evaluate.store import Place, question_key
 from moot.evaluate.table import cells
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, turn_seed
+from moot.rl.rollout import Player
+from moot.rl.speaker import turn_seed
 from moot.tasks.task import Task
 from support.making import lines, text
 

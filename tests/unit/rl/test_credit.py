@@ -321,7 +321,9 @@ def test_a_turns_logprobs_are_still_its_chance_in_the_datum(rendering: Rendering
         assert len(borders) == ROUNDS
         chances = [8 * math.exp(part.sum()) for part in np.split(datum.logprobs, borders)[1:]]
         assert chances == pytest.approx([round(chance) for chance in chances], abs=1e-4)
-        assert all(1 <= round(chance) < 8 for chance in chances)
+        # In round 1 the answers differ in one number, and all eight may be alike; with votes in them they are not.
+        assert 1 <= round(chances[0]) <= 8
+        assert all(1 <= round(chance) < 8 for chance in chances[1:])
 
 
 def test_judged_debates_pay_both_sides_and_the_tokens_say_so(rendering: Rendering) -> None:
@@ -350,7 +352,7 @@ def test_a_datum_reads_as_the_debate(rendering: Rendering, style: str, layout: s
             assert is_sampled
             assert rendering.said(tokens)[0] == debate.turns[i].text
             if step == 0 or layout == "rebuilt":
-                assert f"You are Agent {agent}, one of {AGENTS} agents" in prompt
+                assert f"You are Agent {agent}. {AGENTS} agents" in prompt
                 assert QUESTION.text in prompt
             else:
                 assert QUESTION.text not in prompt
@@ -442,7 +444,8 @@ def test_every_style_of_speaking_can_be_trained_on(rendering: Rendering, style: 
 
 def test_a_special_token_in_the_script_ends_the_turn_as_it_ends_a_models(name: str, rendering: Rendering) -> None:
     """One of ten attacks of a hostile agent spells ChatML's <|im_end|> after its opening tag."""
-    prompt = rendering.prompt([Message("system", "You are Agent 0, one of 3 agents."), Message("user", "Round 1 of 3.")])
+    asked = "Round 1 of 3. Write <solution>, <evaluation> and <comparison>."
+    prompt = rendering.prompt([Message("system", "You are Agent 0. 3 agents answer."), Message("user", asked)])
     params = SamplingParams(1000, stop=rendering.stops("three_tag"))
 
     async def turns() -> list[np.ndarray]:

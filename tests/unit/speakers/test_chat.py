@@ -474,11 +474,12 @@ def played(protocol: Any, answers: Callable[[int], bytes], rounds: int = 2) -> t
 def test_a_debate_grows_and_own_turns_stand_in_it_as_they_were_said() -> None:
     spoken = turn_text().removesuffix("</comparison>")
     debate, server = played(V2, lambda number: event(f"{spoken}"))
+    example = ["user", "assistant"]
     assert [turn.failed for turn in debate.turns] == [False] * 6
-    assert [[m["role"] for m in body["messages"]] for body in server.bodies] == [["system", "user"]] * 3 + [
-        ["system", "user", "assistant", "user"]
+    assert [[m["role"] for m in body["messages"]] for body in server.bodies] == [["system", *example, "user"]] * 3 + [
+        ["system", *example, "user", "assistant", "user"]
     ] * 3
-    assert {body["messages"][2]["content"] for body in server.bodies[3:]} == {turn_text()}
+    assert {body["messages"][4]["content"] for body in server.bodies[3:]} == {turn_text()}
     assert sorted(body["temperature"] for body in server.bodies[:3]) == [0.6, 0.9, 1.0]
     assert len({body["seed"] for body in server.bodies}) == 6
     assert {tuple(body["stop"]) for body in server.bodies} == {("</comparison>",)}
@@ -509,7 +510,7 @@ def test_one_agents_text_cannot_end_anothers_message() -> None:
 def test_an_empty_turn_is_a_failed_turn_and_the_debate_goes_on() -> None:
     debate, server = played(V2, lambda number: event(None))
     assert [isinstance(turn.parsed, ParseFailure) for turn in debate.turns] == [True] * 6
-    assert server.bodies[3]["messages"][2] == {"role": "assistant", "content": "(nothing)"}
+    assert server.bodies[3]["messages"][4] == {"role": "assistant", "content": "(nothing)"}
 
 
 # Keys, and answers of any size
