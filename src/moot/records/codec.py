@@ -27,7 +27,7 @@ from moot.debate.votes import outside_votes
 from moot.records.played import PlayedDebate
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
-from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, text_only
+from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, turn_in_text
 
 FORMAT = 1
 
@@ -198,7 +198,7 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
     """How each turn ended, where the record says it of all of them."""
-    return tuple(text_only(turn["stop"]) for turn in turns) if turns and all("stop" in turn for turn in turns) else ()
+    return tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns) if turns and all("stop" in turn for turn in turns) else ()
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:

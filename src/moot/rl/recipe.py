@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.play import Speak
 from moot.debate.rewards import last_parsed
 from moot.engine.protocol import Datum
 from moot.records.played import PlayedDebate
 from moot.rl.config import Schedule
 from moot.rl.datums import merge
-from moot.rl.rollout import Judges, Player, Seats
+from moot.rl.rollout import Guest, Judges, Player, Seats
 from moot.tasks.task import Task
 
 WINDOW = 3
@@ -100,7 +99,7 @@ def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num
     return seats
 
 
-def judges_of_a_share(judge: Player | Speak | None, share: float, seed: str) -> Judges | None:
+def judges_of_a_share(judge: Guest | None, share: float, seed: str) -> Judges | None:
     """The outside judge is asked about a share of the debates, drawn by lot; as the share falls it is phased out, and costs less."""
     if judge is None or not share:
         return None
