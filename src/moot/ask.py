@@ -169,6 +169,7 @@ class _UnderWay(Listener):
         self._prices = prices or [None] * debate.num_agents
         self._number = int(debate.question.id or 1)
         self._speakers = [cast(self._number, agent, self) for agent in range(debate.num_agents)]
+        self._parts: dict[tuple[int, int], list[Said]] = {}
         self._turns: dict[tuple[int, int], Turn] = {}
         self._spent: dict[tuple[int, int], tuple[int | None, int | None]] = {}
         self._retries, self._since = 0, time.monotonic()
@@ -182,16 +183,23 @@ class _UnderWay(Listener):
         self._listener.retried(agent, why, wait_s)
 
     async def speak(self, observation: Observation) -> Said:
+        """A turn, or one part of it where sections are spoken one by one."""
         agent, round = observation.agent, observation.round
-        self._listener.began(agent, round)
+        place = (round, agent)
+        if not observation.part:
+            self._parts[place], self._spent[place] = [], (0, 0)
+            self._listener.began(agent, round)
         try:
             said = await self._speakers[agent](observation)
         except EngineError as error:
             self._error = self._error or str(error)
             raise
-        turn = self._debate.read(round, agent, said, ballot=observation.contract == BALLOT)
-        self._turns[round, agent], self._spent[round, agent] = turn, self._speakers[agent].spent
-        self._listener.said(turn)
+        self._parts[place].append(said)
+        self._spent[place] = _added(self._spent[place], self._speakers[agent].spent)
+        if observation.last_part:
+            whole = self._debate.joined(observation, self._parts.pop(place))
+            self._turns[place] = self._debate.read(round, agent, whole, ballot=observation.contract == BALLOT)
+            self._listener.said(self._turns[place])
         return said
 
     def ended(self, how: Ending, whole: Debate | None = None) -> AskedDebate:
@@ -248,6 +256,12 @@ class Asking:
 
 async def _gone(observation: Observation) -> Said:
     raise EngineError("left for later")
+
+
+def _added(a: tuple[int | None, int | None], b: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    """None where either is: half a count is no count."""
+    read, written = (None if x is None or y is None else x + y for x, y in zip(a, b, strict=True))
+    return read, written
 
 
 def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float | None:

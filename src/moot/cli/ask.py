@@ -67,6 +67,8 @@ class Ask:
     """Rounds of the debate."""
     protocol: Literal["v1", "v2"] = "v2"
     """The rules: v1 speaks in turn until all agree, v2 all at once with blind reviews."""
+    sections: Literal["sampled", "given", "asked"] = "sampled"
+    """How the sections of a turn come about: the model writes the tags, they are given to it, or each is asked for on its own."""
     closing_ballot: bool = False
     """After the last round everybody judges once more. Otherwise nobody judges the last answers, only those before."""
     max_tokens: int = 512
@@ -146,6 +148,8 @@ class Ask:
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
         common = "engine model checkpoint agents rounds protocol closing_ballot max_tokens temperature seed instruction"
         settings: dict[str, Any] = {name: getattr(self, name) for name in common.split()}
+        if self.sections != "sampled":
+            settings["sections"] = self.sections  # files from before there was a choice are continued
         return {**settings, "base_url": base_url if self.engine in ("openai", "tinker") else None, "seats": list(self.seat)}, others
 
     def _base_url(self) -> str | None:
@@ -162,7 +166,7 @@ class Ask:
         answers: AnswerFile | None,
         console: Terminal,
     ) -> int:
-        rules = replace(preset(self.protocol).rules, closing_ballot=self.closing_ballot)
+        rules = replace(preset(self.protocol).rules, closing_ballot=self.closing_ballot, sections=self.sections)
         waiting = [question for question in questions if answers is None or int(question.id) not in answers.done]
         if answers and self.json:
             # A program that reads the output gets all answers, those of the last time too.

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from typing import Protocol as Interface
 
-from moot.debate.play import Speak
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Trainer
 from moot.evaluate.play import Opponent
@@ -17,7 +16,7 @@ from moot.rl.config import TrainConfig
 from moot.rl.pace import Pace
 from moot.rl.recipe import Asked, Curriculum
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, Rollout
+from moot.rl.rollout import Guest, Player, Rollout
 from moot.rl.trust import Alarms
 from moot.tasks.task import Task
 
@@ -59,7 +58,7 @@ class Loop:
     curriculum: Curriculum = field(init=False)
     stages: Sequence[Task] = ()
     """The curriculum's tasks; none means `task` alone."""
-    judge: Player | Speak | None = None
+    judge: Guest | None = None
     """Votes from outside, and is never trained."""
     opponents: Mapping[str, Opponent] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""
