@@ -3,8 +3,9 @@
     python bench/learning.py [--seeds 10] [--iterations 8] [--json]
 
 No download and no GPU: a random Llama of two layers over twelve tokens, of which two are whole answers. Everything else is the real
-loop, through the engine, the rendering, the records and the checkpoints. A seed has learned if the share of turns with the right answer is at
-least RISE higher in the last three iterations than in the first. Exit status 1 if fewer than nine seeds in ten learn with the defaults.
+loop, through the engine, the rendering, the records and the checkpoints. A seed has learned if the share of turns with the right answer
+is at least RISE higher in the last three iterations than in the first. Exit status 1 if fewer than nine seeds in ten learn with the
+defaults.
 
 The two arms differ by the settings in ARMS alone and see the same questions, seeds and rate.
 """
@@ -166,7 +167,9 @@ def main(given: Sequence[str] | None = None) -> int:
             "seconds": round(time.perf_counter() - began, 1),
         }
         if not args.json:
-            told = "{rose} of {seeds} seeds rose; right answers {first:.0%} -> {last:.0%}; longest step {longest_step:.3f} nats; {seconds} s"
+            told = (
+                "{rose} of {seeds} seeds rose; right answers {first:.0%} -> {last:.0%}; longest step {longest_step:.3f} nats; {seconds} s"
+            )
             print(f"{arm:<10} {told.format(**result[arm])}", flush=True)
     if args.json:
         print(json.dumps(result))
