@@ -19,7 +19,8 @@ from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Parsed, ParseFailure, Question, Said, Turn
 from moot.engine.protocol import EngineError, SamplingParams
-from moot.rl.rollout import Rollout, rollout
+from moot.records.played import PlayedDebate
+from moot.rl.rollout import rollout
 from moot.speakers.listening import Casting, Listener
 from moot.tasks.answers import final_number, grade
 
@@ -232,7 +233,7 @@ class Asking:
     async def run(self, finished: Callable[[AskedDebate], None], concurrency: int = 1) -> None:
         """Each debate goes to `finished` as it ends, done or failed."""
 
-        def over(number: int, played: Rollout) -> None:
+        def over(number: int, played: PlayedDebate) -> None:
             if (under_way := self._under_way.pop(number, None)) is None:
                 return  # left for later
             failed = played.error is not None

@@ -29,7 +29,7 @@ from moot.debate.scoring import Scoring
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import ABOUT, RecipeConfig
 from moot.rl.remedies import ALARMS, PANEL
-from moot.score import score
+from moot.score import as_json, score
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -245,10 +245,10 @@ def test_rewards_estimators_and_presets_are_all_described() -> None:
 
 def test_the_worked_example_comes_out_as_the_page_says() -> None:
     line = next(text for _, name, _, text in blocks("rewards.md") if name == "debate.jsonl")
-    scored = next(iter(score([line], PROTOCOLS["v2"], None, REWARDS))).as_json()  # type: ignore[union-attr]
+    scored = as_json(next(iter(score([line], PROTOCOLS["v2"], None, REWARDS))))  # type: ignore[union-attr]
     assert scored["generator"] == ((-1, 0), (1, 0), (0, 0))
     assert scored["generator_advantages"] == ((-1, 0), (1, 0), (0, 0))
-    rates = next(iter(score([line], PROTOCOLS["v2"], "win_rate", REWARDS))).as_json()  # type: ignore[union-attr]
+    rates = as_json(next(iter(score([line], PROTOCOLS["v2"], "win_rate", REWARDS))))  # type: ignore[union-attr]
     assert rates["rewards"] == (0, 1, 0.5)
 
 

@@ -11,12 +11,13 @@ from moot.debate.rewards import Reward
 from moot.engine.protocol import Trainer
 from moot.evaluate.play import Opponent
 from moot.records import Run
+from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
 from moot.rl.pace import Pace
 from moot.rl.recipe import Asked, Curriculum
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Guest, Player, Rollout
+from moot.rl.rollout import Guest, Player
 from moot.rl.trust import Alarms
 from moot.tasks.task import Task
 
@@ -29,7 +30,7 @@ class Watcher(Interface):
     """Who looks on: the progress bar, TensorBoard, a test."""
 
     def began(self, step: int, total: int, phase: str) -> None: ...
-    def debate_finished(self, rollout: Rollout) -> None: ...
+    def debate_finished(self, played: PlayedDebate) -> None: ...
     def row(self, row: dict[str, Any]) -> None: ...
     def note(self, text: str) -> None: ...
 
