@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
@@ -19,8 +20,10 @@ from moot.rl.recipe import Asked
 from moot.rl.rendering import Rendering
 from moot.rl.speaker import turn_seed
 from moot.tasks.answers import answer_in
-from moot.tasks.comparing import Grader
+from moot.tasks.comparing import Comparing, Grader
 from moot.tasks.task import Task
+
+FILE = "labels.jsonl"
 
 
 @dataclass(frozen=True)
@@ -31,26 +34,21 @@ class Label:
     """What most samples say; None where none has an answer."""
     share: float
     """The share of all samples that say so."""
+    tokens: int = 0
+    """What asking cost."""
 
     def within(self, band: tuple[float, float]) -> bool:
         return self.answer is not None and band[0] <= self.share <= band[1]
 
 
 def plurality_label(answers: Sequence[str | None], equal: Grader) -> tuple[str | None, float]:
-    """The answer most samples give, the first of those level, and its share of all of them; a sample without an answer counts in the whole."""
-    kinds: list[tuple[str, int]] = []
-    for answer in answers:
-        if answer is None:
-            continue
-        place = next((i for i, (known, _) in enumerate(kinds) if equal(answer, known)), None)
-        if place is None:
-            kinds.append((answer, 1))
-        else:
-            kinds[place] = (kinds[place][0], kinds[place][1] + 1)
+    """What most samples say, the first of those level, and its share of all of them: a sample without an answer is one of them too."""
+    comparing = Comparing(equal, None)
+    kinds = [(comparing.class_of(answer, i), answer) for i, answer in enumerate(answers) if answer is not None]
     if not kinds:
         return None, 0.0
-    most = max(kinds, key=lambda kind: kind[1])
-    return most[0], most[1] / len(answers)
+    (most, count), *_ = Counter(kind for kind, _ in kinds).most_common(1)
+    return next(answer for kind, answer in kinds if kind == most), count / len(answers)
 
 
 @dataclass(frozen=True)
@@ -64,27 +62,31 @@ class Labeller:
     seed: int
 
     def known(self) -> dict[tuple[int, int], Label]:
-        file = self.run.path / "labels.jsonl"
-        rows = [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
-        return {(row["level"], row["number"]): Label(**row) for row in rows}
+        """Those of an earlier day. A line that was cut off in a kill is asked for again."""
+        file = self.run.path / FILE
+        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+        labels = [Label(**json.loads(line)) for line in lines if line.endswith("}\n")]
+        return {(label.level, label.number): label for label in labels}
 
-    async def label(self, asked: Sequence[Asked], tasks: Sequence[Task], reference: Sampler) -> Mapping[tuple[int, int], Label]:
-        """A label for each question, those that are new from `samples` plain answers of the reference."""
-        known = self.known()
+    async def label(
+        self, asked: Sequence[Asked], tasks: Sequence[Task], reference: Sampler, known: Mapping[tuple[int, int], Label]
+    ) -> list[Label]:
+        """Labels of the questions that are not `known`, each from `samples` plain answers of the reference."""
         new = [each for each in dict.fromkeys((each.level, each.number) for each in asked) if each not in known]
         made = await asyncio.gather(*(self._ask(tasks[level], level, number, reference) for level, number in new))
         if made:
-            with (self.run.path / "labels.jsonl").open("a") as file:
+            with (self.run.path / FILE).open("a") as file:
                 file.writelines(json.dumps(asdict(label)) + "\n" for label in made)
-        return known | {(label.level, label.number): label for label in made}
+        return list(made)
 
     async def _ask(self, task: Task, level: int, number: int, reference: Sampler) -> Label:
         question = task.train(number)
         prompt = self.rendering.prompt([Message("user", plain(question))])
         params = replace(self.params, stop=self.rendering.stop_ids, seed=turn_seed(self.seed, "label", level, number))
-        said = [self.rendering.said(sample.tokens)[0] for sample in await reference.sample(prompt, params, self.samples)]
-        answers = [answer_in(text, task.extract) for text in said]
-        return Label(level, number, *await asyncio.to_thread(plurality_label, answers, task.equal))
+        samples = await reference.sample(prompt, params, self.samples)
+        answers = [answer_in(self.rendering.said(sample.tokens)[0], task.extract) for sample in samples]
+        answer, share = await asyncio.to_thread(plurality_label, answers, task.equal)
+        return Label(level, number, answer, share, sum(len(sample.tokens) for sample in samples))
 
 
 def plain(question: Question) -> str:

@@ -1,9 +1,9 @@
 """A still point: weights that do not move with each step, to keep near to and to take labels from.
 
-    base     the model before any training
-    start    the policy after the warm start, which is the base model where there was none
-    ema      a moving average of the policy, for engines that can keep one
-    a run    RUN or RUN@STEP: a checkpoint, in an engine of its own
+base     the model before any training
+start    the policy after the warm start, which is the base model where there was none
+ema      a moving average of the policy, for engines that can keep one
+a run    RUN or RUN@STEP: a checkpoint, in an engine of its own
 """
 
 from __future__ import annotations
