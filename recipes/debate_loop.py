@@ -38,7 +38,8 @@ async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args
     answers. This uses labels: its gain is not debate's."""
     for first in range(0, args.warm_questions, args.warm_batch):
         numbers = range(first, first + args.warm_batch)
-        lessons = await warm.examples(task, rendering, args.protocol.rules, args.agents, args.rounds, numbers, args.seed)
+        empty = Debate(task.train(first), args.agents, args.rounds, args.protocol.rules)
+        lessons = await warm.examples(task, rendering, empty, numbers, args.seed)
         out = await engine.forward_backward(lessons, "cross_entropy")
         await engine.optim_step(AdamParams(args.warm_rate))
         tokens = sum(float(lesson.mask.sum()) for lesson in lessons)

@@ -171,6 +171,7 @@ class _UnderWay(Listener):
         self._speakers = [cast(self._number, agent, self) for agent in range(debate.num_agents)]
         self._turns: dict[tuple[int, int], Turn] = {}
         self._spent: dict[tuple[int, int], tuple[int | None, int | None]] = {}
+        self._parts: dict[tuple[int, int], list[Said]] = {}
         self._retries, self._since = 0, time.monotonic()
         self._error: str | None = None
 
@@ -182,16 +183,21 @@ class _UnderWay(Listener):
         self._listener.retried(agent, why, wait_s)
 
     async def speak(self, observation: Observation) -> Said:
-        agent, round = observation.agent, observation.round
-        self._listener.began(agent, round)
+        agent, place = observation.agent, (observation.round, observation.agent)
+        if not observation.part:
+            self._listener.began(agent, observation.round)
+            self._parts[place], self._spent[place] = [], (0, 0)
         try:
             said = await self._speakers[agent](observation)
         except EngineError as error:
             self._error = self._error or str(error)
             raise
-        turn = self._debate.read(round, agent, said, ballot=observation.contract == BALLOT)
-        self._turns[round, agent], self._spent[round, agent] = turn, self._speakers[agent].spent
-        self._listener.said(turn)
+        self._parts[place].append(said)
+        self._spent[place] = _added(self._spent[place], self._speakers[agent].spent)
+        if observation.last_part:
+            whole = self._debate.joined(observation, self._parts.pop(place))
+            self._turns[place] = self._debate.read(observation.round, agent, whole, ballot=observation.contract == BALLOT)
+            self._listener.said(self._turns[place])
         return said
 
     def ended(self, how: Ending, whole: Debate | None = None) -> AskedDebate:
@@ -248,6 +254,12 @@ class Asking:
 
 async def _gone(observation: Observation) -> Said:
     raise EngineError("left for later")
+
+
+def _added(before: tuple[int | None, int | None], more: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    """Of a turn in parts; not known where one part's is not."""
+    read, written = (None if a is None or b is None else a + b for a, b in zip(before, more, strict=True))
+    return read, written
 
 
 def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float | None:

@@ -125,7 +125,7 @@ def chat_player(name: str, settings: EvalConfig, setting: str) -> tuple[Speak, A
     from moot.speakers.chat import Chat, ChatSpeaker
 
     chat = Chat(named_endpoint(name, os.environ.get("OPENAI_API_KEY"), setting))
-    return ChatSpeaker(chat, settings.max_tokens, seed=settings.seed), chat
+    return ChatSpeaker(chat, settings.max_tokens, seed=settings.seed, limits=settings.limits), chat
 
 
 # Those beside the policy in training: the outside judge, the opponents of its evaluations

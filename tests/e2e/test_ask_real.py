@@ -135,7 +135,7 @@ def test_it_stops_where_it_is_told_to(serve: Serve) -> None:
 
     async def ask(stop: str, most: int) -> Any:
         chat = Chat(Endpoint(serve.url, serve.model))
-        reply = await chat.reply(ChatRequest((Message("user", "Count from 1 to 9: 1, 2, 3,"),), most, 0.0, stop))
+        reply = await chat.reply(ChatRequest((Message("user", "Count from 1 to 9: 1, 2, 3,"),), most, 0.0, (stop,)))
         await chat.close()
         return reply
 

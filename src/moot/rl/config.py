@@ -11,6 +11,7 @@ from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.protocol import V2, Protocol
 from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.types import ConfigError
+from moot.debate.wording import DEFAULT, Prompts
 from moot.engine.settings import ModelConfig as ModelConfig
 
 if TYPE_CHECKING:
@@ -27,9 +28,27 @@ class DebateConfig:
     max_rounds: int = 2
     """Rounds of a debate."""
     max_tokens: int = 512
-    """Longest turn."""
+    """Longest turn; where sections are given or asked, longest solution."""
+    evaluation_tokens: int = 256
+    """Longest evaluation, where sections are given or asked."""
+    comparison_tokens: int = 64
+    """Longest comparison, consensus and reason, where sections are given or asked. A comparison may have 12 per pair in any case."""
     concurrency: int = 256
     """Most debates in play at once."""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The most tokens of each section but the solution, for `rollout`."""
+        return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
+
+
+TOKENS_PER_PAIR = 12
+"""Enough for a line such as `Agent 10 > Agent 11`, whatever the tokenizer makes of numbers."""
+
+
+def section_limits(evaluation_tokens: int, comparison_tokens: int, num_agents: int) -> dict[str, int]:
+    short = max(comparison_tokens, TOKENS_PER_PAIR * math.comb(num_agents, 2))
+    return {"evaluation": evaluation_tokens, "comparison": short, "consensus": comparison_tokens, "consensus_reason": comparison_tokens}
 
 
 @dataclass(frozen=True)
@@ -127,6 +146,8 @@ class RecipeConfig:
 class TrainConfig:
     protocol: Protocol = V2
     """The rules of the debates, and how votes count."""
+    prompts: Prompts = DEFAULT
+    """A file with the texts that agents read, over the defaults; `moot prompts` prints it."""
     model: ModelConfig = field(default_factory=ModelConfig)
     debate: DebateConfig = field(default_factory=DebateConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
@@ -152,6 +173,8 @@ class TrainConfig:
         for name, value, low in (
             ("max_rounds", d.max_rounds, 1),
             ("max_tokens", d.max_tokens, 1),
+            ("evaluation_tokens", d.evaluation_tokens, 1),
+            ("comparison_tokens", d.comparison_tokens, 1),
             ("concurrency", d.concurrency, 1),
             ("batch_size", o.batch_size, 1),
             ("num_train_datapoints", o.num_train_datapoints, 0),
@@ -190,12 +213,16 @@ class TrainConfig:
                     raise ConfigError(f"{name} must be 0 on this server, got {value}: its samplers do not keep their weights")
         if self.optim.loss not in capabilities.losses:
             raise ConfigError(f"loss {self.optim.loss} is not known to the server; it has {', '.join(capabilities.losses)}")
+        if self.protocol.rules.sections == "given" and "strings" not in capabilities.stop_types:
+            raise ConfigError(
+                "sections given needs an engine that stops at strings, and this one takes token ids alone; use sections asked"
+            )
         if self.warm_steps and "cross_entropy" not in capabilities.losses:
             raise ConfigError(f"warm_questions must be 0 on this server, got {self.warm.warm_questions}: it has no cross_entropy to scale")
 
     def as_dict(self) -> dict[str, Any]:
         """As run.json has it. What came later than the protocol stands there beside other settings, as it always did."""
-        whole = {**asdict(self), "protocol": self.protocol.as_dict()}
+        whole = {**asdict(self), "protocol": self.protocol.as_dict(), "prompts": self.prompts.as_dict()}
         for name, part in BESIDE_PROTOCOL.items():
             whole["protocol"].pop(name, None)
             whole[part][name] = getattr(self.protocol.scoring, name)
@@ -212,6 +239,8 @@ class TrainConfig:
         if isinstance(built["recipe"].curriculum, list):
             built["recipe"] = replace(built["recipe"], curriculum=tuple(built["recipe"].curriculum))
         named: dict[str, Any] = {name: tuple(given[name]) for name in ("eval_modes", "eval_opponents") if name in given}
+        if "prompts" in given:  # a run from before they were recorded goes on in today's
+            named["prompts"] = Prompts.from_dict(given["prompts"])
         return cls(**{**given, **built, **named, "protocol": V2.with_choices(choices)})
 
 
@@ -231,16 +260,17 @@ def _choices(config: Mapping[str, Any]) -> dict[str, Any]:
     return as_named_now(choices) if optim and "lr_warmup" not in optim else choices
 
 
-_PEOPLE = V2.with_choices(evaluation_credit="judge")
-"""For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes, and nothing of the answer can
-depend on it any more: paid with the answer's reward, its tokens would be pushed at random."""
+_PEOPLE = V2.with_choices(evaluation_credit="judge", sections="asked", personas=False)
+"""For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes: paid with the answer's reward, its
+tokens would be pushed at random. Each section is asked for by itself, so that a debate begins where the plain question leaves off; without
+personas all seats are one policy, and any of them is a baseline for the others."""
 
 
 def _check_numbers(config: Any) -> None:
     """Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
     for f in fields(config):
         value = getattr(config, f.name)
-        if is_dataclass(value):
+        if is_dataclass(value) and not isinstance(value, Prompts):
             _check_numbers(value)
         elif isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{f.name} must be a number, got {value}")
@@ -251,7 +281,7 @@ def _check_numbers(config: Any) -> None:
 _MATH = TrainConfig(
     protocol=_PEOPLE,
     model=ModelConfig(model="Qwen/Qwen3-8B"),
-    debate=DebateConfig(max_rounds=3, max_tokens=8196),
+    debate=DebateConfig(task="math", max_rounds=3, max_tokens=512),
     optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024, lr_warmup=5),
 )
 
@@ -269,7 +299,7 @@ PRESETS: dict[str, TrainConfig] = {
     "math": _MATH,
     "easy": replace(
         _MATH,
-        debate=replace(_MATH.debate, max_rounds=2),
+        debate=replace(_MATH.debate, task="gsm8k", max_rounds=2),
         optim=replace(_MATH.optim, batch_size=32, learning_rate=5e-5),
     ),
     "hard": replace(
@@ -278,12 +308,17 @@ PRESETS: dict[str, TrainConfig] = {
         debate=replace(_MATH.debate, num_agents=5),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4),
     ),
-    "v1": replace(_MATH, protocol=PROTOCOLS["v1"], optim=replace(_MATH.optim, lr_warmup=0)),
+    "v1": replace(
+        _MATH,
+        protocol=PROTOCOLS["v1"],
+        debate=replace(_MATH.debate, task="arithmetic", max_tokens=8196),
+        optim=replace(_MATH.optim, lr_warmup=0),
+    ),
     # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in and faded out.
     "aime": replace(
         _MATH,
         protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out", closing_ballot=True, reward_mix=0.3),
-        debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2),
+        debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2, max_tokens=4096),
         optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),
         recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math"), truth_schedule="linear"),

@@ -119,6 +119,7 @@ def new_debate(loop: Loop, asked: Asked) -> Debate:
         settled=settled_by(task.equal, task.extract) if recipe.stop_when_settled or recipe.extra_rounds else None,
         stop_when_settled=recipe.stop_when_settled,
         extra_rounds=recipe.extra_rounds,
+        prompts=config.prompts,
     )
 
 
@@ -135,6 +136,7 @@ async def play_all(
         seed=seed,
         seats=seats,
         judges=judges,
+        limits=loop.config.debate.limits,
         finished=lambda _, done: loop.watcher.debate_finished(done),
     )
 
@@ -310,7 +312,8 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     numbers = order[i * w.warm_batch_size : (i + 1) * w.warm_batch_size]
     task = loop.curriculum.tasks[0]
     wrong = await wrong_answers(loop, task)
-    lessons = await warm.examples(task, loop.rendering, config.protocol.rules, d.num_agents, d.max_rounds, numbers, config.seed, wrong)
+    empty = Debate(task.train(0), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
+    lessons = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong)
     trained = await optimise(loop, [lessons], "cross_entropy", w.warm_learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {

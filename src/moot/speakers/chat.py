@@ -19,13 +19,14 @@ import json
 import random
 import re
 import zlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from moot.debate.parsing import parse, stop_marker
+from moot.debate.sections import kept_length, stop_tags
 from moot.debate.types import Message, Observation, Parsed, Said
 from moot.engine.protocol import EngineError
 from moot.speakers.endpoint import Endpoint
@@ -70,9 +71,14 @@ class ChatRequest:
     messages: tuple[Message, ...]
     max_tokens: int
     temperature: float
-    stop: str
+    stop: tuple[str, ...] = ()
     seed: int | None = None
+    continues: bool = False
+    """The last message is the assistant's, and the answer goes on where it ends."""
 
+
+CONTINUING = ("vllm", "sglang")
+"""Servers, by what they call themselves, that take `continue_final_message`."""
 
 Retried = Callable[[str, float], None]
 """Why what was heard so far does not count, and how many seconds from now it is asked for again."""
@@ -95,6 +101,7 @@ class Chat:
         """What had to be left out for this server."""
         self._sleep, self._rng = sleep, rng or random.Random()
         self._left_out: set[str] = set()
+        self._owner: str | None = None
         self._open_at = 0.0
         headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
         self._client = httpx.AsyncClient(
@@ -139,6 +146,21 @@ class Chat:
         left = self._open_at - asyncio.get_running_loop().time()
         if left > 0:
             await self._sleep(left + self._rng.uniform(0, min(left, 1.0)))
+
+    async def check_continues(self) -> None:
+        """Refuses a server that is not known to go on with an assistant's turn: others begin a new one, which looks alike and is not."""
+        if self._owner is None:
+            try:
+                response = await self._client.get(self.endpoint.base_url.rstrip("/") + "/models")
+                models = response.json()["data"] if response.status_code == 200 else []
+                self._owner = next((str(each.get("owned_by", "")) for each in models if each.get("id") == self.endpoint.model), "")
+            except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
+                self._owner = ""
+        if self._owner not in CONTINUING:
+            raise ServerRefused(
+                f"{self.endpoint.base_url} is not known to continue an assistant's turn, which sections given needs "
+                f"({' and '.join(CONTINUING)} do); use sections asked, or sampled"
+            )
 
     # One try
 
@@ -194,7 +216,9 @@ class Chat:
             "stream_options": {"include_usage": True},
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
-            "stop": [request.stop],
+            **({"stop": list(request.stop)} if request.stop else {}),
+            # As vLLM and SGLang name it.
+            **({"continue_final_message": True, "add_generation_prompt": False} if request.continues else {}),
         }
         if request.seed is not None:
             body["seed"] = request.seed
@@ -288,26 +312,37 @@ class ChatSpeaker:
         self,
         chat: Chat,
         max_tokens: int,
-        temperature: float | None = None,
         seed: object = None,
         heard: Heard | None = None,
         retried: Retried | None = None,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
-        self._chat, self._max_tokens = chat, max_tokens
-        self._temperature, self._seed = temperature, seed
+        self._chat, self._max_tokens, self._seed, self._limits = chat, max_tokens, seed, limits or {}
         self._heard, self._retried = heard, retried
         self.spent: tuple[int | None, int | None] = (None, None)
         """Tokens read and written for the last turn, None where the server did not say."""
 
     async def __call__(self, observation: Observation) -> Said:
         self.spent = (None, None)
-        marker = stop_marker(observation.contract)
-        seed = None if self._seed is None else zlib.crc32(f"{self._seed}/{observation.round}/{observation.agent}".encode()) >> 1
-        temperature = observation.temperature if self._temperature is None else self._temperature
-        request = ChatRequest(observation.conversation(), self._max_tokens, temperature, marker, seed)
+        section, given = observation.section, bool(observation.opening)
+        if given:
+            await self._chat.check_continues()
+        stop = stop_tags(observation.contract) if given else () if section else (stop_marker(observation.contract),)
+        place = f"{self._seed}/{observation.round}/{observation.agent}" + (f"/{observation.part}" if observation.part else "")
+        request = ChatRequest(
+            messages=observation.conversation(),
+            max_tokens=self._limits.get(section, self._max_tokens),
+            temperature=observation.temperature,
+            stop=stop,
+            seed=None if self._seed is None else zlib.crc32(place.encode()) >> 1,
+            continues=given,
+        )
         reply = await self._chat.reply(request, self._heard, self._retried)
         self.spent = (reply.prompt_tokens, reply.completion_tokens)
-        return as_said(reply, observation.contract)
+        if not section:
+            return as_said(reply, observation.contract)
+        said = reply.text[: kept_length(section, reply.text)] if given else reply.text
+        return Said(said, cut=reply.finish == "length")
 
 
 def as_said(reply: Reply, contract: str) -> Said:

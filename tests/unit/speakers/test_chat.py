@@ -27,7 +27,7 @@ from moot.speakers.endpoint import Endpoint
 from moot.speakers.reading import Reply, events, retry_after
 from support.making import text as turn_text
 
-REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", "Two and two?")), 100, 0.7, "</comparison>")
+REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", "Two and two?")), 100, 0.7, ("</comparison>",))
 BASE = "http://server.test/v1"
 
 
@@ -204,7 +204,7 @@ def test_half_characters_are_joined_or_become_the_sign_for_no_character() -> Non
 
 
 def test_a_question_with_half_a_character_can_be_sent() -> None:
-    request = ChatRequest((Message("user", "half \ud800"),), 10, 1.0, "x")
+    request = ChatRequest((Message("user", "half \ud800"),), 10, 1.0, ("x",))
     assert Asked(Server(good), request=request).server.bodies[0]["messages"][0]["content"] == "half \ud800"
 
 
@@ -387,7 +387,7 @@ def refusing(name: str, words: str) -> Callable[[], httpx.Response]:
     ],
 )
 def test_a_setting_that_a_server_does_not_know_is_left_out_and_noted(name: str, words: str, note: str | None) -> None:
-    request = ChatRequest(REQUEST.messages, 100, 0.7, "</comparison>", seed=3)
+    request = ChatRequest(REQUEST.messages, 100, 0.7, ("</comparison>",), seed=3)
     asked = Asked(Server(refusing(name, words), good), request=request)
     assert asked.reply is not None and asked.waits == []
     first, second = asked.server.bodies
@@ -409,7 +409,7 @@ def test_a_value_out_of_range_is_not_a_setting_that_is_unknown() -> None:
 
 def test_a_server_that_refuses_everything_is_asked_once_for_each_setting() -> None:
     words = "unsupported: stream_options max_tokens temperature seed stop, and the system role"
-    asked = Asked(Server(lambda: httpx.Response(400, text=words)), request=ChatRequest(REQUEST.messages, 100, 0.7, "x", seed=3))
+    asked = Asked(Server(lambda: httpx.Response(400, text=words)), request=ChatRequest(REQUEST.messages, 100, 0.7, ("x",), seed=3))
     assert isinstance(asked.error, ServerRefused)
     assert len(asked.server.bodies) == 7
 
