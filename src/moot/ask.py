@@ -169,9 +169,9 @@ class _UnderWay(Listener):
         self._prices = prices or [None] * debate.num_agents
         self._number = int(debate.question.id or 1)
         self._speakers = [cast(self._number, agent, self) for agent in range(debate.num_agents)]
+        self._parts: dict[tuple[int, int], list[Said]] = {}
         self._turns: dict[tuple[int, int], Turn] = {}
         self._spent: dict[tuple[int, int], tuple[int | None, int | None]] = {}
-        self._parts: dict[tuple[int, int], list[Said]] = {}
         self._retries, self._since = 0, time.monotonic()
         self._error: str | None = None
 
@@ -183,10 +183,12 @@ class _UnderWay(Listener):
         self._listener.retried(agent, why, wait_s)
 
     async def speak(self, observation: Observation) -> Said:
-        agent, place = observation.agent, (observation.round, observation.agent)
+        """A turn, or one part of it where sections are spoken one by one."""
+        agent, round = observation.agent, observation.round
+        place = (round, agent)
         if not observation.part:
-            self._listener.began(agent, observation.round)
             self._parts[place], self._spent[place] = [], (0, 0)
+            self._listener.began(agent, round)
         try:
             said = await self._speakers[agent](observation)
         except EngineError as error:
@@ -196,7 +198,7 @@ class _UnderWay(Listener):
         self._spent[place] = _added(self._spent[place], self._speakers[agent].spent)
         if observation.last_part:
             whole = self._debate.joined(observation, self._parts.pop(place))
-            self._turns[place] = self._debate.read(observation.round, agent, whole, ballot=observation.contract == BALLOT)
+            self._turns[place] = self._debate.read(round, agent, whole, ballot=observation.contract == BALLOT)
             self._listener.said(self._turns[place])
         return said
 
@@ -256,9 +258,9 @@ async def _gone(observation: Observation) -> Said:
     raise EngineError("left for later")
 
 
-def _added(before: tuple[int | None, int | None], more: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
-    """Of a turn in parts; not known where one part's is not."""
-    read, written = (None if a is None or b is None else a + b for a, b in zip(before, more, strict=True))
+def _added(a: tuple[int | None, int | None], b: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    """None where either is: half a count is no count."""
+    read, written = (None if x is None or y is None else x + y for x, y in zip(a, b, strict=True))
     return read, written
 
 

@@ -551,3 +551,18 @@ def test_an_essay_has_no_boxed_answer_and_the_winners_words_are_the_answer() -> 
     with ChatServer(lambda number, body: saying(turn_text("N/A", "Because 1945 is past."))) as server:
         found = record(ask(server, "--json", "--rounds", 1))
     assert found["answer"] is None and found["plurality"] is None and found["agreement"] == 0
+
+
+# Sections that are asked for one by one
+
+
+def test_each_section_is_its_own_exchange_and_the_record_holds_whole_turns() -> None:
+    """Round 1 is the plain question; in round 2 each of three judges two others before it solves again: three exchanges."""
+    with ChatServer() as server:
+        found = record(ask(server, "--sections", "asked", "--json"))
+    assert found["ended"] == "done" and len(found["turns"]) == 6
+    assert [turn.get("failure") for turn in found["turns"]] == [None] * 6
+    assert all(turn["text"].startswith("<solution>") for turn in found["turns"])
+    assert len(server.requests) == 3 + 3 * 3 and not any("stop" in body for body in server.requests)
+    assert found["tokens"] == {"read": 1200, "written": 120, "turns_without_count": 0}
+    assert found["settings"]["sections"] == "asked"

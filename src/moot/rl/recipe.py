@@ -14,14 +14,13 @@ from typing import Any
 import numpy as np
 
 from moot.debate.outcome import Outcome
-from moot.debate.play import Speak
 from moot.debate.rewards import Grades, Scores, last_parsed
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum
 from moot.rl.config import Schedule
 from moot.rl.datums import merge
-from moot.rl.rollout import Judges, Player, Rollout, Seats
+from moot.rl.rollout import Guest, Judges, Player, Rollout, Seats
 from moot.tasks.task import Task
 
 WINDOW = 3
@@ -101,7 +100,7 @@ def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num
     return seats
 
 
-def judges_of_a_share(judge: Player | Speak | None, share: float, seed: str) -> Judges | None:
+def judges_of_a_share(judge: Guest | None, share: float, seed: str) -> Judges | None:
     """The outside judge is asked about a share of the debates, drawn by lot; as the share falls it is phased out, and costs less."""
     if judge is None or not share:
         return None

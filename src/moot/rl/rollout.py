@@ -5,16 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import Protocol, runtime_checkable
 
 from moot.debate.play import Speak, first_of, hear, play
 from moot.debate.state import Debate
-from moot.debate.types import Observation, Said
+from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import EngineError, Sampler, SamplingParams
 from moot.rl.rendering import Rendering
 from moot.rl.speaker import TokenSpeaker
-from moot.rl.turns import SampledTurn
+from moot.rl.turns import PlainAnswer, SampledTurn, turn_in_text
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -44,24 +43,48 @@ class Player:
     tempered: bool = True
     """Whether it samples at its persona's temperature. The policy does so only where the engine also trains tempered."""
 
+    async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
+        """To a plain question, outside any debate."""
+        prompt = self.rendering.prompt(messages)
+        (sample,) = await self.sampler.sample(prompt, replace(params, stop=self.rendering.stop_ids))
+        return PlainAnswer(self.rendering.said(sample.tokens)[0], sample.stop_reason, len(sample.tokens))
 
-Judges = Callable[[int], Sequence[Player | Speak]]
+
+@runtime_checkable
+class TextPlayer(Protocol):
+    """Who may sit in a seat and speaks in text alone, as a model at a chat server does. It is never trained on."""
+
+    def speaker(self, params: SamplingParams, seed: object = None, limits: Mapping[str, int] | None = None) -> Speak:
+        """For one debate."""
+        ...
+
+    async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
+        """To a plain question, outside any debate. Raises EngineError."""
+        ...
+
+
+@runtime_checkable
+class KeepsTurns(Protocol):
+    """A speaker that knows what its turns were made of."""
+
+    def turn(self, round: int, agent: int) -> SampledTurn: ...
+
+
+Guest = Player | TextPlayer | Speak
+"""Who takes part without being trained on. A bare `Speak` answers in text, and nobody counts its tokens."""
+Judges = Callable[[int], Sequence[Guest]]
 """Number of the debate -> who judges it without a seat when it is over. None of them is trained on."""
-Seats = Callable[[int, int], Player | Speak | None]
-"""(number of the debate, seat) -> who sits there instead of the policy; None for the policy itself. A `Speak` answers in text alone."""
-
-
-_NO_TOKENS = np.zeros(0, dtype=np.int32)
-_TEXT_ONLY = SampledTurn(_NO_TOKENS, False, _NO_TOKENS, np.zeros(0, dtype=np.float32), _NO_TOKENS, learns=False)
+Seats = Callable[[int, int], Guest | None]
+"""(number of the debate, seat) -> who sits there instead of the policy; None for the policy itself."""
 
 
 class Table:
     """Speaks for a debate whose seats are held by different players; each keeps the tokens of its own."""
 
-    def __init__(self, policy: TokenSpeaker | None, others: Mapping[int, TokenSpeaker | Speak]) -> None:
+    def __init__(self, policy: TokenSpeaker | None, others: Mapping[int, Speak]) -> None:
         self._policy, self._others = policy, others
 
-    def _speaker(self, agent: int) -> TokenSpeaker | Speak:
+    def _speaker(self, agent: int) -> Speak:
         speaker = self._others.get(agent, self._policy)
         assert speaker is not None, f"nobody sits in seat {agent}"
         return speaker
@@ -76,8 +99,8 @@ class Table:
         return _turn_of(self._speaker(agent), round, agent)
 
 
-def _turn_of(speaker: TokenSpeaker | Speak, round: int, agent: int) -> SampledTurn:
-    return speaker.turn(round, agent) if isinstance(speaker, TokenSpeaker) else _TEXT_ONLY
+def _turn_of(speaker: Speak, round: int, agent: int) -> SampledTurn:
+    return speaker.turn(round, agent) if isinstance(speaker, KeepsTurns) else turn_in_text()
 
 
 async def rollout(
@@ -103,26 +126,34 @@ async def rollout(
     gate = asyncio.Semaphore(concurrency)
     policy = None if sampler is None or rendering is None else Player(sampler, rendering, tempered=tempered)
 
-    def speaker_for(player: Player, debate: Debate, number: int) -> TokenSpeaker:
-        own_seed = None if seed is None else f"{seed}/{number}"
+    def own_seed(number: int) -> str | None:
+        return None if seed is None else f"{seed}/{number}"
+
+    def token_speaker(player: Player, number: int) -> TokenSpeaker:
         return TokenSpeaker(
-            player.sampler, player.rendering, params, tempered=player.tempered, seed=own_seed, learns=player.learns, limits=limits
+            player.sampler, player.rendering, params, tempered=player.tempered, seed=own_seed(number), learns=player.learns, limits=limits
         )
 
+    def speaker_for(guest: Guest, number: int) -> Speak:
+        if isinstance(guest, Player):
+            return token_speaker(guest, number)
+        return guest.speaker(params, own_seed(number), limits) if isinstance(guest, TextPlayer) else guest
+
     def table(debate: Debate, number: int) -> TokenSpeaker | Table:
-        others: dict[int, TokenSpeaker | Speak] = {}
+        others: dict[int, Speak] = {}
         for seat in range(debate.num_agents):
             if seats is not None and (guest := seats(number, seat)) is not None:
-                others[seat] = speaker_for(guest, debate, number) if isinstance(guest, Player) else guest
+                others[seat] = speaker_for(guest, number)
         if policy is None and len(others) < debate.num_agents:
             raise ValueError(f"there is no policy for the seats of debate {number} that are given to nobody")
-        mine = None if policy is None else speaker_for(policy, debate, number)
+        mine = None if policy is None else token_speaker(policy, number)
         return Table(mine, others) if others or mine is None else mine
 
     async def judged(debate: Debate, number: int) -> tuple[Debate, tuple[SampledTurn, ...]]:
-        asked: list[TokenSpeaker | Speak] = []
-        for judge in judges(number) if judges else ():
-            asked.append(speaker_for(replace(judge, learns=False), debate, number) if isinstance(judge, Player) else judge)
+        asked = [
+            speaker_for(replace(judge, learns=False) if isinstance(judge, Player) else judge, number)
+            for judge in (judges(number) if judges else ())
+        ]
         heard = await hear(debate, *asked)
         said = zip(asked, heard.jury, strict=False)  # nobody has said anything where there was nothing to compare
         return heard, tuple(_turn_of(speaker, turn.round, turn.agent) for speaker, turn in said)

@@ -40,6 +40,9 @@ class SampledTurn:
     """Which tokens were put there by the rules: tags that are given, requests for the next section. They are observations: no credit, no
     logprob, never counted as sampled. None where all were sampled."""
 
+    counted: int | None = None
+    """How many tokens a server says that it wrote, where the tokens themselves are not here."""
+
     @property
     def sampled(self) -> Flags:
         """Which tokens the model chose."""
@@ -47,8 +50,26 @@ class SampledTurn:
 
     @property
     def count(self) -> int:
-        """How many tokens were sampled."""
+        """How many tokens were sampled, as far as anybody says."""
+        if self.counted is not None:
+            return self.counted
         return len(self.tokens) if self.inserted is None else int(self.sampled.sum())
+
+
+def turn_in_text(counted: int | None = None, stop_reason: Literal["stop", "length"] = "stop") -> SampledTurn:
+    """A turn of somebody who speaks in text alone: a chat server, a script, a person. Nobody is trained on it."""
+    nothing, no_logprobs = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+    return SampledTurn(nothing, False, nothing, no_logprobs, nothing, stop_reason=stop_reason, learns=False, counted=counted)
+
+
+@dataclass(frozen=True)
+class PlainAnswer:
+    """What was said to a plain question, outside any debate."""
+
+    text: str
+    stop_reason: Literal["stop", "length"]
+    tokens: int
+    """How many were written; 0 where a server does not say."""
 
 
 def tokens_by_section(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, Flags]:

@@ -1,4 +1,4 @@
-"""Speaks for a seat through an OpenAI-compatible server: text in, text out; no tokens, no logprobs, no torch.
+"""Asks an OpenAI-compatible server: text in, text out; no tokens, no logprobs, no torch.
 
 Servers differ in what they accept and in how they fail. A setting that a server says it does not know is left out from then on, and noted.
 What may pass (no connection, a rate limit, a server error, a stream that broke off) is asked again, a bounded number of times; half an
@@ -18,16 +18,13 @@ import asyncio
 import json
 import random
 import re
-import zlib
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from moot.debate.parsing import parse, stop_marker
-from moot.debate.sections import kept_length, stop_tags
-from moot.debate.types import Message, Observation, Parsed, Said
+from moot.debate.types import Message
 from moot.engine.protocol import EngineError
 from moot.speakers.endpoint import Endpoint
 from moot.speakers.reading import (
@@ -71,14 +68,12 @@ class ChatRequest:
     messages: tuple[Message, ...]
     max_tokens: int
     temperature: float
-    stop: tuple[str, ...] = ()
+    stop: str = ""
+    """Where the answer is over; empty for where the model ends it."""
     seed: int | None = None
     continues: bool = False
-    """The last message is the assistant's, and the answer goes on where it ends."""
+    """The last message is the beginning of the answer."""
 
-
-CONTINUING = ("vllm", "sglang")
-"""Servers, by what they call themselves, that take `continue_final_message`."""
 
 Retried = Callable[[str, float], None]
 """Why what was heard so far does not count, and how many seconds from now it is asked for again."""
@@ -101,7 +96,6 @@ class Chat:
         """What had to be left out for this server."""
         self._sleep, self._rng = sleep, rng or random.Random()
         self._left_out: set[str] = set()
-        self._owner: str | None = None
         self._open_at = 0.0
         headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
         self._client = httpx.AsyncClient(
@@ -146,21 +140,6 @@ class Chat:
         left = self._open_at - asyncio.get_running_loop().time()
         if left > 0:
             await self._sleep(left + self._rng.uniform(0, min(left, 1.0)))
-
-    async def check_continues(self) -> None:
-        """Refuses a server that is not known to go on with an assistant's turn: others begin a new one, which looks alike and is not."""
-        if self._owner is None:
-            try:
-                response = await self._client.get(self.endpoint.base_url.rstrip("/") + "/models")
-                models = response.json()["data"] if response.status_code == 200 else []
-                self._owner = next((str(each.get("owned_by", "")) for each in models if each.get("id") == self.endpoint.model), "")
-            except (httpx.HTTPError, ValueError, KeyError, TypeError, AttributeError):
-                self._owner = ""
-        if self._owner not in CONTINUING:
-            raise ServerRefused(
-                f"{self.endpoint.base_url} is not known to continue an assistant's turn, which sections given needs "
-                f"({' and '.join(CONTINUING)} do); use sections asked, or sampled"
-            )
 
     # One try
 
@@ -216,10 +195,11 @@ class Chat:
             "stream_options": {"include_usage": True},
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
-            **({"stop": list(request.stop)} if request.stop else {}),
-            # As vLLM and SGLang name it.
-            **({"continue_final_message": True, "add_generation_prompt": False} if request.continues else {}),
         }
+        if request.stop:
+            body["stop"] = [request.stop]
+        if request.continues:
+            body |= CONTINUING
         if request.seed is not None:
             body["seed"] = request.seed
         if "max_tokens" in self._left_out:
@@ -231,13 +211,17 @@ class Chat:
     def _adapt(self, response: httpx.Response, raw: bytes) -> None:
         """Leaves out what the server says it does not know, so that the request can be sent again; raises for all else."""
         status, said = response.status_code, error_in(raw)
-        if status in (400, 422) and (field_ := _unknown_field(raw.decode("utf-8", "replace"), self._left_out)):
+        words = raw.decode("utf-8", "replace")
+        if status in (400, 422) and _NOT_KNOWN.search(words) and any(name in words for name in CONTINUING):
+            why = "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled"
+            raise ServerRefused(f"{self.endpoint.base_url} {why} ({said})")
+        if status in (400, 422) and (field_ := _unknown_field(words, self._left_out)):
             self._left_out.add(field_)
             if field_ in _CONSEQUENCES:
                 self.notes.append(f"{self.endpoint.model} at {self.endpoint.base_url} {_CONSEQUENCES[field_]}")
             return
         where = f"{self.endpoint.base_url} answered {status}" + (f" ({said})" if said else "")
-        if status == 429 and "insufficient_quota" not in raw.decode("utf-8", "replace"):
+        if status == 429 and "insufficient_quota" not in words:
             raise ServerTrouble(
                 f"answered 429, too many requests{f' ({said})' if said else ''}", retry_after(response.headers), everyone=True
             )
@@ -250,6 +234,8 @@ class Chat:
         raise ServerRefused(f"{where}; {_REMEDIES.get(status, 'check --base-url and --model')}")
 
 
+CONTINUING = {"continue_final_message": True, "add_generation_prompt": False}
+"""How servers are asked to go on with a last message that is the assistant's own."""
 _CONSEQUENCES = {
     "temperature": "takes no temperature: its seats speak at the server's own",
     "stop": "takes no stop string: answers may run on, and what follows the last section is cut off here",
@@ -288,9 +274,6 @@ def _what(error: httpx.TransportError, growing: GrowingReply) -> str:
     return f"closed the connection without an answer ({type(error).__name__})"
 
 
-# Speaking in a debate
-
-
 _SPECIAL = re.compile(r"<(?=\||/?s>|(?:start|end)_of_turn>|eos>|bos>)")
 
 
@@ -303,60 +286,3 @@ def _messages(messages: Sequence[Message], fold: bool) -> list[dict[str, str]]:
         given[1]["content"] = f"{given[0]['content']}\n\n{given[1]['content']}"
         return given[1:]
     return given
-
-
-class ChatSpeaker:
-    """Speaks for a seat through an endpoint. Keeps no conversation: each request carries all of it."""
-
-    def __init__(
-        self,
-        chat: Chat,
-        max_tokens: int,
-        seed: object = None,
-        heard: Heard | None = None,
-        retried: Retried | None = None,
-        limits: Mapping[str, int] | None = None,
-    ) -> None:
-        self._chat, self._max_tokens, self._seed, self._limits = chat, max_tokens, seed, limits or {}
-        self._heard, self._retried = heard, retried
-        self.spent: tuple[int | None, int | None] = (None, None)
-        """Tokens read and written for the last turn, None where the server did not say."""
-
-    async def __call__(self, observation: Observation) -> Said:
-        self.spent = (None, None)
-        section, given = observation.section, bool(observation.opening)
-        if given:
-            await self._chat.check_continues()
-        stop = stop_tags(observation.contract) if given else () if section else (stop_marker(observation.contract),)
-        place = f"{self._seed}/{observation.round}/{observation.agent}" + (f"/{observation.part}" if observation.part else "")
-        request = ChatRequest(
-            messages=observation.conversation(),
-            max_tokens=self._limits.get(section, self._max_tokens),
-            temperature=observation.temperature,
-            stop=stop,
-            seed=None if self._seed is None else zlib.crc32(place.encode()) >> 1,
-            continues=given,
-        )
-        reply = await self._chat.reply(request, self._heard, self._retried)
-        self.spent = (reply.prompt_tokens, reply.completion_tokens)
-        if not section:
-            return as_said(reply, observation.contract)
-        said = reply.text[: kept_length(section, reply.text)] if given else reply.text
-        return Said(said, cut=reply.finish == "length")
-
-
-def as_said(reply: Reply, contract: str) -> Said:
-    """The turn as it was sampled: with the closing tag that a stop string took away, without what follows it where a server runs on.
-
-    A server that tells what ended an answer is believed. Where it only says `stop`, the model may have ended by itself before the
-    closing tag; that cannot be told apart, and is forgiven.
-    """
-    marker = stop_marker(contract)
-    closed = reply.finish == "stop" and reply.stopped_on in (None, marker)
-    end = reply.text.find(marker) + len(marker)
-    if end >= len(marker) and isinstance(parse(reply.text[:end], contract, closed=False), Parsed):
-        return Said(reply.text[:end], closed=True)
-    whole = isinstance(parse(reply.text, contract, closed=False), Parsed)
-    if closed and not whole and isinstance(parse(reply.text, contract, closed=True), Parsed):
-        return Said(reply.text + marker, closed=True)
-    return Said(reply.text, closed=closed)

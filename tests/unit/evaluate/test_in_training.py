@@ -43,7 +43,7 @@ def test_the_names_are_those_of_a_runs_metrics() -> None:
 def test_the_numbers_are_the_evaluators_own() -> None:
     engine = ScriptedEngine(style="mixed", seed=1)
     settings = EvalConfig.of(CONFIG, modes=("debate",))
-    report = asyncio.run(evaluate(engine, Rendering(engine.tokenizer), load("arithmetic", 3, 6), settings))
+    report = asyncio.run(evaluate(Player(engine, Rendering(engine.tokenizer)), load("arithmetic", 3, 6), settings))
     found = measure()
     (row,) = report.rows
     for metric in ("correct", "pass@k", "cons@k", "format"):
