@@ -436,7 +436,7 @@ def test_ctrl_c_in_a_file_loses_no_answer(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=20)
     assert process.returncode == 130 and "1 answered, 4 not" in output
-    assert "The same command again goes on" in errors
+    assert "The same command continues" in errors
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [(row["ended"], len(row["turns"])) for row in rows] == [("done", 6), ("interrupted", 2)]
 

@@ -45,13 +45,13 @@ class Ask:
 
     With any OpenAI-compatible server: moot ask "What is 17 * 23?" --engine openai --base-url http://localhost:8000/v1 --model NAME
 
-    Many questions, where the same command again goes on: moot ask --file questions.txt --out answers.jsonl
+    Many questions, where the same command continues: moot ask --file questions.txt --out answers.jsonl
     """
 
     question: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="QUESTION", help_behavior_hint="")] = ""
     """What to debate."""
     file: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """Questions instead of one: one a line, or JSON lines with question and, if known, answer. - is standard input."""
+    """Questions instead of one: one per line, or JSON lines with question and, if known, answer. - is standard input."""
     engine: Literal["local", "openai", "tinker", "scripted"] = "local"
     """What runs the model: this machine, an OpenAI-compatible server, a Tinker server, or a script for trying out the command."""
     model: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
@@ -104,9 +104,10 @@ class Ask:
     concurrency: int = 4
     """Questions of a file in debate at once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Where answers go, one JSON object a line; with --file, runs/ask-NAME.jsonl if not given. What is there already is not asked again."""
+    """Where answers go, one JSON object per line; with --file, runs/ask-NAME.jsonl if not given. What is there already is not asked
+    again."""
     json: bool = False
-    """Print JSON, one object a question, and nothing else."""
+    """Print JSON, one object per question, and nothing else."""
 
     def run(self) -> int:
         questions = self._questions()
@@ -312,7 +313,7 @@ class _Session:
         right = f", {sum(graded)} of {len(graded)} right" if graded else ""
         self._console.say(f"{len(done)} answered{right}{f', {missing} not' if missing else ''}: {self._answers.path}", "bold")
         if interrupted:
-            complain("interrupted; nothing that was answered is lost. The same command again goes on")
+            complain("interrupted; nothing that was answered is lost. The same command continues")
             return 130
         errors = [asked.error for asked in ended if asked.ended == "failed"]
         if errors:

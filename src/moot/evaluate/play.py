@@ -12,11 +12,12 @@ from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Question
 from moot.engine.protocol import EngineError, SamplingParams
-from moot.evaluate.counting import Counted, count_against, count_answers, count_debate, judge, own_answers
+from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, own_answers, scored_by_peers
 from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, Row, make_row
 from moot.evaluate.store import AnswerStore, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
-from moot.rl.rollout import Guest, Player, Rollout, TextPlayer, rollout
+from moot.records.played import PlayedDebate
+from moot.rl.rollout import Guest, Player, TextPlayer, rollout
 from moot.rl.speaker import turn_seed
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
@@ -49,7 +50,7 @@ async def evaluate(
     opponents: Mapping[str, Opponent] | None = None,
     answers: AnswerStore | None = None,
     watcher: EvalWatcher | None = None,
-    played: Callable[[str, Rollout], None] = lambda kind, rollout: None,
+    played: Callable[[str, PlayedDebate], None] = lambda kind, rollout: None,
 ) -> Report:
     """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
 
@@ -88,7 +89,7 @@ class _Work:
         opponents: Mapping[str, Opponent],
         answers: AnswerStore,
         watch: EvalWatcher,
-        played: Callable[[str, Rollout], None],
+        played: Callable[[str, PlayedDebate], None],
     ) -> None:
         self.policy, self.config, self.task, self.questions = policy, config, task, questions
         self.opponents, self.answers, self.watch, self.played = opponents, answers, watch, played
@@ -194,7 +195,7 @@ class _Work:
 def _report(work: _Work, k: int) -> Report:
     config = work.config
     rows: list[Row] = []
-    counted: dict[tuple[str, int], dict[str, Counted]] = {}
+    counted: dict[tuple[str, int], dict[str, QuestionCounts]] = {}
     for mode in config.modes:
         for need in needs(config, mode, k):
             sampled = (need.kind, need.count)
@@ -206,30 +207,35 @@ def _report(work: _Work, k: int) -> Report:
             answers = config.num_agents if need.kind == "debate" else need.count
             first = rows[0] if rows else None
             rows.append(make_row(name, answers, HEADLINE[mode], found, len(work.questions) - len(found), first, config.seed))
-    judged = [each for one in counted.get(("debate", 1), {}).values() for each in one.judged]
+    judged = [each for one in counted.get(("debate", 1), {}).values() for each in one.debates]
     return Report(_settings(config, work.task, k, work.questions), rows, panel(judged) if judged else {})
 
 
-def _with_cut(counted: Counted, records: Sequence[Record]) -> Counted:
+def _with_cut(counted: QuestionCounts, records: Sequence[Record]) -> QuestionCounts:
     ends, turns = zip(*(cut(record) for record in records), strict=True)
     return replace(counted, shares={**counted.shares, "cut": (sum(ends), sum(turns))})
 
 
-def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[str, Counted]:
+def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[str, QuestionCounts]:
     task = work.task
     tokens = {key: sum(record["tokens"] for record in found) for key, found in records.items()}
     if kind == "answer":
         answers = {key: plain_answers(work.questions[key], [record["text"] for record in found]) for key, found in records.items()}
         grades = _graded(list(answers.values()), task)
-        return {key: Counted(count_answers(answers[key], found), tokens[key]) for key, found in zip(answers, grades, strict=True)}
+        return {key: QuestionCounts(count_answers(answers[key], found), tokens[key]) for key, found in zip(answers, grades, strict=True)}
     debates = [debate_of(record, work.debate(work.questions[key])) for key, found in records.items() for record in found]
-    flat = iter([judge(debate, work.config.protocol.scoring, found) for debate, found in zip(debates, _graded(debates, task), strict=True)])
+    flat = iter(
+        [
+            scored_by_peers(debate, work.config.protocol.scoring, found)
+            for debate, found in zip(debates, _graded(debates, task), strict=True)
+        ]
+    )
     judged = {key: tuple(next(flat) for _ in found) for key, found in records.items()}
     if kind == "debate":
-        return {key: Counted(count_debate(found[0]), tokens[key], found) for key, found in judged.items()}
+        return {key: QuestionCounts(count_debate(found[0]), tokens[key], found) for key, found in judged.items()}
     own = [own_answers([(seat, each.debate) for seat, each in enumerate(found)]) for found in judged.values()]
     return {
-        key: Counted(count_against(list(enumerate(found)), mine, grades), tokens[key], found)
+        key: QuestionCounts(count_against(list(enumerate(found)), mine, grades), tokens[key], found)
         for (key, found), mine, grades in zip(judged.items(), own, _graded(own, task), strict=True)
     }
 

@@ -11,25 +11,10 @@ from moot.debate.play import Speak, first_of, hear, play
 from moot.debate.state import Debate
 from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import EngineError, Sampler, SamplingParams
+from moot.records.played import PlayedDebate
 from moot.rl.rendering import Rendering
 from moot.rl.speaker import TokenSpeaker
-from moot.rl.turns import PlainAnswer, SampledTurn, turn_in_text
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Rollout:
-    """A finished debate with its tokens, or the reason why there is none.
-
-    No repr of all that: `asyncio.run` writes out its task's result when it puts the signal handler back.
-    """
-
-    debate: Debate
-    sampled: tuple[SampledTurn, ...] = ()
-    """In the order of the debate's turns."""
-    error: str | None = None
-    """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
-    heard: tuple[SampledTurn, ...] = ()
-    """In the order of its jury. Counted, never trained on."""
+from moot.turns import PlainAnswer, SampledTurn, turn_in_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +100,8 @@ async def rollout(
     seats: Seats | None = None,
     judges: Judges | None = None,
     limits: Mapping[str, int] | None = None,
-    finished: Callable[[int, Rollout], None] | None = None,
-) -> list[Rollout]:
+    finished: Callable[[int, PlayedDebate], None] | None = None,
+) -> list[PlayedDebate]:
     """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in its record.
 
     The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else; without one, `seats` must fill them all.
@@ -158,14 +143,14 @@ async def rollout(
         said = zip(asked, heard.jury, strict=False)  # nobody has said anything where there was nothing to compare
         return heard, tuple(_turn_of(speaker, turn.round, turn.agent) for speaker, turn in said)
 
-    async def one(number: int, debate: Debate) -> Rollout:
+    async def one(number: int, debate: Debate) -> PlayedDebate:
         async with gate:
             speaker = table(debate, number)
             try:
                 played, heard = await judged(await play(debate, speaker), number)
-                result = Rollout(played, speaker.sampled(played), heard=heard)
+                result = PlayedDebate(played, speaker.sampled(played), heard=heard)
             except EngineError as error:
-                result = Rollout(debate, error=f"{type(error).__name__}: {error}")
+                result = PlayedDebate(debate, error=f"{type(error).__name__}: {error}")
         if finished:
             finished(number, result)
         return result
@@ -176,10 +161,3 @@ async def rollout(
     except* Exception as failures:  # ours, or whoever heard of a finished debate: the others end with it
         raise first_of(failures) from None
     return [task.result() for task in tasks]
-
-
-def token_counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:
-    """Sampled tokens, and tokens that were read for the first time."""
-    turns = [turn for each in rollouts for turn in each.sampled]
-    sampled = sum(turn.count for turn in turns)
-    return sampled, sum(len(turn.prompt) + len(turn.tokens) for turn in turns) - sampled

@@ -9,9 +9,9 @@ from moot.debate import sections
 from moot.debate.parsing import parse, stop_marker
 from moot.debate.types import Message, Observation, Parsed, Said
 from moot.engine.protocol import SamplingParams
-from moot.rl.turns import PlainAnswer, SampledTurn, turn_in_text
 from moot.speakers.chat import Chat, ChatRequest, Retried
 from moot.speakers.reading import Heard, Reply
+from moot.turns import PlainAnswer, SampledTurn, turn_in_text
 
 
 class ChatSpeaker:

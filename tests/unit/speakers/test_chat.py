@@ -23,11 +23,11 @@ from moot.debate.protocol import V1, V2
 from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, ParseFailure, Question
 from moot.engine.protocol import EngineError, SamplingParams
-from moot.rl.turns import PlainAnswer
 from moot.speakers.chat import Chat, ChatRequest, Patience, ServerRefused, Unanswered
 from moot.speakers.chat_player import ChatPlayer, ChatSpeaker, as_said
 from moot.speakers.endpoint import Endpoint
 from moot.speakers.reading import Reply, events, retry_after
+from moot.turns import PlainAnswer
 from support.making import text as turn_text
 
 REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", "Two and two?")), 100, 0.7, "</comparison>")
