@@ -103,8 +103,8 @@ async def examples(
     seed: int,
     wrong: Mapping[int, Sequence[str]] | None = None,
 ) -> list[Datum]:
-    """One debate a question, like the `empty` one but for its question, as datums whose mask marks the tokens to learn. `wrong` holds real
-    mistakes, by question number."""
+    """One debate per question, like the `empty` one but for its question, as datums whose mask marks the tokens to learn. `wrong` holds
+    real mistakes, by question number."""
     found: list[Datum] = []
     for number in numbers:
         debate = replace(empty, question=task.train(number))
