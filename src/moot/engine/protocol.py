@@ -161,7 +161,9 @@ class Trainer(Protocol):
         """Weights and optimizer; answers with the path to give to `load_state`."""
         ...
 
-    def load_state(self, path: str) -> Awaitable[None]: ...
+    def load_state(self, path: str, optimizer: bool = True) -> Awaitable[None]:
+        """Without `optimizer` only the weights, and Adam starts anew."""
+        ...
 
     def snapshot(self, path: str | None = None) -> Awaitable[Sampler]:
         """A sampler with the weights of now; with a path, saved there as well."""

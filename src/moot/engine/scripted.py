@@ -321,7 +321,7 @@ class ScriptedEngine:
         (Path(path) / "scripted.json").write_text(json.dumps({"steps": self.steps, "trained_tokens": self.trained_tokens}))
         return _done(path)
 
-    def load_state(self, path: str) -> Awaitable[None]:
+    def load_state(self, path: str, optimizer: bool = True) -> Awaitable[None]:
         try:
             saved = json.loads((Path(path) / "scripted.json").read_text())
             self.steps, self.trained_tokens = saved["steps"], saved["trained_tokens"]

@@ -46,6 +46,12 @@ class OptimConfig:
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
     lr_warmup: int = 0
     """Iterations over which the learning rate rises to its value. Adam's first steps are as long as any, and know the least."""
+    target_kl: float = 0.0
+    """Halve the learning rate when optim/kl_step is more than half as large again as this, and let it return slowly; 0 is off. For when a
+    step undoes the last ones; 0.01 is a usual value."""
+    min_signal: int = 0
+    """Debate further questions, up to 4 batches in all, until so many debates carry a gradient; 0 is off. For when few do: Adam makes a
+    step from 4 debates as long as one from 40."""
     grad_clip: float = 0.0
     """Largest norm of the gradient; 0 means no limit. The loss is summed over tokens, so norms are in the hundreds: 1 would clip every
     step, which Adam undoes but for the differences between batches."""
@@ -158,6 +164,7 @@ class TrainConfig:
             ("num_substeps", o.num_substeps, 1),
             ("max_staleness", o.max_staleness, 0),
             ("lr_warmup", o.lr_warmup, 0),
+            ("min_signal", o.min_signal, 0),
             ("warm_questions", w.warm_questions, 0),
             ("warm_epochs", w.warm_epochs, 1),
             ("warm_batch_size", w.warm_batch_size, 1),

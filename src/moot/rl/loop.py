@@ -14,6 +14,7 @@ from moot.evaluate.play import Opponent
 from moot.records import Run
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
+from moot.rl.pace import Pace
 from moot.rl.recipe import Asked, Curriculum
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, Rollout
@@ -50,6 +51,9 @@ class Loop:
     alarms: Alarms = field(default_factory=Alarms)
     skipped: int = 0
     """Optimizer steps in a row whose gradient was not finite."""
+    pace: Pace = field(default_factory=Pace)
+    further: int = 0
+    """Questions debated beyond the batches, for want of a signal."""
     sampled: int = 0
     """Tokens sampled in self-play so far."""
     curriculum: Curriculum = field(init=False)

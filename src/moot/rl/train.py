@@ -10,6 +10,7 @@ the seed and the step.
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import random
 import time
@@ -20,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from moot.checkpoints import Checkpoint, checkpoints, load_newest
+from moot.checkpoints import Checkpoint, checkpoints, load_newest, newest_whole
 from moot.debate.rewards import Grades, Scores, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.engine.protocol import AdamParams, Datum, LossOutput, Sampler, SamplingParams, StepOutput
+from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput
 from moot.evaluate.training import evaluate_in_training
 from moot.records import Played, write_atomically
 from moot.rl import warm
@@ -32,7 +33,7 @@ from moot.rl.advantages import SeatMeans, advantages
 from moot.rl.datums import datums
 from moot.rl.loop import Loop, Stopped, Watcher
 from moot.rl.metrics import Metrics, answer_metrics, carries_gradient, optim_metrics, reward_metrics, rollout_metrics
-from moot.rl.pace import learning_rate
+from moot.rl.pace import MEASURED, Pace, kl_step
 from moot.rl.recipe import Asked, judges_of_a_share, scheduled, seats_of_past_selves, still_open, winners_turns
 from moot.rl.remedies import ALARMS
 from moot.rl.rollout import Judges, Player, Rollout, Seats, rollout
@@ -43,9 +44,14 @@ from moot.tasks.task import Task
 
 __all__ = ["Loop", "Stopped", "Watcher", "train"]
 
+MOST_BATCHES = 4
+"""How often as many questions as a batch has are debated, at most, before a step is taken with what there is."""
+
 
 async def train(loop: Loop) -> None:
     step = await restore(loop)
+    if step == loop.config.warm_steps:
+        await fresh_optimizer(loop, step)
     sampler = await loop.engine.snapshot()
     await evaluate_if_due(loop, step, sampler)
 
@@ -54,6 +60,7 @@ async def train(loop: Loop) -> None:
         loop.watcher.began(step, loop.total, "warm")
         await commit(loop, step, await warm_step(loop, step))
         if step == loop.config.warm_steps:
+            await fresh_optimizer(loop, step)
             sampler = await loop.engine.snapshot()
             await evaluate_if_due(loop, step, sampler)
 
@@ -66,7 +73,8 @@ async def train(loop: Loop) -> None:
                 asked = questions(loop, next_step)
                 ahead.append(_Batch(step - 1, asked, asyncio.create_task(self_play(loop, next_step, asked, sampler))))
             batch = ahead.popleft()
-            row = await learn(loop, step, batch.asked, await batch.rollouts, staleness=step - 1 - batch.sampled_at)
+            asked, rollouts = await with_enough_signal(loop, step, batch.asked, await batch.rollouts, sampler)
+            row = await learn(loop, step, asked, rollouts, staleness=step - 1 - batch.sampled_at)
             sampler = await loop.engine.snapshot()
             await commit(loop, step, row)
             if loop.config.recipe.past_selves and is_kept(loop, step):
@@ -101,8 +109,37 @@ def questions(loop: Loop, step: int) -> list[Asked]:
     return [*again, *(Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
 
 
-async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Sampler) -> list[Rollout]:
-    recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}"
+async def with_enough_signal(
+    loop: Loop, step: int, asked: list[Asked], rollouts: list[Rollout], sampler: Sampler
+) -> tuple[list[Asked], list[Rollout]]:
+    """The batch, and further questions until `min_signal` debates carry a gradient. Those come from behind all batches."""
+    config = loop.config
+    wanted, size = config.optim.min_signal, config.optim.batch_size
+    carrying = await count_with_gradient(loop, step, asked, rollouts) if wanted else 0
+    for wave in range(1, MOST_BATCHES):
+        if carrying >= wanted:
+            break
+        first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
+        more = [Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + size)]
+        loop.further += size
+        played = await self_play(loop, step, more, sampler, f"/{wave}")
+        carrying += await count_with_gradient(loop, step, more, played)
+        asked, rollouts = [*asked, *more], [*rollouts, *played]
+    return asked, rollouts
+
+
+async def count_with_gradient(loop: Loop, step: int, asked: Sequence[Asked], rollouts: Sequence[Rollout]) -> int:
+    played = [(each, done.debate) for each, done in zip(asked, rollouts, strict=True) if done.error is None]
+    debates, scoring = [debate for _, debate in played], scoring_at(loop, step)
+    grades = await graded(debates, [loop.curriculum.tasks[each.level] for each, _ in played])
+    scores = [score(debate, scoring, found, loop.reward) for debate, found in zip(debates, grades, strict=True)]
+    # Only looking: the running means of the seats stay as they are.
+    values = advantages(zip(debates, scores, strict=True), loop.estimator, copy.deepcopy(loop.seats)) if debates else []
+    return sum(carries_gradient(value) for value in values)
+
+
+async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Sampler, wave: str = "") -> list[Rollout]:
+    recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}{wave}"
     debates = [new_debate(loop, each) for each in asked]
     seats = seats_of_past_selves(loop.past, recipe.past_selves, seed, loop.config.debate.num_agents)
     share = scheduled(recipe.judge_share, recipe.judge_schedule, loop.done(step))
@@ -161,8 +198,9 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
     random.Random(f"{config.seed}/{step}/order").shuffle(lessons)
     penalty = await penalise_distance(loop, [datum for lesson in lessons for datum in lesson])
     chunks = _chunks(penalty.datums, config.optim.num_substeps)
-    rate = learning_rate(config.optim, step - config.warm_steps, loop.done(step))
-    trained = await optimise(loop, chunks, config.optim.loss, rate)
+    rate = loop.pace.rate(config.optim, step - config.warm_steps, loop.done(step))
+    trained = await optimise(loop, chunks, config.optim.loss, rate, measured=True)
+    loop.pace.update(config.optim.target_kl, trained["optim/kl_step"])
     copied = await distill(loop, step, played, scores, scoring, rate)
 
     loop.run.write_debates(step, _records(rollouts, scoring, scores, grades, values))
@@ -191,6 +229,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         **({"recipe/debated_again": float(sum(each.num_agents == recipe.hard_agents for each in asked))} if recipe.hard_agents else {}),
         "optim/staleness": float(staleness),
         "optim/lr": rate,
+        **({"optim/lr_factor": loop.pace.factor} if config.optim.target_kl else {}),
         "debates/dropped": float(len(played) - len(lessons)),
         # Of an engine elsewhere: how the line has been so far.
         **{f"engine/{name}": float(count) for name, count in getattr(loop.engine, "faults", {}).items()},
@@ -233,13 +272,19 @@ def _chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
     return [all_datums[i : i + size] for i in range(0, len(all_datums), size)] if size else []
 
 
-async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float) -> Metrics:
-    """Everything is enqueued before the first result is awaited, so the engine never waits for us."""
+async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float, measured: bool = False) -> Metrics:
+    """Everything is enqueued before the first result is awaited, so the engine never waits for us.
+
+    `measured` asks once more, after all steps, for logprobs of the first chunk, which were computed before any of them.
+    """
     adam = AdamParams(rate, weight_decay=loop.config.optim.weight_decay, grad_clip_norm=loop.config.optim.grad_clip)
     queued: list[tuple[Awaitable[LossOutput], Awaitable[StepOutput]]] = []
     for chunk in chunks:
         queued.append((loop.engine.forward_backward(chunk, loss), loop.engine.optim_step(adam)))
+    looked_at = chunks[0][:MEASURED] if measured and chunks else []
+    looking = loop.engine.forward(looked_at, loss) if looked_at else None
     outputs = [(await losses, await steps) for losses, steps in queued]
+    after = (await looking).logprobs if looking is not None else []
     for _, done in outputs:
         loop.skipped = loop.skipped + 1 if done.metrics.get("skipped") else 0
         if loop.skipped == 3:
@@ -251,6 +296,7 @@ async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float
         "optim/grad_norm": sum(norms) / len(norms) if norms else None,
         "optim/steps_skipped": float(sum(bool(done.metrics.get("skipped")) for _, done in outputs)),
         "optim/trained_tokens": float(sum(d.mask.sum() for chunk in chunks for d in chunk)),
+        **({"optim/kl_step": kl_step(looked_at, outputs[0][0].logprobs[:MEASURED] if outputs else [], after)} if measured else {}),
     }
 
 
@@ -326,6 +372,17 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     }
 
 
+async def fresh_optimizer(loop: Loop, step: int) -> None:
+    """After the warm start Adam forgets it: moments of another loss, with gradients of another size, would steer the first steps."""
+    saved = newest_whole(loop.run, step) if step else None
+    if saved is None:
+        return
+    try:
+        await loop.engine.load_state(saved.engine_state, optimizer=False)
+    except EngineError as error:
+        loop.watcher.note(f"this engine cannot start its optimizer anew, so Adam's moments of the warm start stay ({error})")
+
+
 async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
     """Wrong solutions that the untrained model wrote to the warm start's questions: sampled once, and kept with the run."""
     w = loop.config.warm
@@ -381,6 +438,8 @@ async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
         "alarms": loop.alarms.state(),
         "skipped": loop.skipped,
         "sampled": loop.sampled,
+        "pace": loop.pace.factor,
+        "further": loop.further,
         "curriculum": loop.curriculum.state(),
         "again": [asdict(each) for each in loop.again],
     }
@@ -404,6 +463,7 @@ async def restore(loop: Loop) -> int:
         loop.seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
         loop.alarms = Alarms.from_state(state["alarms"])
         loop.skipped, loop.sampled = int(state["skipped"]), int(state.get("sampled", 0))
+        loop.pace, loop.further = Pace(float(state.get("pace", 1.0))), int(state.get("further", 0))
         if "curriculum" in state:
             loop.curriculum.restore(state["curriculum"])
         loop.again = [Asked(**each) for each in state.get("again", ())]

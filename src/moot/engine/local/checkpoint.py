@@ -112,9 +112,11 @@ def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str
         raise DamagedCheckpoint(f"{path}: {error}") from error
 
 
-def load(path: Path, trainer: LoraTrainer, about: dict[str, Any]) -> None:
-    """Without optimizer state in it (a sampler's checkpoint), Adam starts anew. The gradient is dropped."""
+def load(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer: bool = True) -> None:
+    """Without optimizer state in it (a sampler's checkpoint), or if it is not wanted, Adam starts anew. The gradient is dropped."""
     adapter, optimizer = read(path, about)
+    if not with_optimizer:
+        optimizer = None
     set_peft_model_state_dict(trainer.wrapped, adapter)
     trainer.gradient, trainer.poisoned = {}, False
     trainer.optimizer.state.clear()

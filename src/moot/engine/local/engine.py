@@ -142,8 +142,8 @@ class LocalEngine:
     def save_state(self, path: str) -> Pending[str]:
         return self._worker.submit(lambda: self._save(path, with_optimizer=True))
 
-    def load_state(self, path: str) -> Pending[None]:
-        return self._worker.submit(lambda: checkpoint.load(Path(path), self._trainer, self._about()))
+    def load_state(self, path: str, optimizer: bool = True) -> Pending[None]:
+        return self._worker.submit(lambda: checkpoint.load(Path(path), self._trainer, self._about(), optimizer))
 
     def snapshot(self, path: str | None = None) -> Pending[LocalSampler]:
         def make() -> LocalSampler:

@@ -89,3 +89,18 @@ def test_a_snapshot_with_a_path_is_an_adapter_that_peft_can_read(make_engine: Ca
     assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in names
     assert "optimizer.safetensors" not in json.loads((tmp_path / "adapter" / "manifest.json").read_text())["files"]
     engine.load_state(str(tmp_path / "adapter")).result()
+
+
+def test_weights_without_their_optimizer_start_adam_anew(saved: tuple[Any, Path], make_engine: Callable[..., Any]) -> None:
+    """The first step of a fresh Adam has the length of the rate in every direction, whatever came before it."""
+    engine, path = saved
+    weights = load_file(path / "adapter_model.safetensors")
+    engine.load_state(str(path), optimizer=False).result()
+    again = Path(engine.save_state(str(path.parent / "again")).result())
+    assert load_file(again / "optimizer.safetensors") == {}
+    np.testing.assert_equal(
+        {k: v.numpy() for k, v in load_file(again / "adapter_model.safetensors").items()}, {k: v.numpy() for k, v in weights.items()}
+    )
+    engine.load_state(str(path)).result()
+    kept = Path(engine.save_state(str(path.parent / "kept")).result())
+    assert all(float(value) == 1.0 for name, value in load_file(kept / "optimizer.safetensors").items() if name.endswith("/step"))
