@@ -212,7 +212,7 @@ def main() -> None:
     lines = aims(result)
     for aim, measured, reached in lines:
         print(f"{aim:58s} {measured:28s} {'yes' if reached else 'no'}")
-    result["aims"] = [{"aim": a, "measured": m, "reached": r} for a, m, r in lines]
+    result["aims"] = [{"aim": aim, "measured": measured, "reached": bool(reached)} for aim, measured, reached in lines]
     save(args, result)
 
 
