@@ -71,7 +71,7 @@ if TYPE_CHECKING or "--inside" in sys.argv:
     from moot.rl.datums import datums
     from moot.rl.rendering import Rendering
     from moot.rl.rollout import rollout
-    from moot.rl.turns import SampledTurn
+    from moot.turns import SampledTurn
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = "torch>=2.8,<2.14"

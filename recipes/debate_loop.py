@@ -17,20 +17,22 @@ import asyncio
 from typing import Any
 
 from moot.debate.protocol import V2
-from moot.debate.rewards import REWARDS, score
+from moot.debate.rewards import REWARDS
 from moot.debate.state import Debate
 from moot.engine.create import create_engine
 from moot.engine.protocol import AdamParams, Datum, Sampler, SamplingParams
 from moot.engine.settings import ModelConfig
+from moot.records.played import PlayedDebate
 from moot.rl import warm
-from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
+from moot.rl.advantages import ESTIMATORS, SeatMeans, with_advantages
 from moot.rl.datums import datums
-from moot.rl.metrics import answer_metrics, carries_gradient, optim_metrics, reward_metrics, rollout_metrics
+from moot.rl.metrics import answer_metrics, optim_metrics, reward_metrics, rollout_metrics
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Rollout, rollout
-from moot.rl.trust import Judged, panel
+from moot.rl.rollout import rollout
+from moot.rl.trust import panel
 from moot.tasks import Task, load
 from moot.tasks.answers import grade
+from moot.turns import carries_gradient
 
 
 async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args: argparse.Namespace) -> None:
@@ -38,14 +40,16 @@ async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args
     answers. This uses labels: its gain is not debate's."""
     for first in range(0, args.warm_questions, args.warm_batch):
         numbers = range(first, first + args.warm_batch)
-        lessons = await warm.examples(task, rendering, args.protocol.rules, args.agents, args.rounds, numbers, args.seed)
-        out = await engine.forward_backward(lessons, "cross_entropy")
+        batch = await warm.examples(task, rendering, args.protocol.rules, args.agents, args.rounds, numbers, args.seed)
+        out = await engine.forward_backward(batch, "cross_entropy")
         await engine.optim_step(AdamParams(args.warm_rate))
-        tokens = sum(float(lesson.mask.sum()) for lesson in lessons)
+        tokens = sum(float(datum.mask.sum()) for datum in batch)
         print(f"warm start {first:4d}: loss {out.loss / tokens:.3f} a token", flush=True)
 
 
-async def play(engine: Any, sampler: Sampler, rendering: Rendering, task: Task, args: argparse.Namespace, iteration: int) -> list[Rollout]:
+async def play(
+    engine: Any, sampler: Sampler, rendering: Rendering, task: Task, args: argparse.Namespace, iteration: int
+) -> list[PlayedDebate]:
     """Self-play: every seat of every debate is the same policy, under another persona and temperature. All debates run at once; the
     engine batches what they ask for, and a turn that extends the last one is only prefilled where it is new."""
     first = args.warm_questions + (iteration - 1) * args.batch
@@ -57,37 +61,35 @@ async def play(engine: Any, sampler: Sampler, rendering: Rendering, task: Task, 
     return [each for each in played if each.error is None]  # what the engine lost is nobody's fault, and never scored
 
 
-def lessons_from(played: list[Rollout], task: Task, args: argparse.Namespace, seats: SeatMeans) -> tuple[list[Datum], dict[str, Any]]:
+def datums_from(played: list[PlayedDebate], task: Task, args: argparse.Namespace, seats: SeatMeans) -> tuple[list[Datum], dict[str, Any]]:
     """Votes to per-token advantages.
 
     The reward reads each debate's comparisons: `generator_judge` gives every step two numbers, how the others liked its answer and how
     well its own votes agree with theirs. The estimator subtracts a mean, so that half of what is said is pushed up and half down. Credit
     goes to tokens: the generator's to solution and evaluation, the judge's to comparison (`evaluation_credit` moves the evaluation).
     """
-    debates = [each.debate for each in played]
-    grades = [grade(debate, task.equal, task.extract) for debate in debates]  # looked at by the panel, and by the reward truth alone
-    scores = [score(debate, args.protocol.scoring, found) for debate, found in zip(debates, grades, strict=True)]
-    values = advantages(zip(debates, scores, strict=True), ESTIMATORS[args.protocol.scoring.estimator], seats)
-    lessons = [
+    grades = [grade(each.debate, task.equal, task.extract) for each in played]  # looked at by the panel, and by the reward truth alone
+    scored = [each.scored(args.protocol.scoring, found) for each, found in zip(played, grades, strict=True)]
+    taught = with_advantages(scored, ESTIMATORS[args.protocol.scoring.estimator], seats)
+    batch = [
         datum
-        for each, value in zip(played, values, strict=True)
-        if carries_gradient(value)
-        for datum in datums(each.debate, each.sampled, value)
+        for each in taught
+        if each.advantages is not None and carries_gradient(each.advantages)
+        for datum in datums(each.debate, each.sampled, each.advantages)
     ]
-    judged = [Judged.of(debate, args.protocol.scoring, *found) for debate, *found in zip(debates, scores, grades, strict=True)]
-    numbers = rollout_metrics(played) | reward_metrics(args.reward, scores, values) | answer_metrics(debates, grades, task.name)
-    return lessons, {**numbers, **panel(judged)}
+    answers = answer_metrics([each.debate for each in taught], grades, task.name)
+    return batch, {**rollout_metrics(taught), **reward_metrics(taught), **answers, **panel(taught)}
 
 
-async def learn(engine: Any, lessons: list[Datum], rate: float) -> dict[str, Any]:
+async def learn(engine: Any, batch: list[Datum], rate: float) -> dict[str, Any]:
     """One policy-gradient step: minus the sum over tokens of ratio times advantage, the ratio being trainer over sampler probability.
     On-policy it is 1 at every temperature, and `kl_sample_train_v2` says how nearly."""
-    if not lessons:
+    if not batch:
         return {}
-    losses, step = engine.forward_backward(lessons, "importance_sampling"), engine.optim_step(AdamParams(rate))
+    losses, step = engine.forward_backward(batch, "importance_sampling"), engine.optim_step(AdamParams(rate))
     out = await losses  # both were enqueued before either is awaited: a remote engine never waits for us
     await step
-    return dict(optim_metrics(lessons, out.logprobs))
+    return dict(optim_metrics(batch, out.logprobs))
 
 
 async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
@@ -100,8 +102,8 @@ async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
         for iteration in range(1, args.iterations + 1):
             sampler = await engine.snapshot()  # keeps these weights, however training goes on
             played = await play(engine, sampler, rendering, task, args, iteration)
-            lessons, row = lessons_from(played, task, args, seats)
-            row |= await learn(engine, lessons, args.rate)
+            batch, row = datums_from(played, task, args, seats)
+            row |= await learn(engine, batch, args.rate)
             rows.append(row)
             shown = {
                 "reward": row["env/all/reward/total"],

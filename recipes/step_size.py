@@ -29,11 +29,11 @@ from moot.records import Run
 from moot.rl.advantages import ESTIMATORS, advantages
 from moot.rl.config import TrainConfig
 from moot.rl.datums import datums
-from moot.rl.metrics import carries_gradient
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
 from moot.tasks import Task, load
 from moot.tasks.answers import grade_all
+from moot.turns import carries_gradient
 
 FIRST = 1_000_000
 """Number of the first question asked: none of the warm start's."""
@@ -77,12 +77,12 @@ async def main() -> None:
         scores = [truth(each.debate, scoring, found) for each, found in zip(played, grades, strict=True)]
         values = advantages(zip([each.debate for each in played], scores, strict=True), ESTIMATORS[scoring.estimator])
         taught = [(each, value) for each, value in zip(played, values, strict=True) if carries_gradient(value)]
-        lessons = [datum for each, value in taught for datum in datums(each.debate, each.sampled, value)]
+        batch = [datum for each, value in taught for datum in datums(each.debate, each.sampled, value)]
         print(f"{len(taught)} of {len(played)} questions carry a gradient", flush=True)
         for rate in args.rates:
             await engine.load_state(start)
             for step in range(1, max(args.steps) + 1):
-                await engine.forward_backward(lessons, "importance_sampling")
+                await engine.forward_backward(batch, "importance_sampling")
                 await engine.optim_step(AdamParams(rate, grad_clip_norm=config.optim.grad_clip))
                 if step in args.steps:
                     await look(f"{step} steps of {rate:g}")

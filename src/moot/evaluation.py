@@ -38,15 +38,13 @@ async def evaluate_players(
         questions, notes = unseen_questions(task, None if run is None else config, step, count)
         for note in notes:
             watcher.note(note)
-        guests = await players.opponents(opponents, settings) if "opponents" in settings.modes else {}
+        guests = await players.opponents(opponents) if "opponents" in settings.modes else {}
         identities = {guest: identity for guest, (_, identity) in guests.items()}
         settings = replace(settings, policy=players.identity, opponents=identities)
         folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, step)
         answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
         seats = {guest: seat for guest, (seat, _) in guests.items()}
-        report = await evaluate(
-            players.sampler, players.rendering, task, settings, questions, opponents=seats, answers=answers, watcher=watcher
-        )
+        report = await evaluate(players.policy, task, settings, questions, opponents=seats, answers=answers, watcher=watcher)
     about = {"run": None if run is None else str(run.path), "step": step, "model": config.model.model}
     return replace(report, settings={**report.settings, **about}), folder
 

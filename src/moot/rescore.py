@@ -8,25 +8,24 @@ have seen. Choices that change what was said cannot be changed afterwards, and a
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
 from moot.debate.choices import names_of
-from moot.debate.outcome import Outcome, answer_stream
-from moot.debate.rewards import AgentScores, Reward, Scores, ballots, score
+from moot.debate.outcome import answer_stream
+from moot.debate.rewards import Reward, has_signal
 from moot.debate.scoring import Scoring
-from moot.debate.state import Debate
 from moot.debate.types import ConfigError
-from moot.records import Run
-from moot.rl.advantages import Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.records import Damaged, PlayedDebate, Run
+from moot.rl.advantages import Estimator, SeatMeans, with_advantages
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import TrainConfig, scoring_in
-from moot.rl.metrics import carries_gradient, has_signal, totals
+from moot.rl.metrics import totals
 from moot.rl.recipe import scheduled
-from moot.rl.trust import Judged, judge_accuracy
-from moot.saved import Damaged, Saved, saved_debates
-from moot.totals import Side, Sum, Totals, winner_is_right
+from moot.rl.trust import judge_accuracy
+from moot.statistics import Correlation, RunningMean
+from moot.turns import Advantages, AgentAdvantages, carries_gradient
 
 SCORING = tuple(name for name in names_of(Scoring) if name != "evaluation_credit")
 """What may be changed: the choices that say how votes count."""
@@ -54,6 +53,34 @@ SPOKEN = {
 
 
 # What comes out
+
+
+@dataclass(frozen=True)
+class Totals:
+    """One way to reward the same debates."""
+
+    reward: str
+    advantage: str
+    debates: int
+    reward_mean: float | None
+    """Over agents, of all an agent got in a debate."""
+    with_signal: float | None
+    """Share of debates in which the votes say anything."""
+    with_gradient: float | None
+    """Share of debates in which some token has an advantage."""
+    advantage_size: float | None
+    """Mean over turns, ballots apart, of the advantage's absolute value."""
+    correlation: float | None
+    """Between a turn's advantage and whether its answer is right (point-biserial), over readable turns with a known answer."""
+    advantage_right: float | None
+    """Mean advantage of the turns with a right answer."""
+    advantage_wrong: float | None
+    winner_correct: float | None
+    """Share of debates with a winner whose winner's last answer is right."""
+    winners: int
+    """Debates in which somebody won."""
+    judge_accuracy: float | None
+    """Of votes between a right and a wrong answer, the share for the right one."""
 
 
 @dataclass(frozen=True)
@@ -95,15 +122,6 @@ class Rescored:
         return asdict(self)
 
 
-@dataclass(frozen=True)
-class Compared:
-    """One debate as it was scored and as it would have been."""
-
-    saved: Saved
-    before: Side
-    after: Side
-
-
 # What may be asked for
 
 
@@ -135,7 +153,7 @@ def _own_scoring(run: Run) -> Scoring:
     """As the configuration says; a run that was not trained may have none, but each of its debates has."""
     if "protocol" in run.config:
         return scoring_in(run.config)
-    first = next((each for each in saved_debates(run) if isinstance(each, Saved)), None)
+    first = next((each for each in run.debates() if isinstance(each, PlayedDebate)), None)
     return first.scoring if first else Scoring()
 
 
@@ -160,86 +178,32 @@ def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
 # One debate after the other
 
 
-def compare(run: Run, recount: Recount, steps: Sequence[int] | None = None) -> Iterator[Compared | Saved | Damaged]:
-    """Every debate before and after; a bare `Saved` is one that the engine lost. Holds one step at a time.
+Recounted = tuple[PlayedDebate, PlayedDebate]
+"""One debate as the run scored it, and as it would have been scored."""
+
+
+def compare(run: Run, recount: Recount, steps: Sequence[int] | None = None) -> Iterator[Recounted | PlayedDebate | Damaged]:
+    """Every debate before and after; one alone is a debate that the engine lost. Holds one step at a time.
 
     With `steps`, an estimator that remembers seats starts with the first of them.
     """
     seats, scoring_at = SeatMeans(), _scheduled(run, recount)
-    for step, batch in groupby(saved_debates(run, steps), key=lambda each: each.step):
-        played: list[Saved] = []
+    for step, batch in groupby(run.debates(steps), key=lambda each: each.step):
+        played: list[PlayedDebate] = []
         for each in batch:
             if isinstance(each, Damaged) or each.error is not None:
                 yield each
             else:
                 played.append(each)
-        if played:
-            yield from _step(played, recount, scoring_at(step), seats)
+        if played and step is not None:
+            yield from zip(played, _recounted(played, recount, scoring_at(step), seats), strict=True)
 
 
-def _step(played: list[Saved], recount: Recount, scoring: Scoring, seats: SeatMeans) -> Iterator[Compared]:
+def _recounted(played: Sequence[PlayedDebate], recount: Recount, scoring: Scoring, seats: SeatMeans) -> list[PlayedDebate]:
     counted = {counts: replace(scoring, judge_counts=counts) for counts in (False, True)}
     by = [counted[each.scoring.judge_counts if recount.judge_counts is None else recount.judge_counts] for each in played]
-    scores = [score(each.debate, own, each.grades, recount.reward) for each, own in zip(played, by, strict=True)]
-    values = advantages(((each.debate, found) for each, found in zip(played, scores, strict=True)), recount.estimator, seats)
-    for each, own, found, value in zip(played, by, scores, values, strict=True):
-        yield Compared(each, _before(each), _after(each, own, found, value))
-
-
-def _before(each: Saved) -> Side:
-    """From the record alone: the reward a run was trained on may be a user's file that is gone."""
-    rewards, given = each.record.get("rewards", []), each.record.get("advantages", [])
-    by_step = isinstance(rewards, Mapping)
-    found = [sum(sum(rows[agent]) for rows in rewards.values()) for agent in range(each.debate.num_agents)] if by_step else rewards
-    known = StepAdvantages(dict(given)) if isinstance(given, Mapping) else AgentAdvantages(tuple(given))
-    return Side(
-        rewards=rewards,
-        advantages=given,
-        totals=tuple(found if by_step else each.record.get("returns", rewards)),
-        turns=_by_turn(each.debate, known) if given else (),
-        signal=bool(each.record.get("signal")),
-        gradient=carries_gradient(known),
-        **_outcome(each.outcome()),
-        **_votes(each, each.scoring),
-    )
-
-
-def _after(each: Saved, scoring: Scoring, scores: Scores, value: Advantages) -> Side:
-    rewards = scores.rewards if isinstance(scores, AgentScores) else {name: stream.values for name, stream in scores.streams.items()}
-    return Side(
-        rewards=rewards,
-        advantages=value.values if isinstance(value, AgentAdvantages) else value.streams,
-        totals=tuple(totals(scores)),
-        turns=_by_turn(each.debate, value),
-        signal=has_signal(scores),
-        gradient=carries_gradient(value),
-        **_outcome(Outcome.of(each.debate, scores, scoring)),
-        **_votes(each, scoring),
-    )
-
-
-def _by_turn(debate: Debate, value: Advantages) -> tuple[float, ...]:
-    """What the tokens of each turn's solution get."""
-    found = [0.0] * len(debate.turns)
-    stream = None if isinstance(value, AgentAdvantages) else value.streams[answer_stream(value.streams)]
-    for agent, own in enumerate(debate.steps()):
-        for step, i in enumerate(own):
-            found[i] = value.values[agent] if isinstance(value, AgentAdvantages) else stream[agent][step]  # type: ignore[index]
-    return tuple(found)
-
-
-def _outcome(outcome: Outcome | None) -> dict[str, Any]:
-    return {"winner": None, "leaders": ()} if outcome is None else {"winner": outcome.winner, "leaders": outcome.leaders}
-
-
-def _votes(each: Saved, scoring: Scoring) -> dict[str, Any]:
-    if not each.known or each.grades is None:
-        return {"right_votes": 0, "telling_votes": 0}
-    right, telling = judge_accuracy([Judged(each.debate, _NO_SCORES, each.grades, ballots(each.debate, scoring), None)])
-    return {"right_votes": right, "telling_votes": telling}
-
-
-_NO_SCORES = AgentScores((), ())
+    scored = [each.scored(own, each.grades, recount.reward) for each, own in zip(played, by, strict=True)]
+    return with_advantages(scored, recount.estimator, seats)
 
 
 # The whole run
@@ -261,23 +225,24 @@ def rescore(
     largest: float | None = 0.0
     step = None
     for each in compare(run, recount, steps):
-        at = each.saved.step if isinstance(each, Compared) else each.step
-        if seen and at != step:
+        at = each[0].step if isinstance(each, tuple) else each.step
+        if seen and at != step and at is not None:
             seen(at)
         step = at
         if isinstance(each, Damaged):
             broken += 1
             damaged += [each] if len(damaged) < 10 else []
             continue
-        if isinstance(each, Saved):
+        if isinstance(each, PlayedDebate):
             failed += 1
             continue
-        old.add(each.saved, each.before)
-        new.add(each.saved, each.after)
-        largest = _larger(largest, each)
-        if each.before.winner != each.after.winner:
+        before, after = each
+        old.add(before)
+        new.add(after)
+        largest = _larger(largest, before, after)
+        if _winner(before) != _winner(after):
             changed += 1
-            changes += [_change(each)] if len(changes) < most_changes else []
+            changes += [_change(before, after)] if len(changes) < most_changes else []
     return Rescored(
         run=str(run.path),
         choices=_differences(run, recount),
@@ -298,30 +263,109 @@ def _differences(run: Run, recount: Recount) -> dict[str, tuple[Any, Any]]:
     return {name: (old, new) for name, (old, new) in both.items() if old != new}
 
 
-def _larger(largest: float | None, each: Compared) -> float | None:
-    old, new = _flat(each.before.advantages), _flat(each.after.advantages)
+def _winner(played: PlayedDebate) -> int | None:
+    return None if played.outcome is None else played.outcome.winner
+
+
+def _larger(largest: float | None, before: PlayedDebate, after: PlayedDebate) -> float | None:
+    old, new = _flat(before.advantages), _flat(after.advantages)
     if largest is None or old.keys() != new.keys():
         return None
     return max(largest, max((abs(old[place] - new[place]) for place in old), default=0.0))
 
 
-def _flat(values: Any, place: tuple[Any, ...] = ()) -> dict[tuple[Any, ...], float]:
-    if isinstance(values, int | float):
-        return {place: float(values)}
-    inner = values.items() if isinstance(values, Mapping) else enumerate(values)
-    return {key: value for name, part in inner for key, value in _flat(part, (*place, name)).items()}
+def _flat(advantages: Advantages | None) -> dict[tuple[Any, ...], float]:
+    """By place: an agent, or a stream, an agent and a step."""
+    if advantages is None:
+        return {}
+    if isinstance(advantages, AgentAdvantages):
+        return {(agent,): value for agent, value in enumerate(advantages.values)}
+    streams = advantages.streams.items()
+    return {(name, a, step): value for name, rows in streams for a, row in enumerate(rows) for step, value in enumerate(row)}
 
 
-def _change(each: Compared) -> Change:
-    saved = each.saved
+def _change(before: PlayedDebate, after: PlayedDebate) -> Change:
+    assert before.step is not None and before.number is not None
     return Change(
-        step=saved.step,
-        number=saved.number,
-        question=saved.debate.question.text,
-        before=each.before.winner,
-        after=each.after.winner,
-        leaders_before=each.before.leaders,
-        leaders_after=each.after.leaders,
-        correct_before=winner_is_right(saved, each.before.winner),
-        correct_after=winner_is_right(saved, each.after.winner),
+        step=before.step,
+        number=before.number,
+        question=before.debate.question.text,
+        before=_winner(before),
+        after=_winner(after),
+        leaders_before=() if before.outcome is None else before.outcome.leaders,
+        leaders_after=() if after.outcome is None else after.outcome.leaders,
+        correct_before=before.winner_is_right(),
+        correct_after=after.winner_is_right(),
     )
+
+
+# Adding up: no more memory for a hundred thousand debates than for one
+
+
+@dataclass
+class Sum:
+    debates: int = 0
+    reward: RunningMean = field(default_factory=RunningMean)
+    signal: RunningMean = field(default_factory=RunningMean)
+    gradient: RunningMean = field(default_factory=RunningMean)
+    size: RunningMean = field(default_factory=RunningMean)
+    right: RunningMean = field(default_factory=RunningMean)
+    wrong: RunningMean = field(default_factory=RunningMean)
+    winners_right: RunningMean = field(default_factory=RunningMean)
+    correlation: Correlation = field(default_factory=Correlation)
+    winners: int = 0
+    right_votes: int = 0
+    telling_votes: int = 0
+
+    def add(self, played: PlayedDebate) -> None:
+        self.debates += 1
+        for total in () if played.scores is None else totals(played.scores):
+            self.reward.add(total)
+        self.signal.add(played.scores is not None and has_signal(played.scores))
+        self.gradient.add(played.advantages is not None and carries_gradient(played.advantages))
+        right, telling = judge_accuracy([played])
+        self.right_votes += right
+        self.telling_votes += telling
+        self.winners += _winner(played) is not None
+        if (correct := played.winner_is_right()) is not None:
+            self.winners_right.add(correct)
+        for i, value in enumerate(_by_turn(played)):
+            turn = played.debate.turns[i]
+            if not turn.ballot:
+                self.size.add(abs(value))
+            # A turn that cannot be read is wrong and punished under every reward: it would only hide how votes treat answers.
+            if played.known and turn.answers:
+                self.correlation.add(value, float(played.correct(i)))
+                (self.right if played.correct(i) else self.wrong).add(value)
+
+    def totals(self, scoring: Scoring) -> Totals:
+        return Totals(
+            reward=scoring.reward,
+            advantage=scoring.estimator,
+            debates=self.debates,
+            reward_mean=self.reward.mean,
+            with_signal=self.signal.mean,
+            with_gradient=self.gradient.mean,
+            advantage_size=self.size.mean,
+            correlation=self.correlation.value,
+            advantage_right=self.right.mean,
+            advantage_wrong=self.wrong.mean,
+            winner_correct=self.winners_right.mean,
+            winners=self.winners,
+            judge_accuracy=self.right_votes / self.telling_votes if self.telling_votes else None,
+        )
+
+
+def _by_turn(played: PlayedDebate) -> list[float]:
+    """What the tokens of each turn's solution get. A ballot has none, and what stands for it is the agent's or 0."""
+    if played.advantages is None:
+        return []
+    by_turn = [0.0] * len(played.debate.turns)
+    for agent, own in enumerate(played.debate.steps()):
+        for step, i in enumerate(own):
+            if isinstance(played.advantages, AgentAdvantages):
+                by_turn[i] = played.advantages.values[agent]
+            else:
+                streams = played.advantages.streams
+                by_turn[i] = streams[answer_stream(streams)][agent][step]
+    return by_turn

@@ -195,3 +195,47 @@ def _integers(values: Array) -> list[int] | None:
     shared = math.gcd(*scaled)
     scaled = [d // shared for d in scaled]
     return scaled if sum(map(abs, scaled)) * len(scaled) <= 100 * _WIDEST and sum(map(abs, scaled)) <= _WIDEST else None
+
+
+# In one pass, without keeping what was seen
+
+
+@dataclass
+class RunningMean:
+    count: int = 0
+    total: float = 0.0
+
+    def add(self, value: float) -> None:
+        self.count += 1
+        self.total += value
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / self.count if self.count else None
+
+
+@dataclass
+class Correlation:
+    """Pearson's, with one pass (Welford's way, which does not lose digits)."""
+
+    count: int = 0
+    x: float = 0.0
+    y: float = 0.0
+    xx: float = 0.0
+    yy: float = 0.0
+    xy: float = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        self.count += 1
+        dx, dy = x - self.x, y - self.y
+        self.x += dx / self.count
+        self.y += dy / self.count
+        self.xx += dx * (x - self.x)
+        self.yy += dy * (y - self.y)
+        self.xy += dx * (y - self.y)
+
+    @property
+    def value(self) -> float | None:
+        """None where one of the two never moves."""
+        spread = math.sqrt(self.xx) * math.sqrt(self.yy)
+        return max(-1.0, min(1.0, self.xy / spread)) if spread > 1e-12 * max(1, self.count) else None

@@ -10,7 +10,6 @@ from typing import Any
 
 from moot import __version__
 from moot.checkpoints import Note
-from moot.debate.play import Speak
 from moot.debate.types import ConfigError
 from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
@@ -19,7 +18,8 @@ from moot.rl.config import TrainConfig
 from moot.rl.loop import Loop
 from moot.rl.ready import check_scoring, check_task, check_warm_start
 from moot.rl.resume import differences, told
-from moot.rl.rollout import Player
+from moot.rl.rollout import Guest, Player
+from moot.rl.still import named_runs
 from moot.rl.train import train as train_loop
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import load, load_curriculum
@@ -71,7 +71,7 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
     async with AsyncExitStack() as stack:
         stack.push_async_callback(loop.engine.close)
 
-        async def outside(name: str, setting: str) -> Player | Speak:
+        async def outside(name: str, setting: str) -> Guest:
             player, engine = await outsider(name, setting, config, loop.engine, loop.rendering, note, busy)
             if engine is not None:
                 stack.push_async_callback(engine.close)
@@ -82,6 +82,11 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
         if "opponents" in config.eval_modes:
             players = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}
             loop.opponents = {name: lambda seat, player=player: player for name, player in players.items()}  # type: ignore[misc]
+        for setting, name in named_runs(config).items():
+            player = await outside(name, setting)
+            if not isinstance(player, Player):
+                raise ConfigError(f"{setting} must name weights: base, start, ema, a run's folder or RUN@STEP, got {name!r}")
+            loop.references[name] = player.sampler
         await train_loop(loop)
 
 

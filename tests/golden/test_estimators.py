@@ -11,8 +11,10 @@ from moot.debate.protocol import V1, V2
 from moot.debate.scoring import judge_warning
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
-from moot.rl.advantages import ESTIMATORS, AgentAdvantages, SeatMeans, StepAdvantages, advantages
-from moot.score import BadLine, Scored, score
+from moot.records.played import PlayedDebate
+from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
+from moot.transcripts import BadLine, score
+from moot.turns import AgentAdvantages, StepAdvantages
 from support.making import FAILED, debate, near, reward, text, v1, v2
 
 # Three debates of three agents under win_rate. Agent 2 is the only voter of the first two.
@@ -131,7 +133,7 @@ def test_center_round_with_rewards_by_agent_is_a_bad_line_and_the_others_are_sco
     first, second = score([bad, good], V2)
     assert isinstance(first, BadLine)
     assert "center_round" in first.reason
-    assert isinstance(second, Scored)
+    assert isinstance(second, PlayedDebate)
 
 
 def test_scores_of_two_kinds_are_not_centred_together() -> None:

@@ -16,10 +16,11 @@ from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.rl.advantages import AgentAdvantages
+from moot.records.played import PlayedDebate
 from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Rollout, rollout
+from moot.rl.rollout import rollout
+from moot.turns import AgentAdvantages
 from support.making import v1, v2
 
 AGENTS, ROUNDS = 3, 4
@@ -27,7 +28,7 @@ ENGINE = ScriptedEngine(style="well_formed", seed=3)
 RENDERING = Rendering(ENGINE.tokenizer)
 
 
-def played(protocol: Protocol) -> Rollout:
+def played(protocol: Protocol) -> PlayedDebate:
     # A bare question: the script never agrees to end early in three_tag, and five_tag rounds that agree would change the counts.
     debate = Debate(Question("What is 3 + 4?"), AGENTS, ROUNDS, protocol.rules)
     (result,) = asyncio.run(rollout([debate], ENGINE, RENDERING, SamplingParams(max_tokens=2000), seed=1))
@@ -70,7 +71,7 @@ def test_v1_as_it_stands_is_rebuilt() -> None:
     assert len(datums(result.debate, result.sampled, AgentAdvantages((0.0,) * AGENTS))) == len(result.debate.turns)
 
 
-def check(result: Rollout, rounds: list[list[int]]) -> None:
+def check(result: PlayedDebate, rounds: list[list[int]]) -> None:
     debate = result.debate
     assert [(turn.round, turn.agent) for turn in debate.turns] == [(r, a) for r in range(1, ROUNDS + 1) for a in range(AGENTS)]
     made = datums(debate, result.sampled, AgentAdvantages((1.0, 2.0, 3.0)))

@@ -10,7 +10,8 @@ import pytest
 from transcripts import transcript_files, transcripts
 
 from moot.debate.protocol import preset
-from moot.score import BadLine, Scored, score
+from moot.records.played import PlayedDebate
+from moot.transcripts import BadLine, as_json, score
 from oracle import bad_lines, score_file, score_line
 from support.making import moot
 
@@ -36,8 +37,8 @@ def differences(found: Any, expected: Any, where: str = "") -> list[str]:
     return [] if found == expected else [f"{where}: {found!r}, expected {expected!r}"]
 
 
-def through_json(scored: Scored) -> dict[str, Any]:
-    return json.loads(json.dumps(scored.as_json()))
+def through_json(scored: PlayedDebate) -> dict[str, Any]:
+    return json.loads(json.dumps(as_json(scored)))
 
 
 @pytest.mark.parametrize("part", range(3))
@@ -45,7 +46,7 @@ def test_transcripts_one_by_one(part: int) -> None:
     """300 debates in each part, each scored as a file of its own."""
     for number, (name, line) in enumerate(transcripts(TRANSCRIPTS // 3, seed=101 + part)):
         (result,) = score([json.dumps(line)], preset(name))
-        assert isinstance(result, Scored), f"debate {number}: {result}"
+        assert isinstance(result, PlayedDebate), f"debate {number}: {result}"
         expected = {"line": 1, **score_line(line, name)}
         assert not differences(through_json(result), expected), f"debate {number}, {name}: {json.dumps(line)}"
 
@@ -54,7 +55,7 @@ def test_whole_files() -> None:
     """100 files with blank and bad lines, running means and batches that go over lines, and rewards from the command line."""
     for number, (name, reward, lines) in enumerate(transcript_files(FILES, seed=7)):
         results = list(score(lines, preset(name), reward))
-        good = [through_json(result) for result in results if isinstance(result, Scored)]
+        good = [through_json(result) for result in results if isinstance(result, PlayedDebate)]
         assert not differences(good, score_file(lines, name, reward)), f"file {number}, {name}, {reward}"
         bad = [result.line for result in results if isinstance(result, BadLine)]
         assert bad == [line for line, _ in bad_lines(lines, name, reward)], f"file {number}"

@@ -27,8 +27,9 @@ from moot.debate.rewards import AgentScores, Scores, StepScores, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question, Turn
-from moot.rl.advantages import ESTIMATORS, AgentAdvantages, SeatMeans, StepAdvantages, advantages
+from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from moot.tasks.answers import grade
+from moot.turns import AgentAdvantages, StepAdvantages
 
 FAILED = "this cannot be read"
 

@@ -8,13 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.protocol import V2, Protocol
-from moot.debate.rewards import Reward, score
+from moot.debate.rewards import Reward
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question, Said
-from moot.records import Played, Run
-from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
-from moot.rl.rollout import Rollout
+from moot.records import PlayedDebate, Run
+from moot.rl.advantages import ESTIMATORS, SeatMeans, with_advantages
 from moot.tasks.answers import grade
 from support.making import Tabled, text
 
@@ -43,14 +42,11 @@ def record(
     scoring = replace(protocol.scoring, reward_mix=mix, correct_bonus=bonus)
     own = (rewards or {}).get(scoring.reward)
     for number, debates in enumerate(steps, 1):
-        played = [debate for debate in debates if debate is not LOST]
-        grades = [grade(debate) for debate in played]
-        by = [counted(debate, scoring) for debate in played]
-        scores = [score(debate, *each, own) for debate, *each in zip(played, by, grades, strict=True)]
-        values = advantages(zip(played, scores, strict=True), ESTIMATORS[scoring.estimator], seats)
-        found = iter(zip(played, by, scores, grades, values, strict=True))
-        lost = Played(Rollout(LOST, error="EngineError: the server went away"), scoring)
-        run.write_debates(number, [lost if debate is LOST else _played(*next(found)) for debate in debates])
+        played = [PlayedDebate(debate) for debate in debates if debate is not LOST]
+        scored = [each.scored(counted(each.debate, scoring), grade(each.debate), own) for each in played]
+        taught = iter(with_advantages(scored, ESTIMATORS[scoring.estimator], seats))
+        lost = PlayedDebate(LOST, error="EngineError: the server went away", scoring=scoring)
+        run.write_debates(number, [lost if debate is LOST else next(taught) for debate in debates])
         run.append_metrics({"step": number, "phase": "self_play"})
     return run
 
@@ -76,7 +72,3 @@ def judged(protocol: Protocol, jury_counts: bool = True, words: str = "Fine.") -
     closing = (empty.read(2, 0, ballot(0, 1, 2), ballot=True), *(empty.read(2, agent, nothing, ballot=True) for agent in (1, 2)))
     turns = (*answers, *closing) if protocol.rules.closing_ballot else answers
     return replace(empty, turns=turns).heard([ballot(3, 2, 1), ballot(4, 2, 1)])  # type: ignore[return-value]
-
-
-def _played(debate: Debate, *found: Any) -> Played:
-    return Played(Rollout(debate), *found)

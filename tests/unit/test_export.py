@@ -24,8 +24,7 @@ from moot.debate.types import ConfigError, Question
 from moot.export import figures, pages, sets
 from moot.export.places import check_free, new_file, new_folder
 from moot.export.weights import find_adapter
-from moot.records import Run
-from moot.saved import Saved, saved_debates
+from moot.records import PlayedDebate, Run
 from moot.terminal import plain
 from support.making import FAILED, Tabled, debate, spoken, text, v1, v2
 from support.recorded import LOST, judged, record
@@ -35,13 +34,13 @@ ONE_VOTE = [["", "", ""], ["1 > 2", "", ""]]
 NO_VOTE = [["", "", ""], ["", "", ""]]
 
 
-def saved(path: Path, *debates: Debate, **options: Any) -> list[Saved]:
+def saved(path: Path, *debates: Debate, **options: Any) -> list[PlayedDebate]:
     first = debates[0]
     run = record(path, [debates], Protocol(first.rules, first.scoring) if isinstance(first, Tabled) else v2(), **options)
-    return [each for each in saved_debates(run) if isinstance(each, Saved)]
+    return [each for each in run.debates() if isinstance(each, PlayedDebate)]
 
 
-def reason(make: Callable[..., Any], each: Saved, *options: Any) -> str:
+def reason(make: Callable[..., Any], each: PlayedDebate, *options: Any) -> str:
     with pytest.raises(sets.LeftOut) as stop:
         list(make(each, *options))
     return str(stop.value)
@@ -158,7 +157,7 @@ def test_half_a_character_does_not_reach_a_file_that_others_read(tmp_path: Path)
     words = [(agent, text("Agent 1 > Agent 2" if agent == 0 else "N/A", solution=f"a\ud800b \U0001f600 {agent}")) for agent in range(3)]
     run = record(tmp_path / "run", [[spoken([words, words], v2(), 3)]])
     with (tmp_path / "set.jsonl").open("wb") as file:
-        assert sets.write(saved_debates(run), sets.supervised, file).rows == 1
+        assert sets.write(run.debates(), sets.supervised, file).rows == 1
     (line,) = (tmp_path / "set.jsonl").read_text(encoding="utf-8").splitlines()
     assert json.loads(line)["completion"][0]["content"] == "a\ufffdb \U0001f600 1"
 
@@ -168,7 +167,7 @@ def test_what_was_left_out_is_counted_by_reason(tmp_path: Path) -> None:
     with (run.path / "debates" / "000001.jsonl").open("ab") as file:
         file.write(b'{"number": 9, "quest')
     with (tmp_path / "set.jsonl").open("wb") as file:
-        written = sets.write(saved_debates(run), sets.supervised, file)
+        written = sets.write(run.debates(), sets.supervised, file)
     assert written.rows == 1
     assert written.left_out == {"the engine lost the debate": 2, "nobody won: no vote was cast": 1, "damaged line": 1}
     assert [(each.step, each.line) for each in written.damaged] == [(1, 5)]
@@ -259,7 +258,7 @@ def hostile_debate(words: str) -> Debate:
 @pytest.mark.parametrize("words", HOSTILE)
 def test_hostile_text_stays_text(tmp_path: Path, words: str) -> None:
     debates = saved(tmp_path / "run", hostile_debate(words), LOST)
-    debates[1] = replace(debates[1], record={**debates[1].record, "error": words})
+    debates[1] = replace(debates[1], error=words)
     page = "".join(pages.page(debates, title=words, about=words))
     reader = check_harmless(page)
     # One debate, one lost one; two rounds of three turns: the words opened nothing of their own.

@@ -12,8 +12,8 @@ import pytest
 from moot.debate.parsing import BALLOT
 from moot.debate.play import hear
 from moot.debate.types import ConfigError, Observation, Said
-from moot.records import Played, Run, debate_record
-from moot.rl.rollout import Rollout
+from moot.records import PlayedDebate, Run
+from moot.records.codec import summary, to_record
 from moot.tasks.answers import grade, settled_by
 from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, text, v1, v2
 
@@ -107,7 +107,7 @@ def judged(played: Tabled, shorthand: str) -> Tabled:
 
 def recorded(played: Tabled) -> dict[str, Any]:
     scores = (by_agent if played.scoring.reward == "win_rate" else by_step)(played)[0]
-    return json.loads(json.dumps(debate_record(Played(Rollout(played), played.scoring, scores, grade(played)))))
+    return json.loads(json.dumps(to_record(PlayedDebate(played, scoring=played.scoring, scores=scores, grades=grade(played)))))
 
 
 def test_a_record_without_the_later_choices_is_what_it_was() -> None:
@@ -118,7 +118,7 @@ def test_a_record_without_the_later_choices_is_what_it_was() -> None:
     assert not {"shuffle_labels", "closing_ballot"} & record["protocol"].keys()
 
 
-def test_ballots_and_outside_judges_are_recorded(tmp_path: Path) -> None:
+def test_ballots_and_outside_judges_are_recorded() -> None:
     """Truth 7; 0 and 2 are right. 0's ballot prefers 1, one judge prefers 0 to 1, another cannot be read."""
     played = debate(v2(closing_ballot=True), [["", "", ""]], answers=[["7", "8", "7"]], truth="7")
     cast = tuple(played.read(2, a, Said(text(lines(said), contract=BALLOT)), ballot=True) for a, said in enumerate(["1 > 2", "", ""]))
@@ -143,11 +143,8 @@ def test_ballots_and_outside_judges_are_recorded(tmp_path: Path) -> None:
     onlooking = recorded(replace(heard, scoring=replace(heard.scoring, judge_counts=False)))
     assert (len(onlooking["votes"]), len(onlooking["jury"][0]["votes"]), onlooking["jury_counts"]) == (1, 1, False)
 
-    run = new_run(tmp_path)
-    scores = by_step(heard)[0]
-    run.write_debates(1, [Played(Rollout(heard), heard.scoring, scores, grade(heard))])
-    (found,) = run.index().execute("select correct, disagreement, failures from debates").fetchall()
-    assert found == (pytest.approx(2 / 3), 1, 0), "a ballot replaces nobody's answer"
+    listed = summary(record)
+    assert (listed.correct, listed.disagreement, listed.failed_turns) == (pytest.approx(2 / 3), True, 0), "a ballot replaces no answer"
 
 
 def test_votes_by_agent_name_the_judge_too() -> None:

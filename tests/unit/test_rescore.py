@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Iterable
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
@@ -22,11 +23,13 @@ from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Turn
-from moot.records import Run
-from moot.rescore import SCORING, SPOKEN, Compared, Rescored, check, compare, rescore
+from moot.records import Damaged, PlayedDebate, Run
+from moot.records.codec import grades_of, scores_of, to_record
+from moot.rescore import SCORING, SPOKEN, Rescored, check, compare, rescore
 from moot.rl.config import OptimConfig, TrainConfig
-from moot.saved import Damaged, Saved, grades_of, saved_debates, scores_of
-from moot.totals import Correlation
+from moot.rl.metrics import totals
+from moot.statistics import Correlation
+from moot.turns import AgentAdvantages
 from support.making import FAILED, Tabled, debate, text, v1, v2
 from support.recorded import LOST, judged, record
 
@@ -35,6 +38,11 @@ ANSWERS = [["5", "7", "6"], ["5", "7", "6"]]
 ONE_VOTE = [["", "", ""], ["1 > 2", "", ""]]
 # Each prefers the next one, and agent 0 says so three times.
 CIRCLE = [["", "", ""], ["1 > 2; 1 > 2; 1 > 2", "2 > 0", "0 > 1"]]
+
+
+def pairs(compared: Iterable[Any]) -> list[Any]:
+    """Debates before and after, those that the engine lost left out."""
+    return [each for each in compared if isinstance(each, tuple)]
 
 
 def many(protocol: Protocol) -> list[list[Debate]]:
@@ -72,20 +80,20 @@ def plain(numbers: Any) -> Any:
 @pytest.mark.parametrize("advantage", ["center_group", "center_seat", "normalize_batch"])
 def test_rescoring_gives_what_training_with_that_reward_would_have_saved(tmp_path: Path, reward: str, advantage: str) -> None:
     other = v2(reward=reward, advantage=advantage)
-    trained = [each for each in saved_debates(record(tmp_path / "b", many(other), other)) if isinstance(each, Saved) and not each.error]
+    trained = [each for each in (record(tmp_path / "b", many(other), other)).debates() if isinstance(each, PlayedDebate) and not each.error]
     run = record(tmp_path / "a", many(v2()), v2())
-    found = [each for each in compare(run, check(run, {"reward": reward, "advantage": advantage})) if isinstance(each, Compared)]
-    assert [plain(each.after.advantages) for each in found] == [each.record["advantages"] for each in trained]
-    assert [plain(each.after.rewards) for each in found] == [each.record["rewards"] for each in trained]
+    found = [each for each in compare(run, check(run, {"reward": reward, "advantage": advantage})) if isinstance(each, tuple)]
+    assert [after.advantages for _, after in found] == [each.advantages for each in trained]
+    assert [to_record(after)["rewards"] for _, after in found] == [to_record(each)["rewards"] for each in trained]
 
 
 def test_one_vote_under_win_rate(tmp_path: Path) -> None:
     # Agent 1 won its one vote, agent 2 lost its one, agent 0 had none: returns 0, 1, 0, mean 1/3.
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]])
     found = rescore(run, {"reward": "win_rate"})
-    (each,) = (each for each in compare(run, check(run, {"reward": "win_rate"})) if isinstance(each, Compared))
-    assert each.after.totals == (0.0, 1.0, 0.0)
-    assert each.after.turns == pytest.approx((-1 / 3, 2 / 3, -1 / 3) * 2)
+    ((_, after),) = pairs(compare(run, check(run, {"reward": "win_rate"})))
+    assert totals(after.scores) == [0.0, 1.0, 0.0]
+    assert after.advantages == AgentAdvantages((pytest.approx(-1 / 3), pytest.approx(2 / 3), pytest.approx(-1 / 3)))
     assert found.after.reward_mean == pytest.approx(1 / 3)
     assert (found.after.advantage_right, found.after.advantage_wrong) == (pytest.approx(2 / 3), pytest.approx(-1 / 3))
     assert found.after.advantage_size == pytest.approx(4 / 9)
@@ -131,8 +139,8 @@ def test_a_turn_that_was_cut_off_stays_failed(tmp_path: Path) -> None:
     turns = list(played.turns)
     turns[3] = Turn(2, 0, cut, parse(cut, "three_tag", closed=False))
     run = record(tmp_path / "run", [[replace(played, turns=tuple(turns))]])
-    (each,) = (each for each in compare(run, check(run, {"reward": "win_rate"})) if isinstance(each, Compared))
-    assert each.after.totals == (0.0, 0.0, 0.0)  # agent 0 won both votes (1), less 1 for its failed turn
+    ((_, after),) = pairs(compare(run, check(run, {"reward": "win_rate"})))
+    assert totals(after.scores) == [0.0, 0.0, 0.0]  # agent 0 won both votes (1), less 1 for its failed turn
     assert rescore(run, {}).largest_difference == 0.0
 
 
@@ -189,8 +197,8 @@ def test_truth_needs_known_answers_and_says_so(tmp_path: Path) -> None:
 def test_mixing_in_truth_moves_the_generator_reward(tmp_path: Path) -> None:
     # Half truth: agent 1 (right, preferred) gets (1 + 1)/2 = 1; agent 2 (wrong, not preferred) -1; unjudged wrong (0 - 1)/2.
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]])
-    (each,) = (each for each in compare(run, check(run, {"reward_mix": 0.5})) if isinstance(each, Compared))
-    assert each.after.rewards["generator"] == ((-0.5, -0.5), (1.0, 0.5), (-1.0, -0.5))
+    ((_, after),) = pairs(compare(run, check(run, {"reward_mix": 0.5})))
+    assert after.scores.streams["generator"].values == ((-0.5, -0.5), (1.0, 0.5), (-1.0, -0.5))
 
 
 def test_a_users_reward_of_an_earlier_day_need_not_be_there_any_more(tmp_path: Path) -> None:
@@ -212,8 +220,8 @@ def test_a_users_own_reward_and_estimator(tmp_path: Path) -> None:
     )
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]])
     choices = {"reward": f"{mine}:reward", "advantage": f"{mine}:estimate"}
-    (each,) = (each for each in compare(run, check(run, choices)) if isinstance(each, Compared))
-    assert (each.after.advantages, each.after.winner) == ((3.0, 1.0, 2.0), 0)
+    ((_, after),) = pairs(compare(run, check(run, choices)))
+    assert (after.advantages, after.outcome.winner) == (AgentAdvantages((3.0, 1.0, 2.0)), 0)
 
 
 def test_lost_debates_and_damaged_lines_are_counted_and_the_others_scored(tmp_path: Path) -> None:
@@ -239,8 +247,8 @@ def test_lost_debates_and_damaged_lines_are_counted_and_the_others_scored(tmp_pa
 
 def test_a_step_that_goes_away_while_it_is_read_is_passed_over(tmp_path: Path) -> None:
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE)], [debate(v2(), ONE_VOTE)]])
-    reading = saved_debates(run)
-    assert isinstance(next(reading), Saved)
+    reading = run.debates()
+    assert isinstance(next(reading), PlayedDebate)
     (run.path / "debates" / "000002.jsonl").unlink()
     assert list(reading) == []
 
@@ -248,9 +256,9 @@ def test_a_step_that_goes_away_while_it_is_read_is_passed_over(tmp_path: Path) -
 def test_no_more_than_one_step_is_read_ahead(tmp_path: Path) -> None:
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE)] * 2, [debate(v2(), ONE_VOTE)] * 2, [debate(v2(), ONE_VOTE)]])
     comparing = compare(run, check(run, {}))
-    assert isinstance(next(comparing), Compared)
+    assert isinstance(next(comparing), tuple)
     (run.path / "debates" / "000003.jsonl").write_bytes(b"not read yet\n")
-    assert [type(each) for each in comparing] == [Compared, Compared, Compared, Damaged]
+    assert [type(each) for each in comparing] == [tuple, tuple, tuple, Damaged]
 
 
 def test_only_the_steps_asked_for(tmp_path: Path) -> None:
@@ -295,8 +303,8 @@ def test_the_running_correlation_is_numpys(pairs: list[tuple[float, bool]]) -> N
 def test_the_question_comes_back_whole(tmp_path: Path) -> None:
     asked = Question("What is 3 + 4?", "7", id="q-1", instruction="Put it in a box.")
     run = record(tmp_path / "run", [[replace(debate(v2(), ONE_VOTE, ANSWERS, "7"), question=asked)]])
-    (each,) = saved_debates(Run.open(run.path))
-    assert isinstance(each, Saved) and each.debate.question == asked
+    (each,) = (Run.open(run.path)).debates()
+    assert isinstance(each, PlayedDebate) and each.debate.question == asked
     assert each.debate.turns == debate(v2(), ONE_VOTE, ANSWERS, "7").turns
 
 
@@ -309,7 +317,7 @@ def test_right_answers_are_one_answer_however_they_look() -> None:
 
 def test_answers_are_ranked_by_the_generator_stream_wherever_it_stands() -> None:
     def means(rewards: Any) -> tuple[float | None, ...]:
-        scores = scores_of({"turns": [], "rewards": rewards})
+        scores = scores_of({"turns": [], "num_agents": 3, "rewards": rewards}, Scoring())
         assert scores is not None
         return mean_rewards(scores)
 
@@ -340,8 +348,8 @@ def test_a_run_without_a_protocol_in_its_settings_is_counted_by_its_debates(tmp_
 def test_ballots_labels_and_outside_judges_come_back_as_they_counted(tmp_path: Path, shuffled: bool, counts: bool, reward: str) -> None:
     protocol = v2(closing_ballot=True, shuffle_labels=shuffled, reward=reward)
     run = record(tmp_path / "run", [[judged(protocol, counts)]], protocol, recipe={"judge_counts": counts})
-    (each,) = saved_debates(run)
-    assert isinstance(each, Saved) and Tabled(**vars(each.debate), scoring=each.scoring) == judged(protocol, counts)
+    (each,) = run.debates()
+    assert isinstance(each, PlayedDebate) and Tabled(**vars(each.debate), scoring=each.scoring) == judged(protocol, counts)
     found = rescore(run, {})
     assert (found.largest_difference, found.changed, found.choices) == (0.0, 0, {})
 
@@ -353,8 +361,8 @@ def test_with_outside_judges_heard_the_winner_is_another(tmp_path: Path) -> None
     found = rescore(run, {"judge_counts": True})
     assert [(change.before, change.after) for change in found.changes] == [(1, 2)]
     assert found.choices == {"judge_counts": (False, True)}
-    (each,) = (each for each in compare(run, check(run, {"judge_counts": True})) if isinstance(each, Compared))
-    assert each.after.rewards["generator"] == ((0.0, 0.0), (pytest.approx(-1 / 3), 0.0), (pytest.approx(1 / 3), 0.0))
+    ((_, after),) = pairs(compare(run, check(run, {"judge_counts": True})))
+    assert after.scores.streams["generator"].values == ((0.0, 0.0), (pytest.approx(-1 / 3), 0.0), (pytest.approx(1 / 3), 0.0))
     # Three answers with advantages 0, -1/3, 1/3, the last one right; the three ballots are no answers.
     assert found.after.advantage_size == pytest.approx(2 / 9)
     assert (found.after.advantage_right, found.after.advantage_wrong) == (pytest.approx(1 / 3), pytest.approx(-1 / 6))
@@ -365,8 +373,8 @@ def test_with_outside_judges_heard_the_winner_is_another(tmp_path: Path) -> None
 def test_a_ballot_is_no_answer_to_be_ranked_by(tmp_path: Path) -> None:
     # Agent 1's one answer won its one vote: mean reward 1, not 1/2 with the ballot's 0.
     protocol = v2(closing_ballot=True)
-    (each,) = saved_debates(record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol))
-    assert isinstance(each, Saved) and each.outcome().means == (0.0, 1.0, -1.0)
+    (each,) = (record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol)).debates()
+    assert isinstance(each, PlayedDebate) and each.outcome.means == (0.0, 1.0, -1.0)
 
 
 def test_truth_that_faded_over_the_run_fades_again(tmp_path: Path) -> None:
@@ -380,8 +388,8 @@ def test_truth_that_faded_over_the_run_fades_again(tmp_path: Path) -> None:
 
     def mixes(choices: dict[str, Any]) -> list[float]:
         """The unjudged wrong answer of agent 0 gets minus the mix."""
-        found = (each for each in compare(run, check(run, choices)) if isinstance(each, Compared))
-        return [-each.after.rewards["generator"][0][0] for each in found]
+        found = (each for each in compare(run, check(run, choices)) if isinstance(each, tuple))
+        return [-after.scores.streams["generator"].values[0][0] for _, after in found]
 
     assert mixes({}) == pytest.approx([0.5, 0.4, 0.25])
     assert mixes({"reward_mix": 1.0}) == pytest.approx([1.0, 0.75, 0.5])

@@ -12,7 +12,8 @@ from moot.debate.protocol import V2
 from moot.debate.rewards import AgentScores, StepScores, users_reward
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
-from moot.rl.advantages import ESTIMATORS, AgentAdvantages, StepAdvantages, advantages
+from moot.rl.advantages import ESTIMATORS, advantages
+from moot.turns import AgentAdvantages, StepAdvantages
 from moot.users import load
 from support.making import FAILED, debate, near, v2
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -13,18 +13,18 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible
 from moot.cli.score import show
 from moot.debate.protocol import preset
-from moot.debate.rewards import score
 from moot.debate.scoring import Scoring, judge_warning
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, Question
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.rl.advantages import ESTIMATORS, advantages
+from moot.records.codec import to_transcript
+from moot.records.played import PlayedDebate
+from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.datums import datums
 from moot.rl.metrics import reward_metrics, rollout_metrics
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Rollout, rollout
-from moot.score import Scored
+from moot.rl.rollout import rollout
 from moot.tasks.answers import grade
 from moot.terminal import one_line, plain
 
@@ -70,19 +70,18 @@ class Demo:
         self._report(console, protocol.scoring, played)
         return 0
 
-    def _report(self, console: Terminal, scoring: Scoring, played: list[Rollout]) -> None:
-        grades = [grade(each.debate) for each in played]
-        scores = [score(each.debate, scoring, found) for each, found in zip(played, grades, strict=True)]
-        taught = advantages([(each.debate, found) for each, found in zip(played, scores, strict=True)], ESTIMATORS[scoring.estimator])
-        made = [datum for each, values in zip(played, taught, strict=True) for datum in datums(each.debate, each.sampled, values)]
+    def _report(self, console: Terminal, scoring: Scoring, played: list[PlayedDebate]) -> None:
+        scored = [each.scored(scoring, grade(each.debate)) for each in played]
+        taught = with_advantages(scored, ESTIMATORS[scoring.estimator])
+        made = [datum for each in taught if each.advantages for datum in datums(each.debate, each.sampled, each.advantages)]
 
         shown = max(range(len(played)), key=lambda i: (sum(not turn.failed for turn in played[i].debate.turns), -i))
         tell(played[shown].debate, console)
-        show(Scored(shown + 1, played[shown].debate, scoring, scores[shown], taught[shown], grades[shown]), console)
+        show(replace(taught[shown], number=shown + 1), console)
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
-        self.out.write_text("".join(json.dumps(transcript(each.debate)) + "\n" for each in played))
-        found = reward_metrics(scoring.reward, scores, taught) | rollout_metrics(played)
+        self.out.write_text("".join(json.dumps(to_transcript(each.debate)) + "\n" for each in played))
+        found = reward_metrics(taught) | rollout_metrics(played)
         console.say(
             f"\n{len(played)} debates, {found['env/all/total_turns']:.0f} turns, {found['parse_error'] or 0:.0%} of them unreadable; "
             f"{found['debates/with_gradient'] or 0:.0%} of the debates would teach something; "
@@ -102,9 +101,3 @@ def tell(debate: Debate, console: Terminal) -> None:
                 sections = turn.parsed.fields if isinstance(turn.parsed, Parsed) else {"could not be read": turn.text}
                 for name, content in sections.items():
                     console.say(f"    {name}: {one_line(content, 100)}")
-
-
-def transcript(debate: Debate) -> dict[str, object]:
-    turns = [{"round": turn.round, "agent": turn.agent, "text": turn.text} for turn in debate.turns]
-    answer = {} if debate.question.answer is None else {"answer": debate.question.answer}
-    return {"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, **answer}

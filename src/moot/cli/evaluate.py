@@ -68,7 +68,9 @@ class Eval:
     protocol: Annotated[Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="")] = None
     """The rules of the debates; the run's, or v2."""
     engine: _Str = None
-    """What runs the model; the run's, or local."""
+    """What runs the model; the run's, or local. openai is a chat server: no weights, no RUN."""
+    base_url: _Str = None
+    """Where a server is, for engine tinker or openai (then OPENAI_BASE_URL if not given, and the key is taken from OPENAI_API_KEY)."""
     device: _Str = None
     """cpu, cuda, or auto."""
     dtype: _Str = None
@@ -128,7 +130,7 @@ class Eval:
         )
 
     def _model_changes(self) -> dict[str, Any]:
-        changes = {name: getattr(self, name) for name in ("engine", "device", "dtype", "renderer", "thinking")}
+        changes = {name: getattr(self, name) for name in ("engine", "base_url", "device", "dtype", "renderer", "thinking")}
         for name, hint in get_type_hints(ModelConfig).items():
             choices = get_args(hint)
             if changes.get(name) is not None and choices and changes[name] not in choices:

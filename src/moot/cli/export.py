@@ -19,8 +19,7 @@ from moot.debate.types import ConfigError
 from moot.export import figures, pages, sets
 from moot.export.places import check_free, new_file, new_folder
 from moot.export.weights import copy_adapter, find_adapter
-from moot.records import Run
-from moot.saved import Damaged, Saved, saved_debates
+from moot.records import Damaged, PlayedDebate, Run
 from moot.terminal import one_line
 
 KINDS = ("adapter", "merged", "supervised", "preferences", "html", "figures")
@@ -184,7 +183,7 @@ def _probe(run: Run, most: int = 512) -> list[int]:
     return []
 
 
-def _sets(kind: str, make: Callable[[Export], Callable[[Saved], Any]]) -> Callable[[Exporting], None]:
+def _sets(kind: str, make: Callable[[Export], Callable[[PlayedDebate], Any]]) -> Callable[[Exporting], None]:
     def work(job: Exporting) -> None:
         steps = pick_steps(job.run, job.asked.steps)
         with bar(kind, len(steps)) as steps_bar, new_file(job.place(kind)) as file:
@@ -199,9 +198,9 @@ def _sets(kind: str, make: Callable[[Export], Callable[[Saved], Any]]) -> Callab
     return work
 
 
-def _counted(run: Run, steps: Sequence[int], seen: Callable[[], None]) -> Iterator[Saved | Damaged]:
+def _counted(run: Run, steps: Sequence[int], seen: Callable[[], None]) -> Iterator[PlayedDebate | Damaged]:
     for step in steps:
-        yield from saved_debates(run, [step])
+        yield from run.debates([step])
         seen()
 
 
@@ -216,14 +215,14 @@ def _html(job: Exporting) -> None:
     job.written.append((job.place("html"), f"{len(chosen)} debates to read"))
 
 
-def pick_debates(run: Run, wanted: Sequence[str], steps: Sequence[int], damaged: list[Damaged], most: int = 20) -> list[Saved]:
+def pick_debates(run: Run, wanted: Sequence[str], steps: Sequence[int], damaged: list[Damaged], most: int = 20) -> list[PlayedDebate]:
     """Those asked for, in that order; else the newest ones, oldest first."""
-    chosen: list[Saved] = []
+    chosen: list[PlayedDebate] = []
     if not wanted:
         for step in reversed(steps):
-            here = list(saved_debates(run, [step]))
+            here = list(run.debates([step]))
             damaged += [each for each in here if isinstance(each, Damaged) and each not in damaged]
-            chosen = [each for each in here if isinstance(each, Saved)][: most - len(chosen)] + chosen
+            chosen = [each for each in here if isinstance(each, PlayedDebate)][: most - len(chosen)] + chosen
             if len(chosen) >= most:
                 break
         if not chosen:
@@ -233,7 +232,7 @@ def pick_debates(run: Run, wanted: Sequence[str], steps: Sequence[int], damaged:
         match = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", name)
         if not match:
             raise ConfigError(f"debates must be named STEP/NUMBER, like 12/3, got {name!r}")
-        same = [each for each in saved_debates(run, [int(match[1])]) if isinstance(each, Saved) and each.number == int(match[2])]
+        same = [each for each in run.debates([int(match[1])]) if isinstance(each, PlayedDebate) and each.number == int(match[2])]
         if not same:
             raise ConfigError(f"debates: {run.path} has no debate {name} that can be read")
         chosen += same[:1]

@@ -105,10 +105,10 @@ def _parse(name: str, arguments: list[str]) -> Any:
     loaded = importlib.import_module(module)
     kind = getattr(loaded, attribute)
     arguments = loaded.respelled(arguments) if hasattr(loaded, "respelled") else arguments
-    default = loaded.defaults(arguments) if hasattr(loaded, "defaults") else None
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
+            default = loaded.defaults(arguments) if hasattr(loaded, "defaults") else None
             return tyro.cli(kind, prog=f"moot {name}", args=arguments, default=default)
     except SystemExit as stop:
         if stop.code:

@@ -12,9 +12,9 @@ from typing import Any
 from moot.cli.console import Bars, Terminal
 from moot.cli.loggers import Logger
 from moot.records import Run
+from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
 from moot.rl.remedies import ALARMS
-from moot.rl.rollout import Rollout
 
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
@@ -46,8 +46,8 @@ class Progress:
         else:
             self._bars.plan("debates", self._config.eval_questions if phase == "eval" else self._config.optim.batch_size)
 
-    def debate_finished(self, rollout: Rollout) -> None:
-        self._bars.advance("debates", sum(turn.count for turn in rollout.sampled))
+    def debate_finished(self, played: PlayedDebate) -> None:
+        self._bars.advance("debates", sum(turn.count for turn in played.sampled))
 
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach("run", row["step"])

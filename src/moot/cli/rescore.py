@@ -18,9 +18,8 @@ from moot.cli.ending import complain
 from moot.debate.protocol import preset
 from moot.debate.types import ConfigError
 from moot.records import Run
-from moot.rescore import SCORING, SPOKEN, Change, Rescored, rescore
+from moot.rescore import SCORING, SPOKEN, Change, Rescored, Totals, rescore
 from moot.terminal import one_line
-from moot.totals import Totals
 
 YesNo = Literal["yes", "no"]
 AS_TRAINED = "(default: as trained)"

@@ -20,10 +20,11 @@ from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
 from moot.debate.rewards import REWARDS, AgentScores, Reward
 from moot.debate.types import ConfigError
-from moot.rl.advantages import AgentAdvantages
+from moot.records.played import PlayedDebate
 from moot.rl.choices import find_reward
-from moot.score import BadLine, Scored, score
 from moot.terminal import one_line, plain
+from moot.transcripts import BadLine, as_json, failures, score
+from moot.turns import AgentAdvantages, StepAdvantages
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,7 @@ class Score:
                 print(f"line {result.line}: {' '.join(plain(result.reason).split())}", file=sys.stderr)
             elif self.json:
                 seen.debates += 1
-                print(json.dumps(result.as_json()))
+                print(json.dumps(as_json(result)))
             else:
                 seen.add(result, show(result, console))
         if not bad and not seen.debates:
@@ -76,12 +77,12 @@ class Seen:
     turns: int = 0
     failed: int = 0
 
-    def add(self, scored: Scored, outcome: Outcome) -> None:
+    def add(self, scored: PlayedDebate, outcome: Outcome) -> None:
         self.debates += 1
         self.won += outcome.winner is not None
         self.level += outcome.winner is None and outcome.voted
         self.turns += len(scored.debate.turns)
-        self.failed += len(scored.failures)
+        self.failed += len(failures(scored.debate))
 
     def told(self, bad: int) -> str:
         silent = self.debates - self.won - self.level
@@ -108,10 +109,11 @@ def _lines(file: str) -> Iterator[str]:
             yield f"not UTF-8: {error.reason} at byte {error.start}"
 
 
-def show(scored: Scored, console: Console) -> Outcome:
+def show(scored: PlayedDebate, console: Console) -> Outcome:
     """One debate: votes won and lost per round and agent, then what it came to, which is also the answer."""
     debate = scored.debate
-    outcome = Outcome.of(debate, scored.scores, scored.scoring)
+    outcome = scored.outcome
+    assert outcome is not None
     won, lost = _tally(scored, outcome)
     rows: list[tuple[str, list[str], str]] = [("", [f"Agent {agent}" for agent in range(debate.num_agents)], "dim")]
     for round in sorted({turn.round for turn in debate.turns}):
@@ -120,8 +122,8 @@ def show(scored: Scored, console: Console) -> Outcome:
         rows.append((f"round {round}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
         rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
-    lines = [(f"\nLine {scored.line}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(outcome), "")]
-    lines += [(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow") for round, agent, reason in scored.failures]
+    lines = [(f"\nLine {scored.number}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(outcome), "")]
+    lines += [(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow") for round, agent, reason in failures(debate)]
     if console.is_terminal:
         console.print(Text("\n").join(Text(line, style=style) for line, style in lines), soft_wrap=True)
     else:
@@ -139,7 +141,7 @@ def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
     ]
 
 
-def _tally(scored: Scored, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
+def _tally(scored: PlayedDebate, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
     """Votes by the round and agent they are about: the response's round, or the voting round where votes are about agents."""
     won: Counter[tuple[int, int]] = Counter()
     lost: Counter[tuple[int, int]] = Counter()
@@ -150,16 +152,16 @@ def _tally(scored: Scored, outcome: Outcome) -> tuple[Counter[tuple[int, int]], 
     return won, lost
 
 
-def _round(scored: Scored, vote: AgentVote, response: int | None) -> int:
+def _round(scored: PlayedDebate, vote: AgentVote, response: int | None) -> int:
     """0, which is no round, for what an outside judge says about an agent as a whole."""
     return scored.debate.turns[response].round if response is not None else vote.round or 0
 
 
-def _summary(scored: Scored) -> dict[str, list[float]]:
+def _summary(scored: PlayedDebate) -> dict[str, list[float]]:
     if isinstance(scored.scores, AgentScores):
         assert isinstance(scored.advantages, AgentAdvantages)
         return {"return": list(scored.scores.returns), "advantage": list(scored.advantages.values)}
-    assert not isinstance(scored.advantages, AgentAdvantages)
+    assert scored.scores is not None and isinstance(scored.advantages, StepAdvantages)
     rows: dict[str, list[float]] = {}
     for name, stream in scored.scores.streams.items():
         rows[f"{name} reward, mean of steps"] = [_mean(values) for values in stream.values]

@@ -125,32 +125,30 @@ def _folder(task: str) -> str:
     return re.sub(r"[^\w.+=-]+", "-", name).strip("-")[:60]
 
 
+@dataclass(frozen=True)
+class _Sources:
+    """Where defaults come from."""
+
+    preset: str | None = None
+    protocol: str | None = None
+    config: Path | None = None
+    resume: Path | None = None
+
+
 def defaults(arguments: list[str]) -> Train:
     """Preset, protocol, file and run are read first, so that the help shows their values and the other options change them."""
-    name = _option(arguments, "preset") or _DEFAULT
+    sources, _ = tyro.cli(_Sources, args=arguments, return_unknown_args=True, add_help=False)
+    name = sources.preset or _DEFAULT
     if name not in PRESETS:
         presets = "; ".join(f"{preset} ({about})" for preset, about in ABOUT.items())
         raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {presets}")
-    resume = _option(arguments, "resume")
-    if resume is not None:
+    if sources.resume is not None:
         from moot.records import Run
 
-        if clash := next((each for each in ("preset", "protocol", "config") if _option(arguments, each)), None):
+        if clash := next((each for each in ("preset", "protocol", "config") if getattr(sources, each)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
-        return Train(config=TrainConfig.from_dict(Run.open(Path(resume)).config))
-    config = PRESETS[name]
-    if file := _option(arguments, "config"):
-        config = read_config(Path(file), config)
-    if (protocol := _option(arguments, "protocol")) in PROTOCOLS:
-        config = replace(config, protocol=PROTOCOLS[protocol])
+        return Train(config=TrainConfig.from_dict(Run.open(sources.resume).config))
+    config = PRESETS[name] if sources.config is None else read_config(sources.config, PRESETS[name])
+    if sources.protocol in PROTOCOLS:
+        config = replace(config, protocol=PROTOCOLS[sources.protocol])
     return Train(preset=name, config=config)
-
-
-def _option(arguments: list[str], name: str) -> str | None:
-    """The value of an option, before the others are read."""
-    for i, argument in enumerate(arguments):
-        if argument == f"--{name}" and i + 1 < len(arguments):
-            return arguments[i + 1]
-        if argument.startswith(f"--{name}="):
-            return argument.split("=", 1)[1]
-    return None

@@ -10,10 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from moot.debate.rewards import AgentScores, Scores, StepScores, ballots, comparisons, outside_votes
+from moot.debate.rewards import AgentScores, Scores, StepScores
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Verdict, Vote
+from moot.debate.votes import ballots, comparisons, outside_votes
 
 LEVEL = 1e-9
 """Means that differ by no more are equal: sums of thirds differ in the last digit."""
@@ -105,7 +106,7 @@ def mean_rewards(scores: Scores) -> tuple[float | None, ...]:
 def votes_of(debate: Debate, scores: Scores, scoring: Scoring) -> tuple[AgentVote, ...]:
     """The votes that count, as that kind of scores reads them: about agents, or about responses."""
     if isinstance(scores, AgentScores):
-        return tuple(_about_agents(debate, vote) for vote in comparisons(debate, scoring)[0])
+        return tuple(_about_agents(debate, vote) for vote in scores.votes or comparisons(debate, scoring)[0])
     return tuple(_about_responses(debate, vote) for vote in scores.votes or ballots(debate, scoring).votes)
 
 

@@ -1,21 +1,22 @@
 """Peer votes to rewards.
 
 No ground truth is found here: graders live in tasks/, and hand in `Grades` where answers are known.
-Votes that name their own author are already gone.
 """
 
 from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moot.debate.rules import candidates
 from moot.debate.scoring import BY_TURN, Scoring
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Line, Parsed, Vote
+from moot.debate.types import ConfigError, Vote
+from moot.debate.votes import ballots as ballots
+from moot.debate.votes import clear_consensus
+from moot.debate.votes import comparisons as comparisons
 
 FORMAT_PENALTY = -0.5
 FAILED = -1.0
@@ -32,6 +33,8 @@ class Grades:
     """Turns with equal answers carry the same number, None where there is no answer."""
     given_up: int = 0
     """Comparisons that took too long: their answers count as different, unless they are written alike."""
+    labelled: tuple[bool, ...] | None = None
+    """Whether each turn's answer equals the question's label; None where it has none."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,8 @@ class AgentScores:
     """The reward, less 1 for each failed turn."""
     valid: int = 0
     malformed: int = 0
+    votes: tuple[Vote, ...] = ()
+    """By agent: those that the reward is made of."""
 
 
 @dataclass(frozen=True)
@@ -74,30 +79,19 @@ class StepScores:
 
 
 Scores = AgentScores | StepScores
+
+
+def has_signal(scores: Scores) -> bool:
+    """Whether the votes say anything: some step takes part in centring, or the agents' returns differ."""
+    if isinstance(scores, AgentScores):
+        return len(set(scores.returns)) > 1
+    return any(value is not None for stream in scores.streams.values() for row in stream.centred for value in row)
+
+
 Reward = Callable[[Debate, Scoring, Grades | None], Scores]
 
 
 # Per agent: over the whole debate
-
-
-def comparisons(debate: Debate, scoring: Scoring = Scoring()) -> tuple[list[Vote], int]:
-    """All valid comparisons by agent, in order, and how many were malformed. Repeated lines count each time.
-
-    Votes of outside judges come last, where they count.
-    """
-    valid, malformed = [], 0
-    for i, turn in enumerate(debate.turns):
-        for line in _lines(debate, i):
-            if line.kind != "comparison" or turn.agent in (line.left, line.right):
-                continue
-            if max(line.left, line.right) >= debate.num_agents or line.left == line.right:
-                malformed += 1
-            else:
-                valid.append(Vote(turn.agent, line.left, line.right, line.verdict, i))
-    if scoring.judge_counts:
-        agent = [turn.agent for turn in debate.turns]
-        valid += [replace(vote, left=agent[vote.left], right=agent[vote.right]) for vote in outside_votes(debate, scoring)]
-    return valid, malformed
 
 
 def win_rate(votes: Sequence[Vote], num_agents: int) -> list[float]:
@@ -126,7 +120,7 @@ def win_minus_loss(votes: Sequence[Vote], num_agents: int) -> list[float]:
 def _by_agent(rule: Callable[[Sequence[Vote], int], list[float]]) -> Reward:
     def reward(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
         valid, malformed = comparisons(debate, scoring)
-        return _agent_scores(debate, rule(valid, debate.num_agents), len(valid), malformed)
+        return replace(_agent_scores(debate, rule(valid, debate.num_agents), len(valid), malformed), votes=tuple(valid))
 
     return reward
 
@@ -145,8 +139,10 @@ def truth_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Agent
 
 def majority_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
     """1 for holding the debate's plurality answer, otherwise 0. A baseline that needs a grader but no ground truth."""
-    same = _need_grader(grades, scoring).same
-    held = [None if i is None else same[i] for i in last_parsed(debate)]
+    known = _need_grader(grades, scoring)
+    if known.labelled is not None:
+        return _agent_scores(debate, [float(i is not None and known.labelled[i]) for i in last_parsed(debate)])
+    held = [None if i is None else known.same[i] for i in last_parsed(debate)]
     most = plurality(held)
     return _agent_scores(debate, [float(most is not None and answer == most) for answer in held])
 
@@ -173,8 +169,14 @@ def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores
 
 
 def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores:
-    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth."""
-    same = _need_grader(grades, scoring).same
+    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth.
+
+    Where the question has a label from elsewhere, that is the answer to hold.
+    """
+    known = _need_grader(grades, scoring)
+    if known.labelled is not None:
+        return _by_turn(debate, scoring, [float(equal) for equal in known.labelled])
+    same = known.same
     rounds: dict[int, list[int]] = defaultdict(list)
     for i, turn in sorted(enumerate(debate.turns), key=lambda each: each[1].agent):
         if turn.answers:
@@ -271,84 +273,6 @@ def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> 
     return StepScores(streams, scoring.stream_of, votes, cast.lines_invalid, len(penalty), judging)
 
 
-def clear_consensus(jury: Sequence[Vote]) -> int | None:
-    """The response that more `>` votes prefer; None for a tie, or where nobody prefers either."""
-    preferred = Counter(vote.left for vote in jury if vote.verdict == ">").most_common(2)
-    if not preferred or (len(preferred) == 2 and preferred[0][1] == preferred[1][1]):
-        return None
-    return preferred[0][0]
-
-
-@dataclass(frozen=True)
-class Ballots:
-    """All that the comparison sections of a debate came to, as `generator_judge` reads them."""
-
-    votes: tuple[Vote, ...]
-    """About responses, by turn index. Those of outside judges come last, where they count."""
-    abstained: tuple[int, ...]
-    """Turns that should have voted and did not."""
-    could_vote: int
-    """Parsed turns with two or more agents to judge."""
-    did_vote: int
-    """Those of them that gave a vote."""
-    lines_invalid: int
-    cast: int
-    """Votes before `one_ballot_per_pair`."""
-    repeated: int
-    """Those of them that repeat their author's own on the same pair in the same turn."""
-    outside: tuple[Vote, ...] = ()
-    """The votes of outside judges, whether they count or not. All the numbers above are the agents' alone."""
-
-
-def ballots(debate: Debate, scoring: Scoring = Scoring()) -> Ballots:
-    votes: list[Vote] = []
-    abstained: list[int] = []
-    could_vote = did_vote = lines_invalid = total = repeated = 0
-    for i, may_judge in enumerate(candidates(debate.rules, debate.turns)):
-        turn = debate.turns[i]
-        cast: list[Vote] = []
-        for line in _lines(debate, i):
-            if line.kind == "comparison" and line.left != line.right and line.left in may_judge and line.right in may_judge:
-                cast.append(Vote(turn.agent, may_judge[line.left], may_judge[line.right], line.verdict, i))
-            elif line.kind != "silent":
-                lines_invalid += 1
-        last_word = _last_words(cast)
-        votes += last_word if scoring.one_ballot_per_pair else cast
-        total += len(cast)
-        repeated += len(cast) - len(last_word)
-        able = not turn.failed and len(may_judge) >= 2
-        could_vote += able
-        did_vote += able and bool(cast)
-        if not cast and (i >= 2 if scoring.literal else able):
-            abstained.append(i)
-    outside = tuple(outside_votes(debate, scoring))
-    if scoring.judge_counts:
-        votes += outside
-    return Ballots(tuple(votes), tuple(abstained), could_vote, did_vote, lines_invalid, total, repeated, outside)
-
-
-def _last_words(cast: Sequence[Vote]) -> list[Vote]:
-    return list({frozenset((vote.left, vote.right)): vote for vote in cast}.values())
-
-
-def outside_votes(debate: Debate, scoring: Scoring) -> Iterator[Vote]:
-    """What judges without a seat say about the agents' newest answers, by turn index."""
-    may_judge = debate.answers() if debate.jury else {}
-    for turn in debate.jury:
-        lines = turn.parsed.lines if isinstance(turn.parsed, Parsed) else ()
-        cast = [
-            Vote(turn.agent, may_judge[line.left], may_judge[line.right], line.verdict)
-            for line in lines
-            if line.kind == "comparison" and line.left != line.right and line.left in may_judge and line.right in may_judge
-        ]
-        yield from _last_words(cast) if scoring.one_ballot_per_pair else cast
-
-
-def _lines(debate: Debate, turn: int) -> tuple[Line, ...]:
-    parsed = debate.turns[turn].parsed
-    return parsed.lines if isinstance(parsed, Parsed) else ()
-
-
 # With ground truth
 
 
@@ -364,7 +288,7 @@ def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades |
             reward if i is None else _mixed(reward, correct[i], low, mix, bonus)
             for reward, i in zip(scores.rewards, last_parsed(debate), strict=True)
         ]
-        return replace(_agent_scores(debate, rewards), valid=scores.valid, malformed=scores.malformed)
+        return replace(_agent_scores(debate, rewards), valid=scores.valid, malformed=scores.malformed, votes=scores.votes)
     if "generator" not in scores.streams:
         raise ConfigError(f"reward_mix needs win_rate, win_minus_loss or generator_judge, got reward {scoring.reward!r}")
 

@@ -6,28 +6,27 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from moot.debate.outcome import mean_rewards
-from moot.debate.rewards import Grades, last_parsed, score
+from moot.debate.rewards import Grades, last_parsed
 from moot.debate.rules import candidates
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Parsed
+from moot.records.played import PlayedDebate
 from moot.rl.metrics import answer_metrics
-from moot.rl.trust import Judged, winner_is_right
 
 Share = tuple[float, float]
 """What was counted, and what could have been."""
 
 
 @dataclass(frozen=True)
-class Counted:
-    """One mode's outcome on one question."""
+class QuestionCounts:
+    """What one mode came to on one question."""
 
     shares: dict[str, Share] = field(default_factory=dict)
     """By the name of the metric; one whose denominator does not apply is left out."""
     tokens: int = 0
     """Generated, by everybody whose tokens are known."""
-    judged: tuple[Judged, ...] = ()
+    debates: tuple[PlayedDebate, ...] = ()
     """The debates, for the trust panel."""
 
 
@@ -40,17 +39,17 @@ def count_answers(debate: Debate, grades: Grades) -> dict[str, Share]:
     return {name.removeprefix("_/"): (value, 1.0) for name, value in found.items() if value is not None}
 
 
-def judge(debate: Debate, scoring: Scoring, grades: Grades) -> Judged:
+def scored_by_peers(debate: Debate, scoring: Scoring, grades: Grades) -> PlayedDebate:
     """Scored by its votes, also where training uses something else: a reward that knows the truth would make every winner right."""
-    by_peers = scoring.peers_alone()
-    return Judged.of(debate, by_peers, score(debate, by_peers, grades), grades)
+    return PlayedDebate(debate).scored(scoring.peers_alone(), grades)
 
 
-def count_debate(each: Judged) -> dict[str, Share]:
+def count_debate(each: PlayedDebate) -> dict[str, Share]:
     debate, grades = each.debate, each.grades
+    assert grades is not None
     shares = count_answers(debate, grades) | _count_turns(each)
     if each.known:
-        right = winner_is_right(each)
+        right = each.winner_is_right()
         shares["winner"] = (float(bool(right)), float(right is not None))
         shares["group"] = (float(_group_is_right(each)), 1.0)
         shares["judge"] = judged_right([each])
@@ -69,7 +68,7 @@ def _count_first_round(debate: Debate, grades: Grades) -> dict[str, Share]:
     return {"round_1": (metrics["_/avg@k"] or 0.0, 1.0), "round_1_plurality": (metrics["_/cons@k"] or 0.0, 1.0)}
 
 
-def count_against(played: Sequence[tuple[int, Judged]], own: Debate, own_grades: Grades) -> dict[str, Share]:
+def count_against(played: Sequence[tuple[int, PlayedDebate]], own: Debate, own_grades: Grades) -> dict[str, Share]:
     """Debates with others, as (the policy's seat, debate): what the policy answered, how it judged, and who preferred it."""
     shares = count_answers(own, own_grades)
     if own.question.answer is not None:
@@ -79,7 +78,7 @@ def count_against(played: Sequence[tuple[int, Judged]], own: Debate, own_grades:
     between = [
         each.debate.turns[vote.left].agent == seat
         for seat, each in played
-        for vote in each.decided()
+        for vote in each.decided_votes()
         if seat in (each.debate.turns[vote.left].agent, each.debate.turns[vote.right].agent)
     ]
     shares["preferred"] = (float(sum(between)), float(len(between)))
@@ -94,48 +93,46 @@ def own_answers(played: Sequence[tuple[int, Debate]]) -> Debate:
     return Debate(first.question, len(played), 1, first.rules, turns)
 
 
-def judged_right(judged: Sequence[Judged], authors: Sequence[int] | None = None) -> Share:
+def judged_right(debates: Sequence[PlayedDebate], authors: Sequence[int] | None = None) -> Share:
     """Of `>` votes between a right and a wrong response, those that prefer the right one; of one author a debate, if named."""
     right = mixed = 0
-    for number, each in enumerate(judged):
-        for vote in each.decided():
-            left, other = each.grades.correct[vote.left], each.grades.correct[vote.right]
+    for number, each in enumerate(debates):
+        for vote in each.decided_votes():
+            left, other = each.correct(vote.left), each.correct(vote.right)
             if left != other and (authors is None or vote.author == authors[number]):
                 mixed += 1
                 right += left
     return float(right), float(mixed)
 
 
-def _others_right(seat: int, each: Judged) -> list[float]:
+def _others_right(seat: int, each: PlayedDebate) -> list[float]:
     last = last_parsed(each.debate)
-    return [float(i is not None and each.grades.correct[i]) for agent, i in enumerate(last) if agent != seat]
+    return [float(each.correct(i)) for agent, i in enumerate(last) if agent != seat]
 
 
-def _count_turns(each: Judged) -> dict[str, Share]:
+def _count_turns(each: PlayedDebate) -> dict[str, Share]:
     """Turns that can be read, and those that gave a vote: of those that should compare, where an unreadable turn gave none, and of the
     readable ones that could."""
     debate = each.debate
     readable = tuple(replace(turn, parsed=Parsed({}, {})) for turn in debate.turns)
     should = [i for i, others in enumerate(candidates(debate.rules, readable)) if len(others) >= 2]
-    voted = {vote.turn for vote in each.cast.votes}
+    voted = {vote.turn for vote in each.ballots.votes}
     return {
         "valid_turns": (float(sum(not turn.failed for turn in debate.turns)), float(len(debate.turns))),
         "comparisons": (float(sum(i in voted for i in should)), float(len(should))),
-        "turns_with_vote": (float(each.cast.did_vote), float(each.cast.could_vote)),
+        "turns_with_vote": (float(each.ballots.did_vote), float(each.ballots.could_vote)),
     }
 
 
-def _group_is_right(each: Judged) -> bool:
+def _group_is_right(each: PlayedDebate) -> bool:
     """The plurality of the final answers; where several are held equally often, the one whose holder the peers' votes prefer."""
-    last = last_parsed(each.debate)
-    held = [None if i is None else each.grades.same[i] for i in last]
+    if each.grades is None or each.outcome is None:
+        return False
+    last, same, standing = last_parsed(each.debate), each.grades.same, each.outcome.means
+    held = [None if i is None else same[i] for i in last]
     counts = Counter(answer for answer in held if answer is not None)
     if not counts:
         return False
     most = max(counts.values())
-    standing = mean_rewards(each.scores)
-    agent = max(
-        (a for a, answer in enumerate(held) if answer is not None and counts[answer] == most), key=lambda a: (standing[a] or 0.0, -a)
-    )
-    turn = last[agent]
-    return turn is not None and each.grades.correct[turn]
+    holders = [agent for agent, answer in enumerate(held) if answer is not None and counts[answer] == most]
+    return each.correct(last[max(holders, key=lambda agent: (standing[agent] or 0.0, -agent))])

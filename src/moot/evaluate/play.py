@@ -8,24 +8,23 @@ from dataclasses import replace
 from typing import Any
 from typing import Protocol as Interface
 
-from moot.debate.play import Speak
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Question
-from moot.engine.protocol import EngineError, Sampler, SamplingParams
-from moot.evaluate.counting import Counted, count_against, count_answers, count_debate, judge, own_answers
+from moot.engine.protocol import EngineError, SamplingParams
+from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, own_answers, scored_by_peers
 from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, Row, make_row
 from moot.evaluate.store import AnswerStore, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
-from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, Rollout, rollout
+from moot.records.played import PlayedDebate
+from moot.rl.rollout import Guest, Player, TextPlayer, rollout
 from moot.rl.speaker import turn_seed
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task
 
-Opponent = Callable[[int], Player | Speak]
-"""Seat -> who sits there. A `Player` samples tokens; a `Speak` answers in text alone, as an endpoint does."""
+Opponent = Callable[[int], Guest]
+"""Seat -> who sits there."""
 
 
 class EvalWatcher(Interface):
@@ -43,8 +42,7 @@ class _Nobody:
 
 
 async def evaluate(
-    sampler: Sampler,
-    rendering: Rendering,
+    policy: Player | TextPlayer,
     task: Task,
     config: EvalConfig,
     questions: Sequence[Question] | None = None,
@@ -52,7 +50,7 @@ async def evaluate(
     opponents: Mapping[str, Opponent] | None = None,
     answers: AnswerStore | None = None,
     watcher: EvalWatcher | None = None,
-    played: Callable[[str, Rollout], None] = lambda kind, rollout: None,
+    played: Callable[[str, PlayedDebate], None] = lambda kind, rollout: None,
 ) -> Report:
     """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
 
@@ -67,7 +65,7 @@ async def evaluate(
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
     kept = AnswerStore() if answers is None else answers
-    work = _Work(Player(sampler, rendering, tempered=config.tempered), config, task, distinct, guests, kept, watch, played)
+    work = _Work(policy, config, task, distinct, guests, kept, watch, played)
 
     k = config.k
     if config.match_tokens:
@@ -84,14 +82,14 @@ class _Work:
 
     def __init__(
         self,
-        policy: Player,
+        policy: Player | TextPlayer,
         config: EvalConfig,
         task: Task,
         questions: Mapping[str, Question],
         opponents: Mapping[str, Opponent],
         answers: AnswerStore,
         watch: EvalWatcher,
-        played: Callable[[str, Rollout], None],
+        played: Callable[[str, PlayedDebate], None],
     ) -> None:
         self.policy, self.config, self.task, self.questions = policy, config, task, questions
         self.opponents, self.answers, self.watch, self.played = opponents, answers, watch, played
@@ -155,20 +153,22 @@ class _Work:
 
     async def _answer(self, question: Question, seed: int) -> Record:
         asked = "\n\n".join(filter(None, (question.text, question.instruction)))
-        rendering, config = self.policy.rendering, self.config
-        params = SamplingParams(config.max_tokens, config.answer_temperature, stop=rendering.stop_ids, seed=seed)
-        (sample,) = await self.policy.sampler.sample(rendering.prompt([Message("user", asked)]), params)
-        return {"text": rendering.said(sample.tokens)[0], "stop": sample.stop_reason, "tokens": len(sample.tokens)}
+        params = SamplingParams(self.config.max_tokens, self.config.answer_temperature, seed=seed)
+        answer = await self.policy.answer([Message("user", asked)], params)
+        return {"text": answer.text, "stop": answer.stop_reason, "tokens": answer.tokens}
 
     async def _debate(self, kind: str, question: Question, number: int, seed: int) -> Record:
-        def seats(_: int, seat: int) -> Player | Speak | None:
-            return None if kind == "debate" or seat == number else self.opponents[opponent_in(kind)](seat)
+        policy, config = self.policy, self.config
 
-        config = self.config
+        def seats(_: int, seat: int) -> Guest | None:
+            if kind == "debate" or seat == number:
+                return None if isinstance(policy, Player) else policy
+            return self.opponents[opponent_in(kind)](seat)
+
         (done,) = await rollout(
             [self.debate(question)],
-            self.policy.sampler,
-            self.policy.rendering,
+            policy.sampler if isinstance(policy, Player) else None,
+            policy.rendering if isinstance(policy, Player) else None,
             SamplingParams(config.max_tokens),
             tempered=config.tempered,
             seed=seed,
@@ -193,7 +193,7 @@ class _Work:
 def _report(work: _Work, k: int) -> Report:
     config = work.config
     rows: list[Row] = []
-    counted: dict[tuple[str, int], dict[str, Counted]] = {}
+    counted: dict[tuple[str, int], dict[str, QuestionCounts]] = {}
     for mode in config.modes:
         for need in needs(config, mode, k):
             sampled = (need.kind, need.count)
@@ -205,30 +205,35 @@ def _report(work: _Work, k: int) -> Report:
             answers = config.num_agents if need.kind == "debate" else need.count
             first = rows[0] if rows else None
             rows.append(make_row(name, answers, HEADLINE[mode], found, len(work.questions) - len(found), first, config.seed))
-    judged = [each for one in counted.get(("debate", 1), {}).values() for each in one.judged]
+    judged = [each for one in counted.get(("debate", 1), {}).values() for each in one.debates]
     return Report(_settings(config, work.task, k, work.questions), rows, panel(judged) if judged else {})
 
 
-def _with_cut(counted: Counted, records: Sequence[Record]) -> Counted:
+def _with_cut(counted: QuestionCounts, records: Sequence[Record]) -> QuestionCounts:
     ends, turns = zip(*(cut(record) for record in records), strict=True)
     return replace(counted, shares={**counted.shares, "cut": (sum(ends), sum(turns))})
 
 
-def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[str, Counted]:
+def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[str, QuestionCounts]:
     task = work.task
     tokens = {key: sum(record["tokens"] for record in found) for key, found in records.items()}
     if kind == "answer":
         answers = {key: plain_answers(work.questions[key], [record["text"] for record in found]) for key, found in records.items()}
         grades = _graded(list(answers.values()), task)
-        return {key: Counted(count_answers(answers[key], found), tokens[key]) for key, found in zip(answers, grades, strict=True)}
+        return {key: QuestionCounts(count_answers(answers[key], found), tokens[key]) for key, found in zip(answers, grades, strict=True)}
     debates = [debate_of(record, work.debate(work.questions[key])) for key, found in records.items() for record in found]
-    flat = iter([judge(debate, work.config.protocol.scoring, found) for debate, found in zip(debates, _graded(debates, task), strict=True)])
+    flat = iter(
+        [
+            scored_by_peers(debate, work.config.protocol.scoring, found)
+            for debate, found in zip(debates, _graded(debates, task), strict=True)
+        ]
+    )
     judged = {key: tuple(next(flat) for _ in found) for key, found in records.items()}
     if kind == "debate":
-        return {key: Counted(count_debate(found[0]), tokens[key], found) for key, found in judged.items()}
+        return {key: QuestionCounts(count_debate(found[0]), tokens[key], found) for key, found in judged.items()}
     own = [own_answers([(seat, each.debate) for seat, each in enumerate(found)]) for found in judged.values()]
     return {
-        key: Counted(count_against(list(enumerate(found)), mine, grades), tokens[key], found)
+        key: QuestionCounts(count_against(list(enumerate(found)), mine, grades), tokens[key], found)
         for (key, found), mine, grades in zip(judged.items(), own, _graded(own, task), strict=True)
     }
 

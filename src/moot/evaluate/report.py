@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
-from moot.evaluate.counting import Counted, Share
+from moot.evaluate.counting import QuestionCounts, Share
 from moot.records import write_atomically
 from moot.statistics import intervals, paired_interval, sign_flip_p
 
@@ -112,7 +112,7 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str
     return changed
 
 
-def make_row(name: str, k: int, headline: str, counted: Mapping[str, Counted], failed: int, first: Row | None, seed: int) -> Row:
+def make_row(name: str, k: int, headline: str, counted: Mapping[str, QuestionCounts], failed: int, first: Row | None, seed: int) -> Row:
     """`headline` names the metric that says how good the mode's own answer is."""
     shares: dict[str, dict[str, Share]] = {}
     for question, each in counted.items():

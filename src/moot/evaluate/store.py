@@ -10,13 +10,14 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from moot.debate.state import Debate
-from moot.debate.types import Parsed, ParseFailure, Question, Said, Turn
-from moot.rl.rollout import Rollout
+from moot.debate.types import Parsed, Question, Turn
+from moot.records.codec import turns_to_json, with_turns
+from moot.records.played import PlayedDebate
 
 Record = dict[str, Any]
 _THOUGHT = re.compile("</think>", re.IGNORECASE)
@@ -90,19 +91,10 @@ class AnswerStore:
 # A debate as a record, and back
 
 
-def debate_record(played: Rollout) -> Record:
-    turns = [
-        {
-            "round": turn.round,
-            "agent": turn.agent,
-            "text": turn.text,
-            **({"failure": turn.parsed.reason} if isinstance(turn.parsed, ParseFailure) else {}),
-            **({"ballot": True} if turn.ballot else {}),
-            "stop": sampled.stop_reason,
-        }
-        for turn, sampled in zip(played.debate.turns, played.sampled, strict=True)
-    ]
-    return {"asked": played.debate.question.text, "turns": turns, "tokens": sum(turn.count for turn in played.sampled)}
+def debate_record(played: PlayedDebate) -> Record:
+    """What was said; a run's debates have more, which here is found anew."""
+    tokens = sum(turn.count for turn in played.sampled)
+    return {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), "tokens": tokens}
 
 
 def cut(record: Record) -> tuple[float, float]:
@@ -113,13 +105,7 @@ def cut(record: Record) -> tuple[float, float]:
 
 def debate_of(record: Record, empty: Debate) -> Debate:
     """`empty` filled with what was said."""
-    return replace(empty, turns=tuple(_turn_of(empty, turn) for turn in record["turns"]))
-
-
-def _turn_of(debate: Debate, turn: Record) -> Turn:
-    """Read as the debate itself read it: a ballot as a ballot, shuffled labels as the seats they stand for."""
-    read = debate.read(turn["round"], turn["agent"], Said(turn["text"]), ballot=turn.get("ballot", False))
-    return replace(read, parsed=ParseFailure(turn["failure"])) if "failure" in turn else read
+    return with_turns(empty, record["turns"])
 
 
 def plain_answers(question: Question, texts: Sequence[str]) -> Debate:

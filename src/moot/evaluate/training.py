@@ -12,10 +12,11 @@ from moot.engine.protocol import Sampler
 from moot.evaluate.modes import EvalConfig
 from moot.evaluate.play import Opponent, evaluate
 from moot.evaluate.report import Row
+from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics, answer_metrics, rollout_metrics
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Rollout
+from moot.rl.rollout import Player
 from moot.rl.trust import panel
 from moot.tasks.task import Task
 
@@ -28,19 +29,19 @@ async def evaluate_in_training(
     *,
     tempered: bool = True,
     opponents: Mapping[str, Opponent] | None = None,
-    finished: Callable[[Rollout], None] = lambda _: None,
+    finished: Callable[[PlayedDebate], None] = lambda _: None,
 ) -> Metrics:
     """The seed is the run's own each time, so that two evaluations differ by the weights alone."""
-    rollouts: list[Rollout] = []
+    rollouts: list[PlayedDebate] = []
 
-    def played(kind: str, rollout: Rollout) -> None:
+    def played(kind: str, rollout: PlayedDebate) -> None:
         if kind == "debate":
             rollouts.append(rollout)
             finished(rollout)
 
     settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered)
     questions = task.held_out[: config.eval_questions]
-    report = await evaluate(sampler, rendering, task, settings, questions, opponents=opponents, played=played)
+    report = await evaluate(Player(sampler, rendering), task, settings, questions, opponents=opponents, played=played)
     debates, *others = report.rows
     names = answer_metrics([], [], task.name, phase="test")
     return {

@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
-from typing import Any
 
 from moot.debate.labels import relabelled
-from moot.debate.outcome import votes_of
 from moot.debate.prompts import persona
+from moot.debate.rewards import StepScores
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
-from moot.saved import Saved
+from moot.records.played import PlayedDebate
 from moot.terminal import one_line, plain
+from moot.turns import AgentAdvantages, StepAdvantages
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
@@ -56,7 +56,7 @@ def text(said: object) -> str:
     return escape(plain(str(said)), quote=True)
 
 
-def page(debates: Sequence[Saved], title: str, about: str = "") -> Iterator[str]:
+def page(debates: Sequence[PlayedDebate], title: str, about: str = "") -> Iterator[str]:
     """The file's text, in pieces."""
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
     yield f'<meta http-equiv="Content-Security-Policy" content="{_POLICY}">\n<meta name="referrer" content="no-referrer">\n'
@@ -72,7 +72,7 @@ def page(debates: Sequence[Saved], title: str, about: str = "") -> Iterator[str]
     yield "</main>\n</body>\n</html>\n"
 
 
-def _debate(each: Saved, place: int) -> str:
+def _debate(each: PlayedDebate, place: int) -> str:
     debate = each.debate
     parts = [f'<article id="d{place}">\n<h2>Debate {text(each.name)}</h2>\n<div class="text question">{text(debate.question.text)}</div>\n']
     if debate.question.answer is not None:
@@ -87,17 +87,17 @@ def _debate(each: Saved, place: int) -> str:
     return "".join(parts) + "</article>\n"
 
 
-def _turn(each: Saved, i: int) -> str:
+def _turn(each: PlayedDebate, i: int) -> str:
     turn, debate = each.debate.turns[i], each.debate
-    outcome = each.outcome()
+    outcome = each.outcome
     won = outcome is not None and turn.agent == outcome.winner
     kind = "turn failed" if turn.failed else "turn won" if won else "turn"
     tags = ['<span class="tag mark">won the debate</span>'] if won else []
-    if each.known and each.grades is not None and turn.answers:
-        tags.append('<span class="tag good">right answer</span>' if each.grades.correct[i] else '<span class="tag bad">wrong answer</span>')
+    if each.known and turn.answers:
+        tags.append('<span class="tag good">right answer</span>' if each.correct(i) else '<span class="tag bad">wrong answer</span>')
     who = f"Agent {turn.agent}" + (f' <span class="soft">{text(persona(turn.agent).name)}</span>' if debate.rules.personas else "")
     parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']
-    parts.append(_said(each.debate, turn, each.record["turns"][i].get("stop") == "length"))
+    parts.append(_said(each.debate, turn, bool(each.sampled) and each.sampled[i].stop_reason == "length"))
     if numbers := _numbers(each, i):
         parts.append(f'<div class="score">{numbers}</div>\n')
     return "".join(parts) + "</section>\n"
@@ -118,7 +118,7 @@ def _about_seats(debate: Debate, turn: Turn, content: str) -> str:
     return relabelled(content, debate.labels(turn.agent), range(debate.num_agents)) if debate.rules.shuffle_labels else content
 
 
-def _jury(each: Saved) -> str:
+def _jury(each: PlayedDebate) -> str:
     if not each.debate.jury:
         return ""
     cards = (
@@ -129,28 +129,28 @@ def _jury(each: Saved) -> str:
     return f'<h3>Judges without a seat, whose votes {count}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n'
 
 
-def _numbers(each: Saved, i: int) -> str:
+def _numbers(each: PlayedDebate, i: int) -> str:
     """What the turn got. A reward by agent belongs to no single turn, and stands under the votes."""
     agent = each.debate.turns[i].agent
     step = each.debate.steps()[agent].index(i)
-    rewards, advantages = each.record.get("rewards"), each.record.get("advantages")
-    if not isinstance(rewards, dict) or not isinstance(advantages, dict):
+    if not isinstance(each.scores, StepScores) or not isinstance(each.advantages, StepAdvantages):
         return ""
-    both = ((text(name), rows[agent][step], advantages[name][agent][step]) for name, rows in rewards.items())
+    taught = each.advantages.streams
+    both = ((text(name), stream.values[agent][step], taught[name][agent][step]) for name, stream in each.scores.streams.items())
     return "<br>".join(f"{name}: reward {reward:+.2f}, advantage {advantage:+.2f}" for name, reward, advantage in both)
 
 
-def _outcome(each: Saved) -> str:
+def _outcome(each: PlayedDebate) -> str:
     if each.error is not None:
         return "lost by the engine"
-    outcome = each.outcome()
+    outcome = each.outcome
     return "nobody won" if outcome is None or outcome.winner is None else f"Agent {outcome.winner} won"
 
 
-def _why(each: Saved) -> str:
+def _why(each: PlayedDebate) -> str:
     if each.error is not None:
         return f'<span class="tag bad">lost</span> The engine failed, so the debate was never scored: {text(each.error)}'
-    outcome = each.outcome()
+    outcome = each.outcome
     if outcome is None:
         return "This debate was never scored."
     listed = ", ".join(f"Agent {agent} {mean:+.2f}" for agent, mean in enumerate(outcome.means) if mean is not None)
@@ -163,12 +163,12 @@ def _why(each: Saved) -> str:
     return f"<strong>{_outcome(each)}</strong> by the highest mean reward ({reward}: {listed}).{renamed}"
 
 
-def _matrix(each: Saved) -> str:
+def _matrix(each: PlayedDebate) -> str:
     """Who was preferred to whom, over the whole debate: the row's agent over the column's."""
     debate, agents = each.debate, range(each.debate.num_agents)
     preferred: Counter[tuple[int, int]] = Counter()
     ties = 0
-    for vote in () if each.scores is None else votes_of(debate, each.scores, each.scoring):
+    for vote in () if each.outcome is None else each.outcome.votes:
         preferred[vote.left, vote.right] += vote.verdict == ">"
         ties += vote.verdict == "="
     if not +preferred and not ties:
@@ -182,9 +182,8 @@ def _matrix(each: Saved) -> str:
     return f'<h3>Votes</h3>\n<div class="wide"><table>\n<tr><td></td>{head}</tr>\n{rows}</table></div>\n{even}{_agent_numbers(each)}'
 
 
-def _agent_numbers(each: Saved) -> str:
-    given: Any = each.record.get("advantages")
-    if not isinstance(given, list):
+def _agent_numbers(each: PlayedDebate) -> str:
+    if not isinstance(each.advantages, AgentAdvantages):
         return ""
-    listed = ", ".join(f"Agent {agent} {value:+.2f}" for agent, value in enumerate(given))
+    listed = ", ".join(f"Agent {agent} {value:+.2f}" for agent, value in enumerate(each.advantages.values))
     return f'<p class="soft">Advantages: {listed}.</p>\n'

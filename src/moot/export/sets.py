@@ -16,9 +16,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
-from moot.debate.rewards import ballots, clear_consensus, last_parsed
+from moot.debate.rewards import last_parsed
 from moot.debate.types import Parsed, Vote
-from moot.saved import Damaged, Saved
+from moot.debate.votes import clear_consensus
+from moot.records import Damaged, PlayedDebate
 
 Row = dict[str, Any]
 _LONE = re.compile("[\ud800-\udfff]")
@@ -35,7 +36,7 @@ class Written:
     damaged: list[Damaged] = field(default_factory=list)
 
 
-def write(debates: Iterable[Saved | Damaged], make: Callable[[Saved], Iterable[Row]], file: IO[bytes]) -> Written:
+def write(debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebate], Iterable[Row]], file: IO[bytes]) -> Written:
     written = Written()
     for each in debates:
         if isinstance(each, Damaged):
@@ -51,16 +52,16 @@ def write(debates: Iterable[Saved | Damaged], make: Callable[[Saved], Iterable[R
     return written
 
 
-def supervised(each: Saved, only_right: bool = False) -> Iterator[Row]:
+def supervised(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """The winner's last answer."""
     turn = winning_turn(each, only_right)
     yield {"prompt": _asked(each), "completion": _said(each, turn), "debate": each.name}
 
 
-def best_and_worst(each: Saved, only_right: bool = False) -> Iterator[Row]:
+def best_and_worst(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """One pair a debate: the winner's last answer, and that of the agent with the lowest reward."""
     chosen = winning_turn(each, only_right)
-    outcome = each.outcome()
+    outcome = each.outcome
     assert outcome is not None
     last, means = last_parsed(each.debate), outcome.means
     best = max(mean for mean in means if mean is not None)
@@ -72,11 +73,11 @@ def best_and_worst(each: Saved, only_right: bool = False) -> Iterator[Row]:
     yield _pair(each, chosen, rejected)
 
 
-def voted_pairs(each: Saved, only_right: bool = False) -> Iterator[Row]:
+def voted_pairs(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """Every two answers between which the judges clearly preferred one."""
     _check_played(each)
     votes: dict[frozenset[int], list[Vote]] = defaultdict(list)
-    for vote in ballots(each.debate, each.scoring).votes:
+    for vote in each.ballots.votes:
         votes[frozenset((vote.left, vote.right))].append(vote)
     found, same = 0, False
     for pair, cast in votes.items():
@@ -95,13 +96,13 @@ def voted_pairs(each: Saved, only_right: bool = False) -> Iterator[Row]:
         raise LeftOut("chosen and rejected are the same" if same else "no pair with a clear preference")
 
 
-PAIRS: dict[str, Callable[[Saved, bool], Iterator[Row]]] = {"best_worst": best_and_worst, "votes": voted_pairs}
+PAIRS: dict[str, Callable[[PlayedDebate, bool], Iterator[Row]]] = {"best_worst": best_and_worst, "votes": voted_pairs}
 
 
-def winning_turn(each: Saved, only_right: bool = False) -> int:
+def winning_turn(each: PlayedDebate, only_right: bool = False) -> int:
     """The last readable turn of whoever won."""
     _check_played(each)
-    outcome = each.outcome()
+    outcome = each.outcome
     assert outcome is not None
     if outcome.winner is None:
         raise LeftOut("nobody won: several are level" if outcome.voted else "nobody won: no vote was cast")
@@ -115,35 +116,35 @@ def winning_turn(each: Saved, only_right: bool = False) -> int:
     return turn
 
 
-def _check_played(each: Saved) -> None:
+def _check_played(each: PlayedDebate) -> None:
     if each.error is not None:
         raise LeftOut("the engine lost the debate")
     if each.scores is None:
         raise LeftOut("the debate was never scored")
 
 
-def _is_right(each: Saved, turn: int) -> bool:
-    return each.known and each.grades is not None and each.grades.correct[turn]
+def _is_right(each: PlayedDebate, turn: int) -> bool:
+    return each.known and each.correct(turn)
 
 
-def _pair(each: Saved, chosen: int, rejected: int) -> Row:
+def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:
     if " ".join(_solution(each, chosen).split()) == " ".join(_solution(each, rejected).split()):
         raise LeftOut("chosen and rejected are the same")
     return {"prompt": _asked(each), "chosen": _said(each, chosen), "rejected": _said(each, rejected), "debate": each.name}
 
 
-def _solution(each: Saved, turn: int) -> str:
+def _solution(each: PlayedDebate, turn: int) -> str:
     parsed = each.debate.turns[turn].parsed
     assert isinstance(parsed, Parsed)
     return parsed.fields["solution"]
 
 
-def _asked(each: Saved) -> list[dict[str, str]]:
+def _asked(each: PlayedDebate) -> list[dict[str, str]]:
     question = each.debate.question
     return [{"role": "user", "content": _spelled("\n\n".join(filter(None, (question.text, question.instruction))))}]
 
 
-def _said(each: Saved, turn: int) -> list[dict[str, str]]:
+def _said(each: PlayedDebate, turn: int) -> list[dict[str, str]]:
     return [{"role": "assistant", "content": _spelled(_solution(each, turn))}]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -11,14 +12,19 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.labels import labels_for, with_agents
-from moot.debate.parsing import BALLOT, CONTRACTS, comparison_lines, parse
+from moot.debate.labels import with_agents
+from moot.debate.outcome import onlookers_votes
+from moot.debate.parsing import comparison_lines
 from moot.debate.prompts import persona
-from moot.debate.scoring import Scoring
-from moot.debate.types import ConfigError, Parsed, Question
-from moot.page.index import records
+from moot.debate.protocol import Protocol
+from moot.debate.rewards import AgentScores, StepScores, has_signal
+from moot.debate.state import Debate
+from moot.debate.types import Parsed, ParseFailure, Turn
+from moot.page.index import Place, read_line
 from moot.page.runs import inside
-from moot.saved import standing
+from moot.records.codec import SHOWN, from_record, turn_tokens
+from moot.records.played import PlayedDebate
+from moot.turns import AgentAdvantages
 
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
@@ -26,123 +32,96 @@ LARGEST = 2**30
 """Bytes of a step's tokens that are unpacked at all: a run may come from somebody else."""
 
 
-def shown(run: Path, step: int, number: int) -> dict[str, Any] | None:
-    """None where there is no such debate."""
-    for place, record in enumerate(records(run, step)):
-        if place == number:
-            return {
-                "step": step,
-                "number": number,
-                **(_shown(run, step, number, record) if record else {"broken": "its line is not a JSON object"}),
-            }
-    return None
-
-
-def _shown(run: Path, step: int, number: int, record: Mapping[str, Any]) -> dict[str, Any]:
+def shown(run: Path, step: int, number: int, where: Place | None = None) -> dict[str, Any] | None:
+    """None where there is no such debate. `where` says where its line stands, if an index knows."""
+    line = read_line(run, step, number, where)
+    if line is None:
+        return None
     try:
-        tokens = _tokens(run, step, number)
+        record = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or not record:
+        return {"step": step, "number": number, "broken": "its line is not a JSON object"}
+    try:
+        tokens, tokens_error = _tokens(run, step, number), None
     except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
-        tokens = {"error": f"{type(error).__name__}: {error}"}
+        tokens, tokens_error = {}, f"{type(error).__name__}: {error}"
     try:
-        return _debate(record, tokens)
+        if not 0 < int(record["num_agents"]) < 1000:
+            raise ValueError(f"num_agents is {record['num_agents']}")
+        return {"step": step, "number": number, **_debate(from_record(record), tokens), "tokens_error": tokens_error}
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        return {"broken": f"{type(error).__name__}: {error}"}
+        return {"step": step, "number": number, "broken": f"{type(error).__name__}: {error}"}
 
 
-def _debate(record: Mapping[str, Any], tokens: Mapping[Any, Any]) -> dict[str, Any]:
-    protocol = record.get("protocol") or {}
-    agents, turns, jury = int(record["num_agents"]), list(record["turns"]), list(record.get("jury") or ())
-    if not 0 < agents < 1000:
-        raise ValueError(f"num_agents is {agents}")
-    votes = _votes(record, agents)
-    place = {}
-    taken = [0] * agents
-    for i, turn in enumerate(turns):
-        place[i] = taken[turn["agent"]]
-        taken[turn["agent"]] += 1
-    leaders, winner = standing(record)
-    labels = [_labels(record, protocol, viewer, agents) for viewer in range(agents + len(jury))]
+def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
+    debate, scores, taught = played.debate, played.scores, played.advantages
+    votes = _votes(played)
+    step_of = {i: step for own in debate.steps() for step, i in enumerate(own)}
+    rewards = None if scores is None else scores.rewards if isinstance(scores, AgentScores) else _values(scores)
+    returns = scores.returns if isinstance(scores, AgentScores) else None
+    advantages = None if taught is None else taught.values if isinstance(taught, AgentAdvantages) else taught.streams
+    numbers = {"rewards": rewards, "returns": returns, "advantages": advantages}
     return {
-        "question": {name: record["question"].get(name) for name in ("id", "text", "answer")},
-        "agents": [_seat(protocol, agent) for agent in range(agents)],
-        "max_rounds": record.get("max_rounds"),
-        "protocol": protocol,
-        "turns": [_turn(record, turns[i], place[i], i, votes, tokens.get(i), labels[turns[i]["agent"]]) for i in range(len(turns))],
-        "jury": [_judge(record, judge, agents + j, votes, labels[agents + j]) for j, judge in enumerate(jury)],
-        "jury_counts": record.get("jury_counts"),
+        "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer")},
+        "agents": [_seat(debate, agent) for agent in range(debate.num_agents)],
+        "max_rounds": debate.max_rounds,
+        "protocol": Protocol(debate.rules, played.scoring).as_dict(),
+        "turns": [_turn(played, i, step_of[i], votes, tokens.get(i), numbers) for i in range(len(debate.turns))],
+        "jury": [_judge(played, turn, votes) for turn in debate.jury],
+        "jury_counts": played.scoring.judge_counts if debate.jury else None,
         "votes": votes,
-        "winner": winner,
-        "leaders": list(leaders),
-        "signal": record.get("signal"),
-        "rewards": record.get("rewards"),
-        "returns": record.get("returns"),
-        "advantages": record.get("advantages"),
-        "error": record.get("error"),
-        "tokens_error": tokens.get("error"),
+        "winner": None if played.outcome is None else played.outcome.winner,
+        "leaders": [] if played.outcome is None else list(played.outcome.leaders),
+        "signal": None if scores is None else has_signal(scores),
+        **numbers,
+        "error": played.error,
     }
 
 
-def _seat(protocol: Mapping[str, Any], agent: int) -> dict[str, Any]:
-    return {"persona": persona(agent).name, "style": persona(agent).style} if protocol.get("personas") else {}
+def _values(scores: StepScores) -> dict[str, Any]:
+    return {name: stream.values for name, stream in scores.streams.items()}
 
 
-def _labels(record: Mapping[str, Any], protocol: Mapping[str, Any], viewer: int, agents: int) -> list[int]:
-    """The number by which `viewer` knows each agent."""
-    if not protocol.get("shuffle_labels"):
-        return list(range(agents))
-    question = record["question"]
-    return list(labels_for(Question(str(question["text"]), id=str(question.get("id") or "")), viewer, agents))
+def _seat(debate: Debate, agent: int) -> dict[str, Any]:
+    return {"persona": persona(agent).name, "style": persona(agent).style} if debate.rules.personas else {}
 
 
-def _votes(record: Mapping[str, Any], agents: int) -> list[dict[str, Any]]:
-    """Every vote with the round and agent of all three: who cast it, and the two it is about. Judge j is author N + j, of no round."""
-    turns = record["turns"]
-    # Those of judges who count stand among the debate's own; where they only look on, they are added here and marked.
-    cast = [{**vote, "counts": True} for vote in record.get("votes") or ()]
-    if not record.get("jury_counts"):
-        for j, judge in enumerate(record.get("jury") or ()):
-            cast += [{**vote, "turn": None, "judge": j, "counts": False} for vote in judge.get("votes") or ()]
-    found = []
-    for vote in cast:
-        of_agent = vote["turn"] is not None
-        about = {}
-        for side in ("left", "right"):
-            by_turn = f"{side}_turn" in vote
-            turn = turns[vote[f"{side}_turn"]] if by_turn else {"agent": vote[side], "round": None}
-            about[side] = {"agent": turn["agent"], "round": turn["round"]}
-        found.append(
-            {
-                "turn": vote["turn"],
-                "round": turns[vote["turn"]]["round"] if of_agent else None,
-                "author": turns[vote["turn"]]["agent"] if of_agent else agents + int(vote["judge"]),
-                "verdict": vote["verdict"],
-                "counts": vote["counts"],
-                **about,
-            }
-        )
-    return found
+def _votes(played: PlayedDebate) -> list[dict[str, Any]]:
+    """Every vote with the round and agent of all three: who cast it, and the two it is about. Those of judges who only look on too."""
+    turns = played.debate.turns
+
+    def about(agent: int, response: int | None) -> dict[str, Any]:
+        return {"agent": agent, "round": None if response is None else turns[response].round}
+
+    cast = () if played.outcome is None else played.outcome.votes
+    return [
+        {
+            "turn": vote.turn,
+            "round": vote.round,
+            "author": vote.author,
+            "verdict": vote.verdict,
+            "counts": vote.counts,
+            "left": about(vote.left, vote.left_turn),
+            "right": about(vote.right, vote.right_turn),
+        }
+        for vote in (*cast, *onlookers_votes(played.debate, played.scoring))
+    ]
 
 
 def _turn(
-    record: Mapping[str, Any],
-    turn: Mapping[str, Any],
-    step: int,
-    i: int,
-    votes: Sequence[Mapping[str, Any]],
-    tokens: Any,
-    labels: list[int],
+    played: PlayedDebate, i: int, step: int, votes: Sequence[Mapping[str, Any]], tokens: Any, numbers: Mapping[str, Any]
 ) -> dict[str, Any]:
-    cast = [vote for vote in votes if vote["turn"] == i]
+    turn, grades = played.debate.turns[i], played.grades
     shown = {
-        "round": turn["round"],
-        "agent": turn["agent"],
-        "answer": turn.get("answer"),
-        "correct": turn.get("correct"),
-        "stop": turn.get("stop"),
-        "rewards": _of_step(record.get("rewards"), turn["agent"], step),
-        "returns": _of_step(record.get("returns"), turn["agent"], step),
-        "advantages": _of_step(record.get("advantages"), turn["agent"], step),
-        **_said(record, turn, turn["agent"], bool(turn.get("ballot")), cast, labels),
+        "round": turn.round,
+        "agent": turn.agent,
+        "answer": None if grades is None else grades.answers[i],
+        "correct": None if grades is None else grades.correct[i],
+        "stop": played.sampled[i].stop_reason if played.sampled else None,
+        **{name: _of_step(values, turn.agent, step) for name, values in numbers.items()},
+        **_said(played, turn, [vote for vote in votes if vote["turn"] == i]),
     }
     if tokens is not None:
         places = _Places(shown["text"])
@@ -157,50 +136,35 @@ def _turn(
     return shown
 
 
-def _judge(
-    record: Mapping[str, Any], judge: Mapping[str, Any], number: int, votes: Sequence[Mapping[str, Any]], labels: list[int]
-) -> dict[str, Any]:
+def _judge(played: PlayedDebate, turn: Turn, votes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A judge without a seat: it earns nothing and is taught nothing."""
-    cast = [vote for vote in votes if vote["author"] == number]
-    return {"agent": number, "rewards": {}, "returns": {}, "advantages": {}, **_said(record, judge, number, True, cast, labels)}
+    cast = [vote for vote in votes if vote["author"] == turn.agent]
+    return {"agent": turn.agent, "rewards": {}, "returns": {}, "advantages": {}, **_said(played, turn, cast)}
 
 
-def _said(
-    record: Mapping[str, Any], turn: Mapping[str, Any], author: int, ballot: bool, cast: Sequence[Mapping[str, Any]], labels: list[int]
-) -> dict[str, Any]:
+def _said(played: PlayedDebate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The text, where its sections stand in it, and what became of each line of its comparison."""
-    text = str(turn["text"])
-    shown: dict[str, Any] = {"text": text[:LONGEST], "length": len(text), "ballot": ballot}
+    labels, stream_of = list(played.debate.labels(turn.agent)), played.scoring.stream_of
+    shown: dict[str, Any] = {"text": turn.text[:LONGEST], "length": len(turn.text), "ballot": turn.ballot}
     if labels != list(range(len(labels))):
         shown["labels"] = labels
-    if "failure" in turn:
-        return {**shown, "failure": str(turn["failure"])}
-    shown["fields"] = {str(name): str(content)[:LONGEST] for name, content in dict(turn.get("fields") or {}).items()}
-    contract = BALLOT if ballot else (record.get("protocol") or {}).get("contract", "three_tag")
-    parsed = parse(text, contract, turn.get("stop") != "length") if contract in CONTRACTS else None
-    if isinstance(parsed, Parsed):
-        places, stream_of = _Places(shown["text"]), _stream_of(record)
+    if isinstance(turn.parsed, ParseFailure):
+        return {**shown, "failure": turn.parsed.reason}
+    shown["fields"] = {str(name): str(content)[:LONGEST] for name, content in turn.parsed.fields.items()}
+    if turn.parsed.spans:
+        places = _Places(shown["text"])
         shown["sections"] = [
             {
                 "name": name,
                 "begin": places.utf16(begin),
                 "end": places.utf16(end),
-                "stream": "judge" if ballot else stream_of.get(name),
+                "stream": "judge" if turn.ballot else stream_of.get(name),
             }
-            for name, (begin, end) in parsed.spans.items()
+            for name, (begin, end) in turn.parsed.spans.items()
         ]
     if "comparison" in shown["fields"]:
-        shown["lines"] = list(_lines(shown["fields"]["comparison"], author, labels, cast))
+        shown["lines"] = list(_lines(shown["fields"]["comparison"], turn.agent, labels, cast))
     return shown
-
-
-def _stream_of(record: Mapping[str, Any]) -> dict[str, str]:
-    """Which stream paid for a section's tokens, as far as the record can be understood."""
-    chosen = {name: value for name, value in dict(record.get("protocol") or {}).items() if name in ("reward", "evaluation_credit")}
-    try:
-        return Scoring(**chosen).stream_of
-    except ConfigError:
-        return Scoring().stream_of
 
 
 def _of_step(values: Any, agent: int, step: int) -> dict[str, Any]:
@@ -263,32 +227,20 @@ def _numbers(values: Any) -> list[float | None]:
 # Tokens
 
 
-def _tokens(run: Path, step: int, number: int) -> dict[Any, Any]:
+def _tokens(run: Path, step: int, number: int) -> dict[int, dict[str, Any]]:
     """By turn of the debate; empty where the run kept none."""
     file = inside(run, "debates", f"{step:06d}.npz")
     if not file.is_file():
         return {}
     status = file.stat()
-    arrays = _load(file, status.st_ino, status.st_size, status.st_mtime_ns)
-    offsets, found = arrays["offsets"], {}
-    for k in np.flatnonzero(arrays["debate"] == number).tolist():
-        cut = slice(int(offsets[k]), int(offsets[k + 1]))
-        found[int(arrays["turn"][k])] = {
-            "temperature": float(arrays["temperature"][k]),
-            "starts": arrays["starts"][cut],
-            "ids": arrays["tokens"][cut],
-            "logprobs": arrays["logprobs"][cut],
-            "advantages": arrays["advantages"][cut],
-        }
-    return found
+    return turn_tokens(_load(file, status.st_ino, status.st_size, status.st_mtime_ns), number)
 
 
 @lru_cache(maxsize=4)
 def _load(file: Path, *stamp: int) -> dict[str, Any]:
     """A reader goes from debate to debate of one step; the stamp says that it is still the same file."""
-    names = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
     with zipfile.ZipFile(file) as archive:
         if sum(member.file_size for member in archive.infolist()) > LARGEST:
             raise ValueError(f"{file.name} would unpack to more than {LARGEST:,} bytes")
     with np.load(file, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in names}
+        return {name: arrays[name] for name in SHOWN}

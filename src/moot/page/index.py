@@ -14,16 +14,16 @@ import sqlite3
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moot.page.filters import Where, clean
 from moot.page.runs import Outside, inside
-from moot.saved import standing
+from moot.records.codec import summary, words
 
-VERSION = 2
+VERSION = 3
 LONGEST = 50_000
 """Characters of a turn that can be searched."""
 
@@ -32,6 +32,7 @@ _TABLES = (
     """create table if not exists debates (
         id integer primary key autoincrement, step integer, number integer, question text, agents integer, winner integer,
         signal integer, failures integer, correct real, winner_correct integer, disagreement integer, error text,
+        offset integer, length integer,
         unique (step, number))""",
 )
 # Without the text itself, which the run has. What a step said before it was played again stays behind under an id that is gone.
@@ -121,16 +122,15 @@ class Index:
                 stem, _, kind = entry.name.partition(".")
                 if kind == "jsonl" and stem.isascii() and stem.isdigit() and len(stem) < 16:
                     with contextlib.suppress(OSError):
-                        status = entry.stat()
-                        found[int(stem)] = f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+                        found[int(stem)] = _stamp(entry.stat())
         return found
 
     def _file(self, connection: sqlite3.Connection, step: int, stamp: str) -> None:
         if connection.execute("select 1 from steps where step = ? and stamp = ?", (step, stamp)).fetchone():
             return  # another page was quicker
         _forget(connection, step)
-        rows = [_row(step, place, record) for place, record in enumerate(records(self.run, step))]
-        connection.executemany(f"insert or replace into debates ({_COLUMNS}) values ({', '.join('?' * 11)})", rows)
+        rows = [(*_row(step, place, line), offset, len(line)) for place, (offset, line) in enumerate(lines(self.run, step))]
+        connection.executemany(f"insert or replace into debates ({_COLUMNS}, offset, length) values ({', '.join('?' * 13)})", rows)
         connection.execute("insert into steps (step, stamp) values (?, ?)", (step, stamp))
 
     def _read_words(self, connection: sqlite3.Connection, step: int) -> None:
@@ -138,7 +138,7 @@ class Index:
             return
         if self.searchable:
             ids = dict(connection.execute("select number, id from debates where step = ?", (step,)))
-            said = ((ids.get(place), _said(record)) for place, record in enumerate(records(self.run, step)))
+            said = ((ids.get(place), _said(line)) for place, (_, line) in enumerate(lines(self.run, step)))
             connection.executemany("insert into words (rowid, said) values (?, ?)", (each for each in said if each[0] is not None))
         connection.execute("update steps set words = 1 where step = ?", (step,))
 
@@ -211,6 +211,15 @@ class Index:
             query = _select("step, number", clauses) + f" order by step {'desc' if oldest_first else ''}, number desc limit 1"
             row = connection.execute(query, (*where.values, here[0], here[0], here[1])).fetchone()
             return None if row is None else (row[0], row[1])
+
+    def place(self, step: int, number: int) -> Place | None:
+        """Where that debate's line stands, as the step's file was when it was indexed."""
+        with self._reading() as connection:
+            if connection is None:
+                return None
+            query = "select stamp, offset, length from debates join steps using (step) where step = ? and number = ?"
+            row = connection.execute(query, (step, number)).fetchone()
+            return None if row is None else Place(*row)
 
     def counts(self, where: Where) -> dict[str, int]:
         """How many there are, and how many of those each single filter would leave."""
@@ -312,54 +321,73 @@ def tidy(folder: Path, days: float = 60) -> None:
 # What is filed
 
 
-def records(run: Path, step: int) -> Iterator[dict[str, Any] | None]:
-    """The debates of a step in the order of its file; None for a line that is no record."""
+@dataclass(frozen=True)
+class Place:
+    """Where a debate's line stands in its step's file."""
+
+    stamp: str
+    """Of the file: another one has its lines elsewhere."""
+    offset: int
+    length: int
+
+
+def read_line(run: Path, step: int, number: int, place: Place | None = None) -> bytes | None:
+    """The line of a debate: at its place, where that is known and still so, or by counting lines. None where there is none."""
+    if place is not None:
+        with contextlib.suppress(OSError, Outside), inside(run, "debates", f"{step:06d}.jsonl").open("rb") as file:
+            if _stamp(os.fstat(file.fileno())) == place.stamp:
+                file.seek(place.offset)
+                return file.read(place.length)
+    return next((line for i, (_, line) in enumerate(lines(run, step)) if i == number), None)
+
+
+def lines(run: Path, step: int) -> Iterator[tuple[int, bytes]]:
+    """The debates of a step in the order of its file, each with the place where its line begins."""
     try:
-        lines = inside(run, "debates", f"{step:06d}.jsonl").read_bytes().split(b"\n")
+        whole = inside(run, "debates", f"{step:06d}.jsonl").read_bytes()
     except (OSError, Outside):
         return
-    for line in lines:
+    offset = 0
+    for line in whole.split(b"\n"):
         if line:
-            try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
-                record = None
-            yield record if isinstance(record, dict) else None
+            yield offset, line
+        offset += len(line) + 1
 
 
-def _row(step: int, place: int, record: Mapping[str, Any] | None) -> tuple[Any, ...]:
+def _stamp(status: os.stat_result) -> str:
+    """Changes when a file is written anew."""
+    return f"{status.st_ino} {status.st_size} {status.st_mtime_ns}"
+
+
+def _row(step: int, place: int, line: bytes) -> tuple[Any, ...]:
     """`place`, the line in the file, is the debate's number: what a record claims about itself cannot hide another."""
     try:
-        assert record is not None
-        turns = list(record["turns"])
-        last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
-        known = record["question"]["answer"] is not None and bool(turns)
-        agents, (_, winner) = int(record["num_agents"]), standing(record)
-        if not 0 < agents < 10**6:
+        debate = summary(json.loads(line))
+        if not 0 < debate.num_agents < 10**6:
             raise ValueError("nobody seats so many")
-        right = sum(bool(turn.get("correct")) for turn in last.values())
         return (
             step,
             place,
-            clean(record["question"]["text"])[:2000],
-            agents,
-            winner if isinstance(winner, int) and 0 <= winner < agents else None,
-            int(bool(record["signal"])) if "signal" in record else None,
-            sum("failure" in turn for turn in turns),
-            right / agents if known else None,
-            int(bool(last.get(winner, {}).get("correct"))) if known and winner is not None else None,
-            int(len({str(turn.get("answer")) for turn in last.values()}) > 1),
-            None if record.get("error") is None else clean(record["error"])[:2000],
+            clean(debate.question)[:2000],
+            debate.num_agents,
+            debate.winner,
+            _whole(debate.signal),
+            debate.failed_turns,
+            debate.correct,
+            _whole(debate.winner_correct),
+            int(debate.disagreement),
+            None if debate.error is None else clean(debate.error)[:2000],
         )
-    except (AssertionError, KeyError, TypeError, ValueError, AttributeError, OverflowError, ZeroDivisionError):
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ZeroDivisionError, RecursionError):
         return (step, place, "", None, None, None, 0, None, None, 0, "this record cannot be read")
 
 
-def _said(record: Mapping[str, Any] | None) -> str:
+def _whole(told: bool | None) -> int | None:
+    return None if told is None else int(told)
+
+
+def _said(line: bytes) -> str:
     try:
-        assert record is not None
-        turns = [*record["turns"], *record.get("jury", ())]
-        said = [record["question"]["text"], *(turn["text"][:LONGEST] for turn in turns), record.get("error") or ""]
-        return clean("\n".join(map(str, said)))
-    except (AssertionError, KeyError, TypeError):
+        return clean(words(json.loads(line), LONGEST))
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
         return ""

@@ -255,10 +255,10 @@ class _Page:
         asked = request.query_params
         run = self._run(request)
         here = _place("debate", asked.get("debate", ""))
-        found = debates.shown(run.path, *here)
+        index = self._index(run, wait=0.1)
+        found = debates.shown(run.path, *here, index.place(*here))
         if found is None:
             raise NotThere(f"{run.name} has no debate {here[1]} at step {here[0]}; it may not be written yet")
-        index = self._index(run, wait=0.1)
         chosen = self._where(run, index, request)
         oldest = asked.get("sort") == "oldest"
         before, after = index.before(chosen, here, oldest), index.page(chosen, here, 1, oldest)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 
 from moot.debate.rewards import AgentScores, Scores, StepScores
-from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
+from moot.records.played import PlayedDebate
+from moot.turns import Advantages, AgentAdvantages, StepAdvantages
 
 
 @dataclass(frozen=True)
@@ -101,25 +102,6 @@ def _less_mean(cells: Sequence[Cell]) -> list[float]:
     return [cell.value - mean for cell in cells]
 
 
-@dataclass(frozen=True)
-class AgentAdvantages:
-    """One number an agent, for every token it sampled."""
-
-    values: tuple[float, ...]
-
-
-@dataclass(frozen=True)
-class StepAdvantages:
-    """By stream, per agent and step."""
-
-    streams: dict[str, tuple[tuple[float, ...], ...]]
-    stream_of: Mapping[str, str] = field(default_factory=lambda: Scoring().stream_of)
-    """Which stream pays for the tokens of a section. The stream `step` pays for all of them."""
-
-
-Advantages = AgentAdvantages | StepAdvantages
-
-
 def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, seats: SeatMeans | None = None) -> list[Advantages]:
     """For a batch under one reward: by agent or by step throughout."""
     debates = list(batch)
@@ -139,6 +121,12 @@ def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, sea
         for named, (_, scores) in zip(streams, debates, strict=True)
         if isinstance(scores, StepScores)
     ]
+
+
+def with_advantages(batch: Sequence[PlayedDebate], estimator: Estimator, seats: SeatMeans | None = None) -> list[PlayedDebate]:
+    """Debates that have been scored, each with what it teaches."""
+    values = advantages([(each.debate, each.scores) for each in batch if each.scores is not None], estimator, seats)
+    return [replace(each, advantages=value) for each, value in zip(batch, values, strict=True)]
 
 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:

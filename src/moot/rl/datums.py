@@ -8,32 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from moot.debate.state import Debate
-from moot.debate.types import Turn
 from moot.engine.protocol import Datum, Floats, Ints
-from moot.rl.advantages import Advantages, AgentAdvantages
-from moot.rl.turns import SampledTurn, tokens_by_section
-
-
-def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
-    """The advantage of each token of one turn; 0 for those that were inserted."""
-    return (_credit(turn, sampled, step, advantages) * sampled.sampled).astype(np.float32)
-
-
-def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
-    count = len(sampled.tokens)
-    if isinstance(advantages, AgentAdvantages):
-        return np.full(count, advantages.values[turn.agent], dtype=np.float32)
-    if "step" in advantages.streams:
-        return np.full(count, advantages.streams["step"][turn.agent][step], dtype=np.float32)
-    if turn.failed:
-        return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
-    values = np.zeros(count, dtype=np.float32)
-    for name, tokens in tokens_by_section(turn.parsed, sampled.starts).items():
-        # In a ballot there is no answer: all of it is judging.
-        stream = "judge" if turn.ballot else advantages.stream_of.get(name)
-        if stream in advantages.streams:
-            values[tokens] = advantages.streams[stream][turn.agent][step]
-    return values
+from moot.turns import Advantages, SampledTurn, credit
 
 
 @dataclass
@@ -107,10 +83,10 @@ def _finished(sequence: _Sequence | None) -> Iterator[Datum]:
 
 def datums(debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages) -> list[Datum]:
     """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns. Seats that do not learn give none."""
-    found: list[Datum] = []
+    made: list[Datum] = []
     for turns in debate.steps():
         if not all(sampled[i].learns for i in turns):
             continue
         values = [credit(debate.turns[i], sampled[i], step, advantages) for step, i in enumerate(turns)]
-        found += merge([sampled[i] for i in turns], values)
-    return found
+        made += merge([sampled[i] for i in turns], values)
+    return made

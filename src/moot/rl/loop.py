@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from typing import Any
 from typing import Protocol as Interface
 
-from moot.debate.play import Speak
 from moot.debate.rewards import Reward
-from moot.engine.protocol import Trainer
+from moot.engine.protocol import Sampler, Trainer
 from moot.evaluate.play import Opponent
 from moot.records import Run
+from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
+from moot.rl.frozen_labels import Label
 from moot.rl.pace import Pace
 from moot.rl.recipe import Asked, Curriculum
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, Rollout
+from moot.rl.rollout import Guest, Player
 from moot.rl.trust import Alarms
 from moot.tasks.task import Task
 
@@ -30,7 +31,7 @@ class Watcher(Interface):
     """Who looks on: the progress bar, TensorBoard, a test."""
 
     def began(self, step: int, total: int, phase: str) -> None: ...
-    def debate_finished(self, rollout: Rollout) -> None: ...
+    def debate_finished(self, played: PlayedDebate) -> None: ...
     def row(self, row: dict[str, Any]) -> None: ...
     def note(self, text: str) -> None: ...
 
@@ -59,12 +60,16 @@ class Loop:
     curriculum: Curriculum = field(init=False)
     stages: Sequence[Task] = ()
     """The curriculum's tasks; none means `task` alone."""
-    judge: Player | Speak | None = None
+    judge: Guest | None = None
     """Votes from outside, and is never trained."""
     opponents: Mapping[str, Opponent] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""
     again: list[Asked] = field(default_factory=list)
     """Questions to be debated once more, by more agents."""
+    references: dict[str, Sampler] = field(default_factory=dict)
+    """Weights that stand still, by name."""
+    labels: dict[tuple[int, int], Label] = field(default_factory=dict)
+    """Labels of the questions met so far, by level and number, where they come from elsewhere."""
     past: list[Player] = field(default_factory=list)
     """Kept checkpoints that may hold a seat."""
 

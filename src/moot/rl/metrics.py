@@ -7,11 +7,11 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from moot.debate.outcome import rewards_by_agent
-from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, last_parsed, plurality
+from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, has_signal, last_parsed, plurality
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats
-from moot.rl.advantages import Advantages, AgentAdvantages
-from moot.rl.rollout import Rollout, token_counts
+from moot.records.played import PlayedDebate
+from moot.turns import carries_gradient
 
 Metrics = dict[str, float | None]
 """None where a number's denominator is 0: nothing was measured, which is not the same as 0."""
@@ -35,20 +35,7 @@ def _differ(row: Sequence[float]) -> bool:
     return max(row) - min(row) > 1e-9
 
 
-def has_signal(scores: Scores) -> bool:
-    """Whether the votes say anything: some step takes part in centring, or the agents' returns differ."""
-    if isinstance(scores, AgentScores):
-        return len(set(scores.returns)) > 1
-    return any(value is not None for stream in scores.streams.values() for row in stream.centred for value in row)
-
-
-def carries_gradient(advantages: Advantages) -> bool:
-    if isinstance(advantages, AgentAdvantages):
-        return any(advantages.values)
-    return any(value for rows in advantages.streams.values() for row in rows for value in row)
-
-
-def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
+def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
     """How much was played and how well the contract was kept. Debates that the engine lost are only counted."""
     played = [each for each in rollouts if each.error is None]
     debates = [each.debate for each in played]
@@ -83,7 +70,14 @@ def rollout_metrics(rollouts: Sequence[Rollout]) -> Metrics:
     return metrics
 
 
-def _prompt_tokens(rollouts: Sequence[Rollout]) -> int:
+def token_counts(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
+    """Sampled tokens, and tokens that were read for the first time."""
+    turns = [turn for each in debates for turn in each.sampled]
+    sampled = sum(turn.count for turn in turns)
+    return sampled, sum(len(turn.prompt) + len(turn.tokens) for turn in turns) - sampled
+
+
+def _prompt_tokens(rollouts: Sequence[PlayedDebate]) -> int:
     total = 0
     for each in rollouts:
         for own in each.debate.steps():
@@ -100,18 +94,20 @@ def _settled(debate: Debate) -> list[float]:
     return [0.0] * (len(debate.turns) - 1) + [float(debate.agreed)] if debate.turns else []
 
 
-def reward_metrics(reward: str, scores: Sequence[Scores], advantages: Sequence[Advantages]) -> Metrics:
-    """What a batch under one reward came to."""
-    found = [totals(each) for each in scores]
+def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
+    """What scored debates under one reward came to, and what they teach."""
+    scores = [each.scores for each in debates if each.scores is not None]
+    by_agent_totals = [totals(each) for each in scores]
     metrics: Metrics = {
-        "env/all/reward/total": mean(value for row in found for value in row),
-        "env/all/by_group/frac_mixed": mean(float(_differ(row)) for row in found),
+        "env/all/reward/total": mean(value for row in by_agent_totals for value in row),
+        "env/all/by_group/frac_mixed": mean(float(_differ(row)) for row in by_agent_totals),
         "debates/with_signal": mean(float(has_signal(each)) for each in scores),
-        "debates/with_gradient": mean(float(carries_gradient(each)) for each in advantages),
+        "debates/with_gradient": mean(float(carries_gradient(each.advantages)) for each in debates if each.advantages is not None),
     }
     by_agent = [each for each in scores if isinstance(each, AgentScores)]
     by_step = [each for each in scores if isinstance(each, StepScores)]
     if by_agent:
+        reward = debates[0].scoring.reward
         metrics |= {
             "pairwise_reward": mean(value for each in by_agent for value in each.rewards),
             "pairwise_reward_is_win_rate": float(reward == "win_rate"),

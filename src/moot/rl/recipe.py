@@ -13,15 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.outcome import Outcome
-from moot.debate.play import Speak
-from moot.debate.rewards import Grades, Scores, last_parsed
-from moot.debate.scoring import Scoring
-from moot.debate.state import Debate
+from moot.debate.rewards import last_parsed
 from moot.engine.protocol import Datum
+from moot.records.played import PlayedDebate
 from moot.rl.config import Schedule
 from moot.rl.datums import merge
-from moot.rl.rollout import Judges, Player, Rollout, Seats
+from moot.rl.rollout import Guest, Judges, Player, Seats
 from moot.tasks.task import Task
 
 WINDOW = 3
@@ -78,14 +75,15 @@ class Asked:
     num_agents: int
 
 
-def still_open(asked: Sequence[Asked], debates: Sequence[Debate], grades: Sequence[Grades], hard_agents: int) -> list[Asked]:
+def still_open(asked: Sequence[Asked], debates: Sequence[PlayedDebate], hard_agents: int) -> list[Asked]:
     """The questions to debate again with more agents: those whose agents ended with different answers, and were not yet more."""
-    found = []
-    for each, debate, grade in zip(asked, debates, grades, strict=True):
-        held = {None if i is None else grade.same[i] for i in last_parsed(debate)}
-        if len(held) > 1 and each.num_agents < hard_agents:
-            found.append(replace(each, num_agents=hard_agents))
-    return found
+    hard = []
+    for question, played in zip(asked, debates, strict=True):
+        same = () if played.grades is None else played.grades.same
+        held = {None if i is None else same[i] for i in last_parsed(played.debate)}
+        if len(held) > 1 and question.num_agents < hard_agents:
+            hard.append(replace(question, num_agents=hard_agents))
+    return hard
 
 
 def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num_agents: int) -> Seats | None:
@@ -101,23 +99,23 @@ def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num
     return seats
 
 
-def judges_of_a_share(judge: Player | Speak | None, share: float, seed: str) -> Judges | None:
+def judges_of_a_share(judge: Guest | None, share: float, seed: str) -> Judges | None:
     """The outside judge is asked about a share of the debates, drawn by lot; as the share falls it is phased out, and costs less."""
     if judge is None or not share:
         return None
     return lambda number: [judge] if random.Random(f"{seed}/judge/{number}").random() < share else []
 
 
-def winners_turns(rollouts: Sequence[Rollout], scores: Sequence[Scores], scoring: Scoring) -> list[Datum]:
+def winners_turns(debates: Sequence[PlayedDebate]) -> list[Datum]:
     """What each debate's winner said, as supervised examples. Its failed turns stand in the context with weight 0."""
-    found: list[Datum] = []
-    for each, score in zip(rollouts, scores, strict=True):
-        agent = Outcome.of(each.debate, score, scoring).winner
+    examples: list[Datum] = []
+    for each in debates:
+        agent = None if each.outcome is None else each.outcome.winner
         turns = [] if agent is None else each.debate.steps()[agent]
         if not turns or not all(each.sampled[i].learns for i in turns):
             continue
         weights = [each.sampled[i].sampled * np.float32(not each.debate.turns[i].failed) for i in turns]
         # Learned as text, at temperature 1: the winner is imitated, not its dice.
         merged = merge([each.sampled[i] for i in turns], weights)
-        found += [replace(datum, mask=datum.advantages, temperature=1.0) for datum in merged]
-    return [datum for datum in found if datum.mask.any()]
+        examples += [replace(datum, mask=datum.advantages, temperature=1.0) for datum in merged]
+    return [datum for datum in examples if datum.mask.any()]

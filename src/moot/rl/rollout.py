@@ -5,32 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-
-import numpy as np
+from typing import Protocol, runtime_checkable
 
 from moot.debate.play import Speak, first_of, hear, play
 from moot.debate.state import Debate
-from moot.debate.types import Observation, Said
+from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import EngineError, Sampler, SamplingParams
+from moot.records.played import PlayedDebate
 from moot.rl.rendering import Rendering
 from moot.rl.speaker import TokenSpeaker
-from moot.rl.turns import SampledTurn
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Rollout:
-    """A finished debate with its tokens, or the reason why there is none.
-
-    No repr of all that: `asyncio.run` writes out its task's result when it puts the signal handler back.
-    """
-
-    debate: Debate
-    sampled: tuple[SampledTurn, ...] = ()
-    """In the order of the debate's turns."""
-    error: str | None = None
-    """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
-    heard: tuple[SampledTurn, ...] = ()
-    """In the order of its jury. Counted, never trained on."""
+from moot.turns import PlainAnswer, SampledTurn, turn_in_text
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,24 +28,48 @@ class Player:
     tempered: bool = True
     """Whether it samples at its persona's temperature. The policy does so only where the engine also trains tempered."""
 
+    async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
+        """To a plain question, outside any debate."""
+        prompt = self.rendering.prompt(messages)
+        (sample,) = await self.sampler.sample(prompt, replace(params, stop=self.rendering.stop_ids))
+        return PlainAnswer(self.rendering.said(sample.tokens)[0], sample.stop_reason, len(sample.tokens))
 
-Judges = Callable[[int], Sequence[Player | Speak]]
+
+@runtime_checkable
+class TextPlayer(Protocol):
+    """Who may sit in a seat and speaks in text alone, as a model at a chat server does. It is never trained on."""
+
+    def speaker(self, params: SamplingParams, seed: object = None, limits: Mapping[str, int] | None = None) -> Speak:
+        """For one debate."""
+        ...
+
+    async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
+        """To a plain question, outside any debate. Raises EngineError."""
+        ...
+
+
+@runtime_checkable
+class KeepsTurns(Protocol):
+    """A speaker that knows what its turns were made of."""
+
+    def turn(self, round: int, agent: int) -> SampledTurn: ...
+
+
+Guest = Player | TextPlayer | Speak
+"""Who takes part without being trained on. A bare `Speak` answers in text, and nobody counts its tokens."""
+Judges = Callable[[int], Sequence[Guest]]
 """Number of the debate -> who judges it without a seat when it is over. None of them is trained on."""
-Seats = Callable[[int, int], Player | Speak | None]
-"""(number of the debate, seat) -> who sits there instead of the policy; None for the policy itself. A `Speak` answers in text alone."""
-
-
-_NO_TOKENS = np.zeros(0, dtype=np.int32)
-_TEXT_ONLY = SampledTurn(_NO_TOKENS, False, _NO_TOKENS, np.zeros(0, dtype=np.float32), _NO_TOKENS, learns=False)
+Seats = Callable[[int, int], Guest | None]
+"""(number of the debate, seat) -> who sits there instead of the policy; None for the policy itself."""
 
 
 class Table:
     """Speaks for a debate whose seats are held by different players; each keeps the tokens of its own."""
 
-    def __init__(self, policy: TokenSpeaker | None, others: Mapping[int, TokenSpeaker | Speak]) -> None:
+    def __init__(self, policy: TokenSpeaker | None, others: Mapping[int, Speak]) -> None:
         self._policy, self._others = policy, others
 
-    def _speaker(self, agent: int) -> TokenSpeaker | Speak:
+    def _speaker(self, agent: int) -> Speak:
         speaker = self._others.get(agent, self._policy)
         assert speaker is not None, f"nobody sits in seat {agent}"
         return speaker
@@ -76,8 +84,8 @@ class Table:
         return _turn_of(self._speaker(agent), round, agent)
 
 
-def _turn_of(speaker: TokenSpeaker | Speak, round: int, agent: int) -> SampledTurn:
-    return speaker.turn(round, agent) if isinstance(speaker, TokenSpeaker) else _TEXT_ONLY
+def _turn_of(speaker: Speak, round: int, agent: int) -> SampledTurn:
+    return speaker.turn(round, agent) if isinstance(speaker, KeepsTurns) else turn_in_text()
 
 
 async def rollout(
@@ -92,8 +100,8 @@ async def rollout(
     seats: Seats | None = None,
     judges: Judges | None = None,
     limits: Mapping[str, int] | None = None,
-    finished: Callable[[int, Rollout], None] | None = None,
-) -> list[Rollout]:
+    finished: Callable[[int, PlayedDebate], None] | None = None,
+) -> list[PlayedDebate]:
     """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in its record.
 
     The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else; without one, `seats` must fill them all.
@@ -103,38 +111,46 @@ async def rollout(
     gate = asyncio.Semaphore(concurrency)
     policy = None if sampler is None or rendering is None else Player(sampler, rendering, tempered=tempered)
 
-    def speaker_for(player: Player, debate: Debate, number: int) -> TokenSpeaker:
-        own_seed = None if seed is None else f"{seed}/{number}"
+    def own_seed(number: int) -> str | None:
+        return None if seed is None else f"{seed}/{number}"
+
+    def token_speaker(player: Player, number: int) -> TokenSpeaker:
         return TokenSpeaker(
-            player.sampler, player.rendering, params, tempered=player.tempered, seed=own_seed, learns=player.learns, limits=limits
+            player.sampler, player.rendering, params, tempered=player.tempered, seed=own_seed(number), learns=player.learns, limits=limits
         )
 
+    def speaker_for(guest: Guest, number: int) -> Speak:
+        if isinstance(guest, Player):
+            return token_speaker(guest, number)
+        return guest.speaker(params, own_seed(number), limits) if isinstance(guest, TextPlayer) else guest
+
     def table(debate: Debate, number: int) -> TokenSpeaker | Table:
-        others: dict[int, TokenSpeaker | Speak] = {}
+        others: dict[int, Speak] = {}
         for seat in range(debate.num_agents):
             if seats is not None and (guest := seats(number, seat)) is not None:
-                others[seat] = speaker_for(guest, debate, number) if isinstance(guest, Player) else guest
+                others[seat] = speaker_for(guest, number)
         if policy is None and len(others) < debate.num_agents:
             raise ValueError(f"there is no policy for the seats of debate {number} that are given to nobody")
-        mine = None if policy is None else speaker_for(policy, debate, number)
+        mine = None if policy is None else token_speaker(policy, number)
         return Table(mine, others) if others or mine is None else mine
 
     async def judged(debate: Debate, number: int) -> tuple[Debate, tuple[SampledTurn, ...]]:
-        asked: list[TokenSpeaker | Speak] = []
-        for judge in judges(number) if judges else ():
-            asked.append(speaker_for(replace(judge, learns=False), debate, number) if isinstance(judge, Player) else judge)
+        asked = [
+            speaker_for(replace(judge, learns=False) if isinstance(judge, Player) else judge, number)
+            for judge in (judges(number) if judges else ())
+        ]
         heard = await hear(debate, *asked)
         said = zip(asked, heard.jury, strict=False)  # nobody has said anything where there was nothing to compare
         return heard, tuple(_turn_of(speaker, turn.round, turn.agent) for speaker, turn in said)
 
-    async def one(number: int, debate: Debate) -> Rollout:
+    async def one(number: int, debate: Debate) -> PlayedDebate:
         async with gate:
             speaker = table(debate, number)
             try:
                 played, heard = await judged(await play(debate, speaker), number)
-                result = Rollout(played, speaker.sampled(played), heard=heard)
+                result = PlayedDebate(played, speaker.sampled(played), heard=heard)
             except EngineError as error:
-                result = Rollout(debate, error=f"{type(error).__name__}: {error}")
+                result = PlayedDebate(debate, error=f"{type(error).__name__}: {error}")
         if finished:
             finished(number, result)
         return result
@@ -145,10 +161,3 @@ async def rollout(
     except* Exception as failures:  # ours, or whoever heard of a finished debate: the others end with it
         raise first_of(failures) from None
     return [task.result() for task in tasks]
-
-
-def token_counts(rollouts: Sequence[Rollout]) -> tuple[int, int]:
-    """Sampled tokens, and tokens that were read for the first time."""
-    turns = [turn for each in rollouts for turn in each.sampled]
-    sampled = sum(turn.count for turn in turns)
-    return sampled, sum(len(turn.prompt) + len(turn.tokens) for turn in turns) - sampled

@@ -17,7 +17,7 @@ from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams, Stop
 from moot.rl.rendering import Rendering
-from moot.rl.turns import NOWHERE, SampledTurn
+from moot.turns import NOWHERE, SampledTurn
 
 
 def turn_seed(*parts: object) -> int:

@@ -19,28 +19,30 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from moot.checkpoints import Checkpoint, checkpoints, load_newest, newest_whole
-from moot.debate.rewards import Grades, Scores, score
+from moot.debate.rewards import Grades
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput
 from moot.evaluate.training import evaluate_in_training
-from moot.records import Played, write_atomically
+from moot.records.files import write_atomically
+from moot.records.played import PlayedDebate
 from moot.rl import warm
-from moot.rl.advantages import SeatMeans, advantages
+from moot.rl.advantages import SeatMeans, with_advantages
 from moot.rl.datums import datums
+from moot.rl.frozen_labels import Labeller
 from moot.rl.loop import Loop, Stopped, Watcher
-from moot.rl.metrics import Metrics, answer_metrics, carries_gradient, optim_metrics, reward_metrics, rollout_metrics
+from moot.rl.metrics import Metrics, answer_metrics, optim_metrics, reward_metrics, rollout_metrics
 from moot.rl.pace import MEASURED, Pace, kl_step
 from moot.rl.recipe import Asked, judges_of_a_share, scheduled, seats_of_past_selves, still_open, winners_turns
 from moot.rl.remedies import ALARMS
-from moot.rl.rollout import Judges, Player, Rollout, Seats, rollout
-from moot.rl.trust import Alarms, Judged, panel
+from moot.rl.rollout import Judges, Player, Seats, rollout
+from moot.rl.still import keep_still, move_average, penalise_distance, still_point
+from moot.rl.trust import Alarms, panel
 from moot.rl.warm_from import warm_start_of
 from moot.tasks.answers import grade_all_async, settled_by
 from moot.tasks.task import Task
+from moot.turns import carries_gradient
 
 __all__ = ["Loop", "Stopped", "Watcher", "train"]
 
@@ -64,17 +66,19 @@ async def train(loop: Loop) -> None:
             sampler = await loop.engine.snapshot()
             await evaluate_if_due(loop, step, sampler)
 
+    await keep_still(loop, step, sampler)
     ahead: deque[_Batch] = deque()
     try:
         while step < loop.total and not loop.spent:
             step += 1
             loop.watcher.began(step, loop.total, "self_play")
             for next_step in range(step + len(ahead), min(step + loop.config.optim.max_staleness, loop.total) + 1):
-                asked = questions(loop, next_step)
-                ahead.append(_Batch(step - 1, asked, asyncio.create_task(self_play(loop, next_step, asked, sampler))))
+                playing = asyncio.create_task(play_batch(loop, next_step, questions(loop, next_step), sampler))
+                ahead.append(_Batch(step - 1, playing))
             batch = ahead.popleft()
-            asked, rollouts = await with_enough_signal(loop, step, batch.asked, await batch.rollouts, sampler)
-            row = await learn(loop, step, asked, rollouts, staleness=step - 1 - batch.sampled_at)
+            asked, played = await with_enough_signal(loop, step, *await batch.playing, sampler)
+            row = await learn(loop, step, asked, played, staleness=step - 1 - batch.sampled_at)
+            await move_average(loop)
             sampler = await loop.engine.snapshot()
             await commit(loop, step, row)
             if loop.config.recipe.past_selves and is_kept(loop, step):
@@ -83,7 +87,7 @@ async def train(loop: Loop) -> None:
             stop_if_alarmed(loop, row)
     finally:
         for batch in ahead:
-            batch.rollouts.cancel()
+            batch.playing.cancel()
     await evaluate_if_due(loop, step, sampler, last=True)
 
 
@@ -91,8 +95,7 @@ async def train(loop: Loop) -> None:
 class _Batch:
     sampled_at: int
     """The step whose weights it is sampled with."""
-    asked: list[Asked]
-    rollouts: asyncio.Task[list[Rollout]]
+    playing: asyncio.Task[tuple[list[Asked], list[PlayedDebate]]]
 
 
 # One iteration of self-play
@@ -109,36 +112,64 @@ def questions(loop: Loop, step: int) -> list[Asked]:
     return [*again, *(Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
 
 
+def further_questions(loop: Loop, count: int) -> list[Asked]:
+    """From behind all batches, none twice."""
+    config = loop.config
+    first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
+    loop.further += count
+    return [Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count)]
+
+
+async def play_batch(loop: Loop, step: int, asked: list[Asked], sampler: Sampler, wave: str = "") -> tuple[list[Asked], list[PlayedDebate]]:
+    """The questions that are worth a debate, and their debates."""
+    if loop.config.recipe.labels_from != "self":
+        asked = await in_the_band(loop, asked)
+    return asked, await self_play(loop, step, asked, sampler, wave)
+
+
+async def in_the_band(loop: Loop, asked: list[Asked]) -> list[Asked]:
+    """Those whose label has a share in the band, and further ones in the place of the others."""
+    recipe, wanted, kept = loop.config.recipe, len(asked), []
+    labeller = Labeller(loop.run, loop.rendering, SamplingParams(loop.config.debate.max_tokens), recipe.label_samples, loop.config.seed)
+    if not loop.labels:
+        loop.labels |= labeller.known()
+    for _ in range(MOST_BATCHES):
+        made = await labeller.label(asked, loop.curriculum.tasks, await still_point(loop, recipe.labels_from), loop.labels)
+        loop.sampled += sum(label.tokens for label in made)
+        loop.labels |= {(label.level, label.number): label for label in made}
+        kept += [each for each in asked if loop.labels[each.level, each.number].within(recipe.label_band)]
+        if len(kept) >= wanted:
+            break
+        asked = further_questions(loop, wanted - len(kept))
+    if not kept:
+        low, high = recipe.label_band
+        raise Stopped(f"no question has a label with a share between {low:g} and {high:g}; widen label_band, or use other questions")
+    return kept
+
+
 async def with_enough_signal(
-    loop: Loop, step: int, asked: list[Asked], rollouts: list[Rollout], sampler: Sampler
-) -> tuple[list[Asked], list[Rollout]]:
+    loop: Loop, step: int, asked: list[Asked], played: list[PlayedDebate], sampler: Sampler
+) -> tuple[list[Asked], list[PlayedDebate]]:
     """The batch, and further questions until `min_signal` debates carry a gradient. Those come from behind all batches."""
     config = loop.config
     wanted, size = config.optim.min_signal, config.optim.batch_size
-    carrying = await count_with_gradient(loop, step, asked, rollouts) if wanted else 0
+    carrying = await count_with_gradient(loop, step, asked, played) if wanted else 0
     for wave in range(1, MOST_BATCHES):
         if carrying >= wanted:
             break
-        first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
-        more = [Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + size)]
-        loop.further += size
-        played = await self_play(loop, step, more, sampler, f"/{wave}")
-        carrying += await count_with_gradient(loop, step, more, played)
-        asked, rollouts = [*asked, *more], [*rollouts, *played]
-    return asked, rollouts
+        more, further = await play_batch(loop, step, further_questions(loop, size), sampler, f"/{wave}")
+        carrying += await count_with_gradient(loop, step, more, further)
+        asked, played = [*asked, *more], [*played, *further]
+    return asked, played
 
 
-async def count_with_gradient(loop: Loop, step: int, asked: Sequence[Asked], rollouts: Sequence[Rollout]) -> int:
-    played = [(each, done.debate) for each, done in zip(asked, rollouts, strict=True) if done.error is None]
-    debates, scoring = [debate for _, debate in played], scoring_at(loop, step)
-    grades = await graded(debates, [loop.curriculum.tasks[each.level] for each, _ in played])
-    scores = [score(debate, scoring, found, loop.reward) for debate, found in zip(debates, grades, strict=True)]
+async def count_with_gradient(loop: Loop, step: int, asked: Sequence[Asked], played: Sequence[PlayedDebate]) -> int:
     # Only looking: the running means of the seats stay as they are.
-    values = advantages(zip(debates, scores, strict=True), loop.estimator, copy.deepcopy(loop.seats)) if debates else []
-    return sum(carries_gradient(value) for value in values)
+    taught = await scored_and_taught(loop, step, asked, played, copy.deepcopy(loop.seats))
+    return sum(each.advantages is not None and carries_gradient(each.advantages) for each in taught)
 
 
-async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Sampler, wave: str = "") -> list[Rollout]:
+async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Sampler, wave: str = "") -> list[PlayedDebate]:
     recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}{wave}"
     debates = [new_debate(loop, each) for each in asked]
     seats = seats_of_past_selves(loop.past, recipe.past_selves, seed, loop.config.debate.num_agents)
@@ -148,8 +179,10 @@ async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Samp
 
 def new_debate(loop: Loop, asked: Asked) -> Debate:
     config, recipe, task = loop.config, loop.config.recipe, loop.curriculum.tasks[asked.level]
+    label = loop.labels.get((asked.level, asked.number))
+    question = task.train(asked.number)
     return Debate(
-        task.train(asked.number),
+        question if label is None else replace(question, label=label.answer),
         asked.num_agents,
         config.debate.max_rounds,
         config.protocol.rules,
@@ -161,7 +194,7 @@ def new_debate(loop: Loop, asked: Asked) -> Debate:
 
 async def play_all(
     loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed: str, seats: Seats | None = None, judges: Judges | None = None
-) -> list[Rollout]:
+) -> list[PlayedDebate]:
     return await rollout(
         debates,
         sampler,
@@ -176,51 +209,47 @@ async def play_all(
     )
 
 
-async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Rollout], staleness: int) -> dict[str, Any]:
+async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[PlayedDebate], staleness: int) -> dict[str, Any]:
     """Votes to rewards to advantages to datums to the engine. Answers with the iteration's metrics."""
     config, recipe, started = loop.config, loop.config.recipe, time.perf_counter()
-    played = [each for each in rollouts if each.error is None]
-    asked = [each for each, done in zip(batch, rollouts, strict=True) if done.error is None]
-    if not played:
-        raise Stopped(f"every debate of step {step} failed in the engine ({rollouts[0].error}); mend that and start again to go on")
-    debates = [each.debate for each in played]
-    tasks = [loop.curriculum.tasks[each.level] for each in asked]
-    grades = await graded(debates, tasks)
-    scoring = scoring_at(loop, step)
-    scores = [score(debate, scoring, graded, loop.reward) for debate, graded in zip(debates, grades, strict=True)]
-    values = advantages(zip(debates, scores, strict=True), loop.estimator, loop.seats)
+    asked = [question for question, each in zip(batch, played, strict=True) if each.error is None]
+    if not asked:
+        raise Stopped(f"every debate of step {step} failed in the engine ({played[0].error}); mend that and start again to go on")
+    taught = await scored_and_taught(loop, step, batch, played, loop.seats)
+    scoring, grades = scoring_at(loop, step), [each.grades for each in taught if each.grades is not None]
+    task = loop.curriculum.tasks[asked[-1].level]
 
-    lessons = [
-        datums(each.debate, each.sampled, value)
-        for each, value in zip(played, values, strict=True)
-        if carries_gradient(value) or not config.optim.remove_constant_groups
+    groups = [
+        datums(each.debate, each.sampled, each.advantages)
+        for each in taught
+        if each.advantages is not None and (carries_gradient(each.advantages) or not config.optim.remove_constant_groups)
     ]
-    random.Random(f"{config.seed}/{step}/order").shuffle(lessons)
-    penalty = await penalise_distance(loop, [datum for lesson in lessons for datum in lesson])
+    random.Random(f"{config.seed}/{step}/order").shuffle(groups)
+    penalty = await penalise_distance(loop, [datum for group in groups for datum in group])
     chunks = _chunks(penalty.datums, config.optim.num_substeps)
     rate = loop.pace.rate(config.optim, step - config.warm_steps, loop.done(step))
     trained = await optimise(loop, chunks, config.optim.loss, rate, measured=True)
     loop.pace.update(config.optim.target_kl, trained["optim/kl_step"])
-    copied = await distill(loop, step, played, scores, scoring, rate)
+    copied = await distill(loop, step, taught, rate)
 
-    loop.run.write_debates(step, _records(rollouts, scoring, scores, grades, values))
-    judged = [Judged.of(debate, scoring, found, graded) for debate, found, graded in zip(debates, scores, grades, strict=True)]
-    answers = answer_metrics(debates, grades, tasks[-1].name)
-    counts = rollout_metrics(rollouts)
+    remaining = iter(taught)
+    loop.run.write_debates(step, [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played])
+    answers = answer_metrics([each.debate for each in taught], grades, task.name)
+    counts = rollout_metrics(played)
     loop.sampled += int(counts["tokens/sampled"] or 0)
     if recipe.hard_agents:
-        loop.again += still_open(asked, debates, grades, recipe.hard_agents)
-    if loop.curriculum.update(asked[-1].level, answers[f"train_{tasks[-1].name}/correct"]):
+        loop.again += still_open(asked, taught, recipe.hard_agents)
+    if loop.curriculum.update(asked[-1].level, answers[f"train_{task.name}/correct"]):
         loop.watcher.note(f"the curriculum goes on to {loop.curriculum.task.name}")
     return {
         "step": step,
         "phase": "self_play",
         **counts,
-        **reward_metrics(scoring.reward, scores, values),
+        **reward_metrics(taught),
         **answers,
         "grading/given_up": float(sum(each.given_up for each in grades)),
-        **panel(judged),
-        **loop.alarms.update(judged),
+        **panel(taught),
+        **loop.alarms.update(taught),
         **trained,
         **penalty.metrics,
         **copied,
@@ -230,11 +259,22 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], rollouts: list[Ro
         "optim/staleness": float(staleness),
         "optim/lr": rate,
         **({"optim/lr_factor": loop.pace.factor} if config.optim.target_kl else {}),
-        "debates/dropped": float(len(played) - len(lessons)),
+        "debates/dropped": float(len(taught) - len(groups)),
         # Of an engine elsewhere: how the line has been so far.
         **{f"engine/{name}": float(count) for name, count in getattr(loop.engine, "faults", {}).items()},
         "time/train_s": time.perf_counter() - started,
     }
+
+
+async def scored_and_taught(
+    loop: Loop, step: int, asked: Sequence[Asked], played: Sequence[PlayedDebate], seats: SeatMeans
+) -> list[PlayedDebate]:
+    """Graded, scored and with advantages; without the debates that the engine lost."""
+    finished = [(loop.curriculum.tasks[question.level], each) for question, each in zip(asked, played, strict=True) if each.error is None]
+    grades = await graded([each.debate for _, each in finished], [task for task, _ in finished])
+    scoring = scoring_at(loop, step)
+    scored = [each.scored(scoring, grade, loop.reward) for (_, each), grade in zip(finished, grades, strict=True)]
+    return with_advantages(scored, loop.estimator, seats) if scored else []
 
 
 def scoring_at(loop: Loop, step: int) -> Scoring:
@@ -252,19 +292,11 @@ def truth_metrics(whole: Scoring, now: Scoring) -> Metrics:
 
 async def graded(debates: Sequence[Debate], tasks: Sequence[Task]) -> list[Grades]:
     """Each by its own task's grader, which may have processes to wait for; a batch holds few different tasks."""
-    found: dict[int, Grades] = {}
-    for task in dict.fromkeys(map(id, tasks)):
-        mine = [i for i, other in enumerate(tasks) if id(other) == task]
-        known = tasks[mine[0]]
-        found |= zip(mine, await grade_all_async([debates[i] for i in mine], known.equal, known.extract), strict=True)
-    return [found[i] for i in range(len(debates))]
-
-
-def _records(
-    rollouts: list[Rollout], scoring: Scoring, scores: Sequence[Any], grades: Sequence[Grades], values: Sequence[Any]
-) -> list[Played]:
-    found = iter(zip(scores, grades, values, strict=True))
-    return [Played(each, scoring) if each.error is not None else Played(each, scoring, *next(found)) for each in rollouts]
+    by_place: dict[int, Grades] = {}
+    for task in dict(zip(map(id, tasks), tasks, strict=True)).values():
+        own = [i for i, other in enumerate(tasks) if other is task]
+        by_place |= zip(own, await grade_all_async([debates[i] for i in own], task.equal, task.extract), strict=True)
+    return [by_place[i] for i in range(len(debates))]
 
 
 def _chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
@@ -300,38 +332,16 @@ async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float
     }
 
 
-@dataclass(frozen=True)
-class _Penalised:
-    datums: list[Datum]
-    metrics: Metrics
-
-
-async def penalise_distance(loop: Loop, given: list[Datum]) -> _Penalised:
-    """Moves each token's advantage by how much likelier the policy makes it than the base model does, less the batch's mean."""
-    coefficient = loop.config.optim.kl_coef
-    if not coefficient or not given:
-        return _Penalised(given, {})
-    base = await loop.engine.base()
-    known = await asyncio.gather(*(base.compute_logprobs(np.append(d.tokens, d.targets[-1]), d.temperature) for d in given))
-    gaps = [(d.logprobs - logprobs[1:]) * d.mask for d, logprobs in zip(given, known, strict=True)]
-    mean = float(sum(gap.sum() for gap in gaps) / max(1.0, sum(d.mask.sum() for d in given)))
-    moved = [
-        replace(d, advantages=(d.advantages + coefficient * (mean - gap) * d.mask).astype(np.float32))
-        for d, gap in zip(given, gaps, strict=True)
-    ]
-    return _Penalised(moved, {"optim/kl_policy_base": mean})
-
-
-async def distill(loop: Loop, step: int, played: Sequence[Rollout], scores: Sequence[Scores], scoring: Scoring, rate: float) -> Metrics:
+async def distill(loop: Loop, step: int, debates: Sequence[PlayedDebate], rate: float) -> Metrics:
     """Now and then, one supervised step on what the winners said."""
     every = loop.config.recipe.distill_every
     if not every or (step - loop.config.warm_steps) % every:
         return {}
-    lessons = winners_turns(played, scores, scoring)
-    trained = await optimise(loop, [lessons] if lessons else [], "cross_entropy", rate)
+    examples = winners_turns(debates)
+    trained = await optimise(loop, [examples] if examples else [], "cross_entropy", rate)
     tokens = trained["optim/trained_tokens"] or 0.0
     return {
-        "distill/examples": float(len(lessons)),
+        "distill/examples": float(len(examples)),
         "distill/trained_tokens": tokens,
         "distill/loss_per_token": (trained["optim/loss"] or 0.0) / tokens if tokens else None,
     }

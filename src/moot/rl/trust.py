@@ -8,108 +8,74 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
-from moot.debate.outcome import Outcome
-from moot.debate.rewards import Ballots, Grades, Scores, ballots, clear_consensus, last_parsed
-from moot.debate.scoring import Scoring
-from moot.debate.state import Debate
+from moot.debate.rewards import has_signal, last_parsed
 from moot.debate.types import Parsed, Vote
-from moot.rl.metrics import Metrics, has_signal, mean
+from moot.debate.votes import clear_consensus
+from moot.records.played import PlayedDebate
+from moot.rl.metrics import Metrics, mean
 from moot.statistics import wilson
 
 
-@dataclass(frozen=True)
-class Judged:
-    """One finished debate with all that was found out about it."""
-
-    debate: Debate
-    scores: Scores
-    grades: Grades
-    cast: Ballots
-    winner: int | None
-    """None where the debate has none."""
-
-    @classmethod
-    def of(cls, debate: Debate, scoring: Scoring, scores: Scores, grades: Grades) -> Judged:
-        return cls(debate, scores, grades, ballots(debate, scoring), Outcome.of(debate, scores, scoring).winner)
-
-    @property
-    def known(self) -> bool:
-        return self.debate.question.answer is not None
-
-    def peers(self) -> list[Vote]:
-        """The agents' own votes. What outside judges say is set beside them, never among them."""
-        return [vote for vote in self.cast.votes if vote.turn >= 0]
-
-    def decided(self) -> list[Vote]:
-        return [vote for vote in self.peers() if vote.verdict == ">"]
-
-    def pairs(self) -> dict[frozenset[int], list[Vote]]:
-        found: dict[frozenset[int], list[Vote]] = defaultdict(list)
-        for vote in self.peers():
-            found[frozenset((vote.left, vote.right))].append(vote)
-        return found
-
-
-def panel(judged: Sequence[Judged]) -> Metrics:
-    known = [each for each in judged if each.known]
-    right, mixed = judge_accuracy(judged)
-    level = [(each, vote) for each in known for vote in each.decided() if _correct(each, vote.left) == _correct(each, vote.right)]
+def panel(debates: Sequence[PlayedDebate]) -> Metrics:
+    known = [each for each in debates if each.known]
+    right, mixed = judge_accuracy(debates)
+    level = [(each, vote) for each in known for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)]
     lengths = [(_length(each, vote.left), _length(each, vote.right)) for each, vote in level]
-    cycles = [cycle for each in judged for cycle in _triples(each)]
-    pairs = [votes for each in judged for votes in each.pairs().values()]
-    cast = sum(each.cast.cast for each in judged)
+    cycles = [cycle for each in debates for cycle in _triples(each)]
+    pairs = [votes for each in debates for votes in each.votes_by_pair().values()]
+    cast = sum(each.ballots.cast for each in debates)
     metrics: Metrics = {
         "trust/judge_accuracy": right / mixed if mixed else None,
         "trust/vote_truth_agreement": mean(gap for each in known if (gap := _agreement(each)) is not None),
-        "trust/winner_correct": mean(float(won) for each in known if (won := winner_is_right(each)) is not None),
+        "trust/winner_correct": mean(float(won) for each in known if (won := each.winner_is_right()) is not None),
         "trust/mean_accuracy": mean(share for each in known for share in [_accuracy(each)]),
         "trust/position_bias": _less_half([_label(each, vote, vote.left) < _label(each, vote, vote.right) for each, vote in level]),
         "trust/length_bias": _less_half([left > right for left, right in lengths if left != right]),
         "trust/vote_cycles": mean(float(cycle) for cycle in cycles),
-        "trust/answer_diversity": mean(diversity(each) for each in judged),
+        "trust/answer_diversity": mean(diversity(each) for each in debates),
         "trust/judges_per_pair": mean(float(len(votes)) for votes in pairs),
-        "trust/duplicate_votes": sum(each.cast.repeated for each in judged) / cast if cast else None,
+        "trust/duplicate_votes": sum(each.ballots.repeated for each in debates) / cast if cast else None,
     }
-    if any(each.debate.jury for each in judged):
-        metrics |= outside(judged)
+    if any(each.debate.jury for each in debates):
+        metrics |= outside(debates)
     return metrics
 
 
-def outside(judged: Sequence[Judged]) -> Metrics:
+def outside(debates: Sequence[PlayedDebate]) -> Metrics:
     """What judges without a seat make of the same answers. Only where some were asked."""
     agreed: list[bool] = []
     right: list[bool] = []
-    for each in judged:
-        pairs = each.pairs()
-        for vote in each.cast.outside:
+    for each in debates:
+        pairs = each.votes_by_pair()
+        for vote in each.ballots.outside:
             if vote.verdict != ">":
                 continue
             if (better := clear_consensus(pairs.get(frozenset((vote.left, vote.right)), ()))) is not None:
                 agreed.append(vote.left == better)
-            if each.known and _correct(each, vote.left) != _correct(each, vote.right):
-                right.append(_correct(each, vote.left))
+            if each.known and each.correct(vote.left) != each.correct(vote.right):
+                right.append(each.correct(vote.left))
     return {"trust/outside_agreement": mean(map(float, agreed)), "trust/outside_accuracy": mean(map(float, right))}
 
 
-def judge_accuracy(judged: Sequence[Judged]) -> tuple[int, int]:
+def judge_accuracy(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
     """Of `>` votes between a right and a wrong response: how many prefer the right one, and how many there are."""
     right = mixed = 0
-    for each in judged:
+    for each in debates:
         if each.known:
-            for vote in each.decided():
-                if _correct(each, vote.left) != _correct(each, vote.right):
+            for vote in each.decided_votes():
+                if each.correct(vote.left) != each.correct(vote.right):
                     mixed += 1
-                    right += _correct(each, vote.left)
+                    right += each.correct(vote.left)
     return right, mixed
 
 
-def diversity(each: Judged) -> float:
+def diversity(each: PlayedDebate) -> float:
     """Distinct answers of the last round that had any over agents; all missing ones together count as one."""
     last = max((turn.round for turn in each.debate.turns if not turn.ballot), default=0)
     held: list[int | None] = [None] * each.debate.num_agents
     for i, turn in enumerate(each.debate.turns):
         if turn.round == last:
-            held[turn.agent] = each.grades.same[i]
+            held[turn.agent] = None if each.grades is None else each.grades.same[i]
     return len(set(held)) / each.debate.num_agents
 
 
@@ -117,52 +83,40 @@ def _less_half(wins: list[bool]) -> float | None:
     return sum(wins) / len(wins) - 0.5 if wins else None
 
 
-def _correct(each: Judged, turn: int) -> bool:
-    return each.grades.correct[turn]
-
-
-def _label(each: Judged, vote: Vote, turn: int) -> int:
+def _label(each: PlayedDebate, vote: Vote, turn: int) -> int:
     """The number the voter knew the response's author by: a liking for low numbers is for the numbers one is shown."""
     return each.debate.labels(vote.author)[each.debate.turns[turn].agent]
 
 
-def _length(each: Judged, turn: int) -> int:
+def _length(each: PlayedDebate, turn: int) -> int:
     parsed = each.debate.turns[turn].parsed
     return len(parsed.fields["solution"]) if isinstance(parsed, Parsed) else 0
 
 
-def _vote_shares(each: Judged) -> dict[int, float]:
-    """The generator reward of each judged response, whatever reward the run trains on."""
+def _vote_shares(each: PlayedDebate) -> dict[int, float]:
+    """The generator reward of each debates response, whatever reward the run trains on."""
     won: dict[int, list[float]] = defaultdict(list)
-    for vote in each.decided():
+    for vote in each.decided_votes():
         won[vote.left].append(1.0)
         won[vote.right].append(-1.0)
     return {turn: sum(marks) / len(marks) for turn, marks in won.items()}
 
 
-def _agreement(each: Judged) -> float | None:
+def _agreement(each: PlayedDebate) -> float | None:
     shares = _vote_shares(each)
-    right = mean(share for turn, share in shares.items() if _correct(each, turn))
-    wrong = mean(share for turn, share in shares.items() if not _correct(each, turn))
+    right = mean(share for turn, share in shares.items() if each.correct(turn))
+    wrong = mean(share for turn, share in shares.items() if not each.correct(turn))
     return None if right is None or wrong is None else right - wrong
 
 
-def winner_is_right(each: Judged) -> bool | None:
-    """Whether the winner's last answer is right; None where nobody won."""
-    if each.winner is None:
-        return None
-    turn = last_parsed(each.debate)[each.winner]
-    return turn is not None and each.grades.correct[turn]
-
-
-def _accuracy(each: Judged) -> float:
+def _accuracy(each: PlayedDebate) -> float:
     last = last_parsed(each.debate)
-    return sum(turn is not None and each.grades.correct[turn] for turn in last) / len(last)
+    return sum(each.correct(turn) for turn in last) / len(last)
 
 
-def _triples(each: Judged) -> Iterator[bool]:
+def _triples(each: PlayedDebate) -> Iterator[bool]:
     """For each three responses with a clear consensus on all their pairs, whether it runs in a circle."""
-    better = {pair: found for pair, votes in each.pairs().items() if (found := clear_consensus(votes)) is not None}
+    better = {pair: found for pair, votes in each.votes_by_pair().items() if (found := clear_consensus(votes)) is not None}
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in map(tuple, better):
         neighbours[a].add(b)
@@ -209,9 +163,9 @@ class Alarms:
     def from_state(cls, state: Mapping[str, Any]) -> Alarms:
         return cls(state["best_vote_rate"], deque((_Iteration(**each) for each in state["window"]), maxlen=WINDOW))
 
-    def update(self, judged: Sequence[Judged]) -> Metrics:
+    def update(self, debates: Sequence[PlayedDebate]) -> Metrics:
         """1 for an alarm that rings, 0 for one that does not, None while too little was seen."""
-        self.window.append(_summary(judged))
+        self.window.append(_summary(debates))
         window = list(self.window)
         total = {name: sum(getattr(each, name) for each in window) for name in _Iteration.__dataclass_fields__}
         if total["debates"] < ENOUGH:
@@ -232,21 +186,21 @@ class Alarms:
         }
 
 
-def _summary(judged: Sequence[Judged]) -> _Iteration:
-    right, mixed = judge_accuracy(judged)
-    contested = [votes for each in judged for votes in each.pairs().values() if len({vote.author for vote in votes}) >= 2]
+def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
+    right, mixed = judge_accuracy(debates)
+    contested = [votes for each in debates for votes in each.votes_by_pair().values() if len({vote.author for vote in votes}) >= 2]
     return _Iteration(
-        debates=len(judged),
+        debates=len(debates),
         # Where nobody knows the answer there may be none to compare: an essay is not an agreement.
-        uniform=sum(each.known and round(diversity(each) * each.debate.num_agents) == 1 for each in judged),
-        signals=sum(has_signal(each.scores) for each in judged),
-        known=sum(each.known for each in judged),
+        uniform=sum(each.known and round(diversity(each) * each.debate.num_agents) == 1 for each in debates),
+        signals=sum(each.scores is not None and has_signal(each.scores) for each in debates),
+        known=sum(each.known for each in debates),
         right=right,
         mixed=mixed,
         contested=len(contested),
         settled=sum(clear_consensus(votes) is not None for votes in contested),
-        could_vote=sum(each.cast.could_vote for each in judged),
-        did_vote=sum(each.cast.did_vote for each in judged),
-        turns=sum(len(each.debate.turns) for each in judged),
-        failed_turns=sum(turn.failed for each in judged for turn in each.debate.turns),
+        could_vote=sum(each.ballots.could_vote for each in debates),
+        did_vote=sum(each.ballots.did_vote for each in debates),
+        turns=sum(len(each.debate.turns) for each in debates),
+        failed_turns=sum(turn.failed for each in debates for turn in each.debate.turns),
     )

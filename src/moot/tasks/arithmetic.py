@@ -70,7 +70,7 @@ def _steps(pieces: list[str]) -> list[str] | None:
 
 
 def solution(asked: Question) -> str:
-    """Step by step: long products by their digits first, then the sum with one operation less each time."""
+    """Step by step: long products by their digits first, then the sum with one operation fewer each time."""
     sum_ = asked.text.removeprefix("What is ").removesuffix("?")
     pieces = sum_.split()
     lines = _steps(pieces) or []

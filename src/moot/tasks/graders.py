@@ -105,9 +105,8 @@ def grading(name: str) -> Grading:
     def equal(given: str, right: str) -> bool:
         try:
             return bool(function(given, right))
-        except Exception as error:
-            raise ConfigError(
-                f"grader {name!r} failed on {given[:80]!r} against {right[:80]!r}: {type(error).__name__}: {error}"
-            ) from error
+        except ConfigError as error:  # which names the line; here it is known for which answers
+            why = str(error).removeprefix(f"grader {name!r} fails: ")
+            raise ConfigError(f"grader {name!r} failed on {given[:80]!r} against {right[:80]!r}: {why}") from error
 
     return Grading(equal)

@@ -19,11 +19,12 @@ from moot.debate.rewards import StepScores, Stream, ballots, last_parsed
 from moot.debate.rules import candidates
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said, Turn
-from moot.rl.advantages import StepAdvantages
+from moot.records.played import PlayedDebate
 from moot.rl.metrics import answer_metrics, reward_metrics
-from moot.rl.trust import Judged, panel
-from moot.score import BadLine, Scored, score
+from moot.rl.trust import panel
 from moot.tasks.answers import grade
+from moot.transcripts import BadLine, score
+from moot.turns import StepAdvantages
 from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 
@@ -183,7 +184,8 @@ def test_means_of_generator_rewards_leave_ballots_out() -> None:
     played = closed([[""] * 3], ["", "0 > 2", "0 > 1"])
     scores, streams = by_step(played)
     near(values(scores, "generator"), [[1, 0], [-1, 0], [-1, 0]])
-    assert reward_metrics("generator_judge", [scores], [StepAdvantages(streams)])["reward/gen/mean"] == pytest.approx(-1 / 3)
+    found = reward_metrics([PlayedDebate(played, scores=scores, advantages=StepAdvantages(streams))])
+    assert found["reward/gen/mean"] == pytest.approx(-1 / 3)
     assert scores.ballots == {(0, 1), (1, 1), (2, 1)}
 
 
@@ -228,7 +230,8 @@ def test_a_ballot_changes_no_answer(rounds: list[list[str]], cast: list[str], sa
     assert after.correct == (*before.correct, False, False, False)
     assert answer_metrics([voted], [after], "sums") == answer_metrics([plain], [before], "sums")
     (scores, _), (old, _) = by_step(voted), by_step(plain)
-    found, known = panel([Judged.of(voted, voted.scoring, scores, after)]), panel([Judged.of(plain, plain.scoring, old, before)])
+    voted_debate = PlayedDebate(voted, scoring=voted.scoring, scores=scores, grades=after)
+    found, known = panel([voted_debate]), panel([PlayedDebate(plain, scoring=plain.scoring, scores=old, grades=before)])
     assert found["trust/answer_diversity"] == known["trust/answer_diversity"]
     assert found["trust/mean_accuracy"] == known["trust/mean_accuracy"]
     # Earlier votes stand; what is new is about each agent's newest answer.
@@ -250,7 +253,7 @@ def as_line(played: Debate, **more: Any) -> str:
 def test_a_transcript_says_which_turns_are_ballots() -> None:
     played = closed([[""] * 3], ["1 > 2", "0 > 2", "0 > 1"])
     (found,) = score([as_line(played)], V2)
-    assert isinstance(found, Scored)
+    assert isinstance(found, PlayedDebate)
     assert found.scores == by_step(played)[0]
     for line, says in (
         (as_line(played, protocol={}), "turns[3].ballot needs the protocol's closing_ballot; set that to true, or leave ballot out"),

@@ -16,9 +16,10 @@ from moot.debate.play import Speak, hear
 from moot.debate.protocol import V2
 from moot.debate.rewards import ballots
 from moot.debate.types import Observation, Said
-from moot.rl.trust import Judged, panel
-from moot.score import BadLine, Scored, score
+from moot.records.played import PlayedDebate
+from moot.rl.trust import panel
 from moot.tasks.answers import grade
+from moot.transcripts import BadLine, as_json, score
 from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 
@@ -190,7 +191,7 @@ def test_what_the_agents_did_is_counted_without_the_jury(rounds: list[list[str]]
 
 
 def trust(*played: Tabled) -> dict[str, float | None]:
-    return panel([Judged.of(each, each.scoring, by_step(each)[0], grade(each)) for each in played])
+    return panel([PlayedDebate(each, scoring=each.scoring, scores=by_step(each)[0], grades=grade(each)) for each in played])
 
 
 def test_outside_agreement_and_accuracy_by_hand() -> None:
@@ -230,11 +231,11 @@ def test_a_transcript_may_have_a_jury() -> None:
     turns = [{"round": 1, "agent": a, "text": text()} for a in range(3)]
     line = {"question": "q", "num_agents": 3, "turns": turns, "jury": [{"text": text(lines("2 > 0"), contract=BALLOT)}]}
     (found,) = score([json.dumps(line)], V2)
-    assert isinstance(found, Scored)
-    assert found.as_json()["generator"] == ((-1.0,), (0.0,), (1.0,))
+    assert isinstance(found, PlayedDebate)
+    assert as_json(found)["generator"] == ((-1.0,), (0.0,), (1.0,))
     (found,) = score([json.dumps({**line, "jury_counts": False})], V2)
-    assert isinstance(found, Scored)
-    assert found.as_json()["votes"] == 0
+    assert isinstance(found, PlayedDebate)
+    assert as_json(found)["votes"] == 0
     for change, reason in (
         ({"jury": {}}, "jury must be a list, got an object"),
         ({"jury": [{}]}, "jury[0] must be an object with text"),

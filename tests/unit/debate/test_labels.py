@@ -18,9 +18,10 @@ from moot.debate.labels import agents_behind, labels_for, relabelled
 from moot.debate.protocol import V2, Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Line, Parsed, Question, Said
-from moot.rl.trust import Judged, panel
-from moot.score import Scored, score
+from moot.records.played import PlayedDebate
+from moot.rl.trust import panel
 from moot.tasks.answers import grade
+from moot.transcripts import score
 from support.making import FAILED, Tabled, by_agent, by_step, lines, near, text, v1, v2
 
 QUESTION = Question("What is 3 + 4?", "7")
@@ -233,7 +234,7 @@ def test_no_score_changes_when_the_text_is_permuted_too(rows: Table, schedule: s
     assert shuffled == plain
     near([streams[name] for name in sorted(streams)], [plain_streams[name] for name in sorted(streams)])
     (again,) = score([as_line(on, shuffle_labels=True, schedule=schedule)], V2)
-    assert isinstance(again, Scored)
+    assert isinstance(again, PlayedDebate)
     assert again.scores == plain
     off, on = (said_in_labels(rows, v2(reward="win_rate", shuffle_labels=on)) for on in (False, True))
     assert by_agent(on) == by_agent(off)
@@ -246,11 +247,11 @@ def test_the_id_of_a_question_is_told_when_a_record_is_scored_again() -> None:
     found = {}
     for id in ("sum-1", ""):
         (scored,) = score([json.dumps({**line, "id": id})], V2)
-        assert isinstance(scored, Scored)
+        assert isinstance(scored, PlayedDebate)
         found[id] = [(vote.left, vote.right) for vote in scored.scores.votes]  # type: ignore[union-attr]
     assert found == {"sum-1": [(1, 2)], "": []}
     (bad,) = score([json.dumps({**line, "id": 3})], V2)
-    assert not isinstance(bad, Scored)
+    assert not isinstance(bad, PlayedDebate)
     assert bad.reason == "id must be a string, got an integer"
 
 
@@ -266,4 +267,4 @@ def test_position_bias_is_about_the_numbers_the_voter_was_shown() -> None:
         played = said_in_labels([[""] * 4, ["3 > 1; 3 > 2", "", "", ""]], v2(shuffle_labels=on))
         played = replace(played, question=Question(QUESTION.text, "9"))
         (scores, _) = by_step(played)
-        assert panel([Judged.of(played, played.scoring, scores, grade(played))])["trust/position_bias"] == bias
+        assert panel([PlayedDebate(played, scoring=played.scoring, scores=scores, grades=grade(played))])["trust/position_bias"] == bias

@@ -304,7 +304,7 @@ def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every
     assert told(runs[0]) == told(runs[1])
     for run in runs:
         assert run.steps() == [2, 3, 4]
-        debates = [debate for step in run.steps() for debate in run.debates(step)]
+        debates = [debate for step in run.steps() for debate in run.records(step)]
         assert len(debates) == 9 and not any("error" in debate for debate in debates)
         assert len({debate["question"]["text"] for debate in debates}) == 9
         assert all(len(debate["turns"]) == 6 for debate in debates)

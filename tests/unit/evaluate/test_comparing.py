@@ -9,7 +9,7 @@ import pytest
 
 from moot.debate.types import ConfigError
 from moot.evaluate.comparing import PANELS, compared, curve, ends, entries, groups, open_runs, picture, saved_report
-from moot.evaluate.counting import Counted
+from moot.evaluate.counting import QuestionCounts
 from moot.evaluate.report import Report, make_row
 from moot.evaluate.table import latex, markdown
 from moot.records import Run
@@ -25,7 +25,7 @@ def a_run(where: Path, name: str, seed: int, reward: str = "generator_judge", va
 
 
 def evaluated(run: Run, right: list[int], step: int = 3, task: str = "sums", first: int = 0, name: str = "") -> None:
-    counted = {str(first + i): Counted({"avg@k": (float(r), 1.0)}, tokens=10) for i, r in enumerate(right)}
+    counted = {str(first + i): QuestionCounts({"avg@k": (float(r), 1.0)}, tokens=10) for i, r in enumerate(right)}
     row = make_row("direct", 1, "avg@k", counted, 0, None, 0)
     Report({"task": task, "step": step}, [row], {}).save(run.path / "evals" / (name or f"{task}-step{step}") / "report.json")
 
@@ -89,7 +89,7 @@ def test_a_run_at_two_moments_is_paired_with_itself(tmp_path: Path) -> None:
 
 def test_judge_accuracy_of_a_group_is_a_share_of_all_its_votes(tmp_path: Path) -> None:
     run = a_run(tmp_path, "peer-seed0", 0)
-    counted = {str(i): Counted({"avg@k": (1.0, 1.0), "judge": (float(right), 4.0)}) for i, right in enumerate((4, 2, 3))}
+    counted = {str(i): QuestionCounts({"avg@k": (1.0, 1.0), "judge": (float(right), 4.0)}) for i, right in enumerate((4, 2, 3))}
     Report({"task": "sums", "step": 1}, [make_row("debate", 3, "avg@k", counted, 0, None, 0)], {}).save(run.path / "evals/a/report.json")
     (row,) = compared(entries(groups([run]), ["*"]))
     assert row["judge"]["value"] == 0.75 and 0.5 <= row["judge"]["low"] < 0.75 < row["judge"]["high"] <= 1

@@ -68,7 +68,7 @@ def turn(right: bool, question: int, comparison: str = "", wrong: str = WRONG) -
 
 
 def run(sampler: object, config: EvalConfig, **options: object) -> Report:
-    return asyncio.run(asyncio.wait_for(evaluate(sampler, RENDERING, TASK, config, **options), 60))  # type: ignore[arg-type]
+    return asyncio.run(asyncio.wait_for(evaluate(Player(sampler, RENDERING), TASK, config, **options), 60))  # type: ignore[arg-type]
 
 
 def value(row: Row, metric: str) -> float | None:
@@ -153,7 +153,7 @@ def test_plain_answers_are_sampled_at_the_average_of_the_seats_temperatures() ->
 
 def test_questions_whose_answer_is_not_known_are_sampled_and_not_graded() -> None:
     task = replace(TASK, held_out=(Question("What is 1 + 0?"),))
-    report = asyncio.run(evaluate(Scripted(lambda *_: "\\boxed{1}"), RENDERING, task, CONFIG))
+    report = asyncio.run(evaluate(Player(Scripted(lambda *_: "\\boxed{1}"), RENDERING), task, CONFIG))
     (row,) = report.rows
     assert row.questions == 1 and "accuracy" not in row.metrics
     assert value(row, "format") == 1.0
@@ -412,7 +412,7 @@ def test_an_evaluation_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(t
     async def stopped() -> None:
         nonlocal stopping
         stopping = asyncio.ensure_future(
-            evaluate(stops, RENDERING, TASK, replace(ALL, concurrency=4), opponents={"them": Others()}, answers=AnswerStore(file))
+            evaluate(Player(stops, RENDERING), TASK, replace(ALL, concurrency=4), opponents={"them": Others()}, answers=AnswerStore(file))
         )
         with pytest.raises(asyncio.CancelledError):
             await stopping

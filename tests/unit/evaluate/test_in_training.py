@@ -11,9 +11,10 @@ from moot.debate.types import ConfigError
 from moot.engine.scripted import ScriptedEngine
 from moot.evaluate import EvalConfig, evaluate
 from moot.evaluate.training import evaluate_in_training
+from moot.records.played import PlayedDebate
 from moot.rl.config import DebateConfig, TrainConfig
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, Rollout
+from moot.rl.rollout import Player
 from moot.tasks import load
 
 CONFIG = TrainConfig(debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=2000), eval_questions=6, seed=3)
@@ -26,7 +27,7 @@ trust/vote_cycles trust/answer_diversity trust/judges_per_pair trust/duplicate_v
 """.split()  # noqa: SIM905 - names without quotes are easier to compare
 
 
-def measure(config: TrainConfig = CONFIG, seen: list[Rollout] | None = None) -> dict[str, float | None]:
+def measure(config: TrainConfig = CONFIG, seen: list[PlayedDebate] | None = None) -> dict[str, float | None]:
     engine = ScriptedEngine(style="mixed", seed=1)
     rendering = Rendering(engine.tokenizer)
     base = Player(engine, rendering, learns=False)
@@ -43,7 +44,7 @@ def test_the_names_are_those_of_a_runs_metrics() -> None:
 def test_the_numbers_are_the_evaluators_own() -> None:
     engine = ScriptedEngine(style="mixed", seed=1)
     settings = EvalConfig.of(CONFIG, modes=("debate",))
-    report = asyncio.run(evaluate(engine, Rendering(engine.tokenizer), load("arithmetic", 3, 6), settings))
+    report = asyncio.run(evaluate(Player(engine, Rendering(engine.tokenizer)), load("arithmetic", 3, 6), settings))
     found = measure()
     (row,) = report.rows
     for metric in ("correct", "pass@k", "cons@k", "format"):
@@ -54,7 +55,7 @@ def test_the_numbers_are_the_evaluators_own() -> None:
 
 
 def test_each_debate_is_seen_as_it_ends_and_counted() -> None:
-    seen: list[Rollout] = []
+    seen: list[PlayedDebate] = []
     found = measure(seen=seen)
     assert (len(seen), found["debates/played"], found["env/all/total_turns"]) == (6, 6.0, 36.0)
     assert found["tokens/sampled"] == sum(len(turn.tokens) for each in seen for turn in each.sampled)

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from moot.evaluate.counting import Counted
+from moot.evaluate.counting import QuestionCounts
 from moot.evaluate.preflight import CHECKS, findings, judge
 from moot.evaluate.report import Report, make_row
 from moot.statistics import Interval
 
 
 def report(direct: list[int], votes: list[tuple[int, int]], passed: list[int], judged: list[tuple[int, int]], cut: float = 0.0) -> Report:
-    alone = {str(i): Counted({"avg@k": (float(right), 1.0)}) for i, right in enumerate(direct)}
+    alone = {str(i): QuestionCounts({"avg@k": (float(right), 1.0)}) for i, right in enumerate(direct)}
     debated = {
-        str(i): Counted(
+        str(i): QuestionCounts(
             {"avg@k": (0.0, 1.0), "pass@k": (float(p), 1.0), "comparisons": v, "judge": j, "valid_turns": (3.0, 4.0), "cut": (cut, 1.0)}
         )
         for i, (v, p, j) in enumerate(zip(votes, passed, judged, strict=True))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sqlite3
 import threading
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 
 from moot.page.filters import Refused, where
-from moot.page.index import Index, tidy
+from moot.page.index import Index, read_line, tidy
 from support.paging import failed, record, turn, write_run, write_step
 
 RIGHT = record(turn(0, "7", True), turn(1, "7", True), turn(2, "7", True), question="Which is right?")
@@ -258,3 +259,15 @@ def test_without_full_text_search_questions_are_searched(index: Index) -> None:
 def test_an_index_that_is_not_there_yet_answers_with_nothing(tmp_path: Path) -> None:
     index = Index(write_run(tmp_path / "run", {1: [RIGHT]}), tmp_path / "cache")
     assert places(index) == [] and index.counts(where({}, none))["debates"] == 0 and index.before(where({}, none), (1, 0)) is None
+
+
+def test_a_debates_line_is_read_at_its_place_and_found_again_where_the_file_is_another(index: Index) -> None:
+    place = index.place(1, 1)
+    assert place is not None and index.place(1, 2) is None
+    file = index.run / "debates" / "000001.jsonl"
+    first, second = file.read_bytes().splitlines()
+    assert (place.offset, place.length) == (len(first) + 1, len(second))
+    assert read_line(index.run, 1, 1, place) == second
+    write_step(index.run, 1, [WRONG, RIGHT])
+    assert json.loads(read_line(index.run, 1, 1, place) or b"")["question"]["text"] == "Which is right?"
+    assert read_line(index.run, 1, 2, place) is None and read_line(index.run, 9, 0) is None

@@ -50,7 +50,7 @@ def test_a_runs_own_file_gives_its_configuration_back(tmp_path: Path) -> None:
         ("deterministic: 3", "deterministic must be true or false, got 3"),
         ("learning_rate: fast", "learning_rate must be a number, got 'fast'"),
         ("eval_modes: direct", "eval_modes must be a list, got 'direct'"),
-        ("engine: steam", "engine must be local or tinker or scripted, got 'steam'"),
+        ("engine: steam", "engine must be local or tinker or scripted or openai, got 'steam'"),
         ("learning_rate: -1", "learning_rate must be 0 or more, got -1.0"),
         ("[1, 2]", "must hold settings with their values"),
         ("a: [", "cannot be read as YAML"),

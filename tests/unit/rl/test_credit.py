@@ -23,11 +23,12 @@ from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, ParseFailure, Question, Turn
 from moot.engine.protocol import AdamParams, Datum, SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.rl.advantages import ESTIMATORS, AgentAdvantages, StepAdvantages, advantages
-from moot.rl.datums import credit, datums
+from moot.records.played import PlayedDebate
+from moot.rl.advantages import ESTIMATORS, advantages
+from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Rollout, rollout
-from moot.rl.turns import SampledTurn
+from moot.rl.rollout import rollout
+from moot.turns import AgentAdvantages, SampledTurn, StepAdvantages, credit
 from support.making import v2
 
 few = settings(max_examples=50)
@@ -426,7 +427,7 @@ def test_every_style_of_speaking_can_be_trained_on(rendering: Rendering, style: 
     engine = ScriptedEngine(style=style, tokenizer=rendering.tokenizer)  # type: ignore[arg-type]
     protocol = v2(layout=layout)
 
-    async def one_step() -> tuple[list[Rollout], list[Datum]]:
+    async def one_step() -> tuple[list[PlayedDebate], list[Datum]]:
         done = await rollout([Debate(QUESTION, AGENTS, 2, protocol.rules)] * 6, engine, rendering, SamplingParams(1000))
         scored = [(each.debate, score(each.debate, protocol.scoring)) for each in done]
         found = advantages(scored, ESTIMATORS[protocol.scoring.estimator])

@@ -10,9 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.engine.protocol import Datum
-from moot.rl.advantages import AgentAdvantages, StepAdvantages
 from moot.rl.datums import datums, merge
-from moot.rl.turns import SampledTurn
+from moot.turns import AgentAdvantages, SampledTurn, StepAdvantages
 from support.making import debate, v1, v2
 
 

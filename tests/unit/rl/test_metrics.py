@@ -7,17 +7,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moot.debate.rewards import StepScores, Stream
+from moot.debate.rewards import Scores, StepScores, Stream, has_signal
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import Datum
-from moot.rl.advantages import AgentAdvantages, StepAdvantages
-from moot.rl.metrics import answer_metrics, carries_gradient, has_signal, optim_metrics, reward_metrics, rollout_metrics, totals
-from moot.rl.rollout import Rollout
-from moot.rl.turns import SampledTurn
+from moot.records.played import PlayedDebate
+from moot.rl.metrics import answer_metrics, optim_metrics, reward_metrics, rollout_metrics, totals
 from moot.tasks.answers import grade
+from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, carries_gradient
 from support.datums import datum
-from support.making import FAILED, by_agent, by_step, debate, near, spoken, text, v1, v2
+from support.making import FAILED, Tabled, by_agent, by_step, debate, near, spoken, text, v1, v2
 
 
 def sampled(prompt: int, tokens: int, extends: bool = False, cut: bool = False) -> SampledTurn:
@@ -34,7 +33,7 @@ def sampled(prompt: int, tokens: int, extends: bool = False, cut: bool = False) 
 # What was played
 
 TWO = debate(v2(), [["", FAILED], ["", ""]])
-PLAYED = Rollout(
+PLAYED = PlayedDebate(
     TWO,
     (sampled(10, 5), sampled(12, 4, cut=True), sampled(3, 6, extends=True), sampled(2, 1, extends=True)),
 )
@@ -42,7 +41,7 @@ PLAYED = Rollout(
 
 
 def test_what_was_played() -> None:
-    lost = [Rollout(Debate(Question("q")), error=error) for error in ("EngineError: time-out", "ContextOverflow: 9 tokens and 9 more")]
+    lost = [PlayedDebate(Debate(Question("q")), error=error) for error in ("EngineError: time-out", "ContextOverflow: 9 tokens and 9 more")]
     found = rollout_metrics([PLAYED, *lost])
     assert found == {
         "env/all/total_episodes": 2.0,
@@ -70,7 +69,7 @@ def test_a_prompt_that_does_not_extend_counts_whole() -> None:
 
 
 def test_nothing_played_is_none_and_not_zero() -> None:
-    found = rollout_metrics([Rollout(Debate(Question("q")), error="lost")])
+    found = rollout_metrics([PlayedDebate(Debate(Question("q")), error="lost")])
     counts = {"env/all/total_episodes", "env/all/total_turns", "tokens/sampled", "tokens/read", "debates/played", "debates/failed"}
     counts |= {"debates/overflowed"}
     assert {name for name, value in found.items() if value is not None} == counts
@@ -81,18 +80,23 @@ def test_consensus_is_reached_by_the_last_turn_of_the_round_in_which_all_say_yes
     """Six turns; the sixth completes the agreement: 1/6."""
     row = [(agent, text(contract="five_tag", consensus="YES")) for agent in range(3)]
     no = [(agent, text(contract="five_tag", consensus="NO")) for agent in range(3)]
-    agreed = Rollout(spoken([no, row], v1(), 3), tuple(sampled(1, 1) for _ in range(6)))
+    agreed = PlayedDebate(spoken([no, row], v1(), 3), tuple(sampled(1, 1) for _ in range(6)))
     assert rollout_metrics([agreed])["consensus_reached"] == pytest.approx(1 / 6)
 
 
 # Rewards
 
 
+def taught(played: Tabled, scores: Scores, advantages: Advantages) -> PlayedDebate:
+    return PlayedDebate(played, scoring=played.scoring, scores=scores, advantages=advantages)
+
+
 def test_pairwise_rewards() -> None:
     """Debate 1: Agent 2 says 0 > 1 and names Agent 9: rewards 1, 0, 0. Debate 2: nobody votes, Agent 1 fails: returns 0, -1, 0."""
     one, two = debate(v1(), [["", "", "0 > 1; 0 > 9"]]), debate(v1(), [["", FAILED]], num_agents=3)
     scored = [by_agent(each) for each in (one, two)]
-    found = reward_metrics("win_rate", [scores for scores, _ in scored], [AgentAdvantages(values) for _, values in scored])
+    pairs = zip((one, two), scored, strict=True)
+    found = reward_metrics([taught(each, scores, AgentAdvantages(values)) for each, (scores, values) in pairs])
     assert found == {
         # (1 + 0 + 0 + 0 - 1 + 0) / 6
         "env/all/reward/total": 0.0,
@@ -111,7 +115,7 @@ def test_pairwise_rewards() -> None:
 def test_the_indicators_tell_the_rewards_apart() -> None:
     one = debate(v1(reward="win_minus_loss"), [["", "", "0 > 1"]])
     scores, values = by_agent(one)
-    found = reward_metrics("win_minus_loss", [scores], [AgentAdvantages(values)])
+    found = reward_metrics([taught(one, scores, AgentAdvantages(values))])
     assert (found["pairwise_reward_is_win_rate"], found["pairwise_reward_is_win_minus_loss"]) == (0.0, 1.0)
     assert found["pairwise_reward"] == 0.0
 
@@ -121,7 +125,8 @@ def test_streams() -> None:
     one = debate(v2(), [["", "", ""], ["1 > 2", "0 > 2; 0 > 8", "0 > 1"]])
     two = debate(v2(), [["", "", ""], ["", "", ""]])
     scored = [by_step(each) for each in (one, two)]
-    found = reward_metrics("generator_judge", [scores for scores, _ in scored], [StepAdvantages(streams) for _, streams in scored])
+    pairs = zip((one, two), scored, strict=True)
+    found = reward_metrics([taught(each, scores, StepAdvantages(streams)) for each, (scores, streams) in pairs])
     assert found == {
         # Totals: 1+1, 0+1, -1+1 and three times -1/2; mean 1.5/6.
         "env/all/reward/total": pytest.approx(0.25),
@@ -139,7 +144,7 @@ def test_streams() -> None:
 
 
 def test_nothing_scored_is_none() -> None:
-    assert reward_metrics("generator_judge", [], []) == {
+    assert reward_metrics([]) == {
         "env/all/reward/total": None,
         "env/all/by_group/frac_mixed": None,
         "debates/with_signal": None,
@@ -154,7 +159,7 @@ def test_totals_that_are_equal_but_for_rounding_are_not_mixed() -> None:
     table = ((low, high), (0.0, 0.0))
     scores = StepScores({"generator": Stream(table, table, ((0.0, 0.0), (0.0, 0.0)))})
     near(totals(scores), [0, 0])
-    found = reward_metrics("generator_judge", [scores], [StepAdvantages({"generator": table})])
+    found = reward_metrics([taught(debate(v2(), [["", ""], ["", ""]]), scores, StepAdvantages({"generator": table}))])
     assert found["env/all/by_group/frac_mixed"] == 0.0
 
 

@@ -17,6 +17,7 @@ from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, Question, Turn
 from moot.engine.scripted import ScriptedEngine
+from moot.records.played import PlayedDebate
 from moot.rl.config import RecipeConfig, TrainConfig
 from moot.rl.recipe import Asked, Curriculum, scheduled, seats_of_past_selves, still_open
 from moot.rl.rollout import Player
@@ -102,14 +103,15 @@ def test_only_questions_that_ended_in_disagreement_are_asked_again_and_only_once
 
     asked = [Asked(0, 7, 3), Asked(0, 8, 3), Asked(0, 9, 5)]
     grades = [Grades(("1",) * n, (False,) * n, same) for n, same in ((3, (0, 0, 0)), (3, (0, 1, 0)), (5, (0, 1, 0, 0, 0)))]
-    assert still_open(asked, [debate(3), debate(3), debate(5)], grades, 5) == [Asked(0, 8, 5)]
+    debates = [PlayedDebate(debate(n), grades=each) for n, each in zip((3, 3, 5), grades, strict=True)]
+    assert still_open(asked, debates, 5) == [Asked(0, 8, 5)]
 
 
 def test_an_open_question_comes_back_with_more_agents_in_the_next_iteration(tmp_path: Path) -> None:
     loop = played(tmp_path / "run", with_recipe(hard_agents=6))
     rows = self_play_rows(loop)
     assert rows[0]["recipe/debated_again"] == 0 and rows[1]["recipe/debated_again"] > 0
-    first, second = ([*loop.run.debates(step)] for step in (3, 4))
+    first, second = ([*loop.run.records(step)] for step in (3, 4))
     again = [each for each in second if each["num_agents"] == 6]
     assert len(again) == rows[1]["recipe/debated_again"]
     assert {each["question"]["text"] for each in again} <= {each["question"]["text"] for each in first}

@@ -17,12 +17,13 @@ from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
 from moot.engine.protocol import ContextOverflow, EngineError, Ints, Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.rl.advantages import AgentAdvantages
+from moot.records.played import PlayedDebate
 from moot.rl.datums import datums
-from moot.rl.metrics import rollout_metrics
+from moot.rl.metrics import rollout_metrics, token_counts
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, Rollout, rollout, token_counts
+from moot.rl.rollout import Player, rollout
 from moot.rl.speaker import TokenSpeaker, turn_seed
+from moot.turns import AgentAdvantages
 from support.making import v1, v2
 
 ENGINE = ScriptedEngine(style="mixed", seed=5)
@@ -68,11 +69,11 @@ class Watched:
         raise NotImplementedError
 
 
-def run(batch: list[Debate], sampler: object, **options: object) -> list[Rollout]:
+def run(batch: list[Debate], sampler: object, **options: object) -> list[PlayedDebate]:
     return asyncio.run(asyncio.wait_for(rollout(batch, sampler, RENDERING, PARAMS, **options), 120))  # type: ignore[arg-type]
 
 
-def texts(played: list[Rollout]) -> list[list[str]]:
+def texts(played: list[PlayedDebate]) -> list[list[str]]:
     return [[turn.text for turn in each.debate.turns] for each in played]
 
 

@@ -142,7 +142,7 @@ def test_an_engine_that_cannot_start_its_optimizer_anew_says_so(tmp_path: Path) 
 
 
 def numbers(loop: Loop, step: int) -> list[str]:
-    return [record["question"]["id"] for record in loop.run.debates(step)]
+    return [record["question"]["id"] for record in loop.run.records(step)]
 
 
 def test_further_questions_are_debated_until_enough_debates_carry_a_gradient(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from moot.debate.rewards import REWARDS
 from moot.engine.protocol import EngineError, StepOutput
 from moot.engine.scripted import ScriptedEngine
 from moot.records import Run
+from moot.records.codec import to_record
+from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import PRESETS, DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.rl.rendering import Rendering
@@ -136,7 +138,7 @@ def test_a_damaged_newest_checkpoint_is_noticed_and_the_one_before_it_used(finis
 
 
 def test_every_debate_is_on_disk_with_its_tokens(finished: Loop) -> None:
-    records = list(finished.run.debates(3))
+    records = list(finished.run.records(3))
     assert [record["number"] for record in records] == [0, 1, 2]
     arrays = np.load(finished.run.path / "debates" / "000003.npz")
     assert len(arrays["debate"]) == sum(len(record["turns"]) for record in records)
@@ -146,16 +148,12 @@ def test_every_debate_is_on_disk_with_its_tokens(finished: Loop) -> None:
     assert finished.rendering.said(tokens)[0] == first["text"]
 
 
-def test_the_index_is_rebuilt_from_the_files(finished: Loop) -> None:
-    with contextlib.closing(finished.run.index()) as index:
-        before = index.execute("select * from debates order by step, number").fetchall()
-    (finished.run.path / "index.sqlite").write_bytes(b"not a database")
-    with contextlib.closing(finished.run.index()) as index:
-        assert index.execute("select * from debates order by step, number").fetchall() == before
-    step, number, offset, length = before[0][:4]
-    with (finished.run.path / "debates" / f"{step:06d}.jsonl").open("rb") as file:
-        file.seek(offset)
-        assert json.loads(file.read(length))["number"] == number
+def test_what_a_run_saved_comes_back_as_it_was(finished: Loop) -> None:
+    read = [each for each in finished.run.debates() if isinstance(each, PlayedDebate)]
+    assert [each.name for each in read] == [f"{step}/{number}" for step in finished.run.steps() for number in range(3)]
+    for each, record in zip(read, (r for step in finished.run.steps() for r in finished.run.records(step)), strict=True):
+        assert json.loads(json.dumps({"number": each.number, **to_record(each)})) == record
+    assert not (finished.run.path / "index.sqlite").exists()
 
 
 def test_sampling_ahead_trains_on_batches_one_step_old_and_says_so(tmp_path: Path) -> None:
@@ -193,7 +191,7 @@ def test_debates_that_the_engine_lost_are_counted_and_left_out(tmp_path: Path) -
     asyncio.run(train(loop))
     lost = [row["debates/failed"] for row in loop.run.metrics() if row["phase"] == "self_play"]
     assert sum(lost) > 0
-    errors = [record["error"] for step in loop.run.steps() for record in loop.run.debates(step) if "error" in record]
+    errors = [record["error"] for step in loop.run.steps() for record in loop.run.records(step) if "error" in record]
     assert len(errors) == sum(lost) and set(errors) == {"EngineError: the server went away"}
 
 

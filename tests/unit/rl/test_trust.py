@@ -5,14 +5,15 @@ from __future__ import annotations
 import pytest
 
 from moot.debate.state import Debate
-from moot.rl.trust import Alarms, Judged, panel
+from moot.records.played import PlayedDebate
+from moot.rl.trust import Alarms, panel
 from moot.statistics import wilson
 from moot.tasks.answers import grade
 from support.making import FAILED, debate, near, reward, v1, v2
 
 
-def judged(played: Debate) -> Judged:
-    return Judged.of(played, played.scoring, reward(played), grade(played))
+def judged(played: Debate) -> PlayedDebate:
+    return PlayedDebate(played, scoring=played.scoring, scores=reward(played), grades=grade(played))
 
 
 # One debate of four agents, worked by hand. Truth 7. Round 1: 0 and 2 are right, 1 and 3 wrong.
@@ -134,7 +135,7 @@ def test_winners_are_counted_over_the_debates_that_have_one() -> None:
         judged(debate(v2(), [["", "", ""], votes], answers=answers, truth="7"))
         for votes in (["1 > 2", "", ""], ["1 > 2", "2 > 0", "0 > 1"], ["", "", ""], ["2 > 1", "", ""])
     )
-    assert [each.winner for each in (right, level, silent, wrong)] == [1, None, None, 2]
+    assert [each.outcome.winner for each in (right, level, silent, wrong)] == [1, None, None, 2]
     for debates, share in (([right], 1.0), ([level], None), ([silent], None), ([right, level, silent, wrong], 0.5)):
         assert panel(debates)["trust/winner_correct"] == share
 
@@ -179,7 +180,7 @@ CONSENSUS, NOISE, COLLAPSE = "alarm/degenerate_consensus", "alarm/random_noise",
 VOTES = ["1 > 2", "0 > 2", "0 > 1"]
 
 
-def one(votes: list[str] = VOTES, answers: tuple[str | None, ...] = ("7", "8", "9"), truth: str | None = "7", n: int = 3) -> Judged:
+def one(votes: list[str] = VOTES, answers: tuple[str | None, ...] = ("7", "8", "9"), truth: str | None = "7", n: int = 3) -> PlayedDebate:
     """Round 1, then votes about it; the same answers in both rounds."""
     return judged(debate(v2(), [[""] * n, votes], answers=[list(answers), list(answers)], truth=truth))
 
@@ -272,7 +273,7 @@ def test_no_vote_between_right_and_wrong_is_no_noise() -> None:
 
 
 # Without answers: pairs with two or more judges. Four agents; the pair 0-1 is judged by 2 and 3, the pair 2-3 by 0 and 1.
-def pair(clear: bool) -> Judged:
+def pair(clear: bool) -> PlayedDebate:
     return one(
         votes=["2 > 3", "2 > 3", "0 > 1", "0 > 1"] if clear else ["2 > 3", "3 > 2", "0 > 1", "1 > 0"], answers=("1",) * 4, truth=None, n=4
     )

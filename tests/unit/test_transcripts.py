@@ -15,8 +15,9 @@ from moot.debate.protocol import PRESETS, V1, V2, Protocol
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
-from moot.score import BadLine, Scored, read_debate, score
+from moot.records.played import PlayedDebate
 from moot.tasks.answers import grade
+from moot.transcripts import BadLine, as_json, failures, read_debate, score
 from support.counted_work import lines_run
 from support.making import lines, text
 
@@ -93,9 +94,9 @@ BAD: list[tuple[Any, str]] = [
 def test_a_bad_line_is_reported_and_the_others_are_scored(line: Any, says: str) -> None:
     raw = line if isinstance(line, str) and line != "text" else json.dumps(line)
     first, bad, last = score([LINE, raw, LINE], V2)
-    assert isinstance(first, Scored)
-    assert isinstance(last, Scored)
-    assert (first.line, last.line) == (1, 3)
+    assert isinstance(first, PlayedDebate)
+    assert isinstance(last, PlayedDebate)
+    assert (first.number, last.number) == (1, 3)
     assert isinstance(bad, BadLine)
     assert bad.line == 2
     assert says in bad.reason
@@ -112,7 +113,7 @@ def test_a_bad_line_is_reported_and_the_others_are_scored(line: Any, says: str) 
 def test_weights_past_floating_point_are_bad_lines_too(change: dict[str, Any]) -> None:
     """They are JSON, and of the right sign. One such line must not take the others with it."""
     found = list(score([LINE, json.dumps({**GOOD, **change}), LINE], V2))
-    assert [type(each) for each in found] == [Scored, BadLine, Scored]
+    assert [type(each) for each in found] == [PlayedDebate, BadLine, PlayedDebate]
 
 
 def test_an_infinite_answer_is_no_number() -> None:
@@ -123,20 +124,21 @@ def test_an_infinite_answer_is_no_number() -> None:
 
 def test_a_debate_of_very_many_agents_is_scored() -> None:
     (found,) = score([json.dumps({**GOOD, "num_agents": 10_000})], V2)
-    assert isinstance(found, Scored)
-    assert len(found.as_json()["generator"]) == 10_000
+    assert isinstance(found, PlayedDebate)
+    assert len(as_json(found)["generator"]) == 10_000
 
 
 def test_blank_lines_are_skipped_and_numbered() -> None:
     found = list(score(["", LINE, "  \t\r", LINE, "x", ""], V2))
-    assert [(each.line, type(each)) for each in found] == [(2, Scored), (4, Scored), (5, BadLine)]
+    assert [each.line if isinstance(each, BadLine) else each.number for each in found] == [2, 4, 5]
+    assert [type(each) for each in found] == [PlayedDebate, PlayedDebate, BadLine]
 
 
 def test_a_bad_line_takes_no_part_in_a_batch() -> None:
     """A running mean goes from good line to good line."""
     line = json.dumps({**GOOD, "protocol": {"advantage": "center_seat"}})
-    alone = [each.as_json()["generator_advantages"] for each in score([line, line], V2) if isinstance(each, Scored)]
-    mixed = [each.as_json()["generator_advantages"] for each in score([line, "x", "", line], V2) if isinstance(each, Scored)]
+    alone = [as_json(each)["generator_advantages"] for each in score([line, line], V2) if isinstance(each, PlayedDebate)]
+    mixed = [as_json(each)["generator_advantages"] for each in score([line, "x", "", line], V2) if isinstance(each, PlayedDebate)]
     assert alone == mixed
     assert alone[0] != alone[1]
 
@@ -145,11 +147,11 @@ def test_the_reward_asked_for_wins_over_the_lines_own() -> None:
     line = json.dumps({**GOOD, "protocol": {"reward": "win_minus_loss"}})
     (own,) = score([line], V2)
     (asked,) = score([line], V2, "win_rate")
-    assert isinstance(own, Scored)
-    assert isinstance(asked, Scored)
+    assert isinstance(own, PlayedDebate)
+    assert isinstance(asked, PlayedDebate)
     # 0 wins both votes about it, 1 one of two, 2 none of two.
-    assert own.as_json()["rewards"] == (1.0, 0.0, -1.0)
-    assert asked.as_json()["rewards"] == (1.0, 0.5, 0.0)
+    assert as_json(own)["rewards"] == (1.0, 0.0, -1.0)
+    assert as_json(asked)["rewards"] == (1.0, 0.5, 0.0)
 
 
 def test_a_lines_protocol_goes_over_the_preset() -> None:
@@ -163,9 +165,9 @@ def test_with_abort_turns_after_a_failed_one_are_not_read_but_checked() -> None:
     turns = [{**TURNS[0]}, {**TURNS[1], "text": "no"}, {**TURNS[2], "text": text(lines("0 > 1"))}]
     line = {**GOOD, "turns": turns, "protocol": {"contract": "three_tag"}}
     (found,) = score([json.dumps(line)], V1)
-    assert isinstance(found, Scored)
-    assert found.as_json()["valid"] == 0
-    assert [failure[:2] for failure in found.as_json()["failures"]] == [(1, 1)]
+    assert isinstance(found, PlayedDebate)
+    assert as_json(found)["valid"] == 0
+    assert [failure[:2] for failure in as_json(found)["failures"]] == [(1, 1)]
     (bad,) = score([json.dumps({**line, "turns": [*turns, {"round": 1, "agent": 7, "text": ""}]})], V1)
     assert isinstance(bad, BadLine)
 
@@ -175,15 +177,15 @@ def test_consensus_does_not_end_a_transcript() -> None:
     yes = [{"round": 1, "agent": agent, "text": text(contract="five_tag", consensus="YES")} for agent in range(3)]
     vote = {"round": 2, "agent": 0, "text": text(lines("1 > 2"), contract="five_tag")}
     (found,) = score([json.dumps({**GOOD, "turns": [*yes, vote]})], V1)
-    assert isinstance(found, Scored)
-    assert found.as_json()["valid"] == 1
+    assert isinstance(found, PlayedDebate)
+    assert as_json(found)["valid"] == 1
 
 
 def test_a_missing_last_tag_is_accepted_because_nobody_can_know() -> None:
     cut = {"round": 1, "agent": 0, "text": text().removesuffix("</comparison>")}
     (found,) = score([json.dumps({**GOOD, "turns": [cut]})], V2)
-    assert isinstance(found, Scored)
-    assert found.failures == []
+    assert isinstance(found, PlayedDebate)
+    assert failures(found.debate) == []
 
 
 @pytest.mark.parametrize(
@@ -192,11 +194,11 @@ def test_a_missing_last_tag_is_accepted_because_nobody_can_know() -> None:
 def test_answers_may_be_strings_or_numbers(answer: Any, rewards: tuple[float, ...]) -> None:
     turns = [{"round": 1, "agent": agent, "text": text(solution=f"\\boxed{{{said}}}")} for agent, said in enumerate("787")]
     (found,) = score([json.dumps({**GOOD, "turns": turns, "answer": answer})], V2, "truth_last")
-    assert isinstance(found, Scored)
-    assert found.as_json()["rewards"] == rewards
+    assert isinstance(found, PlayedDebate)
+    assert as_json(found)["rewards"] == rewards
     (found,) = score([json.dumps({**GOOD, "turns": turns, "answer": answer})], V2, "truth")
-    assert isinstance(found, Scored)
-    assert found.as_json()["generator"] == tuple((reward,) for reward in rewards)
+    assert isinstance(found, PlayedDebate)
+    assert as_json(found)["generator"] == tuple((reward,) for reward in rewards)
 
 
 @pytest.mark.parametrize("num_agents", [1, 2, 3, 7])
@@ -204,7 +206,7 @@ def test_one_agent_and_more_are_scored(num_agents: int) -> None:
     turns = [{"round": 1, "agent": agent, "text": text()} for agent in range(num_agents)]
     for preset in PRESETS.values():
         (found,) = score([json.dumps({**GOOD, "num_agents": num_agents, "turns": turns})], preset)
-        assert isinstance(found, Scored)
+        assert isinstance(found, PlayedDebate)
 
 
 def test_read_debate_raises_what_score_reports() -> None:
@@ -222,23 +224,23 @@ def test_answers_are_graded_only_for_a_reward_that_looks_at_them(monkeypatch: py
         calls.append(debate)
         return grade(debate)
 
-    monkeypatch.setattr("moot.score.grade", counted)
+    monkeypatch.setattr("moot.transcripts.grade", counted)
     (result,) = score([json.dumps({**GOOD, "answer": "7"})], V2 if reward == "generator_judge" else V1, reward)
-    assert isinstance(result, Scored)
+    assert isinstance(result, PlayedDebate)
     assert len(calls) == graded
 
 
 def test_a_table_takes_less_work_than_the_scores_in_it() -> None:
     """By lines of Python. A table that lays itself out took about ten times as many."""
     (result,) = score([LINE], V2)
-    assert isinstance(result, Scored)
+    assert isinstance(result, PlayedDebate)
     drawing = lines_run(lambda: show(result, Console(file=StringIO())))
     assert drawing < lines_run(lambda: list(score([LINE], V2)))
 
 
 def test_a_table_on_a_terminal_says_the_same() -> None:
     (result,) = score([LINE], V2)
-    assert isinstance(result, Scored)
+    assert isinstance(result, PlayedDebate)
     plain, styled = StringIO(), StringIO()
     show(result, Console(file=plain))
     show(result, Console(file=styled, force_terminal=True, width=40))

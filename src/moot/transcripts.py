@@ -13,13 +13,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import NEED_GRADES, REWARDS, AgentScores, Grades, Reward, Scores
-from moot.debate.rewards import score as scored_by
+from moot.debate.rewards import NEED_GRADES, REWARDS, AgentScores, Reward
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Said, Turn
-from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, Estimator, SeatMeans, StepAdvantages, advantages
+from moot.records.played import PlayedDebate
+from moot.rl.advantages import ESTIMATORS, Estimator, with_advantages
 from moot.tasks.answers import grade
+from moot.turns import AgentAdvantages, StepAdvantages
 
 MOST_AGENTS = 100_000
 """Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
@@ -33,42 +34,35 @@ class BadLine:
     reason: str
 
 
-@dataclass(frozen=True)
-class Scored:
-    line: int
-    debate: Debate
-    scoring: Scoring
-    scores: Scores
-    advantages: Advantages
-    grades: Grades | None = None
-
-    @property
-    def failures(self) -> list[tuple[int, int, str]]:
-        return [(t.round, t.agent, t.parsed.reason) for t in self.debate.turns if isinstance(t.parsed, ParseFailure)]
-
-    def as_json(self) -> dict[str, Any]:
-        """The object that `moot score --json` prints."""
-        if isinstance(self.scores, AgentScores):
-            assert isinstance(self.advantages, AgentAdvantages)
-            return {
-                "line": self.line,
-                "valid": self.scores.valid,
-                "malformed": self.scores.malformed,
-                "failures": self.failures,
-                "rewards": self.scores.rewards,
-                "returns": self.scores.returns,
-                "advantages": self.advantages.values,
-            }
-        assert isinstance(self.advantages, StepAdvantages)
+def as_json(scored: PlayedDebate) -> dict[str, Any]:
+    """The object that `moot score --json` prints for a line."""
+    scores, advantages = scored.scores, scored.advantages
+    if isinstance(scores, AgentScores):
+        assert isinstance(advantages, AgentAdvantages)
         return {
-            "line": self.line,
-            "votes": len(self.scores.votes),
-            "lines_invalid": self.scores.lines_invalid,
-            "missing_comparisons": self.scores.missing_comparisons,
-            "failures": self.failures,
-            **{name: stream.values for name, stream in self.scores.streams.items()},
-            **{f"{name}_advantages": values for name, values in self.advantages.streams.items()},
+            "line": scored.number,
+            "valid": scores.valid,
+            "malformed": scores.malformed,
+            "failures": failures(scored.debate),
+            "rewards": scores.rewards,
+            "returns": scores.returns,
+            "advantages": advantages.values,
         }
+    assert scores is not None and isinstance(advantages, StepAdvantages)
+    return {
+        "line": scored.number,
+        "votes": len(scores.votes),
+        "lines_invalid": scores.lines_invalid,
+        "missing_comparisons": scores.missing_comparisons,
+        "failures": failures(scored.debate),
+        **{name: stream.values for name, stream in scores.streams.items()},
+        **{f"{name}_advantages": values for name, values in advantages.streams.items()},
+    }
+
+
+def failures(debate: Debate) -> list[tuple[int, int, str]]:
+    """Round, agent and reason of each turn that could not be read."""
+    return [(turn.round, turn.agent, turn.parsed.reason) for turn in debate.turns if isinstance(turn.parsed, ParseFailure)]
 
 
 def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
@@ -176,12 +170,12 @@ def score(
     reward: str | None = None,
     rewards: dict[str, Reward] | None = None,
     estimators: dict[str, Estimator] | None = None,
-) -> Iterator[Scored | BadLine]:
-    """Scores every line that can be read. `reward` wins over what a line's own protocol says."""
+) -> Iterator[PlayedDebate | BadLine]:
+    """Scores every line that can be read; its number is the line. `reward` wins over what a line's own protocol says."""
     rewards, estimators = rewards or REWARDS, estimators or ESTIMATORS
-    results: dict[int, Scored | BadLine] = {}
+    results: dict[int, PlayedDebate | BadLine] = {}
     # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.
-    batches: dict[tuple[str, str], list[tuple[int, Debate, Scoring, Scores, Grades | None]]] = defaultdict(list)
+    batches: dict[tuple[str, str], list[PlayedDebate]] = defaultdict(list)
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
@@ -194,19 +188,15 @@ def score(
             if scoring.estimator not in estimators:
                 raise ConfigError(f"advantage must be one of {', '.join(estimators)} or auto, got {scoring.advantage!r}")
             truth = scoring.reward in NEED_GRADES or scoring.reward_mix or scoring.correct_bonus
-            grades = grade(debate) if truth else None
-            scores = scored_by(debate, scoring, grades, rewards[scoring.reward])
-            if isinstance(scores, AgentScores) and scoring.estimator == "center_round":
+            scored = PlayedDebate(debate, number=number).scored(scoring, grade(debate) if truth else None, rewards[scoring.reward])
+            if isinstance(scored.scores, AgentScores) and scoring.estimator == "center_round":
                 raise ConfigError(f"advantage center_round needs rewards by step, and {scoring.reward} is by agent; use center_group")
         except ConfigError as error:
             results[number] = BadLine(number, str(error))
             continue
-        batches[scoring.reward, scoring.estimator].append((number, debate, scoring, scores, grades))
+        batches[scoring.reward, scoring.estimator].append(scored)
 
     for (_, name), batch in batches.items():
-        seats = SeatMeans()
-        values = advantages([(debate, scores) for _, debate, _, scores, _ in batch], estimators[name], seats)
-        for (number, debate, scoring, scores, grades), advantage in zip(batch, values, strict=True):
-            results[number] = Scored(number, debate, scoring, scores, advantage, grades)
+        results |= {each.number: each for each in with_advantages(batch, estimators[name]) if each.number is not None}
     for number in sorted(results):
         yield results[number]

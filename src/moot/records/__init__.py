@@ -1,0 +1,14 @@
+"""A debate and what came of it, as one value; and that value on disk.
+
+played.py   PlayedDebate: the value that flows from self-play through scoring and training to the page
+codec.py    a played debate as JSON and token arrays, and back; the only place that knows their names
+run.py      a run's folder: configuration, metrics, debates, checkpoints
+files.py    writing that a kill cannot tear
+"""
+
+from moot.records.codec import Damaged
+from moot.records.files import write_atomically
+from moot.records.played import PlayedDebate
+from moot.records.run import Run, engine_state
+
+__all__ = ["Damaged", "PlayedDebate", "Run", "engine_state", "write_atomically"]

@@ -1,0 +1,377 @@
+"""A played debate as JSON and token arrays, and back. docs/formats.md says it for other tools.
+
+The reader takes what older versions wrote. Whether a turn counts is what the record says, because only it knows where a turn was cut
+off; who won is found anew, because older records name a winner where there is none. A record that cannot be read is a value, like
+everything else that went wrong.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Any
+
+from moot.debate.labels import with_agents
+from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
+from moot.debate.parsing import comparison_lines
+from moot.debate.protocol import V2, Protocol
+from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, Stream, has_signal
+from moot.debate.rules import Rules
+from moot.debate.scoring import Scoring, as_named_now
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
+from moot.debate.votes import outside_votes
+from moot.records.played import PlayedDebate
+from moot.tasks.answers import exact
+from moot.tasks.comparing import Grader
+from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, turn_in_text
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Damaged:
+    """A line of a run that cannot be read."""
+
+    step: int
+    line: int
+    reason: str
+
+
+# Writing
+
+
+def to_record(played: PlayedDebate) -> dict[str, Any]:
+    debate = played.debate
+    record: dict[str, Any] = {
+        "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer", "instruction")},
+        "num_agents": debate.num_agents,
+        "max_rounds": debate.max_rounds,
+        "protocol": dict(_choices(debate.rules, played.scoring)),
+    }
+    if debate.question.label is not None:
+        record["question"]["label"] = debate.question.label
+    if debate.stop_when_settled or debate.extra_rounds:
+        record |= {"stop_when_settled": debate.stop_when_settled, "extra_rounds": debate.extra_rounds}
+    if played.error is not None:
+        return {**record, "error": played.error, "turns": []}
+    record["turns"] = turns_to_json(played)
+    if debate.jury:
+        record["jury_counts"] = played.scoring.judge_counts
+        record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
+        for vote in outside_votes(debate, played.scoring):
+            about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
+            record["jury"][vote.author - debate.num_agents]["votes"].append(about)
+    if played.scores is not None and played.outcome is not None:
+        scores = played.scores
+        record["winner"], record["signal"] = played.outcome.winner, has_signal(scores)
+        record["votes"] = [_vote_to_json(vote) for vote in played.outcome.votes]
+        if isinstance(scores, AgentScores):
+            record["rewards"], record["returns"] = scores.rewards, scores.returns
+        else:
+            record["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
+    if played.advantages is not None:
+        given = played.advantages
+        record["advantages"] = given.values if isinstance(given, AgentAdvantages) else given.streams
+    return record
+
+
+def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str, Any]]:
+    """Its turns in speaking order. Without `sections`, which follow from the text, only why there are none."""
+    grades, sampled = played.grades, played.sampled
+    return [
+        {
+            **said_to_json(turn),
+            **(_sections(turn) if sections or turn.failed else {}),
+            **({"ballot": True} if turn.ballot else {}),
+            **({"answer": grades.answers[i], "correct": grades.correct[i]} if grades else {}),
+            **({"stop": sampled[i].stop_reason} if sampled else {}),
+        }
+        for i, turn in enumerate(played.debate.turns)
+    ]
+
+
+def said_to_json(turn: Turn) -> dict[str, Any]:
+    return {"round": turn.round, "agent": turn.agent, "text": turn.text}
+
+
+def _sections(turn: Turn) -> dict[str, Any]:
+    return {"fields": dict(turn.parsed.fields)} if isinstance(turn.parsed, Parsed) else {"failure": turn.parsed.reason}
+
+
+@lru_cache(maxsize=64)
+def _choices(rules: Rules, scoring: Scoring) -> dict[str, Any]:
+    """Whether judges count stands beside what they said, as `jury_counts`."""
+    return {name: value for name, value in Protocol(rules, scoring).as_dict().items() if name != "judge_counts"}
+
+
+def _vote_to_json(vote: AgentVote) -> dict[str, Any]:
+    """By the turn that cast it, or by which outside judge did; about two responses, or about two agents."""
+    caster: dict[str, Any] = {"turn": vote.turn} if vote.judge is None else {"turn": None, "judge": vote.judge}
+    if vote.left_turn is None:
+        return {**caster, "left": vote.left, "right": vote.right, "verdict": vote.verdict}
+    return {**caster, "left_turn": vote.left_turn, "right_turn": vote.right_turn, "verdict": vote.verdict}
+
+
+def to_transcript(debate: Debate) -> dict[str, Any]:
+    """What `moot score` reads: what was said, and nothing that follows from it."""
+    turns = [{**said_to_json(turn), **({"ballot": True} if turn.ballot else {})} for turn in debate.turns]
+    answer = {} if debate.question.answer is None else {"answer": debate.question.answer}
+    return {"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, **answer}
+
+
+# Reading
+
+
+def read_line(line: bytes, step: int, place: int, equal: Grader = exact) -> PlayedDebate | Damaged:
+    """The debate of a line of a run's file; `place` counts from 0."""
+    try:
+        record = json.loads(line)
+        return replace(from_record(record, equal), step=step, number=int(record["number"]))
+    except ConfigError as error:
+        return Damaged(step, place + 1, str(error))
+    except (ValueError, RecursionError) as error:
+        return Damaged(step, place + 1, f"not JSON: {error}")
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        return Damaged(step, place + 1, f"not a debate: {type(error).__name__} {error}")
+
+
+def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebate:
+    """Raises KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
+    asked = record["question"]
+    question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")), asked.get("label"))
+    protocol = _protocol_of(record)
+    empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
+    debate = with_turns(empty, record["turns"])
+    judges = ({**told, "round": debate.jury_round, "ballot": True} for told in record.get("jury", ()))
+    jury = tuple(_turn(debate, told, debate.num_agents + j) for j, told in enumerate(judges))
+    return PlayedDebate(
+        replace(debate, jury=jury),
+        _stops(record["turns"]),
+        error=record.get("error"),
+        scoring=protocol.scoring,
+        grades=grades_of(record, equal),
+        scores=scores_of(record, protocol.scoring),
+        advantages=_advantages(record.get("advantages"), protocol.scoring),
+    )
+
+
+def _protocol_of(record: Mapping[str, Any]) -> Protocol:
+    # Rewards by turn are tables: where there is one number per agent, truth and majority were by the last answer.
+    by_agent = isinstance(record.get("rewards"), list)
+    choices = as_named_now(record["protocol"]) if by_agent else record["protocol"]
+    return _protocol(json.dumps(choices), bool(record.get("jury_counts", True)))
+
+
+@lru_cache(maxsize=64)
+def _protocol(choices: str, judge_counts: bool) -> Protocol:
+    """A run has one, and checking it takes longer than scoring a debate."""
+    return V2.with_choices({**json.loads(choices), **({} if judge_counts else {"judge_counts": False})})
+
+
+def with_turns(empty: Debate, turns: Sequence[Mapping[str, Any]]) -> Debate:
+    """`empty` filled with what was said, read as the debate itself read it."""
+    read = []
+    for told in turns:
+        agent = int(told["agent"])
+        if not 0 <= agent < empty.num_agents:
+            raise ConfigError(f"agent must lie in 0 to {empty.num_agents - 1}, got {agent}")
+        read.append(_turn(empty, told, agent))
+    return replace(empty, turns=tuple(read))
+
+
+def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
+    round, text, ballot = int(told["round"]), str(told["text"]), bool(told.get("ballot"))
+    if "failure" in told:
+        return Turn(round, agent, text, ParseFailure(str(told["failure"])), ballot)
+    read = debate.read(round, agent, Said(text), ballot)
+    if "fields" not in told:
+        return read
+    fields = dict(told["fields"])
+    if isinstance(read.parsed, Parsed) and read.parsed.fields == fields:
+        return read
+    # Read by other rules than today's: what counted then still counts.
+    parsed = Parsed(fields, {}, comparison_lines(fields["comparison"]))
+    return replace(read, parsed=with_agents(parsed, debate.labels(agent)) if debate.rules.shuffle_labels else parsed)
+
+
+def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
+    """How each turn ended, where the record says it of all of them."""
+    return tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns) if turns and all("stop" in turn for turn in turns) else ()
+
+
+def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:
+    """What the grader said then. Equal answers are found anew, where right ones are equal whatever they look like."""
+    turns = record["turns"]
+    if not all("correct" in turn for turn in turns):
+        return None
+    same: list[int | None] = []
+    kinds: list[tuple[str, bool]] = []
+    for turn in turns:
+        answer, right = turn["answer"], bool(turn["correct"])
+        if answer is None:
+            same.append(None)
+            continue
+        alike = (i for i, (other, other_right) in enumerate(kinds) if right == other_right and (right or equal(answer, other)))
+        kind = next(alike, len(kinds))
+        if kind == len(kinds):
+            kinds.append((answer, right))
+        same.append(kind)
+    label = record["question"].get("label")
+    labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
+    answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
+    return Grades(answers, correct, tuple(same), labelled=labelled)
+
+
+def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
+    """From the record alone: the reward of that day may be a user's file that is gone. What an estimator worked on is not in a record;
+    here it is the rewards themselves, or nothing where the record says that there was no signal."""
+    if "rewards" not in record:
+        return None
+    rewards, signal, votes = record["rewards"], bool(record.get("signal")), _votes_of(record)
+    if not isinstance(rewards, Mapping):
+        return AgentScores(tuple(rewards), tuple(record.get("returns", rewards)), len(votes), votes=votes)
+    taken: Counter[int] = Counter()
+    judging: set[tuple[int, int]] = set()
+    for turn in record["turns"]:
+        if turn.get("ballot") and "failure" not in turn:
+            judging.add((turn["agent"], taken[turn["agent"]]))
+        taken[turn["agent"]] += 1
+    streams = {}
+    for name, rows in rewards.items():
+        values = tuple(map(tuple, rows))
+        centred = tuple(tuple(value if signal else None for value in row) for row in values)
+        streams[name] = Stream(values, centred, tuple((0.0,) * len(row) for row in values))
+    return StepScores(streams, scoring.stream_of, votes, ballots=frozenset(judging))
+
+
+def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
+    """As they counted then."""
+    votes, turns, agents = [], record["turns"], int(record["num_agents"])
+    for told in record.get("votes") or ():
+        turn, by_turn = told["turn"], "left_turn" in told
+        left, right = (told[f"{side}_turn"] if by_turn else told[side] for side in ("left", "right"))
+        most = len(turns) if by_turn else agents
+        if not (0 <= left < most and 0 <= right < most and (turn is None or 0 <= turn < len(turns))):
+            raise ConfigError(f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents")
+        author = agents + int(told["judge"]) if turn is None else turns[turn]["agent"]
+        votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn))
+    return tuple(votes)
+
+
+def _advantages(given: Any, scoring: Scoring) -> Advantages | None:
+    if given is None:
+        return None
+    if isinstance(given, Mapping):
+        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()}, scoring.stream_of)
+    return AgentAdvantages(tuple(given))
+
+
+# What a list of debates shows
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What came of a debate by its record alone, without reading what was said: a page lists thousands."""
+
+    question: str
+    num_agents: int
+    winner: int | None
+    signal: bool | None
+    failed_turns: int
+    correct: float | None
+    """Share of agents whose last answer is right; None where nobody knows."""
+    winner_correct: bool | None
+    disagreement: bool
+    error: str | None
+
+
+def summary(record: Mapping[str, Any]) -> Summary:
+    """Raises as `from_record`."""
+    turns = list(record["turns"])
+    last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
+    known = record["question"]["answer"] is not None and bool(turns)
+    agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
+    if (scores := scores_of(record, scoring)) is not None:
+        winner = winner_among(leaders_by(mean_rewards(scores)), bool(record.get("votes")), scoring)
+    return Summary(
+        question=str(record["question"]["text"]),
+        num_agents=agents,
+        winner=winner,
+        signal=bool(record["signal"]) if "signal" in record else None,
+        failed_turns=sum("failure" in turn for turn in turns),
+        correct=sum(bool(turn.get("correct")) for turn in last.values()) / agents if known else None,
+        winner_correct=bool(last.get(winner, {}).get("correct")) if known and winner is not None else None,
+        disagreement=len({str(turn.get("answer")) for turn in last.values()}) > 1,
+        error=None if record.get("error") is None else str(record["error"]),
+    )
+
+
+def words(record: Mapping[str, Any], longest: int) -> str:
+    """All that can be searched for in it; of a turn only so many characters."""
+    turns = [*record["turns"], *record.get("jury", ())]
+    return "\n".join(map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""]))
+
+
+# Tokens
+
+
+def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
+    """All turns of an iteration end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
+    import numpy as np  # here, because what reads only text waits for nothing
+
+    turns: list[SampledTurn] = []
+    credits: list[Any] = []
+    where: list[tuple[int, int]] = []
+    for number, each in enumerate(played):
+        steps = {i: step for own in each.debate.steps() for step, i in enumerate(own)}
+        for i, turn in enumerate(each.sampled):
+            turns.append(turn)
+            where.append((number, i))
+            taught = each.advantages
+            values = None if taught is None else credit(each.debate.turns[i], turn, steps[i], taught)
+            credits.append(np.zeros(len(turn.tokens), dtype=np.float32) if values is None else values)
+
+    def joined(arrays: list[Any], kind: type) -> Any:
+        return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)
+
+    return {
+        "format": np.array(FORMAT),
+        "debate": np.array([n for n, _ in where], dtype=np.int32),
+        "turn": np.array([i for _, i in where], dtype=np.int32),
+        "extends": np.array([turn.extends for turn in turns], dtype=bool),
+        "temperature": np.array([turn.temperature for turn in turns], dtype=np.float32),
+        "prompt_offsets": np.cumsum([0, *(len(turn.prompt) for turn in turns)], dtype=np.int64),
+        "prompt_tokens": joined([turn.prompt for turn in turns], np.int32),
+        "offsets": np.cumsum([0, *(len(turn.tokens) for turn in turns)], dtype=np.int64),
+        "tokens": joined([turn.tokens for turn in turns], np.int32),
+        "logprobs": joined([turn.logprobs for turn in turns], np.float32),
+        "advantages": joined(credits, np.float32),
+        "starts": joined([turn.starts for turn in turns], np.int32),
+        "inserted": joined([~turn.sampled for turn in turns], bool),
+    }
+
+
+SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
+"""The arrays that `turn_tokens` needs."""
+
+
+def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, Any]]:
+    """The tokens of one debate, by turn: their ids, logprobs and advantages, and the character each starts in."""
+    import numpy as np
+
+    offsets = arrays["offsets"]
+    by_turn: dict[int, dict[str, Any]] = {}
+    for k in np.flatnonzero(arrays["debate"] == number).tolist():
+        cut = slice(int(offsets[k]), int(offsets[k + 1]))
+        by_turn[int(arrays["turn"][k])] = {
+            "temperature": float(arrays["temperature"][k]),
+            "starts": arrays["starts"][cut],
+            "ids": arrays["tokens"][cut],
+            "logprobs": arrays["logprobs"][cut],
+            "advantages": arrays["advantages"][cut],
+        }
+    return by_turn

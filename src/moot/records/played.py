@@ -1,0 +1,94 @@
+"""The one value for a played debate: what was said, by which tokens, what the grader and the votes made of it, and where it is saved."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from moot.debate.outcome import Outcome
+from moot.debate.rewards import Grades, Reward, Scores, last_parsed, score
+from moot.debate.scoring import Scoring
+from moot.debate.state import Debate
+from moot.debate.types import Vote
+from moot.debate.votes import Ballots, ballots
+from moot.turns import Advantages, SampledTurn
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PlayedDebate:
+    """A debate and all that is known about it; what is not known yet is missing.
+
+    No repr of all that: `asyncio.run` writes out its task's result when it puts the signal handler back.
+    """
+
+    debate: Debate
+    sampled: tuple[SampledTurn, ...] = ()
+    """In the order of the debate's turns; empty where nobody kept them."""
+    heard: tuple[SampledTurn, ...] = ()
+    """In the order of its jury. Counted, never trained on."""
+    error: str | None = None
+    """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
+    scoring: Scoring = field(default_factory=Scoring)
+    """How its votes are counted."""
+    grades: Grades | None = None
+    """None where nobody graded the answers."""
+    scores: Scores | None = None
+    """None where it was never scored."""
+    advantages: Advantages | None = None
+    step: int | None = None
+    """The training step it belongs to, where it is saved in a run."""
+    number: int | None = None
+    """Its place in the step, or its line in a file."""
+
+    @property
+    def name(self) -> str:
+        """How a saved debate is called on a command line: its step and its number in it."""
+        return f"{self.step}/{self.number}"
+
+    def scored(self, scoring: Scoring, grades: Grades | None, reward: Reward | None = None) -> PlayedDebate:
+        """With its scores under `scoring`; `reward` is a user's own, where `scoring` names one."""
+        return replace(self, scoring=scoring, grades=grades, scores=score(self.debate, scoring, grades, reward), advantages=None)
+
+    # Answers
+
+    @property
+    def known(self) -> bool:
+        """Whether the right answer is known, and the answers are graded."""
+        return self.debate.question.answer is not None and self.grades is not None
+
+    def correct(self, turn: int | None) -> bool:
+        """Whether that turn's answer is right; no turn has none."""
+        return turn is not None and self.grades is not None and self.grades.correct[turn]
+
+    def winner_is_right(self) -> bool | None:
+        """Whether the winner's last answer is right; None where nobody won, or nobody knows."""
+        if self.outcome is None or self.outcome.winner is None or not self.known:
+            return None
+        return self.correct(last_parsed(self.debate)[self.outcome.winner])
+
+    # Votes
+
+    @cached_property
+    def outcome(self) -> Outcome | None:
+        """By the rewards it has, whatever winner an older record names."""
+        return None if self.scores is None else Outcome.of(self.debate, self.scores, self.scoring)
+
+    @cached_property
+    def ballots(self) -> Ballots:
+        """What its comparison sections came to, whatever reward is paid."""
+        return ballots(self.debate, self.scoring)
+
+    def peer_votes(self) -> list[Vote]:
+        """The agents' own, about responses. What outside judges say is set beside them, never among them."""
+        return [vote for vote in self.ballots.votes if vote.turn >= 0]
+
+    def decided_votes(self) -> list[Vote]:
+        """Those of them that prefer one."""
+        return [vote for vote in self.peer_votes() if vote.verdict == ">"]
+
+    def votes_by_pair(self) -> dict[frozenset[int], list[Vote]]:
+        pairs: dict[frozenset[int], list[Vote]] = defaultdict(list)
+        for vote in self.peer_votes():
+            pairs[frozenset((vote.left, vote.right))].append(vote)
+        return pairs

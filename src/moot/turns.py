@@ -1,0 +1,154 @@
+"""The tokens of one turn, the sections they stand in, and what each of them is taught.
+
+numpy is imported where tokens are: `moot score` has none, and waits for nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import TYPE_CHECKING, Literal
+
+from moot.debate.scoring import Scoring
+from moot.debate.types import Parsed, ParseFailure, Turn
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from moot.engine.protocol import Floats, Ints
+
+    Flags = NDArray[np.bool_]
+
+
+NOWHERE = -1
+"""In `starts`, for a token that is no part of the turn's text: a request between two parts of a turn."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SampledTurn:
+    """The tokens of one turn, beside its text in the debate."""
+
+    prompt: Ints
+    """The whole prompt, or only what was new if `extends`."""
+    extends: bool
+    """The prompt is the agent's last one, what it sampled then, and this."""
+    tokens: Ints
+    """What was sampled, and between its parts what was inserted."""
+    logprobs: Floats
+    """0 where a token was inserted."""
+    starts: NDArray[np.int32]
+    """The character of the turn's text that each token starts in; `NOWHERE` for one that is no part of it."""
+    temperature: float = 1.0
+    stop_reason: Literal["stop", "length"] = "stop"
+    learns: bool = True
+    """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never trained on."""
+    inserted: Flags | None = None
+    """Which tokens were put there by the rules: tags that are given, requests for the next section. They are observations: no credit, no
+    logprob, never counted as sampled. None where all were sampled."""
+    counted: int | None = None
+    """How many tokens a server says that it wrote, where the tokens themselves are not here."""
+
+    @property
+    def sampled(self) -> Flags:
+        """Which tokens the model chose."""
+        import numpy as np
+
+        return np.ones(len(self.tokens), dtype=bool) if self.inserted is None else ~self.inserted
+
+    @property
+    def count(self) -> int:
+        """How many tokens were sampled, as far as anybody says."""
+        if self.counted is not None:
+            return self.counted
+        return len(self.tokens) if self.inserted is None else int(self.sampled.sum())
+
+
+@cache
+def turn_in_text(counted: int | None = None, stop_reason: Literal["stop", "length"] = "stop") -> SampledTurn:
+    """A turn whose tokens nobody knows: of somebody who speaks in text alone (a chat server, a script, a person), or of a record without
+    them. Nobody is trained on it."""
+    import numpy as np
+
+    nothing, no_logprobs = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+    return SampledTurn(nothing, False, nothing, no_logprobs, nothing, stop_reason=stop_reason, learns=False, counted=counted)
+
+
+@dataclass(frozen=True)
+class PlainAnswer:
+    """What was said to a plain question, outside any debate."""
+
+    text: str
+    stop_reason: Literal["stop", "length"]
+    tokens: int
+    """How many were written; 0 where a server does not say."""
+
+
+def tokens_by_section(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, Flags]:
+    """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last goes with it."""
+    import numpy as np
+
+    if isinstance(parsed, ParseFailure) or not parsed.spans:
+        return {}
+    spans = sorted(parsed.spans.items(), key=lambda item: item[1])
+    begins = np.array([begin for _, (begin, _) in spans], dtype=np.int64)
+    ends = np.array([end for _, (_, end) in spans], dtype=np.int64)
+    ends[-1] = np.iinfo(np.int64).max
+    at = np.searchsorted(begins, starts, side="right") - 1
+    inside = (at >= 0) & (starts < ends[np.maximum(at, 0)])
+    return {name: inside & (at == i) for i, (name, _) in enumerate(spans)}
+
+
+# What is taught
+
+
+@dataclass(frozen=True)
+class AgentAdvantages:
+    """One number per agent, for every token it sampled."""
+
+    values: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class StepAdvantages:
+    """By stream, per agent and step."""
+
+    streams: dict[str, tuple[tuple[float, ...], ...]]
+    stream_of: Mapping[str, str] = field(default_factory=lambda: Scoring().stream_of)
+    """Which stream pays for the tokens of a section. The stream `step` pays for all of them."""
+
+
+Advantages = AgentAdvantages | StepAdvantages
+
+
+def carries_gradient(advantages: Advantages) -> bool:
+    if isinstance(advantages, AgentAdvantages):
+        return any(advantages.values)
+    return any(value for rows in advantages.streams.values() for row in rows for value in row)
+
+
+def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
+    """The advantage of each token of one turn; 0 for those that were inserted."""
+    import numpy as np
+
+    return (_credit(turn, sampled, step, advantages) * sampled.sampled).astype(np.float32)
+
+
+def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
+    import numpy as np
+
+    count = len(sampled.tokens)
+    if isinstance(advantages, AgentAdvantages):
+        return np.full(count, advantages.values[turn.agent], dtype=np.float32)
+    if "step" in advantages.streams:
+        return np.full(count, advantages.streams["step"][turn.agent][step], dtype=np.float32)
+    if turn.failed:
+        return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
+    values = np.zeros(count, dtype=np.float32)
+    for name, tokens in tokens_by_section(turn.parsed, sampled.starts).items():
+        # In a ballot there is no answer: all of it is judging.
+        stream = "judge" if turn.ballot else advantages.stream_of.get(name)
+        if stream in advantages.streams:
+            values[tokens] = advantages.streams[stream][turn.agent][step]
+    return values
