@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from moot.statistics import interval, paired_interval
 
 from moot import tasks
 from moot.debate.protocol import V2
@@ -32,6 +31,7 @@ from moot.debate.wording import DEFAULT, load_prompts
 from moot.engine.protocol import SamplingParams
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
+from moot.statistics import interval, paired_interval
 from moot.tasks.answers import answer_in, grade_all
 from moot.tasks.task import Task
 
