@@ -26,13 +26,9 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     if config.warm_steps:
         taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""
         table.add_row("warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}")
-    table.add_row(
-        "self-play", f"{config.iterations} iterations of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}"
-    )
+    table.add_row("self-play", f"{config.iterations} steps of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}")
     turn = min(d.max_tokens, TYPICAL_TURN)
-    table.add_row(
-        "tokens per iteration", ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})"
-    )
+    table.add_row("tokens per step", ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})")
     table.add_row(
         "tokens in all", f"{tokens['sampled'] * config.iterations:,} sampled, {tokens['trained on'] * config.iterations:,} trained on"
     )

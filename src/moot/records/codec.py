@@ -320,7 +320,7 @@ def words(record: Mapping[str, Any], longest: int) -> str:
 
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
-    """All turns of an iteration end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
+    """All turns of a step end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
     import numpy as np  # here, because what reads only text waits for nothing
 
     turns: list[SampledTurn] = []

@@ -35,11 +35,11 @@ class DebateConfig:
 @dataclass(frozen=True)
 class OptimConfig:
     batch_size: int = 16
-    """Questions per iteration."""
+    """Questions per step."""
     num_train_datapoints: int = 1024
-    """Questions in all; the number of iterations follows."""
+    """Questions in all; the number of steps follows."""
     num_substeps: int = 1
-    """Optimizer steps per iteration, each on a part of the debates."""
+    """Optimizer steps per step, each on a part of the debates."""
     learning_rate: float = 3e-5
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to 0 over the run."""
@@ -62,7 +62,7 @@ class OptimConfig:
     """What kl_coef keeps the policy near to: base; start, the policy after the warm start; ema, a moving average of the policy; or RUN or
     RUN@STEP."""
     ema_decay: float = 0.99
-    """How much of the moving average stays in each iteration, where reference or labels_from is ema."""
+    """How much of the moving average stays at each step, where reference or labels_from is ema."""
     remove_constant_groups: bool = True
     """Leave out debates in which no token has an advantage: they would only cost time."""
     max_staleness: int = 0
@@ -100,7 +100,7 @@ class RecipeConfig:
     """Tasks to train on, easiest first, instead of task; evaluation stays with task. For when direct accuracy is under 10%. Promotion
     needs known answers."""
     promote_at: float = 0.7
-    """Go to the next task of the curriculum once the mean accuracy of the last three iterations reaches this."""
+    """Go to the next task of the curriculum once the mean accuracy of the last three steps reaches this."""
     judge: str = ""
     """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or MODEL@URL of an
     OpenAI-compatible server. For when judge accuracy is near one half."""
@@ -113,11 +113,11 @@ class RecipeConfig:
     extra_rounds: int = 0
     """Up to this many more rounds while the answers still differ."""
     hard_agents: int = 0
-    """Debate a question again in the next iteration, with this many agents, if its agents ended in disagreement; 0 is off."""
+    """Debate a question again in the next step, with this many agents, if its agents ended in disagreement; 0 is off."""
     past_selves: float = 0.0
     """Share of debates in which one seat is held by a frozen checkpoint of this run. Against a vote that drifts into a private code."""
     distill_every: int = 0
-    """Every so many iterations, one supervised step on the turns of each debate's winner; 0 is off. For when the format is shaky."""
+    """Every so many steps, one supervised update on the turns of each debate's winner; 0 is off. For when turns often fail."""
     labels_from: str = "self"
     """Whose plurality the reward majority takes for the answer: self, the agents of the debate; or base, start, ema, RUN or RUN@STEP, which
     answer each question label_samples times before it is debated. For when the majority drifts with the policy."""

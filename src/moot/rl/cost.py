@@ -17,7 +17,7 @@ SMOLLM_SHAPE = (576, 30, 1536, 9, 3, 64, 49152, True)
 
 
 def expected_tokens(config: TrainConfig) -> dict[str, int]:
-    """Tokens an iteration samples, reads and trains on. The prompts' own words are measured; the turns' length is assumed."""
+    """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
     first = Debate(Question("x" * 200), d.num_agents, d.max_rounds, config.protocol.rules).observe(0)
     opening = sum(len(message.content) for message in first.conversation()) // 4

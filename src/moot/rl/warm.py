@@ -106,7 +106,7 @@ async def examples(
     seed: int,
     wrong: Mapping[int, Sequence[str]] | None = None,
 ) -> list[Datum]:
-    """One debate a question, as datums whose mask marks the tokens to learn. `wrong` holds real mistakes, by question number."""
+    """One debate per question, as datums whose mask marks the tokens to learn. `wrong` holds real mistakes, by question number."""
     found: list[Datum] = []
     for number in numbers:
         debate = Debate(task.train(number), num_agents, max_rounds, rules)
