@@ -17,8 +17,8 @@ from moot.tasks.math_equality import equal_mathematics, last_mathematics
 from moot.tasks.near_misses import next_letter, slip
 
 STEPS = "Reason step by step, then put the final answer in \\boxed{}."
-"""Measured on 200 training questions of GSM8K at temperature 0.8, untrained: Qwen2.5-Coder-1.5B is right in 62% (54% where it is told to write
-one calculation per line, 60% where it is told to keep it short), the 0.5B in 25%."""
+"""Measured on 200 training questions of GSM8K at temperature 0.8, untrained: Qwen2.5-Coder-1.5B is right in 62%, in 60% where it is told to
+keep it short, in 54% where it is told to write one calculation per line. The 0.5B is right in 25%."""
 BOXED = "Work it out step by step, without code. End with the final answer in \\boxed{}."
 LETTER = "Think it through in short steps. End with the letter of the right choice in \\boxed{}."
 LONGEST = 1000
