@@ -26,6 +26,8 @@ class DebateConfig:
     """Copies of the model in a debate. Below 3 nobody can vote."""
     max_rounds: int = 2
     """Rounds of a debate."""
+    debates_per_question: int = 1
+    """Debates of each question in an iteration, for advantage center_question, which compares them seat by seat."""
     max_tokens: int = 512
     """Longest turn."""
     concurrency: int = 256
@@ -84,6 +86,8 @@ class WarmConfig:
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
 
+MOST_BATCHES = 4
+"""How often as many questions as a batch has are looked at, at most, before a step is taken with what there is."""
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
 """What may be measured besides the debates of the policy with itself."""
 
@@ -174,6 +178,7 @@ class TrainConfig:
         for name, value, low in (
             ("max_rounds", d.max_rounds, 1),
             ("max_tokens", d.max_tokens, 1),
+            ("debates_per_question", d.debates_per_question, 1),
             ("concurrency", d.concurrency, 1),
             ("batch_size", o.batch_size, 1),
             ("num_train_datapoints", o.num_train_datapoints, 0),
@@ -194,6 +199,8 @@ class TrainConfig:
         _check_numbers(self)
         if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
+        if self.protocol.scoring.advantage == "center_question" and d.debates_per_question < 2:
+            raise ConfigError(f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}")
         if not 0 <= o.ema_decay < 1:
             raise ConfigError(f"ema_decay must be from 0 to below 1, got {o.ema_decay}")
         if self.recipe.labels_from != "self" and not self.protocol.scoring.reward.startswith("majority"):

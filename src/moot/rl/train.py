@@ -29,6 +29,7 @@ from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
 from moot.rl import warm
 from moot.rl.advantages import SeatMeans, with_advantages
+from moot.rl.config import MOST_BATCHES
 from moot.rl.datums import datums
 from moot.rl.frozen_labels import Labeller
 from moot.rl.loop import Loop, Stopped, Watcher
@@ -45,9 +46,6 @@ from moot.tasks.task import Task
 from moot.turns import carries_gradient
 
 __all__ = ["Loop", "Stopped", "Watcher", "train"]
-
-MOST_BATCHES = 4
-"""How often as many questions as a batch has are debated, at most, before a step is taken with what there is."""
 
 
 async def train(loop: Loop) -> None:
@@ -124,6 +122,7 @@ async def play_batch(loop: Loop, step: int, asked: list[Asked], sampler: Sampler
     """The questions that are worth a debate, and their debates."""
     if loop.config.recipe.labels_from != "self":
         asked = await in_the_band(loop, asked)
+    asked = [each for each in asked for _ in range(loop.config.debate.debates_per_question)]
     return asked, await self_play(loop, step, asked, sampler, wave)
 
 
@@ -238,7 +237,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[Play
     counts = rollout_metrics(played)
     loop.sampled += int(counts["tokens/sampled"] or 0)
     if recipe.hard_agents:
-        loop.again += still_open(asked, taught, recipe.hard_agents)
+        loop.again += dict.fromkeys(still_open(asked, taught, recipe.hard_agents))
     if loop.curriculum.update(asked[-1].level, answers[f"train_{task.name}/correct"]):
         loop.watcher.note(f"the curriculum goes on to {loop.curriculum.task.name}")
     return {
