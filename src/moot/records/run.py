@@ -32,28 +32,26 @@ from moot.tasks.comparing import Grader
 class Run:
     """One run's folder."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not Run.exists(self.path):
+            raise ConfigError(f"{path} is not a run: it has no run.json")
+        version = self.header.get("format")
+        if version != FORMAT:
+            raise ConfigError(f"{path} is a run of format {version}, and this moot reads format {FORMAT}; use the moot that made it")
 
     # Opening
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], made_by: Mapping[str, Any]) -> Run:
-        run = cls(path)
         (path / "debates").mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
         write_atomically(path / "run.json", json.dumps({"format": FORMAT, "config": config, "made_by": made_by}, indent=1).encode())
-        return run
+        return cls(path)
 
     @classmethod
-    def open(cls, path: Path) -> Run:
-        run = cls(path)
-        if not (path / "run.json").is_file():
-            raise ConfigError(f"{path} is not a run: it has no run.json")
-        version = run.header.get("format")
-        if version != FORMAT:
-            raise ConfigError(f"{path} is a run of format {version}, and this moot reads format {FORMAT}; use the moot that made it")
-        return run
+    def open(cls, path: str | Path) -> Run:
+        return cls(path)
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -81,6 +79,14 @@ class Run:
             with contextlib.suppress(ValueError):
                 rows.append(json.loads(line))
         return rows
+
+    def frame(self) -> Any:
+        """The metrics as a pandas DataFrame, a row for each of theirs."""
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            raise ConfigError("frame needs pandas, which is not installed; run: pip install pandas, or take metrics()") from None
+        return pandas.DataFrame(self.metrics())
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         with (self.path / "metrics.jsonl").open("ab") as file:
