@@ -18,7 +18,8 @@ from moot.rl.config import TrainConfig
 from moot.rl.loop import Loop
 from moot.rl.ready import check_scoring, check_task, check_warm_start
 from moot.rl.resume import differences, told
-from moot.rl.rollout import Guest
+from moot.rl.rollout import Guest, Player
+from moot.rl.still import named_runs
 from moot.rl.train import train as train_loop
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import load, load_curriculum
@@ -81,6 +82,11 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
         if "opponents" in config.eval_modes:
             players = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}
             loop.opponents = {name: lambda seat, player=player: player for name, player in players.items()}  # type: ignore[misc]
+        for setting, name in named_runs(config).items():
+            player = await outside(name, setting)
+            if not isinstance(player, Player):
+                raise ConfigError(f"{setting} must name weights: base, start, ema, a run's folder or RUN@STEP, got {name!r}")
+            loop.references[name] = player.sampler
         await train_loop(loop)
 
 

@@ -1,12 +1,8 @@
-"""Datums to the engine: the penalty for leaving the base model, the optimizer steps, and what they did."""
+"""Datums to the engine: the optimizer steps of an iteration, and what they did."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable
-from dataclasses import dataclass, replace
-
-import numpy as np
 
 from moot.engine.protocol import AdamParams, Datum, LossOutput, StepOutput
 from moot.rl.loop import Loop, Stopped
@@ -45,25 +41,3 @@ async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float
         "optim/trained_tokens": float(sum(d.mask.sum() for chunk in chunks for d in chunk)),
         **({"optim/kl_step": kl_step(looked_at, outputs[0][0].logprobs[:MEASURED] if outputs else [], after)} if measured else {}),
     }
-
-
-@dataclass(frozen=True)
-class Penalised:
-    datums: list[Datum]
-    metrics: Metrics
-
-
-async def penalise_distance(loop: Loop, given: list[Datum]) -> Penalised:
-    """Moves each token's advantage by how much likelier the policy makes it than the base model does, minus the batch's mean."""
-    coefficient = loop.config.optim.kl_coef
-    if not coefficient or not given:
-        return Penalised(given, {})
-    base = await loop.engine.base()
-    base_logprobs = await asyncio.gather(*(base.compute_logprobs(np.append(d.tokens, d.targets[-1]), d.temperature) for d in given))
-    gaps = [(d.logprobs - logprobs[1:]) * d.mask for d, logprobs in zip(given, base_logprobs, strict=True)]
-    mean = float(sum(gap.sum() for gap in gaps) / max(1.0, sum(d.mask.sum() for d in given)))
-    moved = [
-        replace(d, advantages=(d.advantages + coefficient * (mean - gap) * d.mask).astype(np.float32))
-        for d, gap in zip(given, gaps, strict=True)
-    ]
-    return Penalised(moved, {"optim/kl_policy_base": mean})

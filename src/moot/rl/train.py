@@ -31,12 +31,14 @@ from moot.rl.advantages import SeatMeans, with_advantages
 from moot.rl.commit import commit, fresh_optimizer, is_kept, restore
 from moot.rl.datums import datums
 from moot.rl.explain import ALARMS
+from moot.rl.frozen_labels import Labeller
 from moot.rl.loop import Loop, Stopped, Watcher
 from moot.rl.metrics import Metrics, answer_metrics, reward_metrics, rollout_metrics
-from moot.rl.optimise import in_chunks, optimise, penalise_distance
+from moot.rl.optimise import in_chunks, optimise
 from moot.rl.remedies import BatchQuestion, judges_of_a_share, seats_of_past_selves, still_open, winners_turns
 from moot.rl.rollout import Judges, Player, Seats, rollout
 from moot.rl.schedules import scheduled
+from moot.rl.still import keep_still, move_average, penalise_distance, still_point
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all_async, settled_by
 from moot.tasks.task import Task
@@ -64,17 +66,19 @@ async def train(loop: Loop) -> None:
             sampler = await loop.engine.snapshot()
             await evaluate_if_due(loop, step, sampler)
 
+    await keep_still(loop, step, sampler)
     ahead: deque[_Batch] = deque()
     try:
         while step < loop.total and not loop.spent:
             step += 1
             loop.watcher.began(step, loop.total, "self_play")
             for next_step in range(step + len(ahead), min(step + loop.config.optim.max_staleness, loop.total) + 1):
-                asked = questions(loop, next_step)
-                ahead.append(_Batch(step - 1, asked, asyncio.create_task(self_play(loop, next_step, asked, sampler))))
+                playing = asyncio.create_task(play_batch(loop, next_step, questions(loop, next_step), sampler))
+                ahead.append(_Batch(step - 1, playing))
             batch = ahead.popleft()
-            asked, played = await with_enough_signal(loop, step, batch.asked, await batch.debates, sampler)
+            asked, played = await with_enough_signal(loop, step, *await batch.playing, sampler)
             row = await learn(loop, step, asked, played, staleness=step - 1 - batch.sampled_at)
+            await move_average(loop)
             sampler = await loop.engine.snapshot()
             await commit(loop, step, row)
             if loop.config.recipe.past_selves and is_kept(loop, step):
@@ -83,7 +87,7 @@ async def train(loop: Loop) -> None:
             stop_if_alarmed(loop, row)
     finally:
         for batch in ahead:
-            batch.debates.cancel()
+            batch.playing.cancel()
     await evaluate_if_due(loop, step, sampler, last=True)
 
 
@@ -91,8 +95,7 @@ async def train(loop: Loop) -> None:
 class _Batch:
     sampled_at: int
     """The step whose weights it is sampled with."""
-    asked: list[BatchQuestion]
-    debates: asyncio.Task[list[PlayedDebate]]
+    playing: asyncio.Task[tuple[list[BatchQuestion], list[PlayedDebate]]]
 
 
 # One iteration of self-play
@@ -109,6 +112,43 @@ def questions(loop: Loop, step: int) -> list[BatchQuestion]:
     return [*reopened, *(BatchQuestion(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
 
 
+def further_questions(loop: Loop, count: int) -> list[BatchQuestion]:
+    """From behind all batches, none twice."""
+    config = loop.config
+    first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
+    loop.further += count
+    return [BatchQuestion(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count)]
+
+
+async def play_batch(
+    loop: Loop, step: int, asked: list[BatchQuestion], sampler: Sampler, wave: str = ""
+) -> tuple[list[BatchQuestion], list[PlayedDebate]]:
+    """The questions that are worth a debate, and their debates."""
+    if loop.config.recipe.labels_from != "self":
+        asked = await in_the_band(loop, asked)
+    return asked, await self_play(loop, step, asked, sampler, wave)
+
+
+async def in_the_band(loop: Loop, asked: list[BatchQuestion]) -> list[BatchQuestion]:
+    """Those whose label has a share in the band, and further ones in the place of the others."""
+    recipe, wanted, kept = loop.config.recipe, len(asked), []
+    labeller = Labeller(loop.run, loop.rendering, SamplingParams(loop.config.debate.max_tokens), recipe.label_samples, loop.config.seed)
+    if not loop.labels:
+        loop.labels |= labeller.known()
+    for _ in range(MOST_BATCHES):
+        made = await labeller.label(asked, loop.curriculum.tasks, await still_point(loop, recipe.labels_from), loop.labels)
+        loop.sampled += sum(label.tokens for label in made)
+        loop.labels |= {(label.level, label.number): label for label in made}
+        kept += [each for each in asked if loop.labels[each.level, each.number].within(recipe.label_band)]
+        if len(kept) >= wanted:
+            break
+        asked = further_questions(loop, wanted - len(kept))
+    if not kept:
+        low, high = recipe.label_band
+        raise Stopped(f"no question has a label with a share between {low:g} and {high:g}; widen label_band, or use other questions")
+    return kept
+
+
 async def with_enough_signal(
     loop: Loop, step: int, asked: list[BatchQuestion], played: list[PlayedDebate], sampler: Sampler
 ) -> tuple[list[BatchQuestion], list[PlayedDebate]]:
@@ -119,10 +159,7 @@ async def with_enough_signal(
     for wave in range(1, MOST_BATCHES):
         if carrying >= wanted:
             break
-        first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
-        more = [BatchQuestion(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + size)]
-        loop.further += size
-        further = await self_play(loop, step, more, sampler, f"/{wave}")
+        more, further = await play_batch(loop, step, further_questions(loop, size), sampler, f"/{wave}")
         carrying += await count_with_gradient(loop, step, more, further)
         asked, played = [*asked, *more], [*played, *further]
     return asked, played
@@ -144,8 +181,10 @@ async def self_play(loop: Loop, step: int, asked: Sequence[BatchQuestion], sampl
 
 def new_debate(loop: Loop, asked: BatchQuestion) -> Debate:
     config, recipe, task = loop.config, loop.config.recipe, loop.curriculum.tasks[asked.level]
+    label = loop.labels.get((asked.level, asked.number))
+    question = task.train(asked.number)
     return Debate(
-        task.train(asked.number),
+        question if label is None else replace(question, label=label.answer),
         asked.num_agents,
         config.debate.max_rounds,
         config.protocol.rules,
