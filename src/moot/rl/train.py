@@ -1,8 +1,8 @@
 """The training loop, from top to bottom.
 
-    restore -> [warm start] -> for each iteration: self-play, score, train, refresh the sampler, checkpoint -> evaluate
+    restore -> [warm start] -> for each step: self-play, score, train, refresh the sampler, checkpoint -> evaluate
 
-A step is one iteration of either phase. It is committed by its checkpoint, which carries all the loop knows; a run that was killed
+A step belongs to either phase. It is committed by its checkpoint, which carries all the loop knows; a run that was killed
 continues from the newest checkpoint that is whole. Nothing random depends on when it happens: questions, turns and order come from
 the seed and the step.
 """
@@ -98,7 +98,7 @@ class _Batch:
     playing: asyncio.Task[tuple[list[BatchQuestion], list[PlayedDebate]]]
 
 
-# One iteration of self-play
+# One step of self-play
 
 
 def questions(loop: Loop, step: int) -> list[BatchQuestion]:
@@ -191,6 +191,7 @@ def new_debate(loop: Loop, asked: BatchQuestion) -> Debate:
         settled=settled_by(task.equal, task.extract) if recipe.stop_when_settled or recipe.extra_rounds else None,
         stop_when_settled=recipe.stop_when_settled,
         extra_rounds=recipe.extra_rounds,
+        prompts=config.prompts,
     )
 
 
@@ -207,12 +208,13 @@ async def play_all(
         seed=seed,
         seats=seats,
         judges=judges,
+        limits=loop.config.debate.limits,
         finished=lambda _, done: loop.watcher.debate_finished(done),
     )
 
 
 async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: list[PlayedDebate], staleness: int) -> dict[str, Any]:
-    """Votes to rewards to advantages to datums to the engine. Answers with the iteration's metrics."""
+    """Votes to rewards to advantages to datums to the engine. Answers with the step's metrics."""
     config, recipe, started = loop.config, loop.config.recipe, time.perf_counter()
     asked = [question for question, each in zip(batch, played, strict=True) if each.error is None]
     if not asked:
@@ -242,7 +244,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
     if recipe.hard_agents:
         loop.reopened += still_open(asked, taught, recipe.hard_agents)
     if loop.curriculum.update(asked[-1].level, answers[f"train_{task.name}/correct"]):
-        loop.watcher.note(f"the curriculum continues with {loop.curriculum.task.name}")
+        loop.watcher.note(f"the curriculum moves on to {loop.curriculum.task.name}")
     return {
         "step": step,
         "phase": "self_play",
@@ -335,7 +337,8 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     numbers = order[i * w.warm_batch_size : (i + 1) * w.warm_batch_size]
     task = loop.curriculum.tasks[0]
     wrong = await wrong_answers(loop, task)
-    examples = await warm.examples(task, loop.rendering, config.protocol.rules, d.num_agents, d.max_rounds, numbers, config.seed, wrong)
+    empty = Debate(task.train(0), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
+    examples = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong)
     trained = await optimise(loop, [examples], "cross_entropy", w.warm_learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {
@@ -370,7 +373,7 @@ async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
 
 
 async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = False) -> None:
-    """Before anything, after the warm start, every `eval_every` iterations, and at the end; not again for a step that has its row."""
+    """Before anything, after the warm start, every `eval_every` steps, and at the end; not again for a step that has its row."""
     config = loop.config
     if not config.eval_every or not loop.task.held_out[: config.eval_questions]:
         return
