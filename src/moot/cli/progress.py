@@ -14,7 +14,7 @@ from moot.cli.loggers import Logger
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
-from moot.rl.remedies import ALARMS
+from moot.rl.explain import ALARMS
 
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
