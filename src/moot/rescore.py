@@ -22,7 +22,7 @@ from moot.rl.advantages import Estimator, SeatMeans, with_advantages
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import TrainConfig, scoring_in
 from moot.rl.metrics import totals
-from moot.rl.recipe import scheduled
+from moot.rl.schedules import scheduled
 from moot.rl.trust import judge_accuracy
 from moot.statistics import Correlation, RunningMean
 from moot.turns import Advantages, AgentAdvantages, carries_gradient
@@ -37,7 +37,7 @@ SPOKEN = {
     "layout": "it decides how the debate stood before the model",
     "history_rounds": "it decides how many rounds agents saw",
     "max_chars_per_field": "it decides how much of each section agents saw",
-    "on_parse_failure": "it decides whether the debate went on after a turn that could not be read",
+    "on_parse_failure": "it decides whether the debate continued after a turn that could not be read",
     "personas": "it decides the characters and temperatures that agents spoke with",
     "shuffle_labels": "it decides the numbers by which agents knew each other",
     "closing_ballot": "it decides whether agents were asked to judge the last answers",

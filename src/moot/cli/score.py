@@ -31,12 +31,12 @@ from moot.turns import AgentAdvantages, StepAdvantages
 class Score:
     """Score transcripts of debates: who won, by how many votes, and what each turn would be taught.
 
-    FILE holds one debate a line: {"question": "...", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text": "<solution>..."}, ...]},
+    FILE holds one debate per line: {"question": "...", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text": "<solution>..."}, ...]},
     with "answer" and "protocol" if you like. Use - for standard input. A bad line is reported and the others are still scored.
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """JSON lines, one debate a line."""
+    """JSON lines, one debate per line."""
     protocol: Literal["v1", "v2", "v2_literal"] = "v2"
     """The rules the debates were played by; a line's own "protocol" changes single choices."""
     reward: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
@@ -119,7 +119,8 @@ def show(scored: PlayedDebate, console: Console) -> Outcome:
     for round in sorted({turn.round for turn in debate.turns}):
         failed = {turn.agent for turn in debate.turns if turn.round == round and turn.failed}
         cells = ["failed" if a in failed else f"{won.get((round, a), 0)}–{lost.get((round, a), 0)}" for a in range(debate.num_agents)]
-        rows.append((f"round {round}, votes won–lost", cells, ""))
+        ballot = any(turn.ballot for turn in debate.turns if turn.round == round)
+        rows.append((f"{'closing ballot' if ballot else f'round {round}'}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
         rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
     lines = [(f"\nLine {scored.number}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(outcome), "")]

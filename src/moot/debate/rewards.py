@@ -43,7 +43,7 @@ class AgentScores:
 
     rewards: tuple[float, ...]
     returns: tuple[float, ...]
-    """The reward, less 1 for each failed turn."""
+    """The reward, minus 1 for each failed turn."""
     valid: int = 0
     malformed: int = 0
     votes: tuple[Vote, ...] = ()
@@ -82,10 +82,12 @@ Scores = AgentScores | StepScores
 
 
 def has_signal(scores: Scores) -> bool:
-    """Whether the votes say anything: some step takes part in centring, or the agents' returns differ."""
+    """Whether the votes say anything: some step takes part in centring, or the agents' returns differ. Where each turn is paid for its own
+    answer every one takes part, and their rewards must differ."""
     if isinstance(scores, AgentScores):
         return len(set(scores.returns)) > 1
-    return any(value is not None for stream in scores.streams.values() for row in stream.centred for value in row)
+    values = {value for stream in scores.streams.values() for row in stream.centred for value in row if value is not None}
+    return len(values) > 1 if "comparison" not in scores.stream_of else bool(values)
 
 
 Reward = Callable[[Debate, Scoring, Grades | None], Scores]
@@ -169,7 +171,8 @@ def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores
 
 
 def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores:
-    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth.
+    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth,
+    as in TTRL (arXiv 2504.16084).
 
     Where the question has a label from elsewhere, that is the answer to hold.
     """
@@ -362,7 +365,7 @@ def users_reward(function: Callable[[Debate], Any], name: str) -> Reward:
             return _agent_scores(debate, [float(value) for value in given])
         rows = [list(row) if isinstance(row, Iterable) else [] for row in given]
         if [len(row) for row in rows] != [len(row) for row in debate.steps()] or not all(_is_number(v) for row in rows for v in row):
-            raise ConfigError(f"{name} must return a finite number an agent, or one for each of an agent's steps, got {returned!r:.80}")
+            raise ConfigError(f"{name} must return a finite number per agent, or one for each of an agent's turns, got {returned!r:.80}")
         values = tuple(tuple(float(value) for value in row) for row in rows)
         nothing = tuple(tuple(0.0 for _ in row) for row in values)
         return StepScores({"step": Stream(values, values, nothing)})

@@ -220,7 +220,7 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
         if kind == len(kinds):
             kinds.append((answer, right))
         same.append(kind)
-    label = record["question"].get("label")
+    label = record.get("question", {}).get("label")
     labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
     answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
     return Grades(answers, correct, tuple(same), labelled=labelled)
@@ -320,7 +320,7 @@ def words(record: Mapping[str, Any], longest: int) -> str:
 
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
-    """All turns of an iteration end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
+    """All turns of a step end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
     import numpy as np  # here, because what reads only text waits for nothing
 
     turns: list[SampledTurn] = []
@@ -356,7 +356,7 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
 
 
 SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
-"""The arrays that `turn_tokens` needs."""
+"""The arrays that `turn_tokens` needs; `inserted` where there is one."""
 
 
 def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, Any]]:
@@ -373,5 +373,7 @@ def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, A
             "ids": arrays["tokens"][cut],
             "logprobs": arrays["logprobs"][cut],
             "advantages": arrays["advantages"][cut],
+            # A run from before turns were spoken in parts has none.
+            "inserted": arrays["inserted"][cut] if "inserted" in arrays else np.zeros(cut.stop - cut.start, dtype=bool),
         }
     return by_turn

@@ -16,7 +16,7 @@ from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
 from moot.rl.frozen_labels import Label
 from moot.rl.pace import Pace
-from moot.rl.recipe import Asked, Curriculum
+from moot.rl.remedies import BatchQuestion, Curriculum
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Guest, Player
 from moot.rl.trust import Alarms
@@ -24,7 +24,7 @@ from moot.tasks.task import Task
 
 
 class Stopped(Exception):
-    """The run cannot usefully go on. What was committed is safe; the message says why and what to do."""
+    """The run cannot usefully continue. What was committed is safe; the message says why and what to do."""
 
 
 class Watcher(Interface):
@@ -38,7 +38,7 @@ class Watcher(Interface):
 
 @dataclass
 class Loop:
-    """Everything one run needs, and the little that changes: `seats`, `alarms` and `skipped` go into each checkpoint."""
+    """Everything one run needs, and the little that changes from step to step, which `rl/commit.py` puts into each checkpoint."""
 
     config: TrainConfig
     engine: Trainer
@@ -64,7 +64,7 @@ class Loop:
     """Votes from outside, and is never trained."""
     opponents: Mapping[str, Opponent] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""
-    again: list[Asked] = field(default_factory=list)
+    reopened: list[BatchQuestion] = field(default_factory=list)
     """Questions to be debated once more, by more agents."""
     references: dict[str, Sampler] = field(default_factory=dict)
     """Weights that stand still, by name."""
