@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -14,11 +12,13 @@ from typing import Any, Literal
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
-from moot.debate.rewards import last_parsed, plurality, score
+from moot.debate.rewards import last_parsed, plurality
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Observation, Parsed, ParseFailure, Question, Said, Turn
+from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, Turn
 from moot.engine.protocol import EngineError, SamplingParams
+from moot.records.codec import turns_to_json
+from moot.records.files import append_line, json_lines, write_lines
 from moot.records.played import PlayedDebate
 from moot.rl.rollout import rollout
 from moot.speakers.listening import Casting, Listener
@@ -61,11 +61,13 @@ class GroupAnswer:
         return self.outcome.leaders if self.outcome.voted else ()
 
 
-def group_answer(debate: Debate, scoring: Scoring) -> GroupAnswer:
+def group_answer(played: PlayedDebate) -> GroupAnswer:
+    debate = played.debate
     # Without a box, the last number is an answer only where a number is expected: in prose it is any number.
     gradable = debate.question.answer is not None
     grades = grade(debate, otherwise=final_number if gradable else lambda solution: None)
-    outcome = Outcome.of(debate, score(debate, scoring, grades), scoring)
+    outcome = played.scored(played.scoring, grades).outcome
+    assert outcome is not None  # it was just scored
     last = last_parsed(debate)
     held = tuple(None if i is None else grades.answers[i] for i in last)
     kinds = [None if i is None else grades.same[i] for i in last]
@@ -90,14 +92,11 @@ Ending = Literal["done", "failed", "interrupted"]
 
 @dataclass(frozen=True)
 class AskedDebate:
-    """A question's debate, or as much of one as there is."""
+    """A question's debate, or as much of one as there is, and what it cost."""
 
-    number: int
-    debate: Debate
-    """Whole turns only, those of an unfinished round too."""
-    scoring: Scoring
+    played: PlayedDebate
+    """Whole turns only, those of an unfinished round too. Its number is the question's."""
     ended: Ending
-    error: str | None
     spent: tuple[tuple[int | None, int | None], ...]
     """Tokens read and written, in the order of the turns."""
     retries: int
@@ -105,6 +104,10 @@ class AskedDebate:
     seconds: float
     cost: float | None
     """None where a price or a count is not known."""
+
+    @property
+    def debate(self) -> Debate:
+        return self.played.debate
 
     def tokens(self) -> tuple[int, int, int]:
         """Read, written, and for how many turns nobody said."""
@@ -116,29 +119,21 @@ class AskedDebate:
         debate = self.debate
         read, written, silent = self.tokens()
         record: dict[str, Any] = {
-            "number": self.number,
+            "number": self.played.number,
             "question": debate.question.text,
             "known_answer": debate.question.answer,
             "ended": self.ended,
-            "error": self.error,
+            "error": self.played.error,
             "num_agents": debate.num_agents,
             "max_rounds": debate.max_rounds,
-            "turns": [
-                {
-                    "round": turn.round,
-                    "agent": turn.agent,
-                    "text": turn.text,
-                    **({"failure": turn.parsed.reason} if isinstance(turn.parsed, ParseFailure) else {}),
-                }
-                for turn in debate.turns
-            ],
+            "turns": turns_to_json(replace(self.played, sampled=()), sections=False),
             "tokens": {"read": read, "written": written, "turns_without_count": silent},
             "asked_again": self.retries,
             "cost": self.cost,
             "seconds": round(self.seconds, 3),
         }
         if self.ended == "done":
-            group = group_answer(debate, self.scoring)
+            group = group_answer(self.played)
             votes = [
                 {name: getattr(vote, name) for name in ("round", "author", "left", "verdict", "right")} for vote in group.outcome.votes
             ]
@@ -210,7 +205,8 @@ class _UnderWay(Listener):
         costs = [_cost(tokens, self._prices[turn.agent]) for tokens, turn in zip(spent, debate.turns, strict=True)]
         cost = None if None in costs or not costs else sum(cost for cost in costs if cost is not None)
         error = self._error if how == "failed" else None
-        return AskedDebate(self._number, debate, self._scoring, how, error, spent, self._retries, time.monotonic() - self._since, cost)
+        played = PlayedDebate(debate, error=error, scoring=self._scoring, number=self._number)
+        return AskedDebate(played, how, spent, self._retries, time.monotonic() - self._since, cost)
 
 
 class Asking:
@@ -325,33 +321,20 @@ class AnswerFile:
 
     def add(self, record: Mapping[str, Any]) -> None:
         if not self._begun:
-            self._keep_whole()
-        with self.path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-            file.flush()
-            os.fsync(file.fileno())
-
-    def _keep_whole(self) -> None:
-        """Lets go of debates that ended early, now that there is something in their place, and of a line that a kill cut short."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.path.with_name(self.path.name + ".tmp")
-        beside.write_text("".join(json.dumps(record) + "\n" for record in self.done.values()))
-        beside.replace(self.path)
-        self._begun = True
+            # Debates that ended early go, now that there is something in their place, and so does a line that a kill cut short.
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_lines(self.path, self.done.values())
+            self._begun = True
+        append_line(self.path, record)
 
 
 def _records(path: Path) -> list[dict[str, Any]]:
     """Every whole line; one that a kill cut short is left out. A file of another kind is not ours to write over."""
-    records = []
-    lines = path.read_bytes().split(b"\n") if path.exists() else []
-    for number, line in enumerate(lines, 1):
-        record: Any = None
-        with suppress(ValueError, RecursionError):
-            record = json.loads(line)
+    records: list[dict[str, Any]] = []
+    for number, record, ended in json_lines(path):
         if isinstance(record, dict) and {"number", "question", "ended", "settings"} <= record.keys():
             records.append(record)
-        elif line and number < len(lines):
-            raise ConfigError(f"{path}, line {number}: not written by moot ask; name another --out")
-    if lines and lines[-1] and not records:
-        raise ConfigError(f"{path}: not written by moot ask; name another --out")
+        elif ended or not records:
+            where = f", line {number}" if ended else ""
+            raise ConfigError(f"{path}{where}: not written by moot ask; name another --out")
     return records

@@ -20,6 +20,7 @@ from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, SamplingParams
+from moot.records import PlayedDebate
 from moot.rl.rollout import rollout
 from support.making import FAILED, Tabled, debate, text, v1, v2
 
@@ -27,7 +28,7 @@ from support.making import FAILED, Tabled, debate, text, v1, v2
 
 
 def judged_now(played: Tabled) -> GroupAnswer:
-    return group_answer(played, played.scoring)
+    return group_answer(PlayedDebate(played, scoring=played.scoring))
 
 
 def test_the_winner_by_votes_gives_the_answer_and_the_plurality_stands_beside_it() -> None:
@@ -72,7 +73,7 @@ def test_all_that_is_unreadable_leaves_no_answer_and_no_error() -> None:
 
 def lines(played: Tabled) -> str:
     asked = ask(*playing([turn.text for turn in played.turns], played), scoring=played.scoring)
-    return "\n".join(str(line) for line in outcome_lines(asked, group_answer(asked.debate, asked.scoring)))
+    return "\n".join(str(line) for line in outcome_lines(asked, group_answer(asked.played)))
 
 
 def test_the_lines_say_who_is_level_and_what_was_agreed() -> None:
@@ -145,7 +146,7 @@ def test_when_an_engine_fails_whole_turns_are_kept_and_nothing_is_scored(protoco
     said: list[list[str | None]] = [[good, good], [good, None], [good, good]]
     started = Debate(Question("q"), 3, 2, protocol.rules)
     asked = ask(started, lambda number, agent, listener: Reciter(agent, said[agent]))
-    assert asked.ended == "failed" and asked.error == "gone"
+    assert asked.ended == "failed" and asked.played.error == "gone"
     assert [(turn.round, turn.agent) for turn in asked.debate.turns] == kept
     assert "winner" not in asked.as_json() and len(asked.spent) == len(kept)
 
@@ -161,7 +162,7 @@ def test_after_some_failures_in_a_row_the_rest_is_left_for_later() -> None:
     debates = [Debate(Question("q", id=str(number)), 3, 1, V2.rules) for number in range(1, 7)]
     ended: list[AskedDebate] = []
     asyncio.run(Asking(debates, V2.scoring, cast, give_up_after=2).run(ended.append))
-    assert [(asked.number, asked.ended) for asked in ended] == [(1, "failed"), (2, "done"), (3, "failed"), (4, "failed")]
+    assert [(asked.played.number, asked.ended) for asked in ended] == [(1, "failed"), (2, "done"), (3, "failed"), (4, "failed")]
     assert asked_seats == [(number, agent) for number in (1, 2, 3, 4) for agent in range(3)]
 
 
@@ -189,7 +190,7 @@ def test_an_interruption_leaves_what_was_said_in_full_of_every_debate_under_way(
         return asking.unfinished()
 
     left = asyncio.run(run())
-    assert [(asked.number, asked.ended, [(t.round, t.agent) for t in asked.debate.turns]) for asked in left] == [
+    assert [(asked.played.number, asked.ended, [(t.round, t.agent) for t in asked.debate.turns]) for asked in left] == [
         (1, "interrupted", [(1, 0), (1, 1)]),
         (2, "interrupted", [(1, 0), (1, 1)]),
     ]

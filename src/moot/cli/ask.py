@@ -268,7 +268,7 @@ class _Session:
         if asked.ended == "failed":
             what = self._what_is_kept(asked)
             advice = self._options.advice()
-            complain(f"the debate broke off in {_where(asked)}: {asked.error}. {what[0].upper()}{what[1:]}. {advice}")
+            complain(f"the debate broke off in {_where(asked)}: {asked.played.error}. {what[0].upper()}{what[1:]}. {advice}")
             return 1
         return 0
 
@@ -314,7 +314,7 @@ class _Session:
         if interrupted:
             complain("interrupted; nothing that was answered is lost. The same command continues")
             return 130
-        errors = [asked.error for asked in ended if asked.ended == "failed"]
+        errors = [asked.played.error for asked in ended if asked.ended == "failed"]
         if errors:
             complain(f"{missing} questions have no answer, the last because {errors[-1]}. The same command again asks only these")
         return 1 if errors else 0
@@ -337,12 +337,12 @@ async def _debated(asking: Asking, finished: Callable[[AskedDebate], None], conc
 def _line(asked: AskedDebate) -> Text:
     question = one_line(asked.debate.question.text, 50)
     if asked.ended != "done":
-        return Text(f"{asked.number:>4}  failed: {one_line(asked.error or '', 100)}  {question}", style="yellow")
-    group = group_answer(asked.debate, asked.scoring)
+        return Text(f"{asked.played.number:>4}  failed: {one_line(asked.played.error or '', 100)}  {question}", style="yellow")
+    group = group_answer(asked.played)
     answer = "–" if group.answer is None else one_line(group.answer, 24)
     by = "nobody won" if group.outcome.winner is None else f"Agent {group.outcome.winner} won"
     mark = "" if group.correct is None else "right  " if group.correct else "wrong  "
-    return Text(f"{asked.number:>4}  {answer:<24}  {mark}{by}, {group.agreeing} of {asked.debate.num_agents} agree  {question}")
+    return Text(f"{asked.played.number:>4}  {answer:<24}  {mark}{by}, {group.agreeing} of {asked.debate.num_agents} agree  {question}")
 
 
 def _where(asked: AskedDebate) -> str:

@@ -136,7 +136,7 @@ class Streamed(Printed):
 
 def show_outcome(asked: AskedDebate, names: Sequence[str], prices: Sequence[Prices | None], console: Console) -> None:
     if asked.ended == "done":
-        group = group_answer(asked.debate, asked.scoring)
+        group = group_answer(asked.played)
         console.print()
         console.print(_table(asked, group, names))
         for line in outcome_lines(asked, group):

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -17,6 +18,7 @@ from typing import Any, BinaryIO
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, Question, Turn
 from moot.records.codec import turns_to_json, with_turns
+from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
 
 Record = dict[str, Any]
@@ -48,13 +50,9 @@ class AnswerStore:
         self._records: dict[Place, Record] = {}
         self._file: BinaryIO | None = None
         self._path = path
-        if path is not None and path.exists():
-            for line in path.read_bytes().split(b"\n"):
-                try:
-                    record = json.loads(line)
-                    self._records[Place(record["settings"], record["question"], record["number"])] = record
-                except (ValueError, KeyError, TypeError):
-                    continue  # a last line that a kill cut short, or the text of settings
+        for _, record, _ in json_lines(path) if path is not None else ():
+            with suppress(KeyError, TypeError):  # a last line that a kill cut short, or the text of settings
+                self._records[Place(record["settings"], record["question"], record["number"])] = record
 
     def __len__(self) -> int:
         return len(self._records)

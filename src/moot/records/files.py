@@ -1,11 +1,14 @@
-"""Writing that a kill cannot tear: beside the place, then moved there, so that there is all of a file or none of it."""
+"""Writing that a kill cannot tear: whole files beside their place and then moved there, and lines of JSON one at a time."""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 
 @contextlib.contextmanager
@@ -15,10 +18,18 @@ def beside(target: Path) -> Iterator[Path]:
     try:
         yield temporary
         with temporary.open("rb") as file:
-            os.fsync(file.fileno())
+            _sync(file.fileno())
         temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def _sync(file: int) -> None:
+    try:
+        os.fsync(file)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a pipe or a device has nothing to keep
+            raise
 
 
 def write_atomically(target: Path, content: bytes) -> None:
@@ -33,3 +44,30 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+# Lines of JSON
+
+
+def append_line(path: Path, row: Mapping[str, Any]) -> None:
+    """Adds a line that a power cut does not take away again."""
+    with path.open("ab") as file:
+        file.write(json.dumps(row).encode() + b"\n")
+        file.flush()
+        _sync(file.fileno())
+
+
+def write_lines(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    """A file of these lines and no others."""
+    write_atomically(path, b"".join(json.dumps(row).encode() + b"\n" for row in rows))
+
+
+def json_lines(path: Path) -> Iterator[tuple[int, Any, bool]]:
+    """Number, content (None where it is not JSON) and whether it was ended, of each line that is not empty; of no file, nothing."""
+    lines = path.read_bytes().split(b"\n") if path.exists() else []
+    for number, line in enumerate(lines, 1):
+        if line:
+            content = None
+            with contextlib.suppress(ValueError, RecursionError):
+                content = json.loads(line)
+            yield number, content, number < len(lines)

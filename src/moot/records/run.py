@@ -15,7 +15,6 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -23,7 +22,7 @@ from typing import Any
 
 from moot.debate.types import ConfigError
 from moot.records.codec import FORMAT, Damaged, read_line, to_record, token_arrays
-from moot.records.files import beside, sync_folder, write_atomically
+from moot.records.files import append_line, beside, json_lines, sync_folder, write_atomically
 from moot.records.played import PlayedDebate
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
@@ -73,12 +72,7 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Every complete line; a last line cut short by a kill is left out."""
-        file = self.path / "metrics.jsonl"
-        rows = []
-        for line in file.read_bytes().split(b"\n") if file.exists() else ():
-            with contextlib.suppress(ValueError):
-                rows.append(json.loads(line))
-        return rows
+        return [row for _, row, _ in json_lines(self.path / "metrics.jsonl") if row is not None]
 
     def frame(self) -> Any:
         """The metrics as a pandas DataFrame, a row for each of theirs."""
@@ -89,10 +83,7 @@ class Run:
         return pandas.DataFrame(self.metrics())
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
-        with (self.path / "metrics.jsonl").open("ab") as file:
-            file.write(json.dumps(row).encode() + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
+        append_line(self.path / "metrics.jsonl", row)
 
     def rewind(self, step: int, last: Mapping[str, Any] | None) -> None:
         """Forgets what was written after checkpoint `step`, and puts back its metrics if a kill came before they were written."""
