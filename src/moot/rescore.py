@@ -334,7 +334,7 @@ class Sum:
             if not turn.ballot:
                 self.size.add(abs(value))
             # A turn that cannot be read is wrong and punished under every reward: it would only hide how votes treat answers.
-            if played.known and turn.answers:
+            if played.answer_known and turn.answers:
                 self.correlation.add(value, float(played.correct(i)))
                 (self.right if played.correct(i) else self.wrong).add(value)
 

@@ -149,8 +149,8 @@ def _shown_tokens(tokens: Mapping[str, Any], places: _Places, sections: Sequence
             rows += [(place, None, None, 0.0, True) for place in (section["begin"], section["end"] - len(f"</{section['name']}>"))]
     rows.sort(key=lambda row: row[0])
     starts, ids, logprobs, advantages, put = ([row[i] for row in rows] for i in range(5))
-    found = {"starts": starts, "ids": ids, "logprobs": logprobs, "advantages": advantages}
-    return {**found, "inserted": put} if any(put) else found
+    told = {"starts": starts, "ids": ids, "logprobs": logprobs, "advantages": advantages}
+    return {**told, "inserted": put} if any(put) else told
 
 
 def _judge(played: PlayedDebate, turn: Turn, votes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -48,20 +48,20 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         chosen = steps[-STEPS:]
         for step in chosen:
             inside(path, "debates", f"{step:06d}.jsonl")
-        found = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
+        outcome = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
     except (ConfigError, KeyError, TypeError, AttributeError) as error:
         raise Refused(f"this run cannot be counted again: {error}") from None
     own = {name: trained.get(name) for name in CHOICES}
-    return {"found": found, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": CHOICES, "trained": own}
+    return {"found": outcome, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": CHOICES, "trained": own}
 
 
 def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for name, known in CHOICES.items():
+    for name, allowed in CHOICES.items():
         if value := asked.get(name):
-            if value not in known:
-                raise Refused(f"{name} must be one of {', '.join(known)}, got {value[:40]!r}")
-            given[name] = value == "yes" if known is _YES_NO else value
+            if value not in allowed:
+                raise Refused(f"{name} must be one of {', '.join(allowed)}, got {value[:40]!r}")
+            given[name] = value == "yes" if allowed is _YES_NO else value
     for name in NUMBERS:
         if text := asked.get(name):
             try:
@@ -74,9 +74,9 @@ def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _must_be_ours(trained: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
-    for name, known in (("reward", REWARDS), ("advantage", (*ESTIMATORS, "auto"))):
+    for name, allowed in (("reward", REWARDS), ("advantage", (*ESTIMATORS, "auto"))):
         used = choices.get(name, trained.get(name))
-        if used is not None and used not in known:
+        if used is not None and used not in allowed:
             raise Refused(
                 f"{name} {str(used)[:80]!r} is a file of its own, which the page does not run; choose another, or use moot rescore"
             )

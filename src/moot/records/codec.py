@@ -293,7 +293,7 @@ def summary(record: Mapping[str, Any]) -> Summary:
     """Raises as `from_record`."""
     turns = list(record["turns"])
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
-    known = record["question"]["answer"] is not None and bool(turns)
+    answer_known = record["question"]["answer"] is not None and bool(turns)
     agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
     if (scores := scores_of(record, scoring)) is not None:
         winner = winner_among(leaders_by(mean_rewards(scores)), bool(record.get("votes")), scoring)
@@ -303,8 +303,8 @@ def summary(record: Mapping[str, Any]) -> Summary:
         winner=winner,
         signal=bool(record["signal"]) if "signal" in record else None,
         failed_turns=sum("failure" in turn for turn in turns),
-        correct=sum(bool(turn.get("correct")) for turn in last.values()) / agents if known else None,
-        winner_correct=bool(last.get(winner, {}).get("correct")) if known and winner is not None else None,
+        correct=sum(bool(turn.get("correct")) for turn in last.values()) / agents if answer_known else None,
+        winner_correct=bool(last.get(winner, {}).get("correct")) if answer_known and winner is not None else None,
         disagreement=len({str(turn.get("answer")) for turn in last.values()}) > 1,
         error=None if record.get("error") is None else str(record["error"]),
     )
