@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from moot.checkpoints import Note
 from moot.debate.types import ConfigError
 from moot.players import Busy, check_judge, judge_for, make_engine
 from moot.records import Run
+from moot.records.lock import locked, open_lock
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import TrainConfig
 from moot.rl.loop import Loop
@@ -46,8 +47,14 @@ def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
         raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
 
 
-def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext) -> Loop:
-    """Whatever can be wrong with the settings is found before an engine is made, and that before there is a folder."""
+def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: bool = False) -> Loop:
+    """Whatever can be wrong with the settings is found before an engine is made, and that before there is a folder.
+
+    The run is locked from here until `carry_out` ends. With `restart`, what the folder holds is moved aside.
+    """
+    if Run.exists(path):
+        with locked(path):
+            pass  # refused now, and not after minutes of loading
     if config.warm.warm_from and not Run.exists(path):
         warm_start_of(config)
     scoring = config.protocol.scoring
@@ -60,29 +67,53 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext) -> Loop:
     check_judge(config)
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
-    run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {"moot": __version__})
-    return Loop(config, engine, rendering, task, run, Silent(), reward, estimator, stages=stages)
+    try:
+        run, lock = _open_run(config, path, restart)
+    except BaseException:
+        engine.shut()
+        raise
+    return Loop(config, engine, rendering, task, run, Silent(), reward, estimator, stages=stages, lock=lock)
+
+
+def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, ExitStack]:
+    path.mkdir(parents=True, exist_ok=True)
+    lock = open_lock(path)
+    try:
+        if Run.exists(path) and restart:
+            Run(path).set_aside()
+        if Run.exists(path):
+            check_folder(path, config, "another process began a run there just now; name another")
+            return Run.open(path), lock
+        return Run.create(path, config.as_dict(), {"moot": __version__}), lock
+    except BaseException:
+        lock.close()
+        raise
 
 
 async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
     """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed stays."""
-    loop.judge, judges_engine = await judge_for(loop.config, loop.engine, loop.rendering, note, busy)
+    judges_engine = None
     try:
+        loop.judge, judges_engine = await judge_for(loop.config, loop.engine, loop.rendering, note, busy)
         if "opponents" in loop.config.eval_modes:
             base = Player(await loop.engine.base(), loop.rendering, learns=False)
             loop.opponents = {"base": lambda seat: base}
         await train_loop(loop)
     finally:
-        await loop.engine.close()
-        if judges_engine is not None:
-            await judges_engine.close()
+        with loop.lock:
+            await loop.engine.close()
+            if judges_engine is not None:
+                await judges_engine.close()
 
 
-async def train_async(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None) -> Run:
+async def train_async(
+    config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None, restart: bool = False
+) -> Run:
     """As `train`, to be awaited."""
     place = Path(path)
-    check_folder(place, config, "name another folder, or train with the settings of that run")
-    loop = prepare(config, place)
+    if not restart:
+        check_folder(place, config, "name another folder, or train with the settings of that run")
+    loop = prepare(config, place, restart=restart)
     if watch is not None:
         loop.watcher = Silent(watch)
     await carry_out(loop)

@@ -15,8 +15,10 @@ from moot.cli.loggers import check_names, make_loggers
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
+from moot.records.lock import locked
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
 from moot.rl.config_file import read_config
+from moot.rl.loop import Loop
 from moot.rl.resume import change_settings, is_finished
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import check_name
@@ -46,12 +48,18 @@ class Train:
     """Train once with each of these seeds, one after the other; each run's folder ends in its seed."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
     """Continue this run with the settings it was started with. --num-train-datapoints makes it longer."""
+    checkpoint: Annotated[int | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
+    """Continue from the checkpoint of this step; the steps after it are moved aside."""
+    restart: bool = False
+    """Begin again at step 0 in the same folder; what is there is moved to RUN/aside, where it is still a run."""
     dry_run: bool = False
     """Print the plan, with tokens and memory, and stop."""
     log: tuple[str, ...] = ()
     """Besides JSON lines: tensorboard, wandb, trackio."""
 
     def run(self) -> int:
+        if self.restart and self.checkpoint is not None:
+            raise ConfigError("--restart begins at step 0, and --checkpoint continues; leave one of them out")
         if not self.seeds:
             return self._one()
         if self.resume is not None:
@@ -64,7 +72,7 @@ class Train:
         return 0
 
     def _one(self) -> int:
-        from moot.cli.progress import Progress, summary
+        from moot.cli.progress import summary
         from moot.records import Run
 
         console = Terminal()
@@ -78,7 +86,7 @@ class Train:
                 check_name(name)
             show_plan(config, run_path, console)
             return 0
-        if Run.exists(run_path) and is_finished(Run.open(run_path), config):
+        if Run.exists(run_path) and not self.restart and self.checkpoint is None and is_finished(Run.open(run_path), config):
             console.say(f"Run: {run_path}")
             longer = f"moot train --resume {run_path} --num-train-datapoints {2 * config.optim.num_train_datapoints}"
             console.say(f"This run is finished: {config.warm_steps + config.iterations} steps. Make it longer with: {longer}", "green")
@@ -86,7 +94,15 @@ class Train:
         if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
         check_names(self.log)
-        loop = prepare(config, run_path, console.status)
+        loop = prepare(config, run_path, console.status, self.restart)
+        loop.start_from = self.checkpoint
+        with loop.lock:
+            return self._train(loop, console)
+
+    def _train(self, loop: Loop, console: Terminal) -> int:
+        from moot.cli.progress import Progress, summary
+
+        config, run_path = loop.config, loop.run.path
         console.say(f"Run: {run_path}")
         loggers = make_loggers(self.log, run_path, config.as_dict())
         for note in loop.engine.capabilities.notes:
@@ -109,12 +125,18 @@ class Train:
         if self.resume is not None:
             if self.run_dir is not None:
                 raise ConfigError(f"--resume {self.resume} names the run already; leave --run out")
-            for note in change_settings(Run.open(self.resume), self.config):
+            with locked(self.resume):
+                notes = change_settings(Run.open(self.resume), self.config)
+            for note in notes:
                 console.note(note)
             return self.config, self.resume
         path = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}-seed{self.config.seed}"
         if path.exists() and not path.is_dir():
             raise ConfigError(f"--run must name a folder, and {path} is a file; name another")
+        if self.checkpoint is not None and not Run.exists(path):
+            raise ConfigError(f"checkpoint {self.checkpoint} is of a run to continue, and {path} holds none")
+        if self.restart:
+            return self.config, path
         check_folder(path, self.config, f"name another --run, or continue with: moot train --resume {path}")
         return self.config, path
 

@@ -3,6 +3,7 @@
 played.py   PlayedDebate: the value that flows from self-play through scoring and training to the page
 codec.py    a played debate as JSON and token arrays, and back; the only place that knows their names
 run.py      a run's folder: configuration, metrics, debates, checkpoints
+lock.py     one process per run
 files.py    writing that a kill cannot tear
 """
 

@@ -20,10 +20,11 @@ from typing import Any
 
 import numpy as np
 
-from moot.checkpoints import Checkpoint, checkpoints, load_newest
+from moot.checkpoints import Checkpoint, checkpoints, load_checkpoint, load_newest
 from moot.debate.rewards import Grades
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
+from moot.debate.types import ConfigError
 from moot.engine.protocol import AdamParams, Datum, LossOutput, Sampler, SamplingParams, StepOutput
 from moot.evaluate.training import evaluate_in_training
 from moot.records.files import write_atomically
@@ -389,8 +390,11 @@ def is_kept(loop: Loop, step: int) -> bool:
 
 
 async def restore(loop: Loop) -> int:
-    """Loads the newest checkpoint that is whole; answers with its step, 0 for a fresh start."""
-    checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note)
+    """Loads the newest checkpoint that is whole, or the one that is asked for; answers with its step, 0 for a fresh start."""
+    if loop.start_from is None:
+        checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note)
+    else:
+        checkpoint = await load_checkpoint(loop.engine, loop.run, loop.start_from, loop.watcher.note)
     if checkpoint is not None and (state := checkpoint.state) is not None:
         step = checkpoint.step
         loop.seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
@@ -403,6 +407,12 @@ async def restore(loop: Loop) -> int:
         await wake_past_selves(loop, checkpoint)
         return step
     taken = warm_start_of(loop.config) if loop.config.warm.warm_from else None
+    if there := loop.run.contents():
+        raise ConfigError(
+            f"{loop.run.path} has {there}, so it cannot continue, and nothing there was changed: put a checkpoint back and name it with "
+            f"--resume {loop.run.path} --checkpoint STEP, start anew beside it with --run DIR, or start over with --restart, which moves "
+            f"what is there to {loop.run.path / 'aside'}"
+        )
     if taken is not None:
         await loop.engine.load_state(taken.state)
     loop.run.rewind(0, None)  # not before it is sure that the run can begin again
