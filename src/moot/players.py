@@ -16,6 +16,7 @@ from moot.debate.types import ConfigError
 from moot.engine.create import create_engine
 from moot.engine.protocol import Sampler, Trainer
 from moot.evaluate import EvalConfig, Opponent
+from moot.foreign import check_trusted, played_names
 from moot.records import Run
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.rl.rendering import Rendering
@@ -39,8 +40,18 @@ def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
         raise
 
 
-def policy_config(run_dir: Path | None, model: str | None, changes: dict[str, Any]) -> tuple[TrainConfig, Run | None]:
-    """The run's own settings, or the defaults for a model, with `changes` to how the model is run."""
+def policy_config(
+    run_dir: Path | None,
+    model: str | None,
+    changes: dict[str, Any],
+    task: str | None = None,
+    trust: bool = False,
+    note: Note = lambda text: None,
+) -> tuple[TrainConfig, Run | None]:
+    """The run's own settings, or the defaults for a model, with `changes` to how the model is run.
+
+    Code and addresses of a run are used only where `task` and `changes` name them again, or with `trust`.
+    """
     if run_dir is not None and model is not None:
         raise ConfigError(f"name a run or a model, not both; got {run_dir} and {model}")
     if run_dir is None:
@@ -48,6 +59,10 @@ def policy_config(run_dir: Path | None, model: str | None, changes: dict[str, An
         return replace(config, model=replace(config.model, **changes)), None
     run = Run.open(run_dir)
     config = TrainConfig.from_dict(run.config)
+    named = {"task"} if task else set()
+    check_trusted(run, played_names(config), named | set(changes), trust, note)
+    if task and not trust and "task" in played_names(config):
+        config = replace(config, debate=replace(config.debate, task=task))  # the one it was trained on is not asked what it has seen
     return replace(config, model=replace(config.model, **changes)), run
 
 
@@ -101,6 +116,7 @@ class Players:
         run = Run.open(path)
         config = TrainConfig.from_dict(run.config)
         ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
+        check_same_server(path, theirs.base_url, ours.base_url, "opponents")
         engine, rendering = (self._engine, self.rendering) if ours == theirs else self._make(replace(config, model=theirs))
         checkpoint = await load_checkpoint(engine, run, step, self._note)
         return _token_player(await engine.snapshot(), rendering), f"{theirs.model} {checkpoint.seal}"
@@ -113,6 +129,12 @@ class Players:
 
     async def close(self) -> None:
         await asyncio.gather(*(each.close() for each in self._opened))
+
+
+def check_same_server(run: Path | str, theirs: str, ours: str, setting: str) -> None:
+    """A run that is played beside another's is not asked where: a key would go to whoever wrote it."""
+    if theirs and theirs != ours:
+        raise ConfigError(f"{setting}: {run} was trained at {theirs}, which is not the server of this run; name it as MODEL@URL")
 
 
 def _token_player(sampler: Sampler, rendering: Rendering) -> Opponent:
@@ -151,6 +173,7 @@ async def judge_for(
     # An engine of its own: loading another run's weights into ours would be what training starts from.
     run = Run.open(Path(name)) if Run.exists(Path(name)) else None
     model = TrainConfig.from_dict(run.config).model if run else replace(config.model, model=name, renderer="auto")
+    check_same_server(name, model.base_url, config.model.base_url, "judge")
     with busy(f"loading the judge {name}"):
         own_engine, own_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
     if run is not None:

@@ -17,6 +17,7 @@ from moot.debate.outcome import answer_stream
 from moot.debate.rewards import Reward, has_signal
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
+from moot.foreign import check_trusted, scoring_names
 from moot.records import Damaged, PlayedDebate, Run
 from moot.rl.advantages import Estimator, SeatMeans, with_advantages
 from moot.rl.choices import find_estimator, find_reward
@@ -133,14 +134,18 @@ class Recount:
     """Whether votes of judges without a seat count; None as they did in each debate."""
 
 
-def check(run: Run, choices: Mapping[str, Any]) -> Recount:
-    """The run's own scoring with some choices changed. Refuses what cannot be changed after the debates were played."""
+def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Callable[[str], None] = lambda text: None) -> Recount:
+    """The run's own scoring with some choices changed. Refuses what cannot be changed after the debates were played.
+
+    A reward or an estimator of the run's own is code, so it is run only where `choices` name it, or with `trust`.
+    """
     for name in choices:
         if name in SPOKEN:
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(_own_scoring(run), **choices)
+    check_trusted(run, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
 
@@ -211,9 +216,11 @@ def rescore(
     steps: Sequence[int] | None = None,
     most_changes: int = 1000,
     seen: Callable[[int], None] | None = None,
+    trust: bool = False,
+    note: Callable[[str], None] = lambda text: None,
 ) -> Rescored:
     """What `choices` would have made of the run. `seen` hears of every step that is done with, for a progress bar."""
-    recount = check(run, choices)
+    recount = check(run, choices, trust, note)
     old, new = Sum(), Sum()
     changes: list[Change] = []
     damaged: list[Damaged] = []

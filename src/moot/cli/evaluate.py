@@ -72,6 +72,10 @@ class Eval:
     """The rules of the debates; the run's, or v2."""
     engine: _Str = None
     """What runs the model; the run's, or local."""
+    base_url: _Str = None
+    """Address of the server, where the engine is one; a run's own is used only if it is named again here, or with --trust-run."""
+    trust_run: bool = False
+    """Run the task's code and call the address that the run itself names; shows which."""
     device: _Str = None
     """cpu, cuda, or auto."""
     dtype: _Str = None
@@ -93,7 +97,7 @@ class Eval:
 
     def run(self) -> int:
         console = Terminal(stderr=self.json or self.markdown)
-        config, run = policy_config(self.run_dir, self.model, self._model_changes())
+        config, run = policy_config(self.run_dir, self.model, self._model_changes(), self.task, self.trust_run, console.note)
         if self.step is not None and run is None:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
         if self.questions < 1:
@@ -150,7 +154,7 @@ class Eval:
         )
 
     def _model_changes(self) -> dict[str, Any]:
-        changes = {name: getattr(self, name) for name in ("engine", "device", "dtype", "renderer", "thinking")}
+        changes = {name: getattr(self, name) for name in ("engine", "base_url", "device", "dtype", "renderer", "thinking")}
         for name, hint in get_type_hints(ModelConfig).items():
             choices = get_args(hint)
             if changes.get(name) is not None and choices and changes[name] not in choices:

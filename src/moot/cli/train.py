@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -15,6 +16,8 @@ from moot.cli.loggers import check_names, make_loggers
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
+from moot.foreign import check_trusted, trained_names
+from moot.records import Run
 from moot.records.lock import locked
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
 from moot.rl.config_file import read_config
@@ -52,6 +55,8 @@ class Train:
     """Continue from the checkpoint of this step; the steps after it are moved aside."""
     restart: bool = False
     """Begin again at step 0 in the same folder; what is there is moved to RUN/aside, where it is still a run."""
+    trust_run: bool = False
+    """With --resume: run the code and call the addresses that the run itself names; shows which."""
     dry_run: bool = False
     """Print the plan, with tokens and memory, and stop."""
     log: tuple[str, ...] = ()
@@ -73,7 +78,6 @@ class Train:
 
     def _one(self) -> int:
         from moot.cli.progress import summary
-        from moot.records import Run
 
         console = Terminal()
         config, run_path = self._settings(console)
@@ -112,7 +116,8 @@ class Train:
 
         loop.watcher = progress = Progress(console, loggers, config)
         try:
-            with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}", run_path), progress:
+            own = " --trust-run" if trained_names(config) else ""
+            with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}{own}", run_path), progress:
                 interruptible(carry_out(loop, progress.note, console.status))
         finally:
             for logger in loggers:
@@ -120,8 +125,6 @@ class Train:
         return summary(loop.run, config, console)
 
     def _settings(self, console: Terminal) -> tuple[TrainConfig, Path]:
-        from moot.records import Run
-
         if self.resume is not None:
             if self.run_dir is not None:
                 raise ConfigError(f"--resume {self.resume} names the run already; leave --run out")
@@ -155,17 +158,29 @@ def defaults(arguments: list[str]) -> Train:
         raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {presets}")
     resume = _option(arguments, "resume")
     if resume is not None:
-        from moot.records import Run
-
         if clash := next((each for each in ("preset", "protocol", "config") if _option(arguments, each)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
-        return Train(config=TrainConfig.from_dict(Run.open(Path(resume)).config))
+        run = Run.open(Path(resume))
+        config = TrainConfig.from_dict(run.config)
+        trusted(run, trained_names(config), arguments)
+        return Train(config=config)
     config = PRESETS[name]
     if file := _option(arguments, "config"):
         config = read_config(Path(file), config)
+        if Path(file).name == "run.json":
+            trusted(Run(Path(file).parent), trained_names(config), arguments)
     if (protocol := _option(arguments, "protocol")) in PROTOCOLS:
         config = replace(config, protocol=PROTOCOLS[protocol])
     return Train(preset=name, config=config)
+
+
+def trusted(run: Run, foreign: Mapping[str, str], arguments: list[str]) -> None:
+    """Refuses code and addresses of a run that are not on the command line; `--trust-run` shows them and takes them."""
+    if "--help" in arguments or "-h" in arguments:
+        return
+    named = [setting for setting in foreign if _option(arguments, setting) or _option(arguments, setting.replace("_", "-"))]
+    trust = any(argument in ("--trust-run", "--trust_run") for argument in arguments)
+    check_trusted(run, foreign, named, trust, Terminal(stderr=True).note)
 
 
 def _option(arguments: list[str], name: str) -> str | None:
