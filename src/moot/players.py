@@ -21,6 +21,7 @@ from moot.records import Run
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player
+from moot.rl.stored import config_of
 from moot.speakers.endpoint import is_endpoint, named_endpoint
 
 Busy = Callable[[str], AbstractContextManager[object]]
@@ -58,7 +59,7 @@ def policy_config(
         config = TrainConfig(model=ModelConfig(model) if model else ModelConfig())
         return replace(config, model=replace(config.model, **changes)), None
     run = Run.open(run_dir)
-    config = TrainConfig.from_dict(run.config)
+    config = config_of(run)
     named = {"task"} if task else set()
     check_trusted(run, played_names(config), named | set(changes), trust, note)
     if task and not trust and "task" in played_names(config):
@@ -114,7 +115,7 @@ class Players:
     async def _past(self, path: Path, step: int | None) -> tuple[Opponent, str]:
         """A run's checkpoint. Where it is of the same model, it shares the engine: samplers are frozen copies of the adapter."""
         run = Run.open(path)
-        config = TrainConfig.from_dict(run.config)
+        config = config_of(run)
         ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
         check_same_server(path, theirs.base_url, ours.base_url, "opponents")
         engine, rendering = (self._engine, self.rendering) if ours == theirs else self._make(replace(config, model=theirs))
@@ -172,7 +173,7 @@ async def judge_for(
         return chat_player(name, EvalConfig.of(config), "judge")
     # An engine of its own: loading another run's weights into ours would be what training starts from.
     run = Run.open(Path(name)) if Run.exists(Path(name)) else None
-    model = TrainConfig.from_dict(run.config).model if run else replace(config.model, model=name, renderer="auto")
+    model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
     check_same_server(name, model.base_url, config.model.base_url, "judge")
     with busy(f"loading the judge {name}"):
         own_engine, own_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))

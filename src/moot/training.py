@@ -20,6 +20,7 @@ from moot.rl.loop import Loop
 from moot.rl.ready import check_scoring, check_task, check_warm_start
 from moot.rl.resume import differences, told
 from moot.rl.rollout import Player
+from moot.rl.stored import config_of
 from moot.rl.train import train as train_loop
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import load, load_curriculum
@@ -43,7 +44,7 @@ def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
     """A folder is free, or holds a run of the same settings. `continuing` says how a run keeps its own."""
     if path.exists() and not path.is_dir():
         raise ConfigError(f"a run is a folder, and {path} is a file; name another")
-    if Run.exists(path) and (changed := list(differences(TrainConfig.from_dict(Run.open(path).config), config))):
+    if Run.exists(path) and (changed := list(differences(config_of(Run.open(path)), config))):
         raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
 
 

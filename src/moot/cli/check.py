@@ -24,6 +24,7 @@ from moot.foreign import played_names
 from moot.players import Players
 from moot.records import Run
 from moot.rl.config import PRESETS, TrainConfig
+from moot.rl.stored import config_of
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
 
@@ -122,7 +123,7 @@ def defaults(arguments: list[str]) -> Check:
     if arguments and not arguments[0].startswith("-"):
         path = Path(arguments[0])
         run = Run.open(path)
-        config = TrainConfig.from_dict(run.config)
+        config = config_of(run)
         train.trusted(run, played_names(config), arguments[1:])
         return Check(path, config=config, settings_of=path)
     read = train.defaults(arguments)

@@ -20,6 +20,7 @@ from moot.export import figures, pages, sets
 from moot.export.places import check_free, new_file, new_folder
 from moot.export.weights import copy_adapter, find_adapter
 from moot.records import Damaged, PlayedDebate, Run
+from moot.records.codec import read_arrays
 from moot.terminal import one_line
 
 KINDS = ("adapter", "merged", "supervised", "preferences", "html", "figures")
@@ -174,10 +175,9 @@ def _merged(job: Exporting) -> None:
 
 def _probe(run: Run, most: int = 512) -> list[int]:
     """The first conversation of the newest step: text as the model met it."""
-    import numpy as np
-
     for step in reversed(run.steps()):
-        with contextlib.suppress(OSError, ValueError, KeyError), np.load(run.path / "debates" / f"{step:06d}.npz") as arrays:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            arrays = read_arrays(run.path / "debates" / f"{step:06d}.npz", ("prompt_tokens", "prompt_offsets", "tokens", "offsets"))
             prompt = arrays["prompt_tokens"][: arrays["prompt_offsets"][1]]
             return [*map(int, prompt), *map(int, arrays["tokens"][: arrays["offsets"][1]])][-most:]
     return []

@@ -23,6 +23,7 @@ from moot.rl.config import ABOUT, PRESETS, TrainConfig
 from moot.rl.config_file import read_config
 from moot.rl.loop import Loop
 from moot.rl.resume import change_settings, is_finished
+from moot.rl.stored import config_of
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import check_name
 from moot.training import carry_out, check_folder, prepare
@@ -161,7 +162,7 @@ def defaults(arguments: list[str]) -> Train:
         if clash := next((each for each in ("preset", "protocol", "config") if _option(arguments, each)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
         run = Run.open(Path(resume))
-        config = TrainConfig.from_dict(run.config)
+        config = config_of(run)
         trusted(run, trained_names(config), arguments)
         return Train(config=config)
     config = PRESETS[name]

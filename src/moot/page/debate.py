@@ -22,7 +22,7 @@ from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.page.index import Place, read_line
 from moot.page.runs import inside
-from moot.records.codec import SHOWN, from_record, turn_tokens
+from moot.records.codec import SHOWN, from_record, read_arrays, turn_tokens
 from moot.records.played import PlayedDebate
 from moot.turns import STREAM_OF, AgentAdvantages
 
@@ -239,8 +239,4 @@ def _tokens(run: Path, step: int, number: int) -> dict[int, dict[str, Any]]:
 @lru_cache(maxsize=4)
 def _load(file: Path, *stamp: int) -> dict[str, Any]:
     """A reader goes from debate to debate of one step; the stamp says that it is still the same file."""
-    with zipfile.ZipFile(file) as archive:
-        if sum(member.file_size for member in archive.infolist()) > LARGEST:
-            raise ValueError(f"{file.name} would unpack to more than {LARGEST:,} bytes")
-    with np.load(file, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in SHOWN}
+    return read_arrays(file, SHOWN, LARGEST)

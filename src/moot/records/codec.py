@@ -8,10 +8,14 @@ everything else that went wrong.
 from __future__ import annotations
 
 import json
+import math
+import zipfile
+import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 from moot.debate.labels import with_agents
@@ -25,6 +29,7 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
 from moot.records.played import PlayedDebate
+from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
 from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, text_only
@@ -133,12 +138,13 @@ def read_line(line: bytes, step: int, place: int, equal: Grader = exact) -> Play
         return Damaged(step, place + 1, str(error))
     except (ValueError, RecursionError) as error:
         return Damaged(step, place + 1, f"not JSON: {error}")
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError) as error:
         return Damaged(step, place + 1, f"not a debate: {type(error).__name__} {error}")
 
 
 def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebate:
-    """Raises KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
+    """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
+    check_shape(record)
     asked = record["question"]
     question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")))
     protocol = _protocol(json.dumps(record["protocol"]), bool(record.get("jury_counts", True)))
@@ -279,6 +285,7 @@ class Summary:
 
 def summary(record: Mapping[str, Any]) -> Summary:
     """Raises as `from_record`."""
+    check_shape(record)
     turns = list(record["turns"])
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
     known = record["question"]["answer"] is not None and bool(turns)
@@ -341,6 +348,28 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
         "advantages": joined(credits, np.float32),
         "starts": joined([turn.starts for turn in turns], np.int32),
     }
+
+
+def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[str, Any]:
+    """Those arrays of a step's tokens; ValueError where the file is damaged, or claims more than `largest` bytes or than it holds."""
+    import numpy as np
+
+    try:
+        with zipfile.ZipFile(file) as archive:
+            if sum(member.file_size for member in archive.infolist()) > largest:
+                raise ValueError(f"{file.name} would unpack to more than {largest:,} bytes")
+            for name in names:
+                # An array's header says how large it is, and memory is taken before the file turns out to be shorter.
+                with archive.open(f"{name}.npy") as member:
+                    version = np.lib.format.read_magic(member)
+                    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                    shape, _, kind = read(member)
+                    if math.prod(shape) * kind.itemsize > archive.getinfo(f"{name}.npy").file_size:
+                        raise ValueError(f"{name} in {file.name} claims {math.prod(shape):,} entries and has fewer")
+        with np.load(file, allow_pickle=False) as arrays:
+            return {name: arrays[name] for name in names}
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, TypeError, NotImplementedError, RuntimeError, SyntaxError) as error:
+        raise ValueError(f"{file.name} cannot be read: {error}") from None
 
 
 SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")

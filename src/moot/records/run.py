@@ -57,7 +57,7 @@ class Run:
             raise ConfigError(f"{path} is not a run: it has no run.json")
         version = run.header.get("format")
         if version != FORMAT:
-            raise ConfigError(f"{path} is a run of format {version}, and this moot reads format {FORMAT}; use the moot that made it")
+            raise ConfigError(f"{path} is a run of format {version!r:.40}, and this moot reads format {FORMAT}; use the moot that made it")
         return run
 
     @staticmethod
@@ -68,13 +68,22 @@ class Run:
     def header(self) -> dict[str, Any]:
         try:
             header = json.loads((self.path / "run.json").read_text())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{self.path / 'run.json'} is damaged: {error}") from None
         return header if isinstance(header, dict) else {}
 
     @property
+    def made_by(self) -> str:
+        """The version of moot that made it, as far as it says so."""
+        made = self.header.get("made_by")
+        return str(made.get("moot", "of an unknown version"))[:40] if isinstance(made, dict) else "of an unknown version"
+
+    @property
     def config(self) -> dict[str, Any]:
-        return dict(self.header["config"])
+        config = self.header.get("config")
+        if not isinstance(config, dict):
+            raise ConfigError(f"{self.path / 'run.json'} is damaged: it has no config; put back the run.json that moot wrote")
+        return config
 
     # Metrics
 
@@ -103,6 +112,7 @@ class Run:
         dropped = [line for line, row in lines if row is None or row["step"] > step]
         if dropped and _row(dropped[-1]) is None and dropped[-1] == lines[-1][0]:
             dropped.pop()  # the line that a kill cut short: its step was not committed, or stands in the checkpoint
+        (self.path / "debates").mkdir(exist_ok=True)
         committed = max((row["step"] for _, row in lines if row is not None), default=0)
         debates = [file for file in (self.path / "debates").iterdir() if (_step_of(file) or 0) > step]
         places = [place for number, place in self.checkpoints() if number > step]

@@ -10,6 +10,7 @@ from typing import Any
 from moot.debate.types import ConfigError
 from moot.records import Run, write_atomically
 from moot.rl.config import TrainConfig
+from moot.rl.stored import config_of
 
 CHANGEABLE = {
     "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "stop_on_alarm",
@@ -35,7 +36,7 @@ def told(changed: list[tuple[str, Any, Any]]) -> str:
 
 def change_settings(run: Run, wanted: TrainConfig) -> list[str]:
     """Writes what may change into the run, and answers with notes on it. Refuses all else by name."""
-    before = TrainConfig.from_dict(run.config)
+    before = config_of(run)
     changed = list(differences(before, wanted))
     if fixed := [each for each in changed if each[0] not in CHANGEABLE]:
         raise ConfigError(f"--resume cannot change {told(fixed)} of {run.path}; start another run with --run, or leave it out")

@@ -392,20 +392,14 @@ def is_kept(loop: Loop, step: int) -> bool:
 async def restore(loop: Loop) -> int:
     """Loads the newest checkpoint that is whole, or the one that is asked for; answers with its step, 0 for a fresh start."""
     if loop.start_from is None:
-        checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note)
+        checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note, lambda state: remember(loop, state))
     else:
         checkpoint = await load_checkpoint(loop.engine, loop.run, loop.start_from, loop.watcher.note)
-    if checkpoint is not None and (state := checkpoint.state) is not None:
-        step = checkpoint.step
-        loop.seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
-        loop.alarms = Alarms.from_state(state["alarms"])
-        loop.skipped, loop.sampled = int(state["skipped"]), int(state.get("sampled", 0))
-        if "curriculum" in state:
-            loop.curriculum.restore(state["curriculum"])
-        loop.again = [Asked(**each) for each in state.get("again", ())]
-        loop.run.rewind(step, state["metrics"])
+    if checkpoint is not None and checkpoint.state is not None:
+        remember(loop, checkpoint.state)
+        loop.run.rewind(checkpoint.step, checkpoint.state["metrics"])
         await wake_past_selves(loop, checkpoint)
-        return step
+        return checkpoint.step
     taken = warm_start_of(loop.config) if loop.config.warm.warm_from else None
     if there := loop.run.contents():
         raise ConfigError(
@@ -423,6 +417,18 @@ async def restore(loop: Loop) -> int:
         loop.watcher.row(row)
     await commit(loop, loop.config.warm_steps, taken.rows[-1])
     return loop.config.warm_steps
+
+
+def remember(loop: Loop, state: Mapping[str, Any]) -> None:
+    """Puts back what a checkpoint carries. Fails with ValueError, KeyError or the like on the state of another version."""
+    seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
+    alarms, again = Alarms.from_state(state["alarms"]), [Asked(**each) for each in state.get("again", ())]
+    skipped, sampled = int(state["skipped"]), int(state.get("sampled", 0))
+    if state["metrics"]["phase"] not in ("warm", "self_play"):
+        raise ValueError(f"its metrics are of phase {state['metrics']['phase']!r}")
+    if "curriculum" in state:
+        loop.curriculum.restore(state["curriculum"])
+    loop.seats, loop.alarms, loop.again, loop.skipped, loop.sampled = seats, alarms, again, skipped, sampled
 
 
 async def wake_past_selves(loop: Loop, newest: Checkpoint) -> None:
