@@ -7,7 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-ODD: list[Any] = [None, True, -1, 0, 10**30, 1.5, float("inf"), float("nan"), "", "?", "x" * 5000, "\ud800", [], {}, [[]], {"a": {}}, "../..", 10**12]
+ODD: list[Any] = [
+    None, True, -1, 0, 10**30, 1.5, float("inf"), float("nan"), "", "?", "x" * 5000, "\ud800", [], {}, [[]], {"a": {}}, "../..", 10**12,
+]  # fmt: skip
+ODD_LINES = [
+    b"123", b"{}", b"null", b"[]", b'""', b"{", b"[" * 5000, b"\xff\xfe", b'{"step": 1e999, "phase": "self_play"}', b'{"step": "1"}',
+]  # fmt: skip
+ODD_NAMES = [
+    "debates/odd name.jsonl", "debates/१२.jsonl", "debates/99999999999999999999.jsonl", "debates/000007.jsonl", "debates/1.jsonl",
+    "checkpoints/000999", "checkpoints/²", "checkpoints/000002/state.json/x", "evals/x/report.json", "metrics.jsonl.tmp", "aside",
+]  # fmt: skip
 
 
 def damage(run: Path, seed: int) -> str:
@@ -44,8 +53,7 @@ def cut_lines(run: Path, chance: random.Random) -> str:
         return "no lines to cut"
     file = chance.choice(files)
     lines = file.read_bytes().split(b"\n")
-    odd = [b"123", b"{}", b"null", b"[]", b'""', b"{", b"[" * 5000, b"\xff\xfe", b'{"step": 1e999, "phase": "self_play"}', b'{"step": "1", "phase": 2}']
-    lines[chance.randrange(len(lines))] = chance.choice(odd)
+    lines[chance.randrange(len(lines))] = chance.choice(ODD_LINES)
     file.write_bytes(b"\n".join(lines))
     return f"replaced a line of {file.name}"
 
@@ -60,8 +68,7 @@ def remove(run: Path, chance: random.Random) -> str:
 
 
 def add(run: Path, chance: random.Random) -> str:
-    name = chance.choice(["debates/odd name.jsonl", "debates/१२.jsonl", "debates/99999999999999999999.jsonl", "debates/000007.jsonl", "checkpoints/000999",
-                          "checkpoints/²", "checkpoints/000002/state.json/x", "evals/x/report.json", "debates/1.jsonl", "metrics.jsonl.tmp", "aside"])  # fmt: skip
+    name = chance.choice(ODD_NAMES)
     place = run / name
     try:
         place.parent.mkdir(parents=True, exist_ok=True)

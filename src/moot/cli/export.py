@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -20,15 +21,17 @@ from moot.export import figures, pages, sets
 from moot.export.places import check_free, new_file, new_folder
 from moot.export.weights import copy_adapter, find_adapter
 from moot.records import Damaged, PlayedDebate, Run
-from moot.records.codec import read_arrays
+from moot.records.codec import read_arrays, to_record
 from moot.terminal import one_line
 
-KINDS = ("adapter", "merged", "supervised", "preferences", "html", "figures")
+KINDS = ("adapter", "merged", "supervised", "preferences", "transcripts", "html", "figures")
+LEFT_OUT = ("merged", "transcripts")
+"""Large, so made only where they are asked for."""
 
 
 @dataclass(frozen=True)
 class Export:
-    """Take away what a run has made. Name what you want; without a choice, all but the merged model.
+    """Take away what a run has made. Name what you want; without a choice, all but the merged model and the transcripts.
 
     Everything lands in one folder, and nothing there is overwritten without --force. Several runs can be named for figures, which
     then show them together.
@@ -46,6 +49,8 @@ class Export:
     """supervised.jsonl: questions with the winning answers, as TRL's SFTTrainer reads them."""
     preferences: bool = False
     """preferences.jsonl: questions with a chosen and a rejected answer, as TRL's DPOTrainer reads them."""
+    transcripts: bool = False
+    """transcripts.jsonl: every debate with all that each agent saw before it spoke: system text, observations, its own turns."""
     html: bool = False
     """debates.html: debates to read, one file without scripts."""
     figures: bool = False
@@ -115,7 +120,7 @@ class Exporting:
             if asked.out is None:
                 raise ConfigError("several runs need --out: there is no one folder for their figures")
             named = ["figures"]
-        kinds = named or [kind for kind in KINDS if kind != "merged"]
+        kinds = named or [kind for kind in KINDS if kind not in LEFT_OUT]
         out = asked.out or asked.runs[0] / "export"
         check_free((out / name for kind in kinds for name in PLACES[kind]), asked.force)
         return cls(asked, console, runs, out, kinds, bool(named), [], [])
@@ -250,11 +255,27 @@ def _figures(job: Exporting) -> None:
     job.written.append((job.out / "figures", about))
 
 
+def _transcripts(job: Exporting) -> None:
+    steps = pick_steps(job.run, job.asked.steps)
+    written = 0
+    with bar("transcripts", len(steps)) as steps_bar, new_file(job.place("transcripts")) as file:
+        for each in _counted(job.run, steps, lambda: steps_bar.advance("transcripts")):
+            if isinstance(each, Damaged):
+                job.damaged += [each] if each not in job.damaged else []
+                continue
+            file.write(json.dumps({"step": each.step, "number": each.number, **to_record(each, with_seen=True)}).encode() + b"\n")
+            written += 1
+        if not written:
+            raise ConfigError(f"transcripts: {job.run.path} has no debate that can be read")
+    job.written.append((job.place("transcripts"), f"{written} debates with what each agent saw"))
+
+
 PLACES: dict[str, list[str]] = {
     "adapter": ["adapter"],
     "merged": ["merged"],
     "supervised": ["supervised.jsonl"],
     "preferences": ["preferences.jsonl"],
+    "transcripts": ["transcripts.jsonl"],
     "html": ["debates.html"],
     "figures": [f"figures/{name}" for name in figures.file_names()],
 }
@@ -263,6 +284,7 @@ WORK: dict[str, Callable[[Exporting], None]] = {
     "merged": _merged,
     "supervised": _sets("supervised", lambda asked: lambda each: sets.supervised(each, asked.only_right)),
     "preferences": _sets("preferences", lambda asked: lambda each: sets.PAIRS[asked.pairs](each, asked.only_right)),
+    "transcripts": _transcripts,
     "html": _html,
     "figures": _figures,
 }

@@ -24,6 +24,7 @@ from moot.page.index import Place, read_line
 from moot.page.runs import inside
 from moot.records.codec import SHOWN, from_record, read_arrays, turn_tokens
 from moot.records.played import PlayedDebate
+from moot.records.seen import seen_to_json
 from moot.turns import STREAM_OF, AgentAdvantages
 
 LONGEST = 2_000_000
@@ -53,6 +54,16 @@ def shown(run: Path, step: int, number: int, where: Place | None = None) -> dict
         return {"step": step, "number": number, **_debate(from_record(record), tokens), "tokens_error": tokens_error}
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         return {"step": step, "number": number, "broken": f"{type(error).__name__}: {error}"}
+
+
+def seen_in(run: Path, step: int, number: int, turn: int, where: Place | None = None) -> list[dict[str, str]] | None:
+    """What the agent of that turn saw before it spoke; None where there is no such turn that can be read."""
+    line = read_line(run, step, number, where)
+    try:
+        played = from_record(json.loads(line or b""))
+        return seen_to_json(played, turn) if 0 <= turn < len(played.debate.turns) else None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError):
+        return None
 
 
 def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
 from moot.records.played import PlayedDebate
+from moot.records.seen import seen_to_json
 from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
@@ -49,7 +50,8 @@ class Damaged:
 # Writing
 
 
-def to_record(played: PlayedDebate) -> dict[str, Any]:
+def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
+    """With `with_seen`, each turn has the whole conversation before it, which follows from the rest and is long."""
     debate = played.debate
     record: dict[str, Any] = {
         "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer", "instruction")},
@@ -62,6 +64,8 @@ def to_record(played: PlayedDebate) -> dict[str, Any]:
     if played.error is not None:
         return {**record, "error": played.error, "turns": []}
     record["turns"] = turns_to_json(played)
+    for i, told in enumerate(record["turns"] if with_seen else ()):
+        told["seen"] = seen_to_json(played, i)
     if debate.jury:
         record["jury_counts"] = played.scoring.judge_counts
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]

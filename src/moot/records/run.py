@@ -91,10 +91,10 @@ class Run:
         """Every line that is a row; a last line cut short by a kill is left out, and so is what is damaged."""
         return [row for _, row in self._metric_lines() if row is not None]
 
-    def _metric_lines(self) -> Iterator[tuple[bytes, dict[str, Any] | None]]:
+    def _metric_lines(self) -> list[tuple[bytes, dict[str, Any] | None]]:
+        """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut short."""
         file = self.path / "metrics.jsonl"
-        for line in file.read_bytes().split(b"\n") if file.exists() else ():
-            yield line, _row(line)
+        return [(line, _row(line)) for line in file.read_bytes().split(b"\n")] if file.exists() else []
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         with (self.path / "metrics.jsonl").open("ab") as file:
@@ -107,11 +107,10 @@ class Run:
 
         Later steps and damaged lines are set aside. Only the step that was never committed is removed: it is played again.
         """
-        lines = [(line, row) for line, row in self._metric_lines() if line]
-        kept = [row for _, row in lines if row is not None and row["step"] <= step]
+        *whole, torn = self._metric_lines() or [(b"", None)]
+        lines = [*((line, row) for line, row in whole if line), *([torn] if torn[1] is not None else [])]
+        kept = [(line, row) for line, row in lines if row is not None and row["step"] <= step]
         dropped = [line for line, row in lines if row is None or row["step"] > step]
-        if dropped and _row(dropped[-1]) is None and dropped[-1] == lines[-1][0]:
-            dropped.pop()  # the line that a kill cut short: its step was not committed, or stands in the checkpoint
         (self.path / "debates").mkdir(exist_ok=True)
         committed = max((row["step"] for _, row in lines if row is not None), default=0)
         debates = [file for file in (self.path / "debates").iterdir() if (_step_of(file) or 0) > step]
@@ -127,9 +126,10 @@ class Run:
                 if file.exists():
                     (aside / file.parent.name).mkdir(exist_ok=True)
                     file.rename(aside / file.parent.name / file.name)
-        if last is not None and last not in kept and not any(row["step"] == step and row["phase"] == last["phase"] for row in kept):
-            kept.append(dict(last))
-        write_atomically(self.path / "metrics.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in kept))
+        rows = [line for line, _ in kept]
+        if last is not None and not any(row["step"] == step and row["phase"] == last["phase"] for _, row in kept):
+            rows.append(json.dumps(last).encode())
+        write_atomically(self.path / "metrics.jsonl", b"".join(row + b"\n" for row in rows))
         (self.path / "index.sqlite").unlink(missing_ok=True)  # older versions kept one; nobody reads it, and now it would be wrong
 
     # What is out of the way
@@ -164,10 +164,10 @@ class Run:
 
     # Debates
 
-    def write_debates(self, step: int, played: Sequence[PlayedDebate]) -> None:
+    def write_debates(self, step: int, played: Sequence[PlayedDebate], with_seen: bool = False) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        lines = [json.dumps({"number": i, **to_record(each)}).encode() + b"\n" for i, each in enumerate(played)]
+        lines = [json.dumps({"number": i, **to_record(each, with_seen)}).encode() + b"\n" for i, each in enumerate(played)]
         write_atomically(self._debates(step), b"".join(lines))
         with beside(self._debates(step).with_suffix(".npz")) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **token_arrays(played))

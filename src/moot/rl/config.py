@@ -139,6 +139,8 @@ class TrainConfig:
     group), opponents (the policy in each seat once, against the model before training)."""
     save_every: int = 100
     """Iterations between checkpoints that are kept; the newest two are always there."""
+    log_full_transcript: bool = False
+    """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is much shorter."""
 
     def __post_init__(self) -> None:
         d, o, w = self.debate, self.optim, self.warm
