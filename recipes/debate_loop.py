@@ -42,7 +42,7 @@ async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args
         numbers = range(first, first + args.warm_batch)
         batch = await warm.examples(task, rendering, args.protocol.rules, args.agents, args.rounds, numbers, args.seed)
         out = await engine.forward_backward(batch, "cross_entropy")
-        await engine.optim_step(AdamParams(args.warm_rate, grad_clip_norm=1.0))
+        await engine.optim_step(AdamParams(args.warm_rate))
         tokens = sum(float(datum.mask.sum()) for datum in batch)
         print(f"warm start {first:4d}: loss {out.loss / tokens:.3f} a token", flush=True)
 
@@ -66,11 +66,11 @@ def datums_from(played: list[PlayedDebate], task: Task, args: argparse.Namespace
 
     The reward reads each debate's comparisons: `generator_judge` gives every step two numbers, how the others liked its answer and how
     well its own votes agree with theirs. The estimator subtracts a mean, so that half of what is said is pushed up and half down. Credit
-    goes to tokens: the generator's to solution and evaluation, the judge's to comparison.
+    goes to tokens: the generator's to solution and evaluation, the judge's to comparison (`evaluation_credit` moves the evaluation).
     """
     grades = [grade(each.debate, task.equal, task.extract) for each in played]  # looked at by the panel, and by the reward truth alone
     scored = [each.scored(args.protocol.scoring, found) for each, found in zip(played, grades, strict=True)]
-    taught = with_advantages(scored, ESTIMATORS[args.advantage], seats)
+    taught = with_advantages(scored, ESTIMATORS[args.protocol.scoring.estimator], seats)
     batch = [
         datum
         for each in taught
@@ -86,7 +86,7 @@ async def learn(engine: Any, batch: list[Datum], rate: float) -> dict[str, Any]:
     On-policy it is 1 at every temperature, and `kl_sample_train_v2` says how nearly."""
     if not batch:
         return {}
-    losses, step = engine.forward_backward(batch, "importance_sampling"), engine.optim_step(AdamParams(rate, grad_clip_norm=1.0))
+    losses, step = engine.forward_backward(batch, "importance_sampling"), engine.optim_step(AdamParams(rate))
     out = await losses  # both were enqueued before either is awaited: a remote engine never waits for us
     await step
     return dict(optim_metrics(batch, out.logprobs))
@@ -131,7 +131,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--batch", type=int, default=6, help="questions an iteration")
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--reward", choices=list(REWARDS), default="generator_judge")
-    parser.add_argument("--advantage", choices=list(ESTIMATORS), default="center_group")
+    parser.add_argument("--advantage", choices=["auto", *ESTIMATORS], default="auto")
     parser.add_argument("--rate", type=float, default=2e-5)
     parser.add_argument("--warm-questions", type=int, default=16)
     parser.add_argument("--warm-batch", type=int, default=2)

@@ -72,9 +72,10 @@ async def main() -> None:
         params = SamplingParams(max_tokens=config.debate.max_tokens)
         tempered = engine.capabilities.tempered_training
         played = await rollout(debates, await engine.snapshot(), rendering, params, concurrency=256, tempered=tempered, seed="step-size")
+        scoring = replace(config.protocol.scoring, reward="truth", advantage="auto")
         grades = grade_all([each.debate for each in played], task.equal, task.extract)
-        scores = [truth(each.debate, config.protocol.scoring, found) for each, found in zip(played, grades, strict=True)]
-        values = advantages(zip([each.debate for each in played], scores, strict=True), ESTIMATORS["center_group"])
+        scores = [truth(each.debate, scoring, found) for each, found in zip(played, grades, strict=True)]
+        values = advantages(zip([each.debate for each in played], scores, strict=True), ESTIMATORS[scoring.estimator])
         taught = [(each, value) for each, value in zip(played, values, strict=True) if carries_gradient(value)]
         batch = [datum for each, value in taught for datum in datums(each.debate, each.sampled, value)]
         print(f"{len(taught)} of {len(played)} questions carry a gradient", flush=True)

@@ -170,6 +170,7 @@ class _UnderWay(Listener):
         self._prices = prices or [None] * debate.num_agents
         self._number = int(debate.question.id or 1)
         self._speakers = [cast(self._number, agent, self) for agent in range(debate.num_agents)]
+        self._parts: dict[tuple[int, int], list[Said]] = {}
         self._turns: dict[tuple[int, int], Turn] = {}
         self._spent: dict[tuple[int, int], tuple[int | None, int | None]] = {}
         self._retries, self._since = 0, time.monotonic()
@@ -183,16 +184,23 @@ class _UnderWay(Listener):
         self._listener.retried(agent, why, wait_s)
 
     async def speak(self, observation: Observation) -> Said:
+        """A turn, or one part of it where sections are spoken one by one."""
         agent, round = observation.agent, observation.round
-        self._listener.began(agent, round)
+        place = (round, agent)
+        if not observation.part:
+            self._parts[place], self._spent[place] = [], (0, 0)
+            self._listener.began(agent, round)
         try:
             said = await self._speakers[agent](observation)
         except EngineError as error:
             self._error = self._error or str(error)
             raise
-        turn = self._debate.read(round, agent, said, ballot=observation.contract == BALLOT)
-        self._turns[round, agent], self._spent[round, agent] = turn, self._speakers[agent].spent
-        self._listener.said(turn)
+        self._parts[place].append(said)
+        self._spent[place] = _added(self._spent[place], self._speakers[agent].spent)
+        if observation.last_part:
+            whole = self._debate.joined(observation, self._parts.pop(place))
+            self._turns[place] = self._debate.read(round, agent, whole, ballot=observation.contract == BALLOT)
+            self._listener.said(self._turns[place])
         return said
 
     def ended(self, how: Ending, whole: Debate | None = None) -> AskedDebate:
@@ -251,6 +259,12 @@ async def _gone(observation: Observation) -> Said:
     raise EngineError("left for later")
 
 
+def _added(a: tuple[int | None, int | None], b: tuple[int | None, int | None]) -> tuple[int | None, int | None]:
+    """None where either is: half a count is no count."""
+    read, written = (None if x is None or y is None else x + y for x, y in zip(a, b, strict=True))
+    return read, written
+
+
 def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float | None:
     read, written = spent
     if prices is None or read is None or written is None:
@@ -262,14 +276,14 @@ def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float 
 
 
 def read_questions(raw: bytes, name: str, instruction: str = BRIEF_BOX) -> list[Question]:
-    """One question a line, or JSON lines with `question` (or `problem`) and, if known, `answer`. Blank lines are skipped but numbered."""
+    """One question per line, or JSON lines with `question` (or `problem`) and, if known, `answer`. Blank lines are skipped but numbered."""
     try:
         lines = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
         raise ConfigError(f"{name} is not UTF-8: {error.reason} at byte {error.start}; save it as UTF-8") from None
     filled = [(number, line.strip()) for number, line in enumerate(lines, 1) if line.strip()]
     if not filled:
-        raise ConfigError(f"{name} holds no questions; write one a line")
+        raise ConfigError(f"{name} holds no questions; write one per line")
     if not filled[0][1].startswith("{"):
         return [Question(line, id=str(number), instruction=instruction) for number, line in filled]
     return [_question(line, number, name, instruction) for number, line in filled]
@@ -291,7 +305,7 @@ def _question(line: str, number: int, name: str, instruction: str) -> Question:
 
 
 class AnswerFile:
-    """A file with one object a question, whose debates that ended early are played again the next time."""
+    """A file with one object per question, whose debates that ended early are played again the next time."""
 
     def __init__(self, path: Path, questions: Sequence[Question], settings: Mapping[str, Any]) -> None:
         self.path = path
@@ -328,16 +342,16 @@ class AnswerFile:
 
 def _records(path: Path) -> list[dict[str, Any]]:
     """Every whole line; one that a kill cut short is left out. A file of another kind is not ours to write over."""
-    found = []
+    records = []
     lines = path.read_bytes().split(b"\n") if path.exists() else []
     for number, line in enumerate(lines, 1):
         record: Any = None
         with suppress(ValueError, RecursionError):
             record = json.loads(line)
         if isinstance(record, dict) and {"number", "question", "ended", "settings"} <= record.keys():
-            found.append(record)
+            records.append(record)
         elif line and number < len(lines):
             raise ConfigError(f"{path}, line {number}: not written by moot ask; name another --out")
-    if lines and lines[-1] and not found:
+    if lines and lines[-1] and not records:
         raise ConfigError(f"{path}: not written by moot ask; name another --out")
-    return found
+    return records

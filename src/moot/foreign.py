@@ -36,8 +36,10 @@ def played_names(config: TrainConfig) -> dict[str, str]:
 
 def trained_names(config: TrainConfig) -> dict[str, str]:
     """What training would run or call."""
-    judge = {"judge": config.recipe.judge} if is_endpoint(config.recipe.judge) else {}
-    return scoring_names(config.protocol.scoring) | played_names(config) | judge
+    asked = {"judge": config.recipe.judge} if is_endpoint(config.recipe.judge) else {}
+    if any(map(is_endpoint, config.eval_opponents)):
+        asked["eval_opponents"] = " ".join(config.eval_opponents)
+    return scoring_names(config.protocol.scoring) | played_names(config) | asked
 
 
 def _is_code(task: str) -> bool:

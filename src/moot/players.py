@@ -8,21 +8,23 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from moot.checkpoints import Note, load_checkpoint
-from moot.debate.play import Speak
 from moot.debate.types import ConfigError
 from moot.engine.create import create_engine
-from moot.engine.protocol import Sampler, Trainer
-from moot.evaluate import EvalConfig, Opponent
+from moot.engine.protocol import Trainer
+from moot.evaluate import Opponent
 from moot.foreign import check_trusted, played_names
 from moot.records import Run
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player
+from moot.rl.rollout import Guest, Player, TextPlayer
 from moot.rl.stored import config_of
-from moot.speakers.endpoint import is_endpoint, named_endpoint
+from moot.speakers.endpoint import Endpoint, endpoint, is_endpoint, named_endpoint
+
+if TYPE_CHECKING:
+    from moot.speakers.chat_player import ChatPlayer
 
 Busy = Callable[[str], AbstractContextManager[object]]
 """Shows what is being waited for, as long as the context is open."""
@@ -73,36 +75,47 @@ class Players:
     def __init__(self, config: TrainConfig, run: Run | None, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
         self.config, self.run, self._note, self._busy = config, run, note, busy
         self._opened: list[Any] = []
-        self._engine, self.rendering = self._make(config)
-        self.sampler: Sampler
+        self._own = self._chat(_own_endpoint(config.model)) if config.model.engine == "openai" else self._make(config)
+        self.policy: Player | TextPlayer
         self.identity = ""
         self.step = 0
 
     async def load(self, step: int | None) -> int:
         """The policy: the run's checkpoint of `step`, or its newest; the model itself where there is no run. Answers with the step."""
         model = self.config.model.model
+        if not isinstance(self._own, tuple):
+            where = self._own.chat.endpoint
+            self.policy, self.identity, self.step = self._own, f"{where.model}@{where.base_url}", 0
+            return 0
+        engine, rendering = self._own
         if self.run is None or step == 0:
-            self.sampler, self.identity, self.step = await self._engine.base(), model, 0
+            self.policy, self.identity, self.step = Player(await engine.base(), rendering), model, 0
         else:
-            checkpoint = await load_checkpoint(self._engine, self.run, step, self._note)
-            self.step, self.sampler = checkpoint.step, await self._engine.snapshot()
+            checkpoint = await load_checkpoint(engine, self.run, step, self._note)
+            self.policy, self.step = Player(await engine.snapshot(), rendering), checkpoint.step
             self.identity = f"{model} {checkpoint.seal}"
         return self.step
 
-    async def opponents(self, names: Sequence[str], settings: EvalConfig) -> dict[str, tuple[Opponent, str]]:
+    async def opponents(self, names: Sequence[str]) -> dict[str, tuple[Opponent, str]]:
         """By name: who sits in a seat, and what tells it apart from others of that name."""
-        places = {name.partition("@")[2] for name in names if is_endpoint(name)}
-        if len(places) > 1 and os.environ.get("OPENAI_API_KEY"):
+        endpoints = {name: named_endpoint(name, _key(), "opponents") for name in names if is_endpoint(name)}
+        places = {where.base_url for where in endpoints.values()}
+        if not isinstance(self._own, tuple):
+            places.add(self._own.chat.endpoint.base_url)
+        if len(places) > 1 and _key():
             raise ConfigError(f"opponents name {len(places)} servers, and the key in OPENAI_API_KEY is for one; name one server at a time")
-        return {name: await self._opponent(name, settings) for name in names}
+        return {name: await self._opponent(name, endpoints.get(name)) for name in names}
 
-    async def _opponent(self, name: str, settings: EvalConfig) -> tuple[Opponent, str]:
+    async def _opponent(self, name: str, where: Endpoint | None) -> tuple[Opponent, str]:
+        if where is not None:
+            return _seated(self._chat(where)), name
+        if not isinstance(self._own, tuple):  # another model at the same server
+            own = self._own.chat.endpoint
+            model = own.model if name == "base" else name
+            return _seated(self._own if name == "base" else self._chat(replace(own, model=name))), f"{model}@{own.base_url}"
         if name == "base":
-            return _token_player(await self._engine.base(), self.rendering), self.config.model.model
-        if is_endpoint(name):
-            speaker, chat = chat_player(name, settings, "opponents")
-            self._opened.append(chat)
-            return (lambda seat: speaker), name
+            engine, rendering = self._own
+            return _seated(Player(await engine.base(), rendering, learns=False)), self.config.model.model
         path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
         if path and Run.exists(Path(path)):
             return await self._past(Path(path), int(at) if at.isdigit() else None)
@@ -110,7 +123,7 @@ class Players:
             raise ConfigError(f"opponents may name base, a run or an endpoint here, got {name!r}, which is no run")
         config = replace(self.config, model=replace(self.config.model, model=name, renderer="auto"))
         engine, rendering = self._make(config)
-        return _token_player(await engine.base(), rendering), name
+        return _seated(Player(await engine.base(), rendering, learns=False)), name
 
     async def _past(self, path: Path, step: int | None) -> tuple[Opponent, str]:
         """A run's checkpoint. Where it is of the same model, it shares the engine: samplers are frozen copies of the adapter."""
@@ -118,15 +131,20 @@ class Players:
         config = config_of(run)
         ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
         check_same_server(path, theirs.base_url, ours.base_url, "opponents")
-        engine, rendering = (self._engine, self.rendering) if ours == theirs else self._make(replace(config, model=theirs))
+        engine, rendering = self._own if isinstance(self._own, tuple) and ours == theirs else self._make(replace(config, model=theirs))
         checkpoint = await load_checkpoint(engine, run, step, self._note)
-        return _token_player(await engine.snapshot(), rendering), f"{theirs.model} {checkpoint.seal}"
+        return _seated(Player(await engine.snapshot(), rendering, learns=False)), f"{theirs.model} {checkpoint.seal}"
 
     def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
         with self._busy(f"loading {config.model.model}"):
             engine, rendering = make_engine(config)
         self._opened.append(engine)
         return engine, rendering
+
+    def _chat(self, where: Endpoint) -> ChatPlayer:
+        player = chat_player(where)
+        self._opened.append(player)
+        return player
 
     async def close(self) -> None:
         await asyncio.gather(*(each.close() for each in self._opened))
@@ -138,46 +156,57 @@ def check_same_server(run: Path | str, theirs: str, ours: str, setting: str) -> 
         raise ConfigError(f"{setting}: {run} was trained at {theirs}, which is not the server of this run; name it as MODEL@URL")
 
 
-def _token_player(sampler: Sampler, rendering: Rendering) -> Opponent:
-    player = Player(sampler, rendering, learns=False)
+def _seated(player: Guest) -> Opponent:
     return lambda seat: player
 
 
-def chat_player(name: str, settings: EvalConfig, setting: str) -> tuple[Speak, Any]:
-    """`MODEL@URL`, an OpenAI-compatible server, as a speaker in text alone; and what must be closed when done."""
-    from moot.speakers.chat import Chat, ChatSpeaker
-
-    chat = Chat(named_endpoint(name, os.environ.get("OPENAI_API_KEY"), setting))
-    return ChatSpeaker(chat, settings.max_tokens, seed=settings.seed), chat
+def _key() -> str | None:
+    return os.environ.get("OPENAI_API_KEY")
 
 
-# The outside judge
+def _own_endpoint(model: ModelConfig) -> Endpoint:
+    if not (url := model.base_url or os.environ.get("OPENAI_BASE_URL", "")):
+        raise ConfigError("engine openai needs --base-url (or OPENAI_BASE_URL); for example http://localhost:8000/v1")
+    return endpoint(url, model.model, _key())
 
 
-def check_judge(config: TrainConfig) -> None:
+def chat_player(where: Endpoint) -> ChatPlayer:
+    from moot.speakers.chat import Chat
+    from moot.speakers.chat_player import ChatPlayer
+
+    return ChatPlayer(Chat(where))
+
+
+# Those beside the policy in training: the outside judge, the opponents of its evaluations
+
+
+def check_outsiders(config: TrainConfig) -> None:
     """Refuses an address that must not be written down, before anything is written."""
-    if is_endpoint(config.recipe.judge):
-        named_endpoint(config.recipe.judge, os.environ.get("OPENAI_API_KEY"), "judge")
+    named = [("judge", config.recipe.judge)] + [("eval_opponents", name) for name in config.eval_opponents]
+    for setting, name in named:
+        if is_endpoint(name):
+            named_endpoint(name, _key(), setting)
 
 
-async def judge_for(
-    config: TrainConfig, engine: Trainer, rendering: Rendering, note: Note = lambda text: None, busy: Busy = nullcontext
-) -> tuple[Player | Speak | None, Any]:
-    """The outside judge that a run names, and the engine it needs beside the run's own, if any."""
-    name = config.recipe.judge
-    if not name:
-        return None, None
+async def outsider(
+    name: str, setting: str, config: TrainConfig, engine: Trainer, rendering: Rendering, note: Note = lambda text: None,
+    busy: Busy = nullcontext,
+) -> tuple[Guest, Any]:  # fmt: skip
+    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, a model, MODEL@URL. And the engine that must be closed
+    when done, if it needs one beside the run's own."""
     if name == "base":
         return Player(await engine.base(), rendering, learns=False), None
     if is_endpoint(name):
-        return chat_player(name, EvalConfig.of(config), "judge")
+        player = chat_player(named_endpoint(name, _key(), setting))
+        return player, player
     # An engine of its own: loading another run's weights into ours would be what training starts from.
-    run = Run.open(Path(name)) if Run.exists(Path(name)) else None
+    path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
+    run = Run.open(Path(path)) if path and Run.exists(Path(path)) else None
     model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
-    check_same_server(name, model.base_url, config.model.base_url, "judge")
-    with busy(f"loading the judge {name}"):
+    check_same_server(name, model.base_url, config.model.base_url, setting)
+    with busy(f"loading {name}"):
         own_engine, own_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
     if run is not None:
-        await load_checkpoint(own_engine, run, None, note)
+        await load_checkpoint(own_engine, run, int(at) if at.isdigit() else None, note)
     sampler = await (own_engine.base() if run is None else own_engine.snapshot())
     return Player(sampler, own_rendering, learns=False), own_engine

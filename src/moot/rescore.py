@@ -28,9 +28,10 @@ from moot.rl.trust import judge_accuracy
 from moot.statistics import Correlation, RunningMean
 from moot.turns import Advantages, AgentAdvantages, carries_gradient
 
-SCORING = names_of(Scoring)
-"""What may be changed: the choices that only say how votes count."""
+SCORING = tuple(name for name in names_of(Scoring) if name != "evaluation_credit")
+"""What may be changed: the choices that say how votes count."""
 SPOKEN = {
+    "evaluation_credit": "it decides which tokens learned, and no reward or advantage depends on it",
     "schedule": "it decides what agents had read when they spoke",
     "contract": "it decides which sections agents were asked to write",
     "visible": "it decides what agents saw of each other",
@@ -41,6 +42,9 @@ SPOKEN = {
     "personas": "it decides the characters and temperatures that agents spoke with",
     "shuffle_labels": "it decides the numbers by which agents knew each other",
     "closing_ballot": "it decides whether agents were asked to judge the last answers",
+    "sections": "it decides whether agents wrote the tags of a turn themselves",
+    "judge_first": "it decides in which order agents were asked to judge and to solve",
+    "temperature": "it decides how agents sampled",
     "num_agents": "it decides how many spoke",
     "max_rounds": "it decides how often they spoke",
     "stop_when_settled": "it decides when a debate ended",
@@ -146,7 +150,7 @@ def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Calla
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(_own_scoring(run), **choices)
     check_trusted(run, scoring_names(scoring), choices, trust, note)
-    reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
 
 
@@ -344,7 +348,7 @@ class Sum:
     def totals(self, scoring: Scoring) -> Totals:
         return Totals(
             reward=scoring.reward,
-            advantage=scoring.advantage,
+            advantage=scoring.estimator,
             debates=self.debates,
             reward_mean=self.reward.mean,
             with_signal=self.signal.mean,

@@ -185,16 +185,16 @@ def score(
                 scoring = replace(scoring, reward=reward)
             if scoring.reward not in rewards:
                 raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {scoring.reward!r}")
-            if scoring.advantage not in estimators:
-                raise ConfigError(f"advantage must be one of {', '.join(estimators)}, got {scoring.advantage!r}")
+            if scoring.estimator not in estimators:
+                raise ConfigError(f"advantage must be one of {', '.join(estimators)} or auto, got {scoring.advantage!r}")
             truth = scoring.reward in NEED_GRADES or scoring.reward_mix or scoring.correct_bonus
             scored = PlayedDebate(debate, number=number).scored(scoring, grade(debate) if truth else None, rewards[scoring.reward])
-            if isinstance(scored.scores, AgentScores) and scoring.advantage == "center_round":
+            if isinstance(scored.scores, AgentScores) and scoring.estimator == "center_round":
                 raise ConfigError(f"advantage center_round needs rewards by step, and {scoring.reward} is by agent; use center_group")
         except ConfigError as error:
             results[number] = BadLine(number, str(error))
             continue
-        batches[scoring.reward, scoring.advantage].append(scored)
+        batches[scoring.reward, scoring.estimator].append(scored)
 
     for (_, name), batch in batches.items():
         results |= {each.number: each for each in with_advantages(batch, estimators[name]) if each.number is not None}

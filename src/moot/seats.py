@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 from moot.debate.rules import Rules
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Sampler, Trainer
-from moot.speakers.chat import Chat, ChatSpeaker, Patience
+from moot.speakers.chat import Chat, Patience
+from moot.speakers.chat_player import ChatSpeaker
 from moot.speakers.endpoint import Endpoint, endpoint
 from moot.speakers.listening import Casting, CountedSpeaker, Listener
 
@@ -149,7 +150,7 @@ async def _load(common: CommonModel, seed: int | None, stack: AsyncExitStack) ->
     given = {**{name: value for name, value in asked.items() if value}, **stored}
     engines = get_args(get_type_hints(ModelConfig)["engine"])
     if given["engine"] not in engines:
-        raise ConfigError(f"engine {given['engine']} is not part of this moot, which has {', '.join(engines)} and openai")
+        raise ConfigError(f"engine {given['engine']} is not part of this moot, which has {', '.join(engines)}")
     config = TrainConfig(model=ModelConfig(**given), seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed)
     # In a thread: it takes seconds, and an engine may want to run a loop of its own while it is made.
     engine, rendering = await asyncio.to_thread(make_engine, config)

@@ -147,7 +147,7 @@ def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> l
 
 
 def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
-    """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval, with a trial a question, stands in."""
+    """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval stands in, with one trial per question."""
     interval = _interval(top.sum() / bottom.sum(), drawn)
     if interval.value not in (0.0, 1.0):
         return interval

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import AsyncExitStack, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from moot import __version__
 from moot.checkpoints import Note
 from moot.debate.types import ConfigError
-from moot.players import Busy, check_judge, judge_for, make_engine
+from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
 from moot.records.lock import locked, open_lock
 from moot.rl.choices import find_estimator, find_reward
@@ -19,7 +19,7 @@ from moot.rl.config import TrainConfig
 from moot.rl.loop import Loop
 from moot.rl.ready import check_scoring, check_task, check_warm_start
 from moot.rl.resume import differences, told
-from moot.rl.rollout import Player
+from moot.rl.rollout import Guest
 from moot.rl.stored import config_of
 from moot.rl.train import train as train_loop
 from moot.rl.warm_from import warm_start_of
@@ -59,13 +59,13 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     if config.warm.warm_from and not Run.exists(path):
         warm_start_of(config)
     scoring = config.protocol.scoring
-    reward, estimator = find_reward(scoring.reward), find_estimator(scoring.advantage, scoring.reward)
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     task = load(config.debate.task, config.seed, config.eval_questions)
     check_task(config.debate.task, task)
     stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
     check_warm_start(config, (stages or [task])[0])
     check_scoring(config, task, reward, estimator)
-    check_judge(config)
+    check_outsiders(config)
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
     try:
@@ -93,18 +93,23 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, Exit
 
 async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
     """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed stays."""
-    judges_engine = None
-    try:
-        loop.judge, judges_engine = await judge_for(loop.config, loop.engine, loop.rendering, note, busy)
-        if "opponents" in loop.config.eval_modes:
-            base = Player(await loop.engine.base(), loop.rendering, learns=False)
-            loop.opponents = {"base": lambda seat: base}
+    config = loop.config
+    async with AsyncExitStack() as stack:
+        stack.enter_context(loop.lock)
+        stack.push_async_callback(loop.engine.close)
+
+        async def outside(name: str, setting: str) -> Guest:
+            player, engine = await outsider(name, setting, config, loop.engine, loop.rendering, note, busy)
+            if engine is not None:
+                stack.push_async_callback(engine.close)
+            return player
+
+        if config.recipe.judge:
+            loop.judge = await outside(config.recipe.judge, "judge")
+        if "opponents" in config.eval_modes:
+            players = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}
+            loop.opponents = {name: lambda seat, player=player: player for name, player in players.items()}  # type: ignore[misc]
         await train_loop(loop)
-    finally:
-        with loop.lock:
-            await loop.engine.close()
-            if judges_engine is not None:
-                await judges_engine.close()
 
 
 async def train_async(

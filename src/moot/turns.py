@@ -6,10 +6,11 @@ numpy is imported where tokens are: `moot score` has none, and waits for nothing
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
+from moot.debate.scoring import Scoring
 from moot.debate.types import Parsed, ParseFailure, Turn
 
 if TYPE_CHECKING:
@@ -18,8 +19,11 @@ if TYPE_CHECKING:
 
     from moot.engine.protocol import Floats, Ints
 
-STREAM_OF = {"solution": "generator", "evaluation": "generator", "comparison": "judge"}
-"""Which stream pays for a section's tokens; the others' get nothing."""
+    Flags = NDArray[np.bool_]
+
+
+NOWHERE = -1
+"""In `starts`, for a token that is no part of the turn's text: a request between two parts of a turn."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,37 +35,69 @@ class SampledTurn:
     extends: bool
     """The prompt is the agent's last one, what it sampled then, and this."""
     tokens: Ints
+    """What was sampled, and between its parts what was inserted."""
     logprobs: Floats
+    """0 where a token was inserted."""
     starts: NDArray[np.int32]
-    """The character of the turn's text that each token starts in."""
+    """The character of the turn's text that each token starts in; `NOWHERE` for one that is no part of it."""
     temperature: float = 1.0
     stop_reason: Literal["stop", "length"] = "stop"
     learns: bool = True
     """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never trained on."""
+    inserted: Flags | None = None
+    """Which tokens were put there by the rules: tags that are given, requests for the next section. They are observations: no credit, no
+    logprob, never counted as sampled. None where all were sampled."""
+    counted: int | None = None
+    """How many tokens a server says that it wrote, where the tokens themselves are not here."""
+
+    @property
+    def sampled(self) -> Flags:
+        """Which tokens the model chose."""
+        import numpy as np
+
+        return np.ones(len(self.tokens), dtype=bool) if self.inserted is None else ~self.inserted
+
+    @property
+    def count(self) -> int:
+        """How many tokens were sampled, as far as anybody says."""
+        if self.counted is not None:
+            return self.counted
+        return len(self.tokens) if self.inserted is None else int(self.sampled.sum())
 
 
 @cache
-def text_only(stop_reason: Literal["stop", "length"] = "stop") -> SampledTurn:
-    """A turn whose tokens nobody knows: of a speaker that answers in text, or of a record without them."""
+def turn_in_text(counted: int | None = None, stop_reason: Literal["stop", "length"] = "stop") -> SampledTurn:
+    """A turn whose tokens nobody knows: of somebody who speaks in text alone (a chat server, a script, a person), or of a record without
+    them. Nobody is trained on it."""
     import numpy as np
 
-    nothing = np.zeros(0, dtype=np.int32)
-    return SampledTurn(nothing, False, nothing, np.zeros(0, dtype=np.float32), nothing, stop_reason=stop_reason, learns=False)
+    nothing, no_logprobs = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
+    return SampledTurn(nothing, False, nothing, no_logprobs, nothing, stop_reason=stop_reason, learns=False, counted=counted)
 
 
-def section_slices(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, slice]:
+@dataclass(frozen=True)
+class PlainAnswer:
+    """What was said to a plain question, outside any debate."""
+
+    text: str
+    stop_reason: Literal["stop", "length"]
+    tokens: int
+    """How many were written; 0 where a server does not say."""
+
+
+def tokens_by_section(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, Flags]:
     """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last goes with it."""
     import numpy as np
 
-    if isinstance(parsed, ParseFailure):
+    if isinstance(parsed, ParseFailure) or not parsed.spans:
         return {}
-    slices: dict[str, slice] = {}
-    last = list(parsed.spans)[-1]
-    for name, (begin, end) in parsed.spans.items():
-        a = int(np.searchsorted(starts, begin))
-        b = len(starts) if name == last else int(np.searchsorted(starts, end))
-        slices[name] = slice(a, b)
-    return slices
+    spans = sorted(parsed.spans.items(), key=lambda item: item[1])
+    begins = np.array([begin for _, (begin, _) in spans], dtype=np.int64)
+    ends = np.array([end for _, (_, end) in spans], dtype=np.int64)
+    ends[-1] = np.iinfo(np.int64).max
+    at = np.searchsorted(begins, starts, side="right") - 1
+    inside = (at >= 0) & (starts < ends[np.maximum(at, 0)])
+    return {name: inside & (at == i) for i, (name, _) in enumerate(spans)}
 
 
 # What is taught
@@ -79,6 +115,8 @@ class StepAdvantages:
     """By stream, per agent and step."""
 
     streams: dict[str, tuple[tuple[float, ...], ...]]
+    stream_of: Mapping[str, str] = field(default_factory=lambda: Scoring().stream_of)
+    """Which stream pays for the tokens of a section. The stream `step` pays for all of them."""
 
 
 Advantages = AgentAdvantages | StepAdvantages
@@ -91,7 +129,13 @@ def carries_gradient(advantages: Advantages) -> bool:
 
 
 def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
-    """The advantage of each sampled token of one turn."""
+    """The advantage of each token of one turn; 0 for those that were inserted."""
+    import numpy as np
+
+    return (_credit(turn, sampled, step, advantages) * sampled.sampled).astype(np.float32)
+
+
+def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
     import numpy as np
 
     count = len(sampled.tokens)
@@ -102,9 +146,9 @@ def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) 
     if turn.failed:
         return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
     values = np.zeros(count, dtype=np.float32)
-    for name, tokens in section_slices(turn.parsed, sampled.starts).items():
-        if name in STREAM_OF:
-            # Evaluating helps an answer along, and in a ballot there is none: all of it is judging.
-            stream = "judge" if turn.ballot else STREAM_OF[name]
+    for name, tokens in tokens_by_section(turn.parsed, sampled.starts).items():
+        # In a ballot there is no answer: all of it is judging.
+        stream = "judge" if turn.ballot else advantages.stream_of.get(name)
+        if stream in advantages.streams:
             values[tokens] = advantages.streams[stream][turn.agent][step]
     return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.util
 import sys
 import traceback
@@ -20,14 +21,14 @@ def is_users(reference: str) -> bool:
 
 @contextlib.contextmanager
 def trying(reference: str, what: str) -> Iterator[None]:
-    """Around a first call of a user's function: what fails in it is told with file, line and message, and not with our stack."""
+    """Around a call of a user's function: what fails in it is told with file, line and message, and not with our stack."""
     try:
         yield
     except ConfigError:
         raise
     except Exception as error:
         place = _line(error, Path(reference.rpartition(":")[0]).expanduser())
-        raise ConfigError(f"{what} {reference!r} fails when it is tried: {type(error).__name__}: {error}{place}") from error
+        raise ConfigError(f"{what} {reference!r} fails: {type(error).__name__}: {error}{place}") from error
 
 
 def _line(error: Exception, file: Path) -> str:
@@ -58,4 +59,10 @@ def load(reference: str, what: str) -> Callable[..., Any]:
     function = getattr(module, name, None)
     if not callable(function):
         raise ConfigError(f"{what} {reference!r}: {path} has no function {name!r}")
-    return function  # type: ignore[no-any-return]
+
+    @functools.wraps(function)
+    def guarded(*arguments: Any, **named: Any) -> Any:
+        with trying(reference, what):
+            return function(*arguments, **named)
+
+    return guarded

@@ -42,7 +42,7 @@ def voting(number: int, body: dict[str, Any]) -> Answer:
     system, newest = body["messages"][0]["content"], body["messages"][-1]["content"]
     me = int(re.search(r"You are Agent (\d)", system)[1])  # type: ignore[index]
     others = [agent for agent in range(3) if agent != me]
-    lines = f"Agent {others[0]} > Agent {others[1]}" if "then compare" in newest else "N/A"
+    lines = f"Agent {others[0]} > Agent {others[1]}" if "<comparison> with one line per pair" in newest else "N/A"
     return saying(turn_text(lines, f"It is \\boxed{{{8 if me == 2 else 7}}}.").removesuffix("</comparison>"))
 
 
@@ -118,7 +118,7 @@ def test_where_winner_and_plurality_differ_both_are_shown() -> None:
     def answer(number: int, body: dict[str, Any]) -> Answer:
         me = int(re.search(r"You are Agent (\d)", body["messages"][0]["content"])[1])  # type: ignore[index]
         votes = "Agent 2 > Agent 0" if me == 1 else "Agent 2 > Agent 1" if me == 0 else "N/A"
-        lines = votes if "then compare" in body["messages"][-1]["content"] else "N/A"
+        lines = votes if "<comparison> with one line per pair" in body["messages"][-1]["content"] else "N/A"
         return saying(turn_text(lines, f"\\boxed{{{8 if me == 2 else 7}}}"))
 
     with ChatServer(answer) as server:
@@ -436,7 +436,7 @@ def test_ctrl_c_in_a_file_loses_no_answer(tmp_path: Path) -> None:
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=20)
     assert process.returncode == 130 and "1 answered, 4 not" in output
-    assert "The same command again goes on" in errors
+    assert "The same command continues" in errors
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [(row["ended"], len(row["turns"])) for row in rows] == [("done", 6), ("interrupted", 2)]
 
@@ -551,3 +551,18 @@ def test_an_essay_has_no_boxed_answer_and_the_winners_words_are_the_answer() -> 
     with ChatServer(lambda number, body: saying(turn_text("N/A", "Because 1945 is past."))) as server:
         found = record(ask(server, "--json", "--rounds", 1))
     assert found["answer"] is None and found["plurality"] is None and found["agreement"] == 0
+
+
+# Sections that are asked for one by one
+
+
+def test_each_section_is_its_own_exchange_and_the_record_holds_whole_turns() -> None:
+    """Round 1 is the plain question; in round 2 each of three judges two others before it solves again: three exchanges."""
+    with ChatServer() as server:
+        found = record(ask(server, "--sections", "asked", "--json"))
+    assert found["ended"] == "done" and len(found["turns"]) == 6
+    assert [turn.get("failure") for turn in found["turns"]] == [None] * 6
+    assert all(turn["text"].startswith("<solution>") for turn in found["turns"])
+    assert len(server.requests) == 3 + 3 * 3 and not any("stop" in body for body in server.requests)
+    assert found["tokens"] == {"read": 1200, "written": 120, "turns_without_count": 0}
+    assert found["settings"]["sections"] == "asked"

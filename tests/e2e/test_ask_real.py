@@ -84,6 +84,19 @@ def test_a_real_model_debates_and_its_server_counts_the_tokens(serve: Serve) -> 
     assert abs(found["cost"] - (tokens["read"] + 2 * tokens["written"]) / 1e6) < 1e-12
 
 
+def test_a_real_model_is_asked_section_by_section_and_one_that_cannot_continue_an_answer_is_refused_by_name(serve: Serve) -> None:
+    """Each of three answers the plain question in round 1; in round 2 it is asked to evaluate, to compare and to solve again."""
+    done = ask(serve.model, serve.url, "--sections", "asked", "--max-tokens", 8, "--rounds", 2, "--json")
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["ended"] == "done" and len(found["turns"]) == 6
+    assert all(turn["text"].startswith("<solution>") for turn in found["turns"])
+    assert 12 <= found["tokens"]["written"] <= 12 * 8
+    given = ask(serve.model, serve.url, "--sections", "given", "--max-tokens", 8, "--rounds", 1)
+    assert given.returncode == 1
+    assert "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled" in given.stderr
+
+
 def test_a_rate_limit_before_a_real_server_is_waited_out(serve: Serve) -> None:
     forward = forwarding(serve.url)
 

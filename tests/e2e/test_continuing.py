@@ -97,6 +97,16 @@ def test_a_file_and_a_protocol_set_the_defaults_and_options_win(tmp_path: Path) 
     assert "iterations of 3 questions, learning rate 1e-06" in words
 
 
+def test_evaluations_play_against_whom_the_run_names(finished: Path, tmp_path: Path) -> None:
+    """The model before training, and another run's first step."""
+    modes = ["--eval-modes", "opponents", "--eval-opponents", "base", f"{finished / 'run'}@1"]
+    done = train(tmp_path, *SMALL, "--run", "run", *modes)
+    assert done.returncode == 0, done.stdout + done.stderr
+    row = json.loads((tmp_path / "run/metrics.jsonl").read_text().splitlines()[0])
+    against = sorted({name.split("/")[1] for name in row if "/against_" in name})
+    assert len(against) == 2 and against[0] == "against_base" and against[1].endswith("_run@1")
+
+
 # Refused before any work
 
 
@@ -114,8 +124,8 @@ def test_a_file_and_a_protocol_set_the_defaults_and_options_win(tmp_path: Path) 
         (["--reward", "mine.py:fails"], "ZeroDivisionError: division by zero (mine.py:2)"),
         (["--reward", "mine.py:unready"], "(mine.py:5)"),
         (["--reward", "mine.py:short"], "mine.py:short must return"),
-        (["--advantage", "mine.py:fails"], "advantage 'mine.py:fails' fails when it is tried: "),
-        (["--task", "mine.py:task"], "task 'mine.py:task' fails when it is tried: KeyError: 0 (mine.py:13)"),
+        (["--advantage", "mine.py:fails"], "advantage 'mine.py:fails' fails: "),
+        (["--task", "mine.py:task"], "task 'mine.py:task' fails: KeyError: 0 (mine.py:13)"),
     ],
 )
 def test_what_would_fail_later_fails_now_in_one_line(tmp_path: Path, arguments: list[str], says: str) -> None:

@@ -31,10 +31,12 @@ def test_help_says_what_it_shows_and_to_whom() -> None:
     [
         (["nowhere"], "nowhere: there is no such folder; name a run, or a folder of runs"),
         ([], "runs: there is no such folder; name a run, or a folder of runs"),
+        (["notes.txt"], "notes.txt is a file; name a run's folder, or a folder of runs"),
         ([".", "--port", "70000"], "port must be between 0 and 65535, got 70000; 8717 is usual"),
     ],
 )
 def test_a_wrong_value_gets_one_line_that_names_it(tmp_path: Path, arguments: list[str], complaint: str) -> None:
+    (tmp_path / "notes.txt").write_text("")
     done = moot("view", *arguments, cwd=tmp_path)
     assert done.returncode == 2 and done.stderr == f"moot: {complaint}\n"
 

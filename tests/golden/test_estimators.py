@@ -125,7 +125,7 @@ def test_center_round_is_refused_for_rewards_by_agent() -> None:
         agents([ZERO_WINS], "center_round")
 
 
-@pytest.mark.parametrize("name", ["win_rate", "win_minus_loss", "truth", "majority"])
+@pytest.mark.parametrize("name", ["win_rate", "win_minus_loss", "truth_last", "majority_last"])
 def test_center_round_with_rewards_by_agent_is_a_bad_line_and_the_others_are_scored(name: str) -> None:
     line = {"question": "q", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text": text()}], "answer": 7}
     bad = json.dumps({**line, "protocol": {"advantage": "center_round", "reward": name}})

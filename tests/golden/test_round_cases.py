@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
+
 import pytest
 
 from moot.debate.protocol import Protocol
@@ -9,8 +12,13 @@ from moot.debate.state import Debate
 from moot.debate.types import Question
 from support.making import FAILED, debate, v1, v2
 
-NOTHING = "Write N/A as evaluation and as comparison."
-ONLY_ONE = "There is only one, so write N/A as comparison."
+NOTHING = "<evaluation>N/A</evaluation> and <comparison>N/A</comparison>"
+ONLY_ONE = "<comparison>N/A</comparison>"
+
+
+def pairs(agents: Sequence[int]) -> str:
+    """Whom to compare, as a message names them."""
+    return f"in exactly these names: {'; '.join(f'Agent {a} and Agent {b}' for a, b in combinations(agents, 2))} </comparison>"
 
 
 def before(protocol: Protocol, rounds: list[list[str]], num_agents: int, max_rounds: int = 3) -> Debate:
@@ -33,13 +41,15 @@ def test_seed_1_round_1(spoken: int) -> None:
     assert said.startswith("Round 1 of 3.")
     if spoken == 0:
         assert NOTHING in said
+        assert "Agent" not in said and "pair" not in said, "nothing about comparisons where there is nobody to compare"
     elif spoken == 1:
-        assert "Evaluate Agent 0's answer." in said
+        assert "<evaluation> about Agent 0 </evaluation>" in said
         assert ONLY_ONE in said
+        assert "pair" not in said
     else:
-        names = ", ".join(f"Agent {i}" for i in range(spoken))
-        assert f"in exactly these names: {names}." in said
-        assert f"Leave yourself, Agent {spoken}, out." in said
+        assert f"<evaluation> about each of {', '.join(f'Agent {i}' for i in range(spoken))} </evaluation>" in said
+        assert pairs(range(spoken)) in said
+        assert f"Agent {spoken}" not in said, "nobody is asked about itself"
 
 
 @pytest.mark.parametrize("agent", range(3))
@@ -48,7 +58,7 @@ def test_seed_1_from_round_2_on_everyone_compares_all_others(agent: int) -> None
     others = [other for other in range(3) if other != agent]
     assert eligible == tuple(others)
     assert said.startswith("Round 2 of 3.")
-    assert f"in exactly these names: Agent {others[0]}, Agent {others[1]}." in said
+    assert pairs(others) in said
 
 
 @pytest.mark.parametrize("agent", range(4))
@@ -60,16 +70,16 @@ def test_seed_2_in_parallel(agent: int) -> None:
     eligible, said = asked(before(v2(), [[""] * 4], 4), agent)
     others = [other for other in range(4) if other != agent]
     assert eligible == tuple(others)
-    assert f"in exactly these names: {', '.join(f'Agent {i}' for i in others)}." in said
+    assert pairs(others) in said
 
 
 def test_a_failed_turn_makes_nobody_eligible() -> None:
     """Agent 1 failed: Agents 0 and 2 have one answer to evaluate, Agent 1 has two to compare."""
     state = before(v2(), [["", FAILED, ""]], 3)
     assert [asked(state, agent)[0] for agent in range(3)] == [(2,), (0, 2), (0,)]
-    assert "Evaluate Agent 2's answer." in asked(state, 0)[1]
+    assert "<evaluation> about Agent 2 </evaluation>" in asked(state, 0)[1]
     assert ONLY_ONE in asked(state, 0)[1]
-    assert "in exactly these names: Agent 0, Agent 2." in asked(state, 1)[1]
+    assert pairs((0, 2)) in asked(state, 1)[1]
 
 
 def test_without_history_nobody_is_ever_asked_to_compare() -> None:

@@ -18,7 +18,7 @@ from unittest import mock
 from urllib.parse import urlsplit
 
 from moot.cli import main
-from moot.engine.scripted import read_scene, well_formed
+from moot.engine.scripted import ByteTokenizer, read_scene, well_formed
 
 Answer = tuple[int, dict[str, str], Iterable[bytes]]
 """Status, headers, and the body in pieces; a body that raises breaks the connection off in the middle."""
@@ -39,8 +39,9 @@ def saying(text: str, finish: str = "stop", usage: tuple[int, int] | None = (100
 
 def scripted(body: dict[str, Any]) -> str:
     """What the scripted engine would say to this, without the closing tag that a stop string takes away."""
-    prompt = "\n".join(message["content"] for message in body["messages"])
-    return well_formed(read_scene(prompt), random.Random(prompt)).removesuffix(body["stop"][0])
+    prompt = ByteTokenizer().apply_chat_template(body["messages"], add_generation_prompt=True, tokenize=False)
+    said = well_formed(read_scene(prompt), random.Random(prompt))
+    return said.removesuffix(body["stop"][0]) if body.get("stop") else said
 
 
 class ChatServer:

@@ -85,7 +85,7 @@ def reward(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> Scores:
 def by_agent(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> tuple[AgentScores, tuple[float, ...]]:
     """The scores of one debate and its advantages, for rewards by agent."""
     scores = reward(played, mix, bonus)
-    (found,) = advantages([(played, scores)], ESTIMATORS[played.scoring.advantage], SeatMeans())
+    (found,) = advantages([(played, scores)], ESTIMATORS[played.scoring.estimator], SeatMeans())
     assert isinstance(scores, AgentScores)
     assert isinstance(found, AgentAdvantages)
     return scores, found.values
@@ -94,7 +94,7 @@ def by_agent(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> tuple[Agen
 def by_step(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> tuple[StepScores, dict[str, Any]]:
     """The scores of one debate and its advantages by stream, for rewards by step."""
     scores = reward(played, mix, bonus)
-    (found,) = advantages([(played, scores)], ESTIMATORS[played.scoring.advantage], SeatMeans())
+    (found,) = advantages([(played, scores)], ESTIMATORS[played.scoring.estimator], SeatMeans())
     assert isinstance(scores, StepScores)
     assert isinstance(found, StepAdvantages)
     return scores, found.streams

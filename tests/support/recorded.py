@@ -44,7 +44,7 @@ def record(
     for number, debates in enumerate(steps, 1):
         played = [PlayedDebate(debate) for debate in debates if debate is not LOST]
         scored = [each.scored(counted(each.debate, scoring), grade(each.debate), own) for each in played]
-        taught = iter(with_advantages(scored, ESTIMATORS[scoring.advantage], seats))
+        taught = iter(with_advantages(scored, ESTIMATORS[scoring.estimator], seats))
         lost = PlayedDebate(LOST, error="EngineError: the server went away", scoring=scoring)
         run.write_debates(number, [lost if debate is LOST else next(taught) for debate in debates])
         run.append_metrics({"step": number, "phase": "self_play"})

@@ -290,6 +290,8 @@ class Server:
                         saved.second.copy(),
                         saved.steps,
                     )
+                    if not body.get("optimizer"):
+                        now.first, now.second, now.steps = np.zeros_like(now.first), np.zeros_like(now.second), 0
                     return {"path": body["path"], "type": "load_weights"}
 
                 return self.later(load)

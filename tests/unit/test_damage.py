@@ -14,7 +14,8 @@ from moot.cli.main import main as run_command
 from moot.debate.types import ConfigError
 from moot.page.runs import Runs
 from moot.records import Damaged, Run
-from moot.records.codec import SHOWN, read_arrays
+from moot.records.arrays import read_arrays
+from moot.records.codec import SHOWN
 from moot.rescore import rescore
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.rl.stored import config_of

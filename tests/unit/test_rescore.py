@@ -71,7 +71,12 @@ def test_with_nothing_changed_every_number_is_as_the_run_saved_it(
     assert (found.after.debates, found.failed, found.damaged_lines) == (4, 1, 0)
 
 
-@pytest.mark.parametrize("reward", ["win_rate", "win_minus_loss", "truth", "majority"])
+def plain(numbers: Any) -> Any:
+    """As JSON has them."""
+    return json.loads(json.dumps(numbers))
+
+
+@pytest.mark.parametrize("reward", ["win_rate", "win_minus_loss", "truth", "majority", "truth_last", "majority_last"])
 @pytest.mark.parametrize("advantage", ["center_group", "center_seat", "normalize_batch"])
 def test_rescoring_gives_what_training_with_that_reward_would_have_saved(tmp_path: Path, reward: str, advantage: str) -> None:
     other = v2(reward=reward, advantage=advantage)
@@ -312,7 +317,7 @@ def test_right_answers_are_one_answer_however_they_look() -> None:
 
 def test_answers_are_ranked_by_the_generator_stream_wherever_it_stands() -> None:
     def means(rewards: Any) -> tuple[float | None, ...]:
-        scores = scores_of({"turns": [], "num_agents": 3, "rewards": rewards})
+        scores = scores_of({"turns": [], "num_agents": 3, "rewards": rewards}, Scoring())
         assert scores is not None
         return mean_rewards(scores)
 

@@ -193,9 +193,12 @@ def test_a_missing_last_tag_is_accepted_because_nobody_can_know() -> None:
 )
 def test_answers_may_be_strings_or_numbers(answer: Any, rewards: tuple[float, ...]) -> None:
     turns = [{"round": 1, "agent": agent, "text": text(solution=f"\\boxed{{{said}}}")} for agent, said in enumerate("787")]
-    (found,) = score([json.dumps({**GOOD, "turns": turns, "answer": answer})], V2, "truth")
+    (found,) = score([json.dumps({**GOOD, "turns": turns, "answer": answer})], V2, "truth_last")
     assert isinstance(found, PlayedDebate)
     assert as_json(found)["rewards"] == rewards
+    (found,) = score([json.dumps({**GOOD, "turns": turns, "answer": answer})], V2, "truth")
+    assert isinstance(found, PlayedDebate)
+    assert as_json(found)["generator"] == tuple((reward,) for reward in rewards)
 
 
 @pytest.mark.parametrize("num_agents", [1, 2, 3, 7])

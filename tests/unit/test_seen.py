@@ -38,7 +38,9 @@ def played_and_heard(debate: Debate) -> tuple[PlayedDebate, dict[tuple[int, int,
         line = " > ".join(others[:2]) if len(others) > 1 else "N/A"
         if observation.agent == 1 and observation.round == 2:
             return Said("mumble")
-        return Said(text(line, f"By {observation.agent} in {observation.round}: \\boxed{{7}}."))
+        said = text(line, f"By {observation.agent} in {observation.round}: \\boxed{{7}}.")
+        more = "\n<consensus>NO</consensus>\n<consensus_reason>Because.</consensus_reason>" if observation.contract == "five_tag" else ""
+        return Said(said + more)
 
     return PlayedDebate(asyncio.run(play(debate, speak))), heard
 
@@ -55,7 +57,7 @@ def assert_all_seen(debate: Debate) -> int:
 
 @pytest.mark.parametrize("protocol", ALL)
 def test_each_turns_conversation_is_rebuilt_word_for_word(protocol: Any) -> None:
-    assert assert_all_seen(Debate(Question("What is 3 + 4?", "7"), 3, 2, protocol.rules)) >= 5
+    assert assert_all_seen(Debate(Question("What is 3 + 4?", "7"), 3, 2, protocol.rules)) >= 4
 
 
 @pytest.mark.parametrize("ballot", [False, True])

@@ -42,13 +42,13 @@ class Ask:
 
     With any OpenAI-compatible server: moot ask "What is 17 * 23?" --engine openai --base-url http://localhost:8000/v1 --model NAME
 
-    Many questions, where the same command again goes on: moot ask --file questions.txt --out answers.jsonl
+    Many questions, where the same command continues: moot ask --file questions.txt --out answers.jsonl
     """
 
     question: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="QUESTION", help_behavior_hint="")] = ""
     """What to debate."""
     file: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """Questions instead of one: one a line, or JSON lines with question and, if known, answer. - is standard input."""
+    """Questions instead of one: one per line, or JSON lines with question and, if known, answer. - is standard input."""
     engine: Literal["local", "openai", "tinker", "scripted"] = "local"
     """What runs the model: this machine, an OpenAI-compatible server, a Tinker server, or a script for trying out the command."""
     model: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
@@ -67,6 +67,8 @@ class Ask:
     """Rounds of the debate."""
     protocol: Literal["v1", "v2"] = "v2"
     """The rules: v1 speaks in turn until all agree, v2 all at once with blind reviews."""
+    sections: Literal["sampled", "given", "asked"] = "sampled"
+    """How the sections of a turn come about: the model writes the tags, they are given to it, or each is asked for on its own."""
     closing_ballot: bool = False
     """After the last round everybody judges once more. Otherwise nobody judges the last answers, only those before."""
     max_tokens: int = 512
@@ -88,9 +90,9 @@ class Ask:
     concurrency: int = 4
     """Questions of a file in debate at once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Where answers go, one JSON object a line; with --file, runs/ask-NAME.jsonl if not given. What is there already is not asked again."""
+    """Where answers go, one JSON object per line; with --file, runs/ask-NAME.jsonl if not given. What is there already is not asked again."""
     json: bool = False
-    """Print JSON, one object a question, and nothing else."""
+    """Print JSON, one object per question, and nothing else."""
 
     def run(self) -> int:
         questions = self._questions()
@@ -146,6 +148,8 @@ class Ask:
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
         common = "engine model checkpoint agents rounds protocol closing_ballot max_tokens temperature seed instruction"
         settings: dict[str, Any] = {name: getattr(self, name) for name in common.split()}
+        if self.sections != "sampled":
+            settings["sections"] = self.sections  # files from before there was a choice are continued
         return {**settings, "base_url": base_url if self.engine in ("openai", "tinker") else None, "seats": list(self.seat)}, others
 
     def _base_url(self) -> str | None:
@@ -162,7 +166,7 @@ class Ask:
         answers: AnswerFile | None,
         console: Terminal,
     ) -> int:
-        rules = replace(preset(self.protocol).rules, closing_ballot=self.closing_ballot)
+        rules = replace(preset(self.protocol).rules, closing_ballot=self.closing_ballot, sections=self.sections)
         waiting = [question for question in questions if answers is None or int(question.id) not in answers.done]
         if answers and self.json:
             # A program that reads the output gets all answers, those of the last time too.
@@ -276,7 +280,7 @@ class _Session:
         right = f", {sum(graded)} of {len(graded)} right" if graded else ""
         self._console.say(f"{len(done)} answered{right}{f', {missing} not' if missing else ''}: {self._answers.path}", "bold")
         if interrupted:
-            complain("interrupted; nothing that was answered is lost. The same command again goes on")
+            complain("interrupted; nothing that was answered is lost. The same command continues")
             return 130
         errors = [asked.error for asked in ended if asked.ended == "failed"]
         if errors:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,19 +13,18 @@ from rich.text import Text
 from moot.cli import train
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
-from moot.cli.evaluate import CONTINUING, Watching, place
+from moot.cli.evaluate import CONTINUING, Watching
 from moot.debate.types import ConfigError
-from moot.evaluate import AnswerStore, EvalConfig, Report, evaluate
+from moot.evaluate import EvalConfig, Report
 from moot.evaluate.preflight import Finding, findings
 from moot.evaluate.table import rich_table
-from moot.evaluate.unseen import unseen_questions
+from moot.evaluation import evaluate_players
 from moot.foreign import played_names
 from moot.players import Players
 from moot.records import Run
 from moot.rl.config import PRESETS, TrainConfig
 from moot.rl.stored import config_of
 from moot.tasks import load as load_task
-from moot.tasks.task import Task
 
 _STYLES = {"pass": "green", "fail": "red", "cannot tell": "yellow"}
 
@@ -68,23 +66,10 @@ class Check:
             raise ConfigError(f"task {task.name} has questions without a known answer, and the checks need answers; check on another task")
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
-        with kept(CONTINUING, self.out or "evals"):
-            report, out = interruptible(self._measure(players, config, task, watching))
+        with kept(CONTINUING, self.out or "evals"), watching:
+            settings = EvalConfig.of(config, modes=("direct", "debate"))
+            report, out = interruptible(evaluate_players(players, settings, task, self.questions, watching, out=self.out))
         return self._show(report, watching, out, console)
-
-    async def _measure(self, players: Players, config: TrainConfig, task: Task, watching: Watching) -> tuple[Report, Path]:
-        async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_callback(players.close)
-            step = await players.load(None)
-            questions, notes = unseen_questions(task, config if players.run else None, step, self.questions)
-            for note in notes:
-                watching.note(note)
-            out = self.out or place(players.run.path if players.run else None, config.model, task.name, None, step)
-            answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
-            settings = EvalConfig.of(config, modes=("direct", "debate"), policy=players.identity)
-            stack.enter_context(watching)
-            report = await evaluate(players.sampler, players.rendering, task, settings, questions, answers=answers, watcher=watching)
-        return report, out
 
     def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:
         results = findings(report)

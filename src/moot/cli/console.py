@@ -41,11 +41,17 @@ class Bars:
         self._tokens, self._since = 0, time.perf_counter()
 
     def __enter__(self) -> Bars:
-        self._bars.start()
-        self._since = time.perf_counter()
+        self.start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._bars.start()
+        self.measure_anew()
+
+    def stop(self) -> None:
         self._bars.stop()
 
     def plan(self, kind: str, total: int | None, done: int = 0, about: str = "") -> None:

@@ -72,7 +72,7 @@ class Demo:
 
     def _report(self, console: Terminal, scoring: Scoring, played: list[PlayedDebate]) -> None:
         scored = [each.scored(scoring, grade(each.debate)) for each in played]
-        taught = with_advantages(scored, ESTIMATORS[scoring.advantage])
+        taught = with_advantages(scored, ESTIMATORS[scoring.estimator])
         made = [datum for each in taught if each.advantages for datum in datums(each.debate, each.sampled, each.advantages)]
 
         shown = max(range(len(played)), key=lambda i: (sum(not turn.failed for turn in played[i].debate.turns), -i))

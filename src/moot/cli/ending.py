@@ -1,4 +1,4 @@
-"""How a command ends when it cannot go on: interrupted, stopped by an engine, or by a disk that is full. Nothing that was finished is lost.
+"""How a command ends when it cannot continue: interrupted, stopped by an engine, or by a disk that is full. What was finished stays.
 
 Loads nothing heavy: `moot --help` comes through here.
 """

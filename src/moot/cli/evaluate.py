@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -15,14 +13,13 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
-from moot.evaluate import AnswerStore, EvalConfig, Mode, Report, evaluate
+from moot.evaluate import EvalConfig, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
-from moot.evaluate.unseen import unseen_questions
+from moot.evaluation import evaluate_players
 from moot.players import Players, policy_config
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
-from moot.tasks.task import Task
 from moot.terminal import plain
 
 CONTINUING = "What was answered is kept; the same command continues from there."
@@ -37,7 +34,7 @@ class Eval:
 
     direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average. debate+vote: one answer
     of the group. opponents: the policy in each seat once, against fixed others. Rows are compared with the first one, on the same
-    questions. Answers are kept as they come: the same command again goes on where it stopped.
+    questions. Answers are kept as they come: the same command again continues where it stopped.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
@@ -71,9 +68,9 @@ class Eval:
     protocol: Annotated[Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="")] = None
     """The rules of the debates; the run's, or v2."""
     engine: _Str = None
-    """What runs the model; the run's, or local."""
+    """What runs the model; the run's, or local. openai is a chat server: no weights, no RUN."""
     base_url: _Str = None
-    """Address of the server, where the engine is one; a run's own is used only if it is named again here, or with --trust-run."""
+    """Where a server is, for engine tinker or openai (then OPENAI_BASE_URL if not given, and the key is taken from OPENAI_API_KEY)."""
     trust_run: bool = False
     """Run the task's code and call the address that the run itself names; shows which."""
     device: _Str = None
@@ -106,36 +103,17 @@ class Eval:
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
-        with kept(CONTINUING, self.out or "evals"):
-            report, out = interruptible(self._evaluate(players, settings, task, watching, console))
+        with kept(CONTINUING, self.out or "evals"), watching:
+            work = evaluate_players(
+                players, settings, task, self.questions, watching, step=self.step, opponents=self.opponents, out=self.out, name=self.name
+            )
+            report, out = interruptible(work)
             target = report_folder(out, report.settings)
             report.save(target / "report.json")
             (target / "report.md").write_text(f"{caption(report)}\n\n{markdown(*cells(report))}")
         if target != out:
             console.note(f"{out / 'report.json'} has other settings and is kept; this report stands beside it.")
         return self._show(report, watching, target, console)
-
-    async def _evaluate(
-        self, players: Players, settings: EvalConfig, task: Task, watching: Watching, console: Terminal
-    ) -> tuple[Report, Path]:
-        config, run = players.config, players.run
-        async with contextlib.AsyncExitStack() as stack:
-            stack.push_async_callback(players.close)
-            step = await players.load(self.step)
-            questions, notes = unseen_questions(task, config if run is not None else None, step, self.questions)
-            for note in notes:
-                console.note(note)
-            guests = await players.opponents(self.opponents, settings) if "opponents" in self.modes else {}
-            settings = replace(settings, policy=players.identity, opponents={name: identity for name, (_, identity) in guests.items()})
-            out = self.out or place(run.path if run else None, config.model, task.name, self.name, step)
-            answers = stack.enter_context(contextlib.closing(AnswerStore(out / "answers.jsonl")))
-            seats = {name: seat for name, (seat, _) in guests.items()}
-            stack.enter_context(watching)
-            report = await evaluate(
-                players.sampler, players.rendering, task, settings, questions, opponents=seats, answers=answers, watcher=watching
-            )
-        about = {"run": str(run.path) if run else None, "step": step, "model": config.model.model}
-        return replace(report, settings={**report.settings, **about}), out
 
     def _settings(self, config: TrainConfig) -> EvalConfig:
         named = {"num_agents": self.num_agents, "max_rounds": self.max_rounds, "max_tokens": self.max_tokens}
@@ -179,28 +157,25 @@ class Eval:
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 
 
-def place(run: Path | None, model: ModelConfig, task: str, name: str | None, step: int) -> Path:
-    task = re.sub(r"[^\w.=,-]+", "-", task)
-    if run is not None:
-        return run / "evals" / (name or f"{task}-step{step}")
-    return Path("evals") / (name or f"{'scripted' if model.engine == 'scripted' else Path(model.model).name}-{task}")
-
-
 class Watching:
     """A bar for each kind of sample, and what the engine lost."""
 
     def __init__(self, console: Terminal) -> None:
         self._console, self._bars = console, Bars(console)
         self._lost, self._first_error = 0, ""
+        self._started = False
 
     def __enter__(self) -> Watching:
-        self._bars.__enter__()
+        """The bars begin with the first plan: until then engines are loaded, which has a sign of its own."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.__exit__()
+        self._bars.stop()
 
     def planned(self, kind: str, total: int, done: int) -> None:
+        if not self._started:
+            self._bars.start()
+            self._started = True
         self._bars.plan(_plural(kind), total, done)
 
     def sampled(self, kind: str, tokens: int, error: str | None) -> None:

@@ -21,7 +21,8 @@ from moot.export import figures, pages, sets
 from moot.export.places import check_free, new_file, new_folder
 from moot.export.weights import copy_adapter, find_adapter
 from moot.records import Damaged, PlayedDebate, Run
-from moot.records.codec import read_arrays, to_record
+from moot.records.arrays import read_arrays
+from moot.records.codec import to_record
 from moot.terminal import one_line
 
 KINDS = ("adapter", "merged", "supervised", "preferences", "transcripts", "html", "figures")

@@ -25,7 +25,7 @@ COMMANDS = {
     "view": ("moot.cli.view:View", "Look at runs in a browser: live curves, alarms, debates, votes, and what each token was taught."),
     "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
     "rescore": ("moot.cli.rescore:Rescore", "What a run's votes would have taught under another reward, ballot or estimator."),
-    "export": ("moot.cli.export:Export", "Take away a run's adapter, model, training sets, debates as a page, and figures."),
+    "export": ("moot.cli.export:Export", "Export a run's adapter, model, training sets, debates as a page, and figures."),
     "completion": ("moot.cli.completion:Completion", "Print a script that lets bash or zsh complete commands and options."),
 }
 
@@ -36,7 +36,7 @@ Train language models by debate: copies of one model argue, vote on each other, 
 commands:
 {commands}
 
-moot COMMAND --help tells a command's options. moot --version tells the version.
+moot COMMAND --help lists the options of a command. moot --version prints the version.
 """
 
 
@@ -107,10 +107,10 @@ def _parse(name: str, arguments: list[str]) -> Any:
     loaded = importlib.import_module(module)
     kind = getattr(loaded, attribute)
     arguments = loaded.respelled(arguments) if hasattr(loaded, "respelled") else arguments
-    default = loaded.defaults(arguments) if hasattr(loaded, "defaults") else None
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
+            default = loaded.defaults(arguments) if hasattr(loaded, "defaults") else None
             return tyro.cli(kind, prog=f"moot {name}", args=arguments, default=default)
     except SystemExit as stop:
         if stop.code:

@@ -22,7 +22,7 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
         "debates",
         f"{d.num_agents} agents, {d.max_rounds} rounds, {rules.schedule}, {rules.contract}, turns of at most {d.max_tokens} tokens",
     )
-    table.add_row("reward", f"{scoring.reward}, advantages by {scoring.advantage}")
+    table.add_row("reward", f"{scoring.reward}, advantages by {scoring.estimator}")
     if config.warm_steps:
         taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""
         table.add_row("warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}")

@@ -31,11 +31,11 @@ class Progress:
         self._ringing: set[str] = set()
 
     def __enter__(self) -> Progress:
-        self._bars.__enter__()
+        self._bars.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._bars.__exit__()
+        self._bars.stop()
 
     def began(self, step: int, total: int, phase: str) -> None:
         self._bars.reach("run", max(0, step - 1) if phase != "eval" else step, PHASES[phase], total)
@@ -47,7 +47,7 @@ class Progress:
             self._bars.plan("debates", self._config.eval_questions if phase == "eval" else self._config.optim.batch_size)
 
     def debate_finished(self, played: PlayedDebate) -> None:
-        self._bars.advance("debates", sum(len(turn.tokens) for turn in played.sampled))
+        self._bars.advance("debates", sum(turn.count for turn in played.sampled))
 
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach("run", row["step"])
@@ -139,7 +139,7 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         old, new = _find(first, "test_", "/correct") or 0.0, _find(last, "test_", "/correct") or 0.0
         verdict = "rose" if new > old else "fell" if new < old else "did not move"
         count = int(last["debates/played"])
-        console.say(f"Held-out accuracy {verdict} in self-play; with {count} questions that is a hint, not a result.")
+        console.say(f"Held-out accuracy {verdict} in self-play; with {count} question{'s' * (count != 1)} that is a hint, not a result.")
     for name, text in alarm_digest(played).items():
         console.say(f"ALARM {name}: {text}", "red")
     where = f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view {run.path}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -129,8 +130,8 @@ class Train:
         if self.resume is not None:
             if self.run_dir is not None:
                 raise ConfigError(f"--resume {self.resume} names the run already; leave --run out")
-            with locked(self.resume):
-                notes = change_settings(Run.open(self.resume), self.config)
+            with nullcontext() if self.dry_run else locked(self.resume):
+                notes = change_settings(Run.open(self.resume), self.config, write=not self.dry_run)
             for note in notes:
                 console.note(note)
             return self.config, self.resume
@@ -151,44 +152,42 @@ def _folder(task: str) -> str:
     return re.sub(r"[^\w.+=-]+", "-", name).strip("-")[:60]
 
 
+@dataclass(frozen=True)
+class _Sources:
+    """Where defaults come from."""
+
+    preset: str | None = None
+    protocol: str | None = None
+    config: Path | None = None
+    resume: Path | None = None
+
+
 def defaults(arguments: list[str]) -> Train:
     """Preset, protocol, file and run are read first, so that the help shows their values and the other options change them."""
-    name = _option(arguments, "preset") or _DEFAULT
+    sources, _ = tyro.cli(_Sources, args=arguments, return_unknown_args=True, add_help=False)
+    name = sources.preset or _DEFAULT
     if name not in PRESETS:
         presets = "; ".join(f"{preset} ({about})" for preset, about in ABOUT.items())
         raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {presets}")
-    resume = _option(arguments, "resume")
-    if resume is not None:
-        if clash := next((each for each in ("preset", "protocol", "config") if _option(arguments, each)), None):
+    if sources.resume is not None:
+        if clash := next((each for each in ("preset", "protocol", "config") if getattr(sources, each)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
-        run = Run.open(Path(resume))
+        run = Run.open(sources.resume)
         config = config_of(run)
         trusted(run, trained_names(config), arguments)
         return Train(config=config)
-    config = PRESETS[name]
-    if file := _option(arguments, "config"):
-        config = read_config(Path(file), config)
-        if Path(file).name == "run.json":
-            trusted(Run(Path(file).parent), trained_names(config), arguments)
-    if (protocol := _option(arguments, "protocol")) in PROTOCOLS:
-        config = replace(config, protocol=PROTOCOLS[protocol])
+    config = PRESETS[name] if sources.config is None else read_config(sources.config, PRESETS[name])
+    if sources.config is not None and sources.config.name == "run.json":
+        trusted(Run(sources.config.parent), trained_names(config), arguments)
+    if sources.protocol in PROTOCOLS:
+        config = replace(config, protocol=PROTOCOLS[sources.protocol])
     return Train(preset=name, config=config)
 
 
 def trusted(run: Run, foreign: Mapping[str, str], arguments: list[str]) -> None:
     """Refuses code and addresses of a run that are not on the command line; `--trust-run` shows them and takes them."""
-    if "--help" in arguments or "-h" in arguments:
+    words = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+    if words & {"--help", "-h"}:
         return
-    named = [setting for setting in foreign if _option(arguments, setting) or _option(arguments, setting.replace("_", "-"))]
-    trust = any(argument in ("--trust-run", "--trust_run") for argument in arguments)
-    check_trusted(run, foreign, named, trust, Terminal(stderr=True).note)
-
-
-def _option(arguments: list[str], name: str) -> str | None:
-    """The value of an option, before the others are read."""
-    for i, argument in enumerate(arguments):
-        if argument == f"--{name}" and i + 1 < len(arguments):
-            return arguments[i + 1]
-        if argument.startswith(f"--{name}="):
-            return argument.split("=", 1)[1]
-    return None
+    named = [setting for setting in foreign if f"--{setting.replace('_', '-')}" in words]
+    check_trusted(run, foreign, named, "--trust-run" in words, Terminal(stderr=True).note)

@@ -40,6 +40,8 @@ class View:
         except ModuleNotFoundError as error:
             raise ConfigError(f"the page needs {error.name}, which is not installed; run: pip install 'moot[view]'") from None
         for place in self.runs:
+            if place.is_file():
+                raise ConfigError(f"{place} is a file; name a run's folder, or a folder of runs")
             if not place.is_dir():
                 raise ConfigError(f"{place}: there is no such folder; name a run, or a folder of runs")
         runs = Runs(self.runs)

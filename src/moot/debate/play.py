@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
@@ -40,7 +41,7 @@ async def hear(debate: Debate, *judges: Speak) -> Debate:
 
 
 async def _judged(speak: Speak, debate: Debate, judge: int) -> Said:
-    return await speak(debate.observe_as_judge(judge))
+    return await _turn(speak, debate, partial(debate.observe_as_judge, judge))
 
 
 async def _over(debate: Debate) -> bool:
@@ -51,7 +52,17 @@ async def _over(debate: Debate) -> bool:
 
 
 async def _said(speak: Speak, debate: Debate, agent: int) -> Said:
-    return await speak(debate.observe(agent))
+    return await _turn(speak, debate, partial(debate.observe, agent))
+
+
+async def _turn(speak: Speak, debate: Debate, observe: Callable[[list[Said]], Observation]) -> Said:
+    """One turn, which may be spoken in parts: a speaker answers one request after the other and need not know of the turn."""
+    said: list[Said] = []
+    while True:
+        observation = observe(said)
+        said.append(await speak(observation))
+        if observation.last_part:
+            return debate.joined(observation, said)
 
 
 def first_of(failures: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -1,15 +1,23 @@
-"""What agents are told. The system text of a seat never changes; what is new stands in the newest user message."""
+"""What agents are told, put together from the texts of wording.py.
+
+The system text of a seat never changes; what is new stands in the newest user message, which ends with what to write now. With
+sections `asked` there are no tags and, without personas, no system text: round 1 is the plain question.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import TYPE_CHECKING
 
+from moot.debate import sections
 from moot.debate.labels import relabelled
-from moot.debate.parsing import CONTRACTS
+from moot.debate.parsing import BALLOT, CONTRACTS, parse
 from moot.debate.rules import Rules, eligible, first_round_shown, shown
+from moot.debate.sections import NOTHING
 from moot.debate.types import Message, Parsed, Turn
+from moot.debate.wording import DEFAULT, Prompts
 
 if TYPE_CHECKING:
     from moot.debate.state import Debate
@@ -36,72 +44,121 @@ def persona(agent: int) -> Persona:
 
 
 def temperature(rules: Rules, agent: int) -> float:
-    return persona(agent).temperature if rules.personas else 1.0
+    """A persona's own, scaled by the rules' temperature."""
+    # Rounded, because a product such as 0.6 * 0.8 would otherwise show its last bits in records.
+    return round(persona(agent).temperature * rules.temperature, 6) if rules.personas else rules.temperature
 
 
-_SECTIONS = {
-    "solution": "your own complete answer",
-    "evaluation": "what is right and wrong in the others' answers, and why",
-    "comparison": "which of the others' answers is better, one pair a line",
-    "consensus": "YES if everyone now agrees on the answer, otherwise NO",
-    "consensus_reason": "one sentence saying why",
-}
+# Texts about the form
 
 
-_FORMAT = "Answer in exactly these sections, each once, in this order, and write nothing after the last one:"
-_COMPARING = (
-    "A line of the comparison is `Agent A > Agent B` (A is better) or `Agent A = Agent B` (equally good), "
-    "with the agents' numbers, no chains and no other signs. Evaluate first, then compare."
-)
-
-
-def system_text(rules: Rules, agent: int, num_agents: int, label: int | None = None) -> str:
-    """`label` is what the agent is called, where that is not its seat."""
+def system_text(
+    rules: Rules, agent: int, num_agents: int, label: int | None = None, prompts: Prompts = DEFAULT, open_ended: bool = False
+) -> str:
+    """Of a seat. `label` is what the agent is called, where that is not its seat. Empty where there is nothing to say."""
     called = agent if label is None else label
-    who = f"You are Agent {called}, one of {num_agents} agents (Agent 0 to Agent {num_agents - 1}) who debate a question."
-    if rules.personas:
-        who += f" You are the {persona(agent).name}. {persona(agent).style}"
-    sections = "\n".join(f"<{name}>{_SECTIONS[name]}</{name}>" for name in CONTRACTS[rules.contract])
-    closing = "\nAfter the last round comes a closing ballot: then you write the evaluation and the comparison alone."
-    return (
-        f"{who}\n\n"
-        f"{_FORMAT}\n{sections}\n\n"
-        f"{_COMPARING}\n"
-        f"Never compare yourself: a line that names Agent {called} is thrown away.\n"
-        "Each message tells you whom you can compare. Where there is nobody, write N/A." + (closing if rules.closing_ballot else "")
+    who = prompts.say("both.persona", character=persona(agent).name, style=persona(agent).style) if rules.personas else ""
+    if rules.sections == "asked":
+        return who
+    text = prompts.say(
+        "tagged.system",
+        agent=called,
+        num_agents=num_agents,
+        last=num_agents - 1,
+        persona=f" {who}" if who else "",
+        sections=_form(prompts, CONTRACTS[rules.contract], open_ended),
     )
+    parts = [f"{text}\n{prompts.say('tagged.closing')}" if rules.closing_ballot else text]
+    if rules.layout == "rebuilt":
+        # There, a conversation is the system text and one message: the example has no exchange to stand in.
+        parts += [message.content for message in _example(rules, prompts, open_ended)]
+    return "\n\n".join(parts)
+
+
+def _form(prompts: Prompts, names: Sequence[str], open_ended: bool) -> str:
+    return "\n".join(f"<{name}>{_text(prompts, f'tagged.{name}', open_ended)}</{name}>" for name in names)
+
+
+def _example(rules: Rules, prompts: Prompts, open_ended: bool) -> tuple[Message, ...]:
+    """The form filled in once, as an exchange about another question. Where nothing stands in tags there is no form to show."""
+    question = _text(prompts, "tagged.example_question", open_ended)
+    if rules.sections == "asked" or not question:
+        return ()
+    reply = _text(prompts, "tagged.example_reply", open_ended)
+    if rules.contract == "five_tag":
+        reply += f"\n{prompts.say('tagged.example_consensus')}"
+    return Message("user", question), Message("assistant", reply)
+
+
+def _text(prompts: Prompts, name: str, open_ended: bool, **values: object) -> str:
+    """The variant for questions without a right answer, where there is one: it speaks of no answer to be right, and of no box."""
+    variant = f"{name}_open"
+    return prompts.say(variant if open_ended and variant in prompts.texts else name, **values)
+
+
+# Conversations
 
 
 def for_judge(debate: Debate, judge: int) -> tuple[Message, ...]:
     """For one who holds no seat: the question and everybody's newest answer, whatever window the agents have."""
-    labels, num_agents = debate.labels(judge), debate.num_agents
-    answers = [debate.turns[i] for i in debate.answers().values()]
-    answers.sort(key=lambda turn: labels[turn.agent])
-    names = ", ".join(f"Agent {labels[turn.agent]}" for turn in answers)
-    system = (
-        f"You are a judge. {num_agents} agents (Agent 0 to Agent {num_agents - 1}) debated a question, and you are none of them.\n\n"
-        f"{_FORMAT}\n"
-        "<evaluation>what is right and wrong in the answers, and why</evaluation>\n"
-        "<comparison>which of the answers is better, one pair a line</comparison>\n\n"
-        f"{_COMPARING}"
+    prompts, labels, num_agents = debate.prompts, debate.labels(judge), debate.num_agents
+    turns = [debate.turns[i] for i in debate.answers().values()]
+    turns.sort(key=lambda turn: labels[turn.agent])
+    numbers = [labels[turn.agent] for turn in turns]
+    blocks = [_block(debate, turn, judge, labels) for turn in turns]
+    if debate.rules.sections == "asked":
+        asked = _text(
+            prompts,
+            "asked.judge",
+            debate.open_ended,
+            question=debate.question.text,
+            num_agents=num_agents,
+            answers="\n\n".join(blocks),
+            names=_names(numbers),
+        )
+        return (Message("user", asked),)
+    system = prompts.say(
+        "tagged.judge_system", num_agents=num_agents, last=num_agents - 1, sections=_form(prompts, CONTRACTS[BALLOT], debate.open_ended)
     )
-    parts = [
-        f"Question:\n{debate.question.text}",
-        *(_block(debate, turn, judge, labels) for turn in answers),
-        f"Round {debate.jury_round}, the judges' ballot. Evaluate the answers of {names}, "
-        f"then compare them with each other, in exactly these names: {names}.",
-    ]
-    return Message("system", system), Message("user", "\n\n".join(parts))
+    question = prompts.say("tagged.question", question=debate.question.text, instruction="")
+    now = prompts.say("tagged.judge", round=debate.jury_round, names=_names(numbers), pairs=_pairs(numbers))
+    return Message("system", system), Message("user", "\n\n".join([question, *blocks, now]))
 
 
-def conversation(debate: Debate, agent: int, round: int) -> tuple[Message, ...]:
-    """Everything the agent knows when it is about to speak in `round`."""
-    system = Message("system", system_text(debate.rules, agent, debate.num_agents, debate.labels(agent)[agent]))
-    messages = [system]
+def conversation(debate: Debate, agent: int, round: int, whole_turns: bool = False) -> tuple[Message, ...]:
+    """Everything the agent knows when it is about to speak in `round`.
+
+    A turn of its own that was asked for in parts stands as the exchanges it was, or with `whole_turns` as one message.
+    """
+    system = system_text(debate.rules, agent, debate.num_agents, debate.labels(agent)[agent], debate.prompts, debate.open_ended)
+    messages = [Message("system", system)] if system else []
+    if debate.rules.layout == "growing":
+        messages += _example(debate.rules, debate.prompts, debate.open_ended)
     for i in own_turns(debate, agent, round):
         turn = debate.turns[i]
-        messages += [_user_message(debate, agent, turn.round, i, round), Message("assistant", turn.text)]
+        messages.append(_user_message(debate, agent, turn.round, i, round))
+        if debate.rules.sections == "asked" and not whole_turns:
+            messages += _exchanges(debate, i)
+        else:
+            messages.append(Message("assistant", turn.text))
     return (*messages, _user_message(debate, agent, round, len(debate.turns), round))
+
+
+def _exchanges(debate: Debate, index: int) -> list[Message]:
+    """What was said after the first message of a turn: replies, and the requests between them."""
+    turn = debate.turns[index]
+    contract = BALLOT if turn.ballot else debate.rules.contract
+    parsed = parse(turn.text, contract)
+    others = eligible(debate.rules, debate.turns[:index], turn.agent, turn.round, debate.num_agents)
+    spoken = sections.plan(contract, len(others), debate.rules.judge_first)
+    if not isinstance(parsed, Parsed):
+        return [Message("assistant", turn.text)]
+    messages: list[Message] = []
+    for part, name in enumerate(spoken):
+        if part:
+            messages.append(request(debate, turn.agent, name, others))
+        messages.append(Message("assistant", parsed.fields[name]))
+    return messages
 
 
 def newest(debate: Debate, agent: int, round: int) -> Message:
@@ -124,34 +181,66 @@ def extends(debate: Debate, agent: int, round: int) -> bool:
     return first_round_shown(debate.rules, round) == first_round_shown(debate.rules, debate.turns[own[-1]].round)
 
 
+# Messages
+
+
 def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int) -> Message:
     """The message before the agent's turn in `round`, when `spoken` turns had been taken, as it stands in round `now`'s conversation."""
-    rules, turns = debate.rules, debate.turns[:spoken]
+    rules, turns, prompts = debate.rules, debate.turns[:spoken], debate.prompts
     window = first_round_shown(rules, now)
-    known = [i for i in shown(rules, turns, round) if turns[i].round >= window]
+    visible = [i for i in shown(rules, turns, round) if turns[i].round >= window]
     # For the newest message these are the eligible agents; an older one must not ask for what the window has dropped.
     others = eligible(rules, turns, agent, round, debate.num_agents, window)
     first = True
     if rules.layout == "growing":
-        last = max((i for i in known if turns[i].agent == agent), default=None)
+        last = max((i for i in visible if turns[i].agent == agent), default=None)
         first = last is None
         told = set() if last is None else set(shown(rules, turns[:last], turns[last].round))
-        known = [i for i in known if turns[i].agent != agent and i not in told]
-    parts = []
-    if first:
-        parts.append(f"Question:\n{debate.question.text}")
-        if debate.question.instruction:
-            parts.append(debate.question.instruction)
-    if (mine := _last_of(turns, agent)) is not None and mine.failed and rules.history_rounds != 0:
-        parts.append("Your last response could not be read. Write every section, with its opening and closing tag, in the given order.")
+        visible = [i for i in visible if turns[i].agent != agent and i not in told]
     labels = debate.labels(agent)
     if rules.shuffle_labels and rules.schedule == "parallel":
         # Where all spoke at once, the order of the page must not give the seats away either.
-        known.sort(key=lambda i: (turns[i].round, labels[turns[i].agent]))
-    parts += [_block(debate, turns[i], agent, labels) for i in known]
+        visible.sort(key=lambda i: (turns[i].round, labels[turns[i].agent]))
+    table = "asked" if rules.sections == "asked" else "tagged"
+    parts = []
+    if first:
+        parts.append(prompts.say(f"{table}.question", question=debate.question.text, instruction=debate.question.instruction))
+    if (mine := _last_of(turns, agent)) is not None and mine.failed and rules.history_rounds != 0:
+        parts.append(prompts.say(f"{table}.failed"))
+    blocks = [_block(debate, turns[i], agent, labels) for i in visible]
     ballot = round == now and debate.balloting
-    parts.append(_instructions(debate, round, labels[agent], sorted(labels[other] for other in others), ballot))
+    if table == "asked":
+        if blocks:
+            parts.append(prompts.say("asked.others", answers="\n\n".join(blocks)))
+        spoken_sections = sections.plan(BALLOT if ballot else rules.contract, len(others), rules.judge_first)
+        if ballot:
+            parts.append(prompts.say("asked.ballot"))
+        # The plain question is a request already.
+        if blocks or not first or spoken_sections[0] != "solution":
+            parts.append(request(debate, agent, spoken_sections[0], others, _work(debate, turns, visible)).content)
+    else:
+        parts += blocks
+        parts.append(_instructions(debate, round, sorted(labels[other] for other in others), ballot, _work(debate, turns, visible)))
     return Message("user", "\n\n".join(parts))
+
+
+def request(debate: Debate, agent: int, section: str, others: Sequence[int], work: str = "answers") -> Message:
+    """What asks for one section, where each is an exchange of its own. `others` may be judged."""
+    prompts, labels = debate.prompts, debate.labels(agent)
+    numbers = sorted(labels[other] for other in others)
+    match section:
+        case "evaluation" if not numbers:
+            text = prompts.say("asked.nobody")
+        case "evaluation":
+            text = _text(prompts, "asked.evaluate", debate.open_ended, names=_names(numbers), work=work)
+        case "comparison":
+            text = prompts.say("asked.compare", choices=_choices(numbers))
+        case "solution":
+            asked = debate.question
+            text = _text(prompts, "asked.solve", debate.open_ended, question=asked.text, instruction=asked.instruction)
+        case _:
+            text = prompts.say(f"asked.{section}")
+    return Message("user", text)
 
 
 def _last_of(turns: tuple[Turn, ...], agent: int) -> Turn | None:
@@ -166,33 +255,69 @@ def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> st
     rules = debate.rules
     head = f"[Agent {labels[turn.agent]}{' (you)' if turn.agent == viewer else ''}, round {turn.round}]"
     if not isinstance(turn.parsed, Parsed):
-        return f"{head}\ngave no valid response."
-    fields = {name: turn.parsed.fields[name] for name in CONTRACTS[rules.contract] if name in rules.visible}
+        return f"{head}\n{debate.prompts.say('both.invalid')}"
+    parsed = turn.parsed
+    fields = {name: parsed.fields[name] for name in CONTRACTS[rules.contract] if name in rules.visible and name in parsed.fields}
     if rules.shuffle_labels:
         own = debate.labels(turn.agent)
         fields = {name: relabelled(said, own, labels) for name, said in fields.items()}
-    clipped = (f"{name}: {said[: rules.max_chars_per_field].rstrip()}" for name, said in fields.items())
-    return "\n".join([head, *clipped])
+    clipped = {name: said[: rules.max_chars_per_field].rstrip() for name, said in fields.items()}
+    if rules.sections == "asked":
+        # What nobody was asked for is not worth reading, and a solution alone needs no heading.
+        clipped = {name: said for name, said in clipped.items() if said != NOTHING}
+        if list(clipped) == ["solution"]:
+            return f"{head}\n{clipped['solution']}"
+    return "\n".join([head, *(f"{name}: {said}" for name, said in clipped.items())])
 
 
-def _instructions(debate: Debate, round: int, agent: int, others: Sequence[int], ballot: bool) -> str:
-    """`agent` and `others` are called as the reader knows them."""
-    where = f"Round {round} of {debate.max_rounds}."
-    if debate.extra_rounds and round > debate.max_rounds:
-        where = f"Round {round}, an extra one because the answers do not agree yet."
-    own, improved = "Write your solution. ", "Give your own, improved solution. "
-    if ballot:
-        where = (
-            f"Round {round}, the closing ballot. The answers stand as they are. "
-            "Write no solution, only <evaluation></evaluation> and <comparison></comparison>."
-        )
-        own = improved = ""
-    if not others:
-        return f"{where} You have seen no other answer. {own}Write N/A as evaluation and as comparison."
-    if len(others) == 1:
-        return f"{where} {improved}Evaluate Agent {others[0]}'s answer. There is only one, so write N/A as comparison."
-    names = ", ".join(f"Agent {other}" for other in others)
-    return (
-        f"{where} {improved}Evaluate the answers of {names}, "
-        f"then compare them with each other, in exactly these names: {names}. Leave yourself, Agent {agent}, out."
+def _work(debate: Debate, turns: Sequence[Turn], visible: Sequence[int]) -> str:
+    """What of the others is to be judged: their answers, and where they are shown their judgements, the newest above all."""
+    judged: set[str] = set()
+    for i in visible:
+        parsed = turns[i].parsed
+        if isinstance(parsed, Parsed):
+            judged |= {name for name in ("evaluation", "comparison") if parsed.fields.get(name, NOTHING).upper().rstrip(".") != NOTHING}
+    words = [f"{name}s" for name in ("evaluation", "comparison") if name in judged and name in debate.rules.visible]
+    if not words:
+        return "answers"
+    listed = " and ".join([", ".join(["solutions", *words[:-1]]), words[-1]])
+    return f"{listed} (the newest above all)"
+
+
+def _names(numbers: Sequence[int]) -> str:
+    return ", ".join(f"Agent {number}" for number in numbers)
+
+
+def _pairs(numbers: Sequence[int]) -> str:
+    return "; ".join(f"Agent {a} and Agent {b}" for a, b in combinations(numbers, 2))
+
+
+def _choices(numbers: Sequence[int]) -> str:
+    """The three lines that may be written about each pair, so that none looks like the expected one."""
+    return "\n".join(
+        f"`Agent {a} > Agent {b}` if Agent {a} is better, `Agent {b} > Agent {a}` if Agent {b} is better, `Agent {a} = Agent {b}` if equal"
+        for a, b in combinations(numbers, 2)
     )
+
+
+def _instructions(debate: Debate, round: int, numbers: Sequence[int], ballot: bool, work: str) -> str:
+    """The end of a message in tags: what to write now. `numbers` are the others as the reader knows them."""
+    prompts = debate.prompts
+    case = ("alone", "one", "several")[min(2, len(numbers))]
+    empty = {"alone": ("evaluation", "comparison"), "one": ("comparison",), "several": ()}[case]
+    rest = [f"<{name}>{NOTHING}</{name}>" for name in empty]
+    if debate.rules.contract == "five_tag":
+        rest += ["<consensus>YES or NO</consensus>", "<consensus_reason> the reason </consensus_reason>"]
+    listed = " and ".join(rest)
+    text = prompts.say(
+        f"tagged.{'ballot_' if ballot else ''}{case}",
+        round=round,
+        rounds=debate.max_rounds,
+        names=_names(numbers),
+        pairs=_pairs(numbers),
+        work=work,
+        rest=f"; {listed}" if listed and case == "several" else listed,
+    )
+    if debate.extra_rounds and round > debate.max_rounds and not ballot:
+        text = f"Round {round}. {prompts.say('tagged.extra')} {text.partition('. ')[2]}"
+    return text

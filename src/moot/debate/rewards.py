@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moot.debate.scoring import Scoring
+from moot.debate.scoring import BY_TURN, Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Vote
 from moot.debate.votes import ballots as ballots
@@ -63,9 +63,11 @@ class Stream:
 
 @dataclass(frozen=True)
 class StepScores:
-    """Rewards by step. Streams: `generator` and `judge`, or `step` for a user's own."""
+    """Rewards by step. Streams: `generator` and `judge`, `generator` alone for `truth` and `majority`, or `step` for a user's own."""
 
     streams: dict[str, Stream]
+    stream_of: Mapping[str, str] = field(default_factory=lambda: Scoring().stream_of)
+    """Which stream pays for the tokens of a section. The stream `step` pays for all of them."""
     votes: tuple[Vote, ...] = ()
     """By turn index: which response was preferred to which."""
     lines_invalid: int = 0
@@ -127,17 +129,15 @@ def _agent_scores(debate: Debate, rewards: Sequence[float], valid: int = 0, malf
     return AgentScores(tuple(rewards), returns, valid, malformed)
 
 
-def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
+def truth_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
     """1 for a right last answer, otherwise 0. A baseline, not a peer reward."""
-    correct = _need(debate, grades, "reward truth").correct
+    correct = _need(debate, grades, f"reward {scoring.reward}").correct
     return _agent_scores(debate, [float(i is not None and correct[i]) for i in last_parsed(debate)])
 
 
-def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
+def majority_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
     """1 for holding the debate's plurality answer, otherwise 0. A baseline that needs a grader but no ground truth."""
-    if grades is None:
-        raise ConfigError("reward majority needs a task with a grader, which tells equal answers; name one")
-    same = grades.same
+    same = _need_grader(grades, scoring).same
     held = [None if i is None else same[i] for i in last_parsed(debate)]
     most = plurality(held)
     return _agent_scores(debate, [float(most is not None and answer == most) for answer in held])
@@ -153,6 +153,41 @@ def plurality(held: Sequence[int | None]) -> int | None:
     """The answer most agents hold; ties go to the lowest-numbered agent holding one."""
     counts = Counter(answer for answer in held if answer is not None)
     return max(counts, key=lambda answer: counts[answer]) if counts else None
+
+
+# Per step: each turn by its own answer
+
+
+def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores:
+    """1 for a turn with a right answer, 0 for another, -1 for a failed one."""
+    correct = _need(debate, grades, f"reward {scoring.reward}").correct
+    return _by_turn(debate, scoring, [float(right) for right in correct])
+
+
+def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores:
+    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth."""
+    same = _need_grader(grades, scoring).same
+    rounds: dict[int, list[int]] = defaultdict(list)
+    for i, turn in sorted(enumerate(debate.turns), key=lambda each: each[1].agent):
+        if turn.answers:
+            rounds[turn.round].append(i)
+    most = {round: plurality([same[i] for i in members]) for round, members in rounds.items()}
+    return _by_turn(debate, scoring, [float(s is not None and s == most.get(t.round)) for t, s in zip(debate.turns, same, strict=True)])
+
+
+def _by_turn(debate: Debate, scoring: Scoring, values: Sequence[float]) -> StepScores:
+    """One stream. A ballot holds no answer and takes no part; a failed turn does, as in any other reward that is centred plainly."""
+
+    def reward(i: int) -> float | None:
+        turn = debate.turns[i]
+        return FAILED if turn.failed else None if turn.ballot else values[i]
+
+    steps = debate.steps()
+    centred = tuple(tuple(reward(i) for i in own) for own in steps)
+    reported = tuple(tuple(value or 0.0 for value in row) for row in centred)
+    nothing = tuple(tuple(0.0 for _ in row) for row in centred)
+    judging = frozenset((agent, step) for agent, row in enumerate(centred) for step, value in enumerate(row) if value is None)
+    return StepScores({"generator": Stream(reported, centred, nothing)}, scoring.stream_of, ballots=judging)
 
 
 # Per step: solver and judge apart
@@ -225,7 +260,7 @@ def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> 
             "judge": Stream(judge_values, table(alignment.get), table(lambda i: penalty.get(i, 0.0)), scoring.lambda_judge),
         }
     judging = frozenset((a, step) for a, own in enumerate(steps) for step, i in enumerate(own) if ballot(i))
-    return StepScores(streams, votes, cast.lines_invalid, len(penalty), judging)
+    return StepScores(streams, scoring.stream_of, votes, cast.lines_invalid, len(penalty), judging)
 
 
 # With ground truth
@@ -254,7 +289,7 @@ def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades |
         for step, i in enumerate(turns):
             if not debate.turns[i].answers:
                 continue
-            row[step] = _mixed(row[step], correct[i], -1.0, mix, bonus)
+            row[step] = _mixed(row[step], correct[i], 0.0 if scoring.reward in BY_TURN else -1.0, mix, bonus)
             if mix or correct[i] or centred_row[step] is not None:
                 centred_row[step] = row[step]
         values.append(tuple(row))
@@ -272,6 +307,12 @@ def _need(debate: Debate, grades: Grades | None, what: str) -> Grades:
     return grades
 
 
+def _need_grader(grades: Grades | None, scoring: Scoring) -> Grades:
+    if grades is None:
+        raise ConfigError(f"reward {scoring.reward} needs a task with a grader, which tells equal answers; name one")
+    return grades
+
+
 # Choosing one
 
 
@@ -281,8 +322,10 @@ REWARDS: dict[str, Reward] = {
     "generator_judge": generator_judge,
     "truth": truth,
     "majority": majority,
+    "truth_last": truth_last,
+    "majority_last": majority_last,
 }
-NEED_GRADES = frozenset({"truth", "majority"})
+NEED_GRADES = frozenset({"truth", "majority", "truth_last", "majority_last"})
 """The rewards that look at graded answers. The others, and a user's own, are given None where nobody else needs them."""
 
 

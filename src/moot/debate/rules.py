@@ -14,7 +14,7 @@ from moot.debate.parsing import CONTRACTS
 from moot.debate.types import ConfigError, Turn
 
 FIELDS = CONTRACTS["five_tag"]
-_LATER = ("shuffle_labels", "closing_ballot")
+_LATER = ("shuffle_labels", "closing_ballot", "sections", "judge_first", "temperature")
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,13 @@ class Rules:
     """Each viewer knows the agents by numbers of its own, so that no seat gains by a liking for low numbers."""
     closing_ballot: bool = False
     """After the last round everybody judges once more without answering. Otherwise nobody judges the last answers."""
+    sections: Literal["sampled", "given", "asked"] = "sampled"
+    """sampled: the model writes the tags of a turn itself. given: the tags are inserted and each section is sampled on its own. asked: no
+    tags; each section is its own exchange, and round 1 is the plain question."""
+    judge_first: bool = True
+    """With sections asked, whether an agent judges the others before it solves again, so that the critique can help it."""
+    temperature: float = 1.0
+    """What is sampled at. A persona's own temperature is multiplied by it."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -50,6 +57,8 @@ class Rules:
             raise ConfigError(f"history_rounds must be -1 or more, got {self.history_rounds}; -1 shows every round, 0 shows none")
         if self.max_chars_per_field < 0:
             raise ConfigError(f"max_chars_per_field must be 0 or more, got {self.max_chars_per_field}; the usual value is 2000")
+        if not 0 <= self.temperature <= 10:
+            raise ConfigError(f"temperature must be from 0 to 10, got {self.temperature}; the usual value is 1")
 
     def as_dict(self) -> dict[str, Any]:
         return as_json(self, _LATER)

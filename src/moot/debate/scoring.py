@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
@@ -11,7 +12,11 @@ from moot.debate.types import ConfigError
 
 PEER_REWARDS = ("win_rate", "win_minus_loss", "generator_judge")
 """The rewards that are made of votes."""
-_LATER = ("reward_mix", "correct_bonus", "judge_counts")
+BY_TURN = ("truth", "majority")
+"""The rewards that look at each turn's own answer."""
+BY_LAST_ANSWER = {"truth": "truth_last", "majority": "majority_last"}
+"""What `truth` and `majority` were before they looked at each turn, and what they are called now."""
+_LATER = ("reward_mix", "correct_bonus", "judge_counts", "evaluation_credit")
 
 
 @dataclass(frozen=True)
@@ -19,7 +24,7 @@ class Scoring:
     """Independent choices; any combination is allowed."""
 
     reward: str = "generator_judge"
-    """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function."""
+    """win_rate, win_minus_loss, generator_judge, truth, majority, truth_last, majority_last, or path.py:function."""
     one_ballot_per_pair: bool = True
     """For generator_judge: an author's last word on a pair in a turn counts, once."""
     judge_consensus: Literal["all", "leave_one_out"] = "all"
@@ -30,8 +35,12 @@ class Scoring:
     """Weight of the generator advantages."""
     lambda_judge: float = 1.0
     """Weight of the judge advantages."""
-    advantage: str = "center_group"
-    """center_group, center_round, center_seat, normalize_batch, or path.py:function."""
+    advantage: str = "auto"
+    """center_group, center_round, center_seat, normalize_batch, or path.py:function; auto is center_round for truth and majority, and
+    center_group for the others."""
+    evaluation_credit: Literal["generator", "judge", "nobody"] = "generator"
+    """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes' that the evaluation
+    leads to; or none."""
     literal: bool = False
     """generator_judge to the letter of its source: unvoted means -1, everything is centred, penalties too."""
     reward_mix: float = 0.0
@@ -59,12 +68,32 @@ class Scoring:
         """Whether the reward is made of votes, so that nobody wins without one."""
         return self.reward in PEER_REWARDS
 
+    @property
+    def estimator(self) -> str:
+        """The estimator that is named, or the one that belongs to the reward."""
+        if self.advantage != "auto":
+            return self.advantage
+        return "center_round" if self.reward in BY_TURN else "center_group"
+
+    @property
+    def stream_of(self) -> dict[str, str]:
+        """Which stream pays for the tokens of a section; a section that is not here gets nothing."""
+        if self.reward in BY_TURN:
+            return {"solution": "generator"}
+        evaluation = {} if self.evaluation_credit == "nobody" else {"evaluation": self.evaluation_credit}
+        return {"solution": "generator", **evaluation, "comparison": "judge"}
+
     def peers_alone(self) -> Scoring:
         """The same votes without any truth, for measuring: a reward that knows the truth would make every winner right."""
         return replace(self, reward=self.reward if self.by_votes else "generator_judge", reward_mix=0.0, correct_bonus=0.0)
 
     def as_dict(self) -> dict[str, Any]:
         return as_json(self, _LATER)
+
+
+def as_named_now(choices: Mapping[str, Any]) -> dict[str, Any]:
+    """Choices from before `truth` and `majority` looked at each turn, by today's names."""
+    return {**choices, "reward": BY_LAST_ANSWER.get(choices["reward"], choices["reward"])} if "reward" in choices else dict(choices)
 
 
 def judge_warning(scoring: Scoring, num_agents: int) -> str | None:

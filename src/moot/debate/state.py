@@ -12,11 +12,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from moot.debate import prompts
+from moot.debate import prompts, sections
 from moot.debate.labels import labels_for, with_agents
 from moot.debate.parsing import BALLOT, parse
 from moot.debate.rules import Rules, eligible
-from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, Turn
+from moot.debate.types import ConfigError, Message, Observation, Parsed, ParseFailure, Question, Said, Turn
+from moot.debate.wording import DEFAULT, Prompts
 
 V2_RULES = Rules()
 
@@ -39,6 +40,8 @@ class Debate:
     """Go on past `max_rounds` while the answers do not agree, for at most this many rounds."""
     jury: tuple[Turn, ...] = ()
     """Ballots of judges who hold no seat; the j-th judge is number `num_agents + j`."""
+    prompts: Prompts = field(default=DEFAULT, compare=False, repr=False)
+    """The texts everybody reads."""
 
     def __post_init__(self) -> None:
         if self.num_agents < 1:
@@ -112,9 +115,10 @@ class Debate:
     def next_round(self) -> int:
         return len(self.turns) // self.num_agents + 1
 
-    def observe(self, agent: int) -> Observation:
+    def observe(self, agent: int, said: Sequence[Said] = ()) -> Observation:
+        """What an agent is given before it speaks; in a turn of several parts, after it has `said` the ones before."""
         round = self.next_round
-        return Observation(
+        whole = Observation(
             agent=agent,
             round=round,
             eligible=eligible(self.rules, self.turns, agent, round, self.num_agents),
@@ -125,7 +129,56 @@ class Debate:
             conversation=lambda: prompts.conversation(self, agent, round),
             contract=BALLOT if self.balloting else self.rules.contract,
             labels=self.labels(agent),
+            turnwise=lambda: prompts.conversation(self, agent, round, whole_turns=True),
         )
+        return self._part(whole, said)
+
+    def _part(self, whole: Observation, said: Sequence[Said]) -> Observation:
+        """The part of a turn that comes after those that were said."""
+        if not (spoken := self.parts(whole)):
+            return whole
+        replies, section = [each.text for each in said], spoken[len(said)]
+        given = self.rules.sections == "given"
+        newest = whole.newest if given or not said else prompts.request(self, whole.agent, section, whole.eligible)
+
+        def conversation() -> tuple[Message, ...]:
+            messages = list(whole.conversation())
+            if given:
+                return (*messages, Message("assistant", sections.spoken_so_far(whole.contract, spoken, replies)))
+            for name, reply in zip(spoken, replies, strict=False):
+                if name != spoken[0]:
+                    messages.append(prompts.request(self, whole.agent, name, whole.eligible))
+                messages.append(Message("assistant", reply))
+            return (*messages, newest) if said else tuple(messages)
+
+        return replace(
+            whole,
+            newest=newest,
+            conversation=conversation,
+            section=section,
+            part=len(said),
+            last_part=len(said) == len(spoken) - 1,
+            opening=sections.opening(whole.contract, spoken, replies) if given else "",
+            closing=(lambda reply: sections.closing(whole.contract, spoken, [*replies, reply])) if given else whole.closing,
+        )
+
+    def parts(self, observation: Observation) -> tuple[str, ...]:
+        """The sections that a turn is spoken in, in order; none where the model writes the whole turn, tags included."""
+        if self.rules.sections == "sampled":
+            return ()
+        judge_first = self.rules.judge_first and self.rules.sections == "asked"
+        return sections.plan(observation.contract, len(observation.eligible), judge_first)
+
+    def joined(self, observation: Observation, said: Sequence[Said]) -> Said:
+        """The parts of a turn as one."""
+        if not (spoken := self.parts(observation)):
+            return said[0]
+        return sections.joined(self.rules.sections, observation.contract, spoken, said)
+
+    @property
+    def open_ended(self) -> bool:
+        """No answer is known and none is asked for in a certain form: texts then speak of no right answer."""
+        return self.question.answer is None and not self.question.instruction
 
     def labels(self, viewer: int) -> Sequence[int]:
         """The number by which `viewer` knows each agent."""
@@ -144,7 +197,7 @@ class Debate:
 
     def read(self, round: int, agent: int, said: Said, ballot: bool = False) -> Turn:
         """What was said, as a turn: in sections, and about seats instead of the author's labels."""
-        parsed = parse(said.text, BALLOT if ballot else self.rules.contract, said.closed)
+        parsed = ParseFailure(said.failure) if said.failure else parse(said.text, BALLOT if ballot else self.rules.contract, said.closed)
         if self.rules.shuffle_labels and isinstance(parsed, Parsed):
             parsed = with_agents(parsed, self.labels(agent))
         return Turn(round, agent, said.text, parsed, ballot)
@@ -168,10 +221,10 @@ class Debate:
         """For each agent that has one, the turn that holds its answer: its newest that could be read and is no ballot."""
         return {turn.agent: i for i, turn in enumerate(self.turns) if turn.answers}
 
-    def observe_as_judge(self, judge: int) -> Observation:
+    def observe_as_judge(self, judge: int, said: Sequence[Said] = ()) -> Observation:
         """What the j-th outside judge is given: the question and everybody's newest answer, nothing of the way there."""
         messages = prompts.for_judge(self, self.num_agents + judge)
-        return Observation(
+        whole = Observation(
             agent=self.num_agents + judge,
             round=self.jury_round,
             eligible=tuple(sorted(self.answers())),
@@ -183,6 +236,7 @@ class Debate:
             contract=BALLOT,
             labels=self.labels(self.num_agents + judge),
         )
+        return self._part(whole, said)
 
     def heard(self, said: Sequence[Said]) -> Debate:
         """Takes what further outside judges said."""

@@ -116,6 +116,17 @@ class Observation:
     """The sections asked for: the protocol's, or those of a ballot."""
     labels: Sequence[int] = ()
     """The number by which each agent is called here: entry i is agent i's, which is i unless labels are shuffled."""
+    section: str = ""
+    """The one section asked for, where a turn is spoken in parts; empty for a whole turn in tags."""
+    part: int = 0
+    """Which part of the turn this is, from 0."""
+    last_part: bool = True
+    opening: str = ""
+    """What stands in the reply already, before the part: an opening tag, with what closes the section before it."""
+    closing: Callable[[str], str] = lambda reply: ""
+    """What is written after the last part, whose reply is given."""
+    turnwise: Callable[[], tuple[Message, ...]] | None = None
+    """The conversation with each own turn as one message, where that differs: for a speaker that keeps the tokens of its turns."""
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -128,3 +139,7 @@ class Said:
     text: str
     closed: bool = True
     """Whether the last closing tag may be missing because sampling stopped on it. False for an answer cut at its token limit."""
+    cut: bool = False
+    """Whether it was cut at its token limit. Only a turn in parts asks: there, no tag can tell."""
+    failure: str = ""
+    """Why the turn fails whatever its text, if it does."""

@@ -12,6 +12,8 @@ from moot.keys import check_address, keep_secret
 
 def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
     """Loads the model, or connects to its server. ConfigError says which setting is wrong and how to mend it."""
+    if model.engine == "openai":
+        raise ConfigError("engine openai cannot be trained: a chat server has no weights to change; it can be asked, checked and evaluated")
     return {"local": _local, "tinker": _remote, "scripted": _scripted}[model.engine](model, seed)
 
 

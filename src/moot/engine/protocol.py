@@ -123,6 +123,8 @@ class Capabilities:
     """False for a script: it has no weights, and nothing to say about tokens it did not write."""
     frozen_samplers: bool = True
     """A sampler keeps the weights it was made with. Where it does not, a batch must not be sampled ahead of training."""
+    averages: bool = False
+    """It can keep a moving average of its weights (`Averaging`)."""
     notes: tuple[str, ...] = ()
 
 
@@ -161,7 +163,9 @@ class Trainer(Protocol):
         """Weights and optimizer; answers with the path to give to `load_state`."""
         ...
 
-    def load_state(self, path: str) -> Awaitable[None]: ...
+    def load_state(self, path: str, optimizer: bool = True) -> Awaitable[None]:
+        """Without `optimizer` only the weights, and Adam starts anew."""
+        ...
 
     def snapshot(self, path: str | None = None) -> Awaitable[Sampler]:
         """A sampler with the weights of now; with a path, saved there as well."""
@@ -177,4 +181,17 @@ class Trainer(Protocol):
 
     def shut(self) -> None:
         """As `close`, for those who are not in an event loop."""
+        ...
+
+
+@runtime_checkable
+class Averaging(Protocol):
+    """What a `Trainer` with the capability `averages` can do besides. The average is saved and loaded with the state."""
+
+    def average(self, decay: float) -> Awaitable[None]:
+        """Moves the average: `decay` of it stays, the rest is the weights of now. The first call starts it with them."""
+        ...
+
+    def averaged(self) -> Awaitable[Sampler]:
+        """A sampler of the average as it is now; of the weights of now where there is none yet."""
         ...

@@ -90,21 +90,47 @@ class Scene:
     num_agents: int
     eligible: tuple[int, ...]
     five_tag: bool
+    section: str = ""
+    """The one section asked for, where the prompt asks for one."""
 
 
-_WHO = re.compile(r"You are Agent (\d+), one of (\d+) agents")
-_WHOM = re.compile(r"in exactly these names: ((?:Agent \d+(?:, )?)+)")
+_WHO = re.compile(r"You are Agent (\d+)\. (\d+) agents")
+_WHOM = re.compile(r"in exactly these names: ((?:Agent \d+(?: and |; )?)+)")
+_TAG_LEFT_OPEN = re.compile(r"<(solution|evaluation|comparison|consensus|consensus_reason)>\n\Z")
+_REQUESTS = {
+    "comparison": re.compile(r"\ANow compare these answers"),
+    "evaluation": re.compile(r"^(?:Check|Read) the .+ of Agent|^Nobody else has given", re.M),
+    "consensus": re.compile(r"\ADo all agents"),
+    "consensus_reason": re.compile(r"\ASay why in one sentence"),
+}
+"""How a prompt asks for one section, in its newest message; the plain question asks for a solution."""
+
+
+_USER = re.compile(r"<\|im_start\|>user\n|<｜User｜>|\[INST\] ?")
+"""Where a user's message begins, in the chat formats that the script is tried with."""
 
 
 def read_scene(prompt: str) -> Scene:
     who = _WHO.search(prompt)
-    newest = prompt[prompt.rfind("Round ") :]
-    whom = _WHOM.search(newest)
+    tagged = who is not None or "You are a judge." in prompt
+    newest = prompt
+    for begin in _USER.finditer(prompt):
+        newest = prompt[begin.end() :]
+    # In tags, what to write now stands at the end; otherwise the message is the request, and what follows it is the chat format's.
+    request = newest[newest.rfind("Round ") :] if tagged else newest.partition("<|im_end|>")[0]
+    whom = _WHOM.search(request) if tagged else None
+    section = ""
+    if left_open := _TAG_LEFT_OPEN.search(prompt):
+        section = left_open[1]
+    elif not tagged:
+        section = next((name for name, asks in _REQUESTS.items() if asks.search(request)), "solution")
+    named = whom[1] if whom else request if section in ("evaluation", "comparison") and not tagged else ""
     return Scene(
-        agent=int(who[1]) if who else 0,
+        agent=int(who[1]) if who else -1,
         num_agents=int(who[2]) if who else 1,
-        eligible=tuple(int(i) for i in re.findall(r"\d+", whom[1])) if whom else (),
+        eligible=tuple(sorted({int(i) for i in re.findall(r"Agent (\d{1,9})\b", named)})),
         five_tag="<consensus_reason>" in prompt,
+        section=section,
     )
 
 
@@ -181,6 +207,9 @@ def _pairs(scene: Scene, rng: random.Random) -> list[tuple[int, int]]:
 
 
 def _turn(scene: Scene, solution: str, evaluation: str, comparison: str, consensus: str) -> str:
+    if scene.section:
+        parts = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus}
+        return parts.get(scene.section, "Because.")
     text = f"<solution>{solution}</solution>\n<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"
     if scene.five_tag:
         text += f"\n<consensus>{consensus}</consensus>\n<consensus_reason>Because.</consensus_reason>"
@@ -292,7 +321,7 @@ class ScriptedEngine:
         (Path(path) / "scripted.json").write_text(json.dumps({"steps": self.steps, "trained_tokens": self.trained_tokens}))
         return _done(path)
 
-    def load_state(self, path: str) -> Awaitable[None]:
+    def load_state(self, path: str, optimizer: bool = True) -> Awaitable[None]:
         try:
             saved = json.loads((Path(path) / "scripted.json").read_text())
             self.steps, self.trained_tokens = int(saved["steps"]), int(saved["trained_tokens"])

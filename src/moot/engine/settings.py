@@ -10,11 +10,11 @@ from typing import Literal
 class ModelConfig:
     model: str = "smollm2-135m"
     """A hub id, a directory with a checkpoint, or smollm2-135m."""
-    engine: Literal["local", "tinker", "scripted"] = "local"
-    """What runs the model: this machine, or a server that speaks the Tinker API. scripted speaks from a script and learns nothing: for
-    trying out a command."""
+    engine: Literal["local", "tinker", "scripted", "openai"] = "local"
+    """What runs the model: this machine, or a server that speaks the Tinker API. openai is a chat server, which can be checked and
+    evaluated but not trained. scripted speaks from a script and learns nothing: for trying out a command."""
     base_url: str = ""
-    """Where the tinker engine's server is; the hosted service if not given (its key in TINKER_API_KEY)."""
+    """Where the server of the tinker or openai engine is; for tinker the hosted service if not given (its key in TINKER_API_KEY)."""
     tokenizer: str = ""
     """Where a server's model has its tokenizer, if not under the model's name."""
     context_length: int = 0

@@ -12,8 +12,10 @@ import numpy as np
 
 from moot.debate.types import ConfigError
 from moot.evaluate.report import Report, Row
+from moot.evaluate.table import p_value, percent, signed
 from moot.figures import Line, Panel, Picture
 from moot.records import Run
+from moot.rl.config import TrainConfig
 from moot.statistics import seeds_interval, seeds_share, sign_flip_p
 
 _SEED = re.compile(r"[-_.]?seed[-_=]?\d+", re.IGNORECASE)
@@ -37,7 +39,7 @@ def groups(runs: Sequence[Run]) -> list[Group]:
     for run in runs:
         if not isinstance(run.config.get("seed"), int):
             raise ConfigError(f"{run.path / 'run.json'} is damaged: it has no seed; leave the run out, or put back what moot wrote")
-        by_settings.setdefault(json.dumps(_without_seed(run.config), sort_keys=True), []).append(run)
+        by_settings.setdefault(json.dumps(_without_seed(_whole(run.config)), sort_keys=True), []).append(run)
     flat = [_flat(json.loads(key)) for key in by_settings]
     names = {name for each in flat for name in each}
     differing = sorted(name for name in names if len({json.dumps(each.get(name)) for each in flat}) > 1)
@@ -48,6 +50,14 @@ def groups(runs: Sequence[Run]) -> list[Group]:
         spelled = ", ".join(f"{name.rsplit('.', 1)[-1]} {value}" for name, value in list(own.items())[:3])
         made.append(Group(stem if stems.count(stem) == 1 else f"{stem} ({spelled})", tuple(members), own))
     return made
+
+
+def _whole(config: dict[str, Any]) -> dict[str, Any]:
+    """With the settings that came later than the run, so that runs of two versions are not told apart by a default."""
+    try:
+        return TrainConfig.from_dict(config).as_dict()
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
+        return config
 
 
 def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -257,3 +267,91 @@ def open_runs(paths: Sequence[Any]) -> list[Run]:
     if repeated := next((path for path in seen if seen.count(path) > 1), None):
         raise ConfigError(f"{repeated} is named twice; name each run once")
     return opened
+
+
+# All of it, as tables
+
+
+Table = tuple[list[str], list[list[str]], str]
+"""Header, rows, caption."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    members: list[Group]
+    tables: list[Table]
+    """Those that have rows: the saved evaluations, and what was measured during training."""
+    numbers: dict[str, Any]
+    """The same as plain data."""
+    without: list[str]
+    """Runs that no saved evaluation fits."""
+
+
+def compare_runs(paths: Sequence[Any], patterns: Sequence[str] = ("*",), step: int | None = None, seed: int = 0) -> Comparison:
+    """Runs against the first one's group, or, with several patterns, each group against itself at the first of them."""
+    members = groups(open_runs(paths))
+    table = entries(members, patterns, step)
+    _check_same(table)
+    rows = compared(table, seed)
+    training = {group.label: {panel.title: ends(group, panel) for panel in PANELS} for group in members}
+    evaluated = {run for entry in table for run in entry.reports}
+    return Comparison(
+        members,
+        [table for table in (_evaluations(rows), _curves(members)) if table[1]],
+        {"groups": [_about(group) for group in members], "evaluations": rows, "training": training},
+        [str(run.path) for group in members for run in group.runs if str(run.path) not in evaluated],
+    )
+
+
+def _check_same(table: Sequence[Entry]) -> None:
+    """Accuracies on different tasks are not comparable, whatever the table would look like."""
+    tasks = {report.settings["task"]: entry.label for entry in table for report in entry.reports.values()}
+    if len(tasks) > 1:
+        named = ", ".join(f"{task} ({label})" for task, label in tasks.items())
+        raise ConfigError(f"the saved evaluations are of different tasks: {named}; choose with --evals")
+
+
+def _evaluations(rows: Sequence[dict[str, Any]]) -> Table:
+    header = ["mode", "run", "seeds", "accuracy", "minus the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
+    made = [
+        [
+            row["mode"],
+            row["group"],
+            str(row["seeds"]),
+            percent(row["accuracy"], bounds=True),
+            signed(row["difference"]),
+            p_value(row["difference"]),
+            _percent(row["format"]),
+            _percent(row["pass@k"]),
+            _percent(row["cons@k"]),
+            percent(row["judge"], bounds=True),
+            f"{row['tokens']:,.0f}",
+        ]
+        for row in rows
+    ]
+    return header, made, "On held-out questions, 95% intervals over questions and seeds"
+
+
+def _curves(members: Sequence[Group]) -> Table:
+    made = []
+    for panel in PANELS:
+        for group in members:
+            if (values := ends(group, panel)) is not None:
+                made.append(
+                    [panel.title, group.label, str(values["runs"]), *(_spread(values[end], panel.share) for end in ("first", "last"))]
+                )
+    return ["what", "run", "seeds", "first", "last"], made, "During training: mean and standard deviation over seeds"
+
+
+def _spread(values: dict[str, float | None], share: bool) -> str:
+    scale = 100 if share else 1
+    sd = "" if values["sd"] is None else f" ± {scale * values['sd']:.1f}"
+    return f"{scale * (values['mean'] or 0.0):.1f}{sd}"
+
+
+def _percent(value: float | None) -> str:
+    return "–" if value is None else f"{100 * value:.1f}"
+
+
+def _about(group: Group) -> dict[str, Any]:
+    return {"label": group.label, "seeds": group.seeds, "runs": [str(run.path) for run in group.runs], "settings": group.settings}

@@ -4,7 +4,7 @@
     vote          k such answers, and the one most of them give
     debate        self-play; the average over the agents' last answers: what one agent is worth after debating
     debate+vote   the same debates; one answer of the group: the plurality of the last answers, a tie decided by the peers' votes
-    opponents     N debates a question, the policy in seat i of debate i, everybody else in the other seats
+    opponents     N debates per question, the policy in seat i of debate i, everybody else in the other seats
 
 Modes share what they sample: direct is the first of vote's answers, and debate+vote looks at debate's debates. So their differences are
 paired down to the sample, and nothing is paid for twice.
@@ -12,6 +12,7 @@ paired down to the sample, and nothing is paid for twice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -66,7 +67,7 @@ class EvalConfig:
         for name, value in (("max_tokens", self.max_tokens), ("concurrency", self.concurrency)):
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
-        if self.temperature is not None and self.temperature < 0:
+        if self.temperature is not None and not 0 <= self.temperature < math.inf:
             raise ConfigError(f"temperature must be 0 (greedy) or more, got {self.temperature}")
         if self.match_tokens and not ("vote" in self.modes and {"debate", "debate+vote"} & set(self.modes)):
             raise ConfigError("match_tokens sets vote's k by what debate costs, so modes must name vote and debate")
@@ -118,7 +119,7 @@ def opponent_in(kind: str) -> str:
 
 @dataclass(frozen=True)
 class Need:
-    """Samples that a mode looks at: `kind` as in `EvalConfig.settings`, and how many a question."""
+    """Samples that a mode looks at: `kind` as in `EvalConfig.settings`, and how many per question."""
 
     kind: str
     count: int

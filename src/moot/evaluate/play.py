@@ -8,24 +8,23 @@ from dataclasses import replace
 from typing import Any
 from typing import Protocol as Interface
 
-from moot.debate.play import Speak
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Question
-from moot.engine.protocol import EngineError, Sampler, SamplingParams
+from moot.engine.protocol import EngineError, SamplingParams
 from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, own_answers, scored_by_peers
 from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, Row, make_row
 from moot.evaluate.store import AnswerStore, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.records.played import PlayedDebate
-from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, rollout, turn_seed
+from moot.rl.rollout import Guest, Player, TextPlayer, rollout
+from moot.rl.speaker import turn_seed
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task
 
-Opponent = Callable[[int], Player | Speak]
-"""Seat -> who sits there. A `Player` samples tokens; a `Speak` answers in text alone, as an endpoint does."""
+Opponent = Callable[[int], Guest]
+"""Seat -> who sits there."""
 
 
 class EvalWatcher(Interface):
@@ -43,8 +42,7 @@ class _Nobody:
 
 
 async def evaluate(
-    sampler: Sampler,
-    rendering: Rendering,
+    policy: Player | TextPlayer,
     task: Task,
     config: EvalConfig,
     questions: Sequence[Question] | None = None,
@@ -67,7 +65,7 @@ async def evaluate(
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
     kept = AnswerStore() if answers is None else answers
-    work = _Work(Player(sampler, rendering, tempered=config.tempered), config, task, distinct, guests, kept, watch, played)
+    work = _Work(policy, config, task, distinct, guests, kept, watch, played)
 
     k = config.k
     if config.match_tokens:
@@ -84,7 +82,7 @@ class _Work:
 
     def __init__(
         self,
-        policy: Player,
+        policy: Player | TextPlayer,
         config: EvalConfig,
         task: Task,
         questions: Mapping[str, Question],
@@ -155,20 +153,22 @@ class _Work:
 
     async def _answer(self, question: Question, seed: int) -> Record:
         asked = "\n\n".join(filter(None, (question.text, question.instruction)))
-        rendering, config = self.policy.rendering, self.config
-        params = SamplingParams(config.max_tokens, config.answer_temperature, stop=rendering.stop_ids, seed=seed)
-        (sample,) = await self.policy.sampler.sample(rendering.prompt([Message("user", asked)]), params)
-        return {"text": rendering.said(sample.tokens)[0], "stop": sample.stop_reason, "tokens": len(sample.tokens)}
+        params = SamplingParams(self.config.max_tokens, self.config.answer_temperature, seed=seed)
+        answer = await self.policy.answer([Message("user", asked)], params)
+        return {"text": answer.text, "stop": answer.stop_reason, "tokens": answer.tokens}
 
     async def _debate(self, kind: str, question: Question, number: int, seed: int) -> Record:
-        def seats(_: int, seat: int) -> Player | Speak | None:
-            return None if kind == "debate" or seat == number else self.opponents[opponent_in(kind)](seat)
+        policy, config = self.policy, self.config
 
-        config = self.config
+        def seats(_: int, seat: int) -> Guest | None:
+            if kind == "debate" or seat == number:
+                return None if isinstance(policy, Player) else policy
+            return self.opponents[opponent_in(kind)](seat)
+
         (done,) = await rollout(
             [self.debate(question)],
-            self.policy.sampler,
-            self.policy.rendering,
+            policy.sampler if isinstance(policy, Player) else None,
+            policy.rendering if isinstance(policy, Player) else None,
             SamplingParams(config.max_tokens),
             tempered=config.tempered,
             seed=seed,

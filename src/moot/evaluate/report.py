@@ -50,7 +50,7 @@ class Report:
         """For a line of metrics.jsonl: `test_gsm8k/direct/accuracy`, and its interval as `…/accuracy_low` and `…_high`."""
         numbers: dict[str, float | None] = {}
         for row in self.rows if rows is None else rows:
-            start = f"{prefix}{row.name.replace(' ', '_')}"
+            start = prefix + re.sub(r"[^\w.@+-]+", "_", row.name)
             for name, number in row.metrics.items():
                 numbers[f"{start}/{name}"] = None if number is None else number["value"]
             if (accuracy := row.metrics.get("accuracy")) is not None:
@@ -97,10 +97,14 @@ def _settings_in(folder: Path) -> dict[str, Any] | None:
     return Report.read(folder / "report.json").settings if (folder / "report.json").exists() else None
 
 
+_TAUGHT_BY = ("advantage", "lambda_gen", "lambda_judge")
+"""Choices of training that change nothing of what an evaluation measures."""
+
+
 def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str]:
     """The settings that differ, as they are now. One that only a newer version has says nothing."""
     changed: dict[str, str] = {}
-    for name in (name for name in now if name in before and before[name] != now[name]):
+    for name in (name for name in now if name in before and name not in _TAUGHT_BY and before[name] != now[name]):
         if isinstance(now[name], Mapping) and isinstance(before[name], Mapping):
             changed |= _changed(before[name], now[name])
         else:

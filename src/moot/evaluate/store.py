@@ -93,7 +93,7 @@ class AnswerStore:
 
 def debate_record(played: PlayedDebate) -> Record:
     """What was said; a run's debates have more, which here is found anew."""
-    tokens = sum(len(turn.tokens) for turn in played.sampled)
+    tokens = sum(turn.count for turn in played.sampled)
     return {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), "tokens": tokens}
 
 

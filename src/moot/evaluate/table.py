@@ -93,16 +93,21 @@ WORDS = ("mode", "run", "what", "check")
 MAIN = (*WORDS, "k", "seeds", "accuracy", "p", "tokens", "first", "last")
 
 
+WIDE = 6
+"""Columns beside the words that fit into 80 characters."""
+
+
 def rich_tables(header: Sequence[str], rows: Sequence[Sequence[str]]) -> list[Table]:
     """What matters first, then the rest: together they are too wide for a terminal."""
     aside = ("tokens",) if "run" in header else ()
     main = [i for i, head in enumerate(header) if (head in MAIN and head not in aside) or head.startswith("minus ")]
-    rest = [i for i, head in enumerate(header) if head in WORDS or i not in main]
+    words = [i for i, head in enumerate(header) if head in WORDS]
+    rest = [i for i in range(len(header)) if i not in words and i not in main]
 
     def part(columns: Sequence[int], gap: int) -> Table:
         return rich_table([header[i] for i in columns], [[row[i] for i in columns] for row in rows], gap)
 
-    return [part(main, 2)] + ([part(rest, 1)] if not {header[i] for i in rest} <= set(WORDS) else [])
+    return [part(main, 2), *(part([*words, *rest[i : i + WIDE]], 2) for i in range(0, len(rest), WIDE))]
 
 
 def rich_table(header: Sequence[str], rows: Sequence[Sequence[str]], gap: int = 2) -> Table:

@@ -16,6 +16,7 @@ from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics, answer_metrics, rollout_metrics
 from moot.rl.rendering import Rendering
+from moot.rl.rollout import Player
 from moot.rl.trust import panel
 from moot.tasks.task import Task
 
@@ -40,7 +41,7 @@ async def evaluate_in_training(
 
     settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered)
     questions = task.held_out[: config.eval_questions]
-    report = await evaluate(sampler, rendering, task, settings, questions, opponents=opponents, played=played)
+    report = await evaluate(Player(sampler, rendering), task, settings, questions, opponents=opponents, played=played)
     debates, *others = report.rows
     names = answer_metrics([], [], task.name, phase="test")
     return {

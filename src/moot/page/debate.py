@@ -22,10 +22,11 @@ from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.page.index import Place, read_line
 from moot.page.runs import inside
-from moot.records.codec import SHOWN, from_record, read_arrays, turn_tokens
+from moot.records.arrays import read_arrays
+from moot.records.codec import SHOWN, from_record, turn_tokens
 from moot.records.played import PlayedDebate
 from moot.records.seen import seen_to_json
-from moot.turns import STREAM_OF, AgentAdvantages
+from moot.turns import AgentAdvantages
 
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
@@ -80,7 +81,7 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "max_rounds": debate.max_rounds,
         "protocol": Protocol(debate.rules, played.scoring).as_dict(),
         "turns": [_turn(played, i, step_of[i], votes, tokens.get(i), numbers) for i in range(len(debate.turns))],
-        "jury": [_judge(debate, turn, votes) for turn in debate.jury],
+        "jury": [_judge(played, turn, votes) for turn in debate.jury],
         "jury_counts": played.scoring.judge_counts if debate.jury else None,
         "votes": votes,
         "winner": None if played.outcome is None else played.outcome.winner,
@@ -132,7 +133,7 @@ def _turn(
         "correct": None if grades is None else grades.correct[i],
         "stop": played.sampled[i].stop_reason if played.sampled else None,
         **{name: _of_step(values, turn.agent, step) for name, values in numbers.items()},
-        **_said(played.debate, turn, [vote for vote in votes if vote["turn"] == i]),
+        **_said(played, turn, [vote for vote in votes if vote["turn"] == i]),
     }
     if tokens is not None:
         places = _Places(shown["text"])
@@ -147,15 +148,15 @@ def _turn(
     return shown
 
 
-def _judge(debate: Debate, turn: Turn, votes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _judge(played: PlayedDebate, turn: Turn, votes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """A judge without a seat: it earns nothing and is taught nothing."""
     cast = [vote for vote in votes if vote["author"] == turn.agent]
-    return {"agent": turn.agent, "rewards": {}, "returns": {}, "advantages": {}, **_said(debate, turn, cast)}
+    return {"agent": turn.agent, "rewards": {}, "returns": {}, "advantages": {}, **_said(played, turn, cast)}
 
 
-def _said(debate: Debate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _said(played: PlayedDebate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The text, where its sections stand in it, and what became of each line of its comparison."""
-    labels = list(debate.labels(turn.agent))
+    labels, stream_of = list(played.debate.labels(turn.agent)), played.scoring.stream_of
     shown: dict[str, Any] = {"text": turn.text[:LONGEST], "length": len(turn.text), "ballot": turn.ballot}
     if labels != list(range(len(labels))):
         shown["labels"] = labels
@@ -169,7 +170,7 @@ def _said(debate: Debate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -> dict
                 "name": name,
                 "begin": places.utf16(begin),
                 "end": places.utf16(end),
-                "stream": "judge" if turn.ballot and name in STREAM_OF else STREAM_OF.get(name),
+                "stream": "judge" if turn.ballot else stream_of.get(name),
             }
             for name, (begin, end) in turn.parsed.spans.items()
         ]

@@ -25,7 +25,7 @@ CHANGES = 100
 _YES_NO = ("yes", "no")
 CHOICES: dict[str, tuple[str, ...]] = {
     "reward": tuple(REWARDS),
-    "advantage": tuple(ESTIMATORS),
+    "advantage": (*ESTIMATORS, "auto"),
     "one_ballot_per_pair": _YES_NO,
     "judge_consensus": ("all", "leave_one_out"),
     "enable_format_penalty": _YES_NO,
@@ -76,7 +76,7 @@ def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _must_be_ours(trained: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
-    for name, known in (("reward", REWARDS), ("advantage", ESTIMATORS)):
+    for name, known in (("reward", REWARDS), ("advantage", (*ESTIMATORS, "auto"))):
         used = choices.get(name, trained.get(name))
         if used is not None and used not in known:
             raise Refused(

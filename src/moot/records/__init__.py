@@ -4,6 +4,7 @@ played.py   PlayedDebate: the value that flows from self-play through scoring an
 codec.py    a played debate as JSON and token arrays, and back; the only place that knows their names
 seen.py     what an agent saw before it spoke
 shape.py    whether a record is a debate at all
+arrays.py   a step's tokens, read with care
 run.py      a run's folder: configuration, metrics, debates, checkpoints
 lock.py     one process per run
 files.py    writing that a kill cannot tear

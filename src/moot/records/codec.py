@@ -8,14 +8,10 @@ everything else that went wrong.
 from __future__ import annotations
 
 import json
-import math
-import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from moot.debate.labels import with_agents
@@ -24,7 +20,7 @@ from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, Stream, has_signal
 from moot.debate.rules import Rules
-from moot.debate.scoring import Scoring
+from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
@@ -33,7 +29,7 @@ from moot.records.seen import seen_to_json
 from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
-from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, text_only
+from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, turn_in_text
 
 FORMAT = 1
 
@@ -151,7 +147,7 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     check_shape(record)
     asked = record["question"]
     question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")))
-    protocol = _protocol(json.dumps(record["protocol"]), bool(record.get("jury_counts", True)))
+    protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
     debate = with_turns(empty, record["turns"])
     judges = ({**told, "round": debate.jury_round, "ballot": True} for told in record.get("jury", ()))
@@ -162,9 +158,16 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
         error=record.get("error"),
         scoring=protocol.scoring,
         grades=grades_of(record, equal),
-        scores=scores_of(record),
-        advantages=_advantages(record.get("advantages")),
+        scores=scores_of(record, protocol.scoring),
+        advantages=_advantages(record.get("advantages"), protocol.scoring),
     )
+
+
+def _protocol_of(record: Mapping[str, Any]) -> Protocol:
+    # Rewards by turn are tables: where there is one number per agent, truth and majority were by the last answer.
+    by_agent = isinstance(record.get("rewards"), list)
+    choices = as_named_now(record["protocol"]) if by_agent else record["protocol"]
+    return _protocol(json.dumps(choices), bool(record.get("jury_counts", True)))
 
 
 @lru_cache(maxsize=64)
@@ -201,7 +204,7 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
     """How each turn ended, where the record says it of all of them."""
-    return tuple(text_only(turn["stop"]) for turn in turns) if turns and all("stop" in turn for turn in turns) else ()
+    return tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns) if turns and all("stop" in turn for turn in turns) else ()
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:
@@ -224,7 +227,7 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
     return Grades(tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns), tuple(same))
 
 
-def scores_of(record: Mapping[str, Any]) -> Scores | None:
+def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
     """From the record alone: the reward of that day may be a user's file that is gone. What an estimator worked on is not in a record;
     here it is the rewards themselves, or nothing where the record says that there was no signal."""
     if "rewards" not in record:
@@ -243,7 +246,7 @@ def scores_of(record: Mapping[str, Any]) -> Scores | None:
         values = tuple(map(tuple, rows))
         centred = tuple(tuple(value if signal else None for value in row) for row in values)
         streams[name] = Stream(values, centred, tuple((0.0,) * len(row) for row in values))
-    return StepScores(streams, votes, ballots=frozenset(judging))
+    return StepScores(streams, scoring.stream_of, votes, ballots=frozenset(judging))
 
 
 def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
@@ -260,11 +263,11 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
     return tuple(votes)
 
 
-def _advantages(given: Any) -> Advantages | None:
+def _advantages(given: Any, scoring: Scoring) -> Advantages | None:
     if given is None:
         return None
     if isinstance(given, Mapping):
-        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()})
+        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()}, scoring.stream_of)
     return AgentAdvantages(tuple(given))
 
 
@@ -293,9 +296,8 @@ def summary(record: Mapping[str, Any]) -> Summary:
     turns = list(record["turns"])
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
     known = record["question"]["answer"] is not None and bool(turns)
-    agents, scores, winner = int(record["num_agents"]), scores_of(record), None
-    if scores is not None:
-        scoring = _protocol(json.dumps(record["protocol"]), bool(record.get("jury_counts", True))).scoring
+    agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
+    if (scores := scores_of(record, scoring)) is not None:
         winner = winner_among(leaders_by(mean_rewards(scores)), bool(record.get("votes")), scoring)
     return Summary(
         question=str(record["question"]["text"]),
@@ -351,29 +353,8 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
         "logprobs": joined([turn.logprobs for turn in turns], np.float32),
         "advantages": joined(credits, np.float32),
         "starts": joined([turn.starts for turn in turns], np.int32),
+        "inserted": joined([~turn.sampled for turn in turns], bool),
     }
-
-
-def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[str, Any]:
-    """Those arrays of a step's tokens; ValueError where the file is damaged, or claims more than `largest` bytes or than it holds."""
-    import numpy as np
-
-    try:
-        with zipfile.ZipFile(file) as archive:
-            if sum(member.file_size for member in archive.infolist()) > largest:
-                raise ValueError(f"{file.name} would unpack to more than {largest:,} bytes")
-            for name in names:
-                # An array's header says how large it is, and memory is taken before the file turns out to be shorter.
-                with archive.open(f"{name}.npy") as member:
-                    version = np.lib.format.read_magic(member)
-                    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-                    shape, _, kind = read(member)
-                    if math.prod(shape) * kind.itemsize > archive.getinfo(f"{name}.npy").file_size:
-                        raise ValueError(f"{name} in {file.name} claims {math.prod(shape):,} entries and has fewer")
-        with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
-    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, TypeError, NotImplementedError, RuntimeError, SyntaxError) as error:
-        raise ValueError(f"{file.name} cannot be read: {error}") from None
 
 
 SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")

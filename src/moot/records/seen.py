@@ -21,7 +21,7 @@ def seen(played: PlayedDebate, turn: int) -> tuple[Message, ...]:
         # Whether answers were settled is known by what came next, and no grader needs to be asked again.
         settled=lambda _: spoken.ballot,
         stop_when_settled=spoken.ballot,
-        extra_rounds=0 if spoken.ballot else max(debate.extra_rounds, spoken.round - debate.max_rounds, 0),
+        extra_rounds=max(debate.extra_rounds, spoken.round - spoken.ballot - debate.max_rounds, 0),
     )
     return before.observe(spoken.agent).conversation()
 

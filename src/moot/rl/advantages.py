@@ -116,7 +116,11 @@ def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, sea
         centred = estimator(cells, seats.of(name))
         for (_, scores), row, out in zip(debates, centred, streams, strict=True):
             out[name] = _finish(scores, name, row)
-    return [StepAdvantages(named) for named in streams]
+    return [
+        StepAdvantages(named, scores.stream_of)
+        for named, (_, scores) in zip(streams, debates, strict=True)
+        if isinstance(scores, StepScores)
+    ]
 
 
 def with_advantages(batch: Sequence[PlayedDebate], estimator: Estimator, seats: SeatMeans | None = None) -> list[PlayedDebate]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moot.debate.rewards import REWARDS, Reward, users_reward
+from moot.debate.scoring import BY_TURN, Scoring
 from moot.debate.types import ConfigError
 from moot.rl.advantages import ESTIMATORS, Estimator
 from moot.users import load
@@ -16,11 +17,13 @@ def find_reward(name: str) -> Reward:
     return users_reward(load(name, "reward"), name)
 
 
-def find_estimator(name: str, reward: str) -> Estimator:
+def find_estimator(scoring: Scoring) -> Estimator:
+    """The one that `scoring` names, or that belongs to its reward."""
+    name, reward = scoring.estimator, scoring.reward
     if name in ESTIMATORS:
-        if name == "center_round" and reward in REWARDS and reward != "generator_judge":
+        if name == "center_round" and reward in REWARDS and reward not in ("generator_judge", *BY_TURN):
             raise ConfigError(f"advantage center_round needs rewards by step, and {reward} is by agent; use center_group")
         return ESTIMATORS[name]
     if ":" not in name:
-        raise ConfigError(f"advantage must be one of {', '.join(ESTIMATORS)} or path.py:function, got {name!r}")
+        raise ConfigError(f"advantage must be one of {', '.join(ESTIMATORS)}, auto or path.py:function, got {name!r}")
     return load(name, "advantage")

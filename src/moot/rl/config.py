@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.protocol import V2, Protocol
-from moot.debate.scoring import Scoring
+from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.types import ConfigError
 from moot.engine.settings import ModelConfig as ModelConfig
 
@@ -44,8 +44,17 @@ class OptimConfig:
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to 0 over the run."""
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
-    grad_clip: float = 1.0
-    """Largest norm of the gradient; 0 means no limit."""
+    lr_warmup: int = 0
+    """Iterations over which the learning rate rises to its value. Adam's first steps are as long as any, and know the least."""
+    target_kl: float = 0.0
+    """Halve the learning rate when optim/kl_step is more than half as large again as this, and let it return slowly; 0 is off. For when a
+    step undoes the last ones; 0.01 is a usual value."""
+    min_signal: int = 0
+    """Debate further questions, up to 4 batches in all, until so many debates carry a gradient; 0 is off. For when few do: Adam makes a
+    step from 4 debates as long as one from 40."""
+    grad_clip: float = 0.0
+    """Largest norm of the gradient; 0 means no limit. The loss is summed over tokens, so norms are in the hundreds: 1 would clip every
+    step, which Adam undoes but for the differences between batches."""
     weight_decay: float = 0.0
     kl_coef: float = 0.0
     """Penalty for leaving the base model."""
@@ -136,7 +145,9 @@ class TrainConfig:
     """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote (one answer of the
-    group), opponents (the policy in each seat once, against the model before training)."""
+    group), opponents (the policy in each seat once, against fixed others)."""
+    eval_opponents: tuple[str, ...] = ("base",)
+    """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
     save_every: int = 100
     """Iterations between checkpoints that are kept; the newest two are always there."""
     log_full_transcript: bool = False
@@ -154,6 +165,8 @@ class TrainConfig:
             ("num_train_datapoints", o.num_train_datapoints, 0),
             ("num_substeps", o.num_substeps, 1),
             ("max_staleness", o.max_staleness, 0),
+            ("lr_warmup", o.lr_warmup, 0),
+            ("min_signal", o.min_signal, 0),
             ("warm_questions", w.warm_questions, 0),
             ("warm_epochs", w.warm_epochs, 1),
             ("warm_batch_size", w.warm_batch_size, 1),
@@ -202,13 +215,13 @@ class TrainConfig:
         parts = {"model": ModelConfig, "debate": DebateConfig, "optim": OptimConfig, "warm": WarmConfig, "recipe": RecipeConfig}
         # Settings that came later than a run keep their defaults in it.
         settings = {name: dict(given.get(name, {})) for name in parts}
-        choices = dict(given["protocol"])
+        choices = _choices(given)
         choices |= {name: settings[part].pop(name) for name, part in BESIDE_PROTOCOL.items() if name in settings[part]}
         built: dict[str, Any] = {name: kind(**settings[name]) for name, kind in parts.items()}
         if isinstance(built["recipe"].curriculum, list):
             built["recipe"] = replace(built["recipe"], curriculum=tuple(built["recipe"].curriculum))
-        modes = tuple(given.get("eval_modes", ()))
-        return cls(**{**given, **built, "eval_modes": modes, "protocol": V2.with_choices(choices)})
+        named: dict[str, Any] = {name: tuple(given[name]) for name in ("eval_modes", "eval_opponents") if name in given}
+        return cls(**{**given, **built, **named, "protocol": V2.with_choices(choices)})
 
 
 BESIDE_PROTOCOL = {"reward_mix": "debate", "correct_bonus": "debate", "judge_counts": "recipe"}
@@ -218,7 +231,18 @@ BESIDE_PROTOCOL = {"reward_mix": "debate", "correct_bonus": "debate", "judge_cou
 def scoring_in(config: Mapping[str, Any]) -> Scoring:
     """How votes count by a run's configuration as it stands on disk, whatever else is missing there."""
     beside = {name: config[part][name] for name, part in BESIDE_PROTOCOL.items() if name in config.get(part, {})}
-    return V2.with_choices({**config.get("protocol", {}), **beside}).scoring
+    return V2.with_choices({**_choices(config), **beside}).scoring
+
+
+def _choices(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A run from before `lr_warmup` has the reward truth or majority by the last answer."""
+    choices, optim = dict(config.get("protocol", {})), config.get("optim")
+    return as_named_now(choices) if optim and "lr_warmup" not in optim else choices
+
+
+_PEOPLE = V2.with_choices(evaluation_credit="judge")
+"""For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes, and nothing of the answer can
+depend on it any more: paid with the answer's reward, its tokens would be pushed at random."""
 
 
 def _check_numbers(config: Any) -> None:
@@ -234,14 +258,16 @@ def _check_numbers(config: Any) -> None:
 
 
 _MATH = TrainConfig(
+    protocol=_PEOPLE,
     model=ModelConfig(model="Qwen/Qwen3-8B"),
     debate=DebateConfig(max_rounds=3, max_tokens=8196),
-    optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024),
+    optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024, lr_warmup=5),
 )
 
 PRESETS: dict[str, TrainConfig] = {
     # SmolLM2 on two cores: short turns, small batches, and a warm start without which it writes no valid turn at all.
     "demo": TrainConfig(
+        protocol=_PEOPLE,
         debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=128),
         optim=OptimConfig(batch_size=6, num_train_datapoints=18, learning_rate=2e-5),
         warm=WarmConfig(warm_questions=16, warm_batch_size=2, warm_learning_rate=1e-3),
@@ -257,15 +283,15 @@ PRESETS: dict[str, TrainConfig] = {
     ),
     "hard": replace(
         _MATH,
-        protocol=V2.with_choices(lambda_gen=0.5, lambda_judge=1.5),
+        protocol=_PEOPLE.with_choices(lambda_gen=0.5, lambda_judge=1.5),
         debate=replace(_MATH.debate, num_agents=5),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4),
     ),
-    "v1": replace(_MATH, protocol=PROTOCOLS["v1"]),
+    "v1": replace(_MATH, protocol=PROTOCOLS["v1"], optim=replace(_MATH.optim, lr_warmup=0)),
     # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in and faded out.
     "aime": replace(
         _MATH,
-        protocol=V2.with_choices(judge_consensus="leave_one_out", closing_ballot=True, reward_mix=0.3),
+        protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out", closing_ballot=True, reward_mix=0.3),
         debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2),
         optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),

@@ -12,6 +12,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
+from moot.debate.choices import names_of
+from moot.debate.rules import Rules
+from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.rl.config import TrainConfig
 
@@ -21,14 +24,21 @@ TOP = ""
 
 def read_config(path: Path, base: TrainConfig) -> TrainConfig:
     """`base` with what the file says."""
+    return with_settings(base, _read(path), f"{path}: ")
+
+
+def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = "") -> TrainConfig:
+    """`base` with these settings, each by its name alone or in its section. `where` begins what is said about a wrong one."""
     whole = base.as_dict()
     places = {name: section for section, names in _sections(whole).items() for name in names}
-    for name, value in _settings(_read(path), whole):
+    # The later choices of a protocol stand in a record only where they are not the default.
+    places = dict.fromkeys((*names_of(Rules), *names_of(Scoring)), "protocol") | places
+    for name, value in _settings(content, whole):
         if name not in places:
             near = difflib.get_close_matches(name, places, n=1)
-            raise ConfigError(f"{path}: there is no setting {name!r}{f'; did you mean {near[0]}?' if near else ''}")
+            raise ConfigError(f"{where}there is no setting {name!r}{f'; did you mean {near[0]}?' if near else ''}")
         section = whole[places[name]] if places[name] else whole
-        section[name] = value if places[name] == "protocol" else _typed(path, base, places[name], name, value)
+        section[name] = value if places[name] == "protocol" else _typed(where, base, places[name], name, value)
     return TrainConfig.from_dict(whole)
 
 
@@ -60,7 +70,7 @@ def _settings(content: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[
             yield str(name), value
 
 
-def _typed(path: Path, base: TrainConfig, section: str, name: str, value: Any) -> Any:
+def _typed(where: str, base: TrainConfig, section: str, name: str, value: Any) -> Any:
     """The value as the setting has it. YAML reads 1e-5 as a word, and lists where tuples are meant."""
     owner = getattr(base, section) if section else base
     owner = owner if hasattr(owner, name) else base.protocol.scoring  # which a run.json keeps in two sections
@@ -79,6 +89,6 @@ def _typed(path: Path, base: TrainConfig, section: str, name: str, value: Any) -
     elif isinstance(value, type(old)):
         if isinstance(old, int) or not choices or value in choices:
             return value
-        raise ConfigError(f"{path}: {name} must be {' or '.join(map(str, choices))}, got {value!r}")
+        raise ConfigError(f"{where}{name} must be {' or '.join(map(str, choices))}, got {value!r}")
     kind = {"tuple": "a list", "bool": "true or false", "float": "a number", "int": "a whole number"}.get(type(old).__name__, "a word")
-    raise ConfigError(f"{path}: {name} must be {kind}, got {value!r}")
+    raise ConfigError(f"{where}{name} must be {kind}, got {value!r}")

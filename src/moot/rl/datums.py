@@ -26,15 +26,15 @@ class _Sequence:
     def empty(cls, temperature: float) -> _Sequence:
         return cls(temperature, [], [], [], [])
 
-    def add(self, tokens: Ints, logprobs: Floats, advantages: Floats, mask: float) -> None:
+    def add(self, tokens: Ints, logprobs: Floats, advantages: Floats, mask: Floats) -> None:
         self.tokens.append(tokens)
         self.logprobs.append(logprobs)
         self.advantages.append(advantages)
-        self.mask.append(np.full(len(tokens), mask, dtype=np.float32))
+        self.mask.append(mask)
 
     def observe(self, tokens: Ints) -> None:
         nothing = np.zeros(len(tokens), dtype=np.float32)
-        self.add(tokens, nothing, nothing, 0.0)
+        self.add(tokens, nothing, nothing, nothing)
 
     def suffix_of(self, prompt: Ints) -> Ints | None:
         """What the prompt adds to this sequence; None if it does not begin with it."""
@@ -71,7 +71,7 @@ def merge(turns: Sequence[SampledTurn], advantages: Sequence[Floats]) -> Iterato
             sequence, new = _Sequence.empty(turn.temperature), turn.prompt
         assert sequence is not None
         sequence.observe(new)
-        sequence.add(turn.tokens, turn.logprobs, values, 1.0)
+        sequence.add(turn.tokens, turn.logprobs, values, turn.sampled.astype(np.float32))
     yield from _finished(sequence)
 
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from typing import Protocol as Interface
 
-from moot.debate.play import Speak
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Trainer
 from moot.evaluate.play import Opponent
@@ -16,9 +15,10 @@ from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
+from moot.rl.pace import Pace
 from moot.rl.recipe import Asked, Curriculum
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player
+from moot.rl.rollout import Guest, Player
 from moot.rl.trust import Alarms
 from moot.tasks.task import Task
 
@@ -52,12 +52,15 @@ class Loop:
     alarms: Alarms = field(default_factory=Alarms)
     skipped: int = 0
     """Optimizer steps in a row whose gradient was not finite."""
+    pace: Pace = field(default_factory=Pace)
+    further: int = 0
+    """Questions debated beyond the batches, for want of a signal."""
     sampled: int = 0
     """Tokens sampled in self-play so far."""
     curriculum: Curriculum = field(init=False)
     stages: Sequence[Task] = ()
     """The curriculum's tasks; none means `task` alone."""
-    judge: Player | Speak | None = None
+    judge: Guest | None = None
     """Votes from outside, and is never trained."""
     opponents: Mapping[str, Opponent] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""

@@ -65,7 +65,7 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
         metrics |= {
             "jury/ballots": float(len(ballots)),
             "jury/parse_error": mean(float(turn.failed) for turn in ballots),
-            "tokens/jury": float(sum(len(turn.tokens) for each in played for turn in each.heard)),
+            "tokens/jury": float(sum(turn.count for each in played for turn in each.heard)),
         }
     return metrics
 
@@ -73,7 +73,8 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
 def token_counts(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
     """Sampled tokens, and tokens that were read for the first time."""
     turns = [turn for each in debates for turn in each.sampled]
-    return sum(len(turn.tokens) for turn in turns), sum(len(turn.prompt) for turn in turns)
+    sampled = sum(turn.count for turn in turns)
+    return sampled, sum(len(turn.prompt) + len(turn.tokens) for turn in turns) - sampled
 
 
 def _prompt_tokens(rollouts: Sequence[PlayedDebate]) -> int:
@@ -83,7 +84,7 @@ def _prompt_tokens(rollouts: Sequence[PlayedDebate]) -> int:
             context = 0
             for turn in (each.sampled[i] for i in own):
                 context = (context if turn.extends else 0) + len(turn.prompt)
-                total += context
+                total += context + len(turn.tokens) - turn.count
                 context += len(turn.tokens)
     return total
 

@@ -42,10 +42,8 @@ def check_scoring(config: TrainConfig, task: Task, reward: Reward, estimator: Es
         return
     debates = [_made_up(config, _question(task), silent) for silent in (None, 0)]
     grades = [grade(debate, task.equal, task.extract) for debate in debates]
-    with trying(scoring.reward, "reward"):
-        scores = [reward(debate, scoring, graded) for debate, graded in zip(debates, grades, strict=True)]
-    with trying(scoring.advantage, "advantage"):
-        advantages(zip(debates, scores, strict=True), estimator, SeatMeans())
+    scores = [reward(debate, scoring, graded) for debate, graded in zip(debates, grades, strict=True)]
+    advantages(zip(debates, scores, strict=True), estimator, SeatMeans())
 
 
 def _question(task: Task) -> Question:

@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.play import Speak
 from moot.debate.rewards import last_parsed
 from moot.engine.protocol import Datum
 from moot.records.played import PlayedDebate
 from moot.rl.config import Schedule
 from moot.rl.datums import merge
-from moot.rl.rollout import Judges, Player, Seats
+from moot.rl.rollout import Guest, Judges, Player, Seats
 from moot.tasks.task import Task
 
 WINDOW = 3
@@ -100,7 +99,7 @@ def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num
     return seats
 
 
-def judges_of_a_share(judge: Player | Speak | None, share: float, seed: str) -> Judges | None:
+def judges_of_a_share(judge: Guest | None, share: float, seed: str) -> Judges | None:
     """The outside judge is asked about a share of the debates, drawn by lot; as the share falls it is phased out, and costs less."""
     if judge is None or not share:
         return None
@@ -115,7 +114,7 @@ def winners_turns(debates: Sequence[PlayedDebate]) -> list[Datum]:
         turns = [] if agent is None else each.debate.steps()[agent]
         if not turns or not all(each.sampled[i].learns for i in turns):
             continue
-        weights = [np.full(len(each.sampled[i].tokens), float(not each.debate.turns[i].failed), dtype=np.float32) for i in turns]
+        weights = [each.sampled[i].sampled * np.float32(not each.debate.turns[i].failed) for i in turns]
         # Learned as text, at temperature 1: the winner is imitated, not its dice.
         merged = merge([each.sampled[i] for i in turns], weights)
         examples += [replace(datum, mask=datum.advantages, temperature=1.0) for datum in merged]

@@ -111,6 +111,15 @@ class Rendering:
         text, starts = self._text.text_and_starts(sampled[:-1] if ended else sampled)
         return (text, np.append(starts, np.int32(len(text)))) if ended else (text, starts)
 
+    def encode(self, text: str) -> Ints:
+        """Text that is inserted into a turn, as it stands."""
+        return np.asarray(self.tokenizer.encode(text, add_special_tokens=False) if text else [], dtype=np.int32)
+
+    @property
+    def stop_texts(self) -> tuple[str, ...]:
+        """The end of a turn as text, for where other stops are strings."""
+        return tuple(str(self.tokenizer.decode([i], skip_special_tokens=False)) for i in self.stop_ids)
+
     def decode(self, ids: Ints) -> str:
         return self._text.text_and_starts(ids)[0]
 

@@ -34,7 +34,7 @@ def told(changed: list[tuple[str, Any, Any]]) -> str:
     return ", ".join(f"{name} {old} -> {new}" for name, old, new in changed[:3]) + (", …" if len(changed) > 3 else "")
 
 
-def change_settings(run: Run, wanted: TrainConfig) -> list[str]:
+def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[str]:
     """Writes what may change into the run, and answers with notes on it. Refuses all else by name."""
     before = config_of(run)
     changed = list(differences(before, wanted))
@@ -45,7 +45,7 @@ def change_settings(run: Run, wanted: TrainConfig) -> list[str]:
         raise ConfigError(
             f"num_train_datapoints must be at least {done}, got {wanted.optim.num_train_datapoints}: so many were debated already"
         )
-    if changed:
+    if changed and write:
         write_atomically(run.path / "run.json", json.dumps({**run.header, "config": wanted.as_dict()}, indent=1).encode())
     longer = [name for name, _, _ in changed if name in ("num_train_datapoints", "max_sampled_tokens")]
     notes = [f"{name} is {new} from here on; it was {old}." for name, old, new in changed]

@@ -10,6 +10,7 @@ the seed and the step.
 from __future__ import annotations
 
 import asyncio
+import copy
 import json
 import random
 import time
@@ -20,12 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from moot.checkpoints import Checkpoint, checkpoints, load_checkpoint, load_newest
+from moot.checkpoints import Checkpoint, checkpoints, load_checkpoint, load_newest, newest_whole
 from moot.debate.rewards import Grades
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
-from moot.engine.protocol import AdamParams, Datum, LossOutput, Sampler, SamplingParams, StepOutput
+from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput
 from moot.evaluate.training import evaluate_in_training
 from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
@@ -34,6 +35,7 @@ from moot.rl.advantages import SeatMeans, with_advantages
 from moot.rl.datums import datums
 from moot.rl.loop import Loop, Stopped, Watcher
 from moot.rl.metrics import Metrics, answer_metrics, optim_metrics, reward_metrics, rollout_metrics
+from moot.rl.pace import MEASURED, Pace, kl_step
 from moot.rl.recipe import Asked, judges_of_a_share, scheduled, seats_of_past_selves, still_open, winners_turns
 from moot.rl.remedies import ALARMS
 from moot.rl.rollout import Judges, Player, Seats, rollout
@@ -45,9 +47,14 @@ from moot.turns import carries_gradient
 
 __all__ = ["Loop", "Stopped", "Watcher", "train"]
 
+MOST_BATCHES = 4
+"""How often as many questions as a batch has are debated, at most, before a step is taken with what there is."""
+
 
 async def train(loop: Loop) -> None:
     step = await restore(loop)
+    if step == loop.config.warm_steps:
+        await fresh_optimizer(loop, step)
     sampler = await loop.engine.snapshot()
     await evaluate_if_due(loop, step, sampler)
 
@@ -56,6 +63,7 @@ async def train(loop: Loop) -> None:
         loop.watcher.began(step, loop.total, "warm")
         await commit(loop, step, await warm_step(loop, step))
         if step == loop.config.warm_steps:
+            await fresh_optimizer(loop, step)
             sampler = await loop.engine.snapshot()
             await evaluate_if_due(loop, step, sampler)
 
@@ -68,7 +76,8 @@ async def train(loop: Loop) -> None:
                 asked = questions(loop, next_step)
                 ahead.append(_Batch(step - 1, asked, asyncio.create_task(self_play(loop, next_step, asked, sampler))))
             batch = ahead.popleft()
-            row = await learn(loop, step, batch.asked, await batch.rollouts, staleness=step - 1 - batch.sampled_at)
+            asked, rollouts = await with_enough_signal(loop, step, batch.asked, await batch.rollouts, sampler)
+            row = await learn(loop, step, asked, rollouts, staleness=step - 1 - batch.sampled_at)
             sampler = await loop.engine.snapshot()
             await commit(loop, step, row)
             if loop.config.recipe.past_selves and is_kept(loop, step):
@@ -103,8 +112,33 @@ def questions(loop: Loop, step: int) -> list[Asked]:
     return [*again, *(Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
 
 
-async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Sampler) -> list[PlayedDebate]:
-    recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}"
+async def with_enough_signal(
+    loop: Loop, step: int, asked: list[Asked], played: list[PlayedDebate], sampler: Sampler
+) -> tuple[list[Asked], list[PlayedDebate]]:
+    """The batch, and further questions until `min_signal` debates carry a gradient. Those come from behind all batches."""
+    config = loop.config
+    wanted, size = config.optim.min_signal, config.optim.batch_size
+    carrying = await count_with_gradient(loop, step, asked, played) if wanted else 0
+    for wave in range(1, MOST_BATCHES):
+        if carrying >= wanted:
+            break
+        first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
+        more = [Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + size)]
+        loop.further += size
+        further = await self_play(loop, step, more, sampler, f"/{wave}")
+        carrying += await count_with_gradient(loop, step, more, further)
+        asked, played = [*asked, *more], [*played, *further]
+    return asked, played
+
+
+async def count_with_gradient(loop: Loop, step: int, asked: Sequence[Asked], played: Sequence[PlayedDebate]) -> int:
+    # Only looking: the running means of the seats stay as they are.
+    taught = await scored_and_taught(loop, step, asked, played, copy.deepcopy(loop.seats))
+    return sum(each.advantages is not None and carries_gradient(each.advantages) for each in taught)
+
+
+async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Sampler, wave: str = "") -> list[PlayedDebate]:
+    recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}{wave}"
     debates = [new_debate(loop, each) for each in asked]
     seats = seats_of_past_selves(loop.past, recipe.past_selves, seed, loop.config.debate.num_agents)
     share = scheduled(recipe.judge_share, recipe.judge_schedule, loop.done(step))
@@ -145,14 +179,11 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[Play
     """Votes to rewards to advantages to datums to the engine. Answers with the iteration's metrics."""
     config, recipe, started = loop.config, loop.config.recipe, time.perf_counter()
     asked = [question for question, each in zip(batch, played, strict=True) if each.error is None]
-    finished = [each for each in played if each.error is None]
-    if not finished:
+    if not asked:
         raise Stopped(f"every debate of step {step} failed in the engine ({played[0].error}); mend that and start again to go on")
-    tasks = [loop.curriculum.tasks[question.level] for question in asked]
-    grades = await graded([each.debate for each in finished], tasks)
-    scoring = scoring_at(loop, step)
-    scored = [each.scored(scoring, grade, loop.reward) for each, grade in zip(finished, grades, strict=True)]
-    taught = with_advantages(scored, loop.estimator, loop.seats)
+    taught = await scored_and_taught(loop, step, batch, played, loop.seats)
+    scoring, grades = scoring_at(loop, step), [each.grades for each in taught if each.grades is not None]
+    task = loop.curriculum.tasks[asked[-1].level]
 
     groups = [
         datums(each.debate, each.sampled, each.advantages)
@@ -162,19 +193,20 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[Play
     random.Random(f"{config.seed}/{step}/order").shuffle(groups)
     penalty = await penalise_distance(loop, [datum for group in groups for datum in group])
     chunks = _chunks(penalty.datums, config.optim.num_substeps)
-    rate = scheduled(config.optim.learning_rate, config.optim.lr_schedule, loop.done(step))
-    trained = await optimise(loop, chunks, config.optim.loss, rate)
+    rate = loop.pace.rate(config.optim, step - config.warm_steps, loop.done(step))
+    trained = await optimise(loop, chunks, config.optim.loss, rate, measured=True)
+    loop.pace.update(config.optim.target_kl, trained["optim/kl_step"])
     copied = await distill(loop, step, taught, rate)
 
     remaining = iter(taught)
     saved = [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played]
     loop.run.write_debates(step, saved, config.log_full_transcript)
-    answers = answer_metrics([each.debate for each in taught], grades, tasks[-1].name)
+    answers = answer_metrics([each.debate for each in taught], grades, task.name)
     counts = rollout_metrics(played)
     loop.sampled += int(counts["tokens/sampled"] or 0)
     if recipe.hard_agents:
         loop.again += still_open(asked, taught, recipe.hard_agents)
-    if loop.curriculum.update(asked[-1].level, answers[f"train_{tasks[-1].name}/correct"]):
+    if loop.curriculum.update(asked[-1].level, answers[f"train_{task.name}/correct"]):
         loop.watcher.note(f"the curriculum goes on to {loop.curriculum.task.name}")
     return {
         "step": step,
@@ -193,11 +225,23 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[Play
         **({"recipe/debated_again": float(sum(each.num_agents == recipe.hard_agents for each in asked))} if recipe.hard_agents else {}),
         "optim/staleness": float(staleness),
         "optim/lr": rate,
+        **({"optim/lr_factor": loop.pace.factor} if config.optim.target_kl else {}),
         "debates/dropped": float(len(taught) - len(groups)),
         # Of an engine elsewhere: how the line has been so far.
         **{f"engine/{name}": float(count) for name, count in getattr(loop.engine, "faults", {}).items()},
         "time/train_s": time.perf_counter() - started,
     }
+
+
+async def scored_and_taught(
+    loop: Loop, step: int, asked: Sequence[Asked], played: Sequence[PlayedDebate], seats: SeatMeans
+) -> list[PlayedDebate]:
+    """Graded, scored and with advantages; without the debates that the engine lost."""
+    finished = [(loop.curriculum.tasks[question.level], each) for question, each in zip(asked, played, strict=True) if each.error is None]
+    grades = await graded([each.debate for _, each in finished], [task for task, _ in finished])
+    scoring = scoring_at(loop, step)
+    scored = [each.scored(scoring, grade, loop.reward) for (_, each), grade in zip(finished, grades, strict=True)]
+    return with_advantages(scored, loop.estimator, seats) if scored else []
 
 
 def scoring_at(loop: Loop, step: int) -> Scoring:
@@ -227,13 +271,19 @@ def _chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
     return [all_datums[i : i + size] for i in range(0, len(all_datums), size)] if size else []
 
 
-async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float) -> Metrics:
-    """Everything is enqueued before the first result is awaited, so the engine never waits for us."""
+async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float, measured: bool = False) -> Metrics:
+    """Everything is enqueued before the first result is awaited, so the engine never waits for us.
+
+    `measured` asks once more, after all steps, for logprobs of the first chunk, which were computed before any of them.
+    """
     adam = AdamParams(rate, weight_decay=loop.config.optim.weight_decay, grad_clip_norm=loop.config.optim.grad_clip)
     queued: list[tuple[Awaitable[LossOutput], Awaitable[StepOutput]]] = []
     for chunk in chunks:
         queued.append((loop.engine.forward_backward(chunk, loss), loop.engine.optim_step(adam)))
+    looked_at = chunks[0][:MEASURED] if measured and chunks else []
+    looking = loop.engine.forward(looked_at, loss) if looked_at else None
     outputs = [(await losses, await steps) for losses, steps in queued]
+    after = (await looking).logprobs if looking is not None else []
     for _, done in outputs:
         loop.skipped = loop.skipped + 1 if done.metrics.get("skipped") else 0
         if loop.skipped == 3:
@@ -245,6 +295,7 @@ async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float
         "optim/grad_norm": sum(norms) / len(norms) if norms else None,
         "optim/steps_skipped": float(sum(bool(done.metrics.get("skipped")) for _, done in outputs)),
         "optim/trained_tokens": float(sum(d.mask.sum() for chunk in chunks for d in chunk)),
+        **({"optim/kl_step": kl_step(looked_at, outputs[0][0].logprobs[:MEASURED] if outputs else [], after)} if measured else {}),
     }
 
 
@@ -320,6 +371,17 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     }
 
 
+async def fresh_optimizer(loop: Loop, step: int) -> None:
+    """After the warm start Adam forgets it: moments of another loss, with gradients of another size, would steer the first steps."""
+    saved = newest_whole(loop.run, step) if step else None
+    if saved is None:
+        return
+    try:
+        await loop.engine.load_state(saved.engine_state, optimizer=False)
+    except EngineError as error:
+        loop.watcher.note(f"this engine cannot start its optimizer anew, so Adam's moments of the warm start stay ({error})")
+
+
 async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
     """Wrong solutions that the untrained model wrote to the warm start's questions: sampled once, and kept with the run."""
     w = loop.config.warm
@@ -375,6 +437,8 @@ async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
         "alarms": loop.alarms.state(),
         "skipped": loop.skipped,
         "sampled": loop.sampled,
+        "pace": loop.pace.factor,
+        "further": loop.further,
         "curriculum": loop.curriculum.state(),
         "again": [asdict(each) for each in loop.again],
     }
@@ -429,6 +493,7 @@ def remember(loop: Loop, state: Mapping[str, Any]) -> None:
         raise ValueError(f"its metrics are of phase {state['metrics']['phase']!r}")
     if "curriculum" in state:
         loop.curriculum.restore(state["curriculum"])
+    loop.pace, loop.further = Pace(float(state.get("pace", 1.0))), int(state.get("further", 0))
     loop.seats, loop.alarms, loop.again, loop.skipped, loop.sampled = seats, alarms, again, skipped, sampled
 
 

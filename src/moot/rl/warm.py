@@ -15,6 +15,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from moot.debate.parsing import BALLOT, CONTRACTS
 from moot.debate.play import play
 from moot.debate.rules import Rules
 from moot.debate.state import Debate
@@ -22,7 +23,7 @@ from moot.debate.types import ConfigError, Message, Observation, Parsed, Questio
 from moot.engine.protocol import Datum, Floats, Ints, Sample, Sampler, SamplingParams
 from moot.rl.datums import merge
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import TokenSpeaker, turn_seed
+from moot.rl.speaker import TokenSpeaker, turn_seed
 from moot.tasks.answers import answer_in
 from moot.tasks.task import Task
 
@@ -45,7 +46,7 @@ class _Teacher:
         self._debate = debate
 
     def write(self, observation: Observation) -> tuple[str, bool]:
-        """The turn's text, and whether it is right and so worth learning."""
+        """The turn's text, or that of the section asked for, and whether the turn is right and so worth learning."""
         slips = observation.round == 1 and observation.agent in self._slips
         solution = self._slip(observation.agent) if slips else self._right
         evaluation = comparison = "N/A"
@@ -58,15 +59,18 @@ class _Teacher:
             evaluation = " ".join(self._remark(label, answer, right[label]) for label, answer in held.items())
             if len(held) > 1:
                 comparison = "\n".join(self._votes(right))
-        judged = f"<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"
-        if observation.contract == "ballot":
-            return judged, True
-        text = f"<solution>{solution}</solution>\n{judged}"
-        if observation.contract == "five_tag":
-            agreed = bool(observation.eligible) and not slips
-            text += f"\n<consensus>{'YES' if agreed else 'NO'}</consensus>\n<consensus_reason>"
-            text += f"{'The answers agree now.' if agreed else 'It is too early to tell.'}</consensus_reason>"
-        return text, not slips
+        agreed = bool(observation.eligible) and not slips
+        said = {
+            "solution": solution,
+            "evaluation": evaluation,
+            "comparison": comparison,
+            "consensus": "YES" if agreed else "NO",
+            "consensus_reason": "The answers agree now." if agreed else "It is too early to tell.",
+        }
+        worth = not slips or observation.contract == BALLOT
+        if observation.section:
+            return said[observation.section] + (f"\n</{observation.section}>" if observation.opening else ""), worth
+        return "\n".join(f"<{name}>{said[name]}</{name}>" for name in CONTRACTS[observation.contract]), worth
 
     def _slip(self, seat: int) -> str:
         if self._wrong:
@@ -167,6 +171,6 @@ async def _example(debate: Debate, task: Task, rendering: Rendering, chance: ran
     found: list[Datum] = []
     for turns in played.steps():
         marks = [float(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]
-        weights = [np.full(len(sampled[i].tokens), mark, dtype=np.float32) for i, mark in zip(turns, marks, strict=True)]
+        weights = [sampled[i].sampled * np.float32(mark) for i, mark in zip(turns, marks, strict=True)]
         found += [replace(datum, mask=datum.advantages) for datum in merge([sampled[i] for i in turns], weights)]
     return [datum for datum in found if datum.mask.any()]

@@ -1,4 +1,4 @@
-"""Speaks for a seat through an OpenAI-compatible server: text in, text out; no tokens, no logprobs, no torch.
+"""Asks an OpenAI-compatible server: text in, text out; no tokens, no logprobs, no torch.
 
 Servers differ in what they accept and in how they fail. A setting that a server says it does not know is left out from then on, and noted.
 What may pass (no connection, a rate limit, a server error, a stream that broke off) is asked again, a bounded number of times; half an
@@ -18,15 +18,13 @@ import asyncio
 import json
 import random
 import re
-import zlib
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
-from moot.debate.parsing import parse, stop_marker
-from moot.debate.types import Message, Observation, Parsed, Said
+from moot.debate.types import Message
 from moot.engine.protocol import EngineError
 from moot.speakers.endpoint import Endpoint
 from moot.speakers.reading import (
@@ -70,8 +68,11 @@ class ChatRequest:
     messages: tuple[Message, ...]
     max_tokens: int
     temperature: float
-    stop: str
+    stop: str = ""
+    """Where the answer is over; empty for where the model ends it."""
     seed: int | None = None
+    continues: bool = False
+    """The last message is the beginning of the answer."""
 
 
 Retried = Callable[[str, float], None]
@@ -194,8 +195,11 @@ class Chat:
             "stream_options": {"include_usage": True},
             "max_tokens": request.max_tokens,
             "temperature": request.temperature,
-            "stop": [request.stop],
         }
+        if request.stop:
+            body["stop"] = [request.stop]
+        if request.continues:
+            body |= CONTINUING
         if request.seed is not None:
             body["seed"] = request.seed
         if "max_tokens" in self._left_out:
@@ -207,13 +211,17 @@ class Chat:
     def _adapt(self, response: httpx.Response, raw: bytes) -> None:
         """Leaves out what the server says it does not know, so that the request can be sent again; raises for all else."""
         status, said = response.status_code, error_in(raw)
-        if status in (400, 422) and (field_ := _unknown_field(raw.decode("utf-8", "replace"), self._left_out)):
+        words = raw.decode("utf-8", "replace")
+        if status in (400, 422) and _NOT_KNOWN.search(words) and any(name in words for name in CONTINUING):
+            why = "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled"
+            raise ServerRefused(f"{self.endpoint.base_url} {why} ({said})")
+        if status in (400, 422) and (field_ := _unknown_field(words, self._left_out)):
             self._left_out.add(field_)
             if field_ in _CONSEQUENCES:
                 self.notes.append(f"{self.endpoint.model} at {self.endpoint.base_url} {_CONSEQUENCES[field_]}")
             return
         where = f"{self.endpoint.base_url} answered {status}" + (f" ({said})" if said else "")
-        if status == 429 and "insufficient_quota" not in raw.decode("utf-8", "replace"):
+        if status == 429 and "insufficient_quota" not in words:
             raise ServerTrouble(
                 f"answered 429, too many requests{f' ({said})' if said else ''}", retry_after(response.headers), everyone=True
             )
@@ -226,6 +234,8 @@ class Chat:
         raise ServerRefused(f"{where}; {_REMEDIES.get(status, 'check --base-url and --model')}")
 
 
+CONTINUING = {"continue_final_message": True, "add_generation_prompt": False}
+"""How servers are asked to go on with a last message that is the assistant's own."""
 _CONSEQUENCES = {
     "temperature": "takes no temperature: its seats speak at the server's own",
     "stop": "takes no stop string: answers may run on, and what follows the last section is cut off here",
@@ -264,9 +274,6 @@ def _what(error: httpx.TransportError, growing: GrowingReply) -> str:
     return f"closed the connection without an answer ({type(error).__name__})"
 
 
-# Speaking in a debate
-
-
 _SPECIAL = re.compile(r"<(?=\||/?s>|(?:start|end)_of_turn>|eos>|bos>)")
 
 
@@ -279,49 +286,3 @@ def _messages(messages: Sequence[Message], fold: bool) -> list[dict[str, str]]:
         given[1]["content"] = f"{given[0]['content']}\n\n{given[1]['content']}"
         return given[1:]
     return given
-
-
-class ChatSpeaker:
-    """Speaks for a seat through an endpoint. Keeps no conversation: each request carries all of it."""
-
-    def __init__(
-        self,
-        chat: Chat,
-        max_tokens: int,
-        temperature: float | None = None,
-        seed: object = None,
-        heard: Heard | None = None,
-        retried: Retried | None = None,
-    ) -> None:
-        self._chat, self._max_tokens = chat, max_tokens
-        self._temperature, self._seed = temperature, seed
-        self._heard, self._retried = heard, retried
-        self.spent: tuple[int | None, int | None] = (None, None)
-        """Tokens read and written for the last turn, None where the server did not say."""
-
-    async def __call__(self, observation: Observation) -> Said:
-        self.spent = (None, None)
-        marker = stop_marker(observation.contract)
-        seed = None if self._seed is None else zlib.crc32(f"{self._seed}/{observation.round}/{observation.agent}".encode()) >> 1
-        temperature = observation.temperature if self._temperature is None else self._temperature
-        request = ChatRequest(observation.conversation(), self._max_tokens, temperature, marker, seed)
-        reply = await self._chat.reply(request, self._heard, self._retried)
-        self.spent = (reply.prompt_tokens, reply.completion_tokens)
-        return as_said(reply, observation.contract)
-
-
-def as_said(reply: Reply, contract: str) -> Said:
-    """The turn as it was sampled: with the closing tag that a stop string took away, without what follows it where a server runs on.
-
-    A server that tells what ended an answer is believed. Where it only says `stop`, the model may have ended by itself before the
-    closing tag; that cannot be told apart, and is forgiven.
-    """
-    marker = stop_marker(contract)
-    closed = reply.finish == "stop" and reply.stopped_on in (None, marker)
-    end = reply.text.find(marker) + len(marker)
-    if end >= len(marker) and isinstance(parse(reply.text[:end], contract, closed=False), Parsed):
-        return Said(reply.text[:end], closed=True)
-    whole = isinstance(parse(reply.text, contract, closed=False), Parsed)
-    if closed and not whole and isinstance(parse(reply.text, contract, closed=True), Parsed):
-        return Said(reply.text + marker, closed=True)
-    return Said(reply.text, closed=closed)

@@ -28,7 +28,7 @@ class CountedSpeaker(Protocol):
     """One seat of one debate, and what its turns cost."""
 
     spent: tuple[int | None, int | None]
-    """Tokens read and written for its last turn, None where nobody says."""
+    """Tokens read and written for what it said last, None where nobody says."""
 
     async def __call__(self, observation: Observation) -> Said: ...
 

@@ -10,7 +10,7 @@ import numpy as np
 from moot.debate.types import Observation, Said
 from moot.engine.protocol import ContextOverflow, Floats, Ints, Sample, Sampler, SamplingParams
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import TokenSpeaker, turn_seed
+from moot.rl.speaker import TokenSpeaker, turn_seed
 
 PIECE = 16
 """Tokens between two looks at what a local model is writing. Short enough to read along; each look costs one step more."""

@@ -37,9 +37,7 @@ def load(name: str, seed: int = 0, held_out: int = 64) -> Task:
     if spec.name.endswith((".jsonl", ".json", ".txt")):
         return files.task(spec, seed, held_out)
     if spec.name.endswith(".py"):
-        make = users.load(name, "task")
-        with users.trying(name, "task"):
-            made = make(seed, held_out)
+        made = users.load(name, "task")(seed, held_out)
         if not isinstance(made, Task):
             raise ConfigError(f"task {name!r} must return a moot.tasks.Task, got {type(made).__name__}")
         return made

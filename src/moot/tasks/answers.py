@@ -146,7 +146,7 @@ def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extra
 
 
 async def grade_all_async(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number) -> list[Grades]:
-    """The same from a coroutine, while the event loop goes on."""
+    """The same from a coroutine, while the event loop continues."""
     return await asyncio.to_thread(grade_all, list(debates), equal, otherwise)
 
 

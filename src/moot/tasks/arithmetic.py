@@ -7,7 +7,7 @@ import random
 from dataclasses import dataclass
 
 from moot.debate.types import ConfigError, Question
-from moot.tasks.graders import BOXED
+from moot.tasks.graders import STEPS
 from moot.tasks.near_misses import slip
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
@@ -51,7 +51,7 @@ def question(seed: object, split: str, number: int, settings: Settings = Setting
             operands.sort(reverse=True)
         pieces = [str(operands[0])] + [piece for pair in zip(operators, map(str, operands[1:]), strict=True) for piece in pair]
         if (sum(operands) % 7 == 0) == (split == "held_out") and (lines := _steps(pieces)) is not None:
-            return Question(f"What is {' '.join(pieces)}?", lines[-1], id=f"{split}-{number}", instruction=BOXED)
+            return Question(f"What is {' '.join(pieces)}?", lines[-1], id=f"{split}-{number}", instruction=STEPS)
     raise ConfigError(f"task arithmetic: {settings} leaves nothing to ask whose result is not negative; use fewer operands or add +")
 
 
@@ -70,7 +70,7 @@ def _steps(pieces: list[str]) -> list[str] | None:
 
 
 def solution(asked: Question) -> str:
-    """Step by step: long products by their digits first, then the sum with one operation less each time."""
+    """Step by step: long products by their digits first, then the sum with one operation fewer each time."""
     sum_ = asked.text.removeprefix("What is ").removesuffix("?")
     pieces = sum_.split()
     lines = _steps(pieces) or []

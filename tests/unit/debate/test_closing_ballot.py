@@ -75,17 +75,17 @@ def test_the_observation_says_what_is_asked_for() -> None:
     assert [observation.contract for observation in seen] == ["five_tag"] * 6 + [BALLOT] * 3
     newest = seen[-1].newest.content.split("\n\n")[-1]
     assert newest == (
-        "Round 3, the closing ballot. The answers stand as they are. Write no solution, only <evaluation></evaluation> and "
-        "<comparison></comparison>. Evaluate the answers of Agent 0, Agent 1, then compare them with each other, in exactly these names: "
-        "Agent 0, Agent 1. Leave yourself, Agent 2, out."
+        "Round 3, the closing ballot. The answers are final. Write no solution, only <evaluation> about each of Agent 0, Agent 1 "
+        "</evaluation> and <comparison> with one line per pair, in exactly these names: Agent 0 and Agent 1 </comparison>. "
+        "Begin with <evaluation>."
     )
     assert seen[-1].eligible == (0, 1)
 
 
 def test_with_one_other_answer_or_none_the_ballot_asks_for_no_comparison() -> None:
     for failing, end in (
-        ({1}, "</comparison>. Evaluate Agent 2's answer. There is only one, so write N/A as comparison."),
-        ({1, 2}, "</comparison>. You have seen no other answer. Write N/A as evaluation and as comparison."),
+        ({1}, "only <evaluation> about Agent 2 </evaluation> and <comparison>N/A</comparison>. Begin with <evaluation>."),
+        ({1, 2}, "There is nobody to judge: write <evaluation>N/A</evaluation> and <comparison>N/A</comparison>."),
     ):
         _, seen = run(v2(closing_ballot=True), 1, lambda seen, failing=failing: FAILED if seen.agent in failing else text())
         assert seen[3].agent == 0
@@ -100,15 +100,17 @@ def test_until_the_ballot_nothing_but_one_sentence_of_the_system_text_is_differe
     for before, after in zip(off, on, strict=False):
         (system, *rest), (told, *same) = before.conversation(), after.conversation()
         assert rest == same
-        sentence = "\nAfter the last round comes a closing ballot: then you write the evaluation and the comparison alone."
-        assert told.content == system.content + sentence
+        sentence = "\nAfter the last round comes a closing ballot: a reply with the evaluation and the comparison alone."
+        assert told.content.count(sentence) == 1
+        assert told.content.replace(sentence, "") == system.content
         assert (before.eligible, before.extends, before.own_turns) == (after.eligible, after.extends, after.own_turns)
 
 
 def test_a_growing_conversation_goes_on_into_the_ballot() -> None:
     _, seen = run(v2(closing_ballot=True))
     assert seen[-1].extends
-    assert [message.role for message in seen[-1].conversation()] == ["system"] + ["user", "assistant"] * 2 + ["user"]
+    example = ["user", "assistant"]
+    assert [message.role for message in seen[-1].conversation()] == ["system"] + example + ["user", "assistant"] * 2 + ["user"]
     before = seen[5]
     assert (before.agent, before.round) == (2, 2)
     assert seen[-1].conversation()[:-2] == before.conversation(), "what was said before stands as it was"

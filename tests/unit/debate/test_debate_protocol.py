@@ -31,12 +31,17 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "enable_format_penalty": (True, True),
     "lambda_gen": (1, 1),
     "lambda_judge": (1, 1),
-    "advantage": ("center_group", "center_group"),
+    # What belongs to the reward: center_group for both columns.
+    "advantage": ("auto", "auto"),
+    "evaluation_credit": ("generator", "generator"),
     "personas": (False, True),
     "literal": (False, False),
     # Not in the table: off unless named.
     "shuffle_labels": (False, False),
     "closing_ballot": (False, False),
+    "sections": ("sampled", "sampled"),
+    "judge_first": (True, True),
+    "temperature": (1, 1),
     "reward_mix": (0, 0),
     "correct_bonus": (0, 0),
     "judge_counts": (True, True),
@@ -48,6 +53,7 @@ def test_the_presets_are_the_columns_of_the_table() -> None:
     assert {name: (first[name], second[name]) for name in TABLE} == TABLE
     rules, scoring = ({field.name for field in fields(kind)} for kind in (Rules, Scoring))
     assert rules | scoring == set(TABLE) and not rules & scoring
+    assert (V1.scoring.estimator, V2.scoring.estimator) == ("center_group", "center_group")
     literal = {**V2.as_dict(), "literal": True, "one_ballot_per_pair": False}
     assert PRESETS["v2_literal"].as_dict() == literal
     assert (preset("v1"), preset("v2"), set(PRESETS)) == (V1, V2, {"v1", "v2", "v2_literal"})

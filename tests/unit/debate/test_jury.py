@@ -50,7 +50,7 @@ def test_a_judge_sees_the_question_and_everybodys_newest_answer() -> None:
     heard = asyncio.run(hear(played, says("0 > 1", seen)))
     (observation,) = seen
     system, user = observation.conversation()
-    assert system.content.startswith("You are a judge. 3 agents (Agent 0 to Agent 2) debated a question, and you are none of them.")
+    assert system.content.startswith("You are a judge. 3 agents (Agent 0 to Agent 2) answered a question, and you are none of them.")
     assert "solution" not in system.content
     assert user == observation.newest
     blocks = user.content.split("\n\n")
@@ -61,8 +61,9 @@ def test_a_judge_sees_the_question_and_everybodys_newest_answer() -> None:
         ["[Agent 2, round 2]", "solution: \\boxed{6}"],
     ]
     assert blocks[4] == (
-        "Round 3, the judges' ballot. Evaluate the answers of Agent 0, Agent 1, Agent 2, "
-        "then compare them with each other, in exactly these names: Agent 0, Agent 1, Agent 2."
+        "Round 3, the judges' ballot. Write <evaluation> about each of Agent 0, Agent 1, Agent 2 </evaluation> and <comparison> with one "
+        "line per pair, in exactly these names: Agent 0 and Agent 1; Agent 0 and Agent 2; Agent 1 and Agent 2 </comparison>. "
+        "Begin with <evaluation>."
     )
     assert (observation.agent, observation.round, observation.eligible, observation.contract) == (3, 3, (0, 1, 2), BALLOT)
     assert not observation.extends

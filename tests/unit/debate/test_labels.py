@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import pytest
@@ -133,7 +134,7 @@ def test_a_viewer_reads_all_names_in_its_own_numbers(layout: str, schedule: str)
         own = KNOWN[viewer]
         assert tuple(observation.labels) == own
         system, *messages = observation.conversation()
-        assert f"You are Agent {own[viewer]}, one of 4" in system.content
+        assert f"You are Agent {own[viewer]}. 4 agents" in system.content
         assert f"a line that names Agent {own[viewer]} is thrown away" in system.content
         page = "\n".join(message.content for message in messages)
         meant = re.findall(r"Agent (\d) is seat-(\d)", page)
@@ -142,8 +143,11 @@ def test_a_viewer_reads_all_names_in_its_own_numbers(layout: str, schedule: str)
         heads = re.findall(r"\[Agent (\d)(?: \(you\))?, round \d\]\nsolution: By seat-(\d)", page)
         assert len(heads) >= 6
         assert all(own[int(seat)] == int(label) for label, seat in heads)
-        others = ", ".join(f"Agent {label}" for label in range(4) if label != own[viewer])
-        assert observation.newest.content.endswith(f"in exactly these names: {others}. Leave yourself, Agent {own[viewer]}, out.")
+        others = [label for label in range(4) if label != own[viewer]]
+        pairs = "; ".join(f"Agent {a} and Agent {b}" for a, b in combinations(others, 2))
+        last = observation.newest.content.split("\n\n")[-1]
+        assert f"in exactly these names: {pairs} </comparison>" in last
+        assert f"Agent {own[viewer]}" not in last
         assert observation.eligible == tuple(other for other in range(4) if other != viewer), "the seats themselves"
 
 
@@ -160,7 +164,7 @@ def test_own_turns_stay_as_sampled_and_the_limit_holds_after_rewriting() -> None
     state = start(four(max_chars_per_field=9), num_agents=12)
     state = state.advance({a: Said(text(evaluation="Agent 1, Agent 2, Agent 3")) for a in range(12)})
     for viewer in range(12):
-        own = state.observe(viewer).conversation()[2]
+        own = state.observe(viewer).conversation()[4]
         assert own.content == text(evaluation="Agent 1, Agent 2, Agent 3")
         shown = re.findall(r"evaluation: (.*)", state.observe(viewer).newest.content)
         assert len(shown) == 11

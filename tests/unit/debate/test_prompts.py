@@ -72,10 +72,10 @@ def test_the_contract_is_stated_and_self_comparison_forbidden(protocol: Protocol
     places = [said.index(f"<{name}>") for name in names] + [said.index(f"</{name}>") for name in names]
     assert sorted(places[: len(names)]) == places[: len(names)]
     assert ("<consensus>" in said) == (protocol.rules.contract == "five_tag")
-    assert f"You are Agent {agent}," in said
-    assert "`Agent A > Agent B`" in said
-    assert "`Agent A = Agent B`" in said
-    assert f"Never compare yourself: a line that names Agent {agent} is thrown away." in said
+    assert f"You are Agent {agent}." in said
+    assert "the better one first, with > between them, or = if they are equally good" in said
+    assert "Agent A" not in said, "a small model takes a letter for a name"
+    assert f"Compare the other agents only: a line that names Agent {agent} is thrown away." in said
     assert "Evaluate first, then compare." in said, "reason before judging"
 
 
@@ -147,7 +147,8 @@ def test_own_turns_are_clipped_and_filtered_in_rebuilt_and_stand_as_they_are_in_
         conversation = state.observe(0).conversation()
         own = [message.content for message in conversation if message.role == "assistant"]
         if layout == "growing":
-            assert own == [raw]
+            assert own[1:] == [raw], "the first is the example of the form"
+            assert "Agent 98 > Agent 99" in own[0]
         else:
             assert own == []
             assert [message.role for message in conversation] == ["system", "user"]
@@ -189,9 +190,9 @@ def test_eligible_ids_are_named_exactly() -> None:
     """Five agents, 2 and 4 failed: Agent 0 is to compare 1 and 3, and no other number is offered."""
     state = played(v2(), 5, failed=frozenset({(1, 2), (1, 4)}), num_agents=5)
     last = state.observe(0).newest.content.split("\n\n")[-1]
-    assert "compare them with each other, in exactly these names: Agent 1, Agent 3. Leave yourself, Agent 0, out." in last
+    assert "<comparison> with one line per pair, in exactly these names: Agent 1 and Agent 3 </comparison>" in last
     assert state.observe(0).eligible == (1, 3)
-    assert not any(f"Agent {absent}" in last for absent in (2, 4))
+    assert not any(f"Agent {absent}" in last for absent in (0, 2, 4))
 
 
 # Windows. Who sees which rounds of whom when about to speak in round 4, by layout and schedule.
@@ -279,6 +280,8 @@ def test_a_conversation_that_goes_on_is_the_last_one_the_turn_and_the_newest_mes
             assert conversation[-1] == observation.newest
             assert conversation[-1].role == "user"
             own = [message.content for message in conversation if message.role == "assistant"]
+            if layout == "growing":
+                own = own[1:]  # the first is the example of the form
             assert own == [state.turns[i].text for i in observation.own_turns]
             assert all(state.turns[i].agent == agent for i in observation.own_turns)
             if observation.extends:

@@ -285,7 +285,7 @@ class Silent:
 def run_of(engine: Any, path: Path, config: TrainConfig = CONFIG) -> Run:
     run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {})
     task = load("arithmetic", config.seed, config.eval_questions)
-    reward, estimator = REWARDS[config.protocol.scoring.reward], ESTIMATORS[config.protocol.scoring.advantage]
+    reward, estimator = REWARDS[config.protocol.scoring.reward], ESTIMATORS[config.protocol.scoring.estimator]
     asyncio.run(train(Loop(config, engine, Rendering(engine.tokenizer), task, run, Silent(), reward, estimator)))
     return run
 

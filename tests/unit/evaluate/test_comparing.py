@@ -13,6 +13,7 @@ from moot.evaluate.counting import QuestionCounts
 from moot.evaluate.report import Report, make_row
 from moot.evaluate.table import latex, markdown
 from moot.records import Run
+from moot.rl.config import TrainConfig
 
 
 def a_run(where: Path, name: str, seed: int, reward: str = "generator_judge", values: tuple[float, ...] = ()) -> Run:
@@ -34,6 +35,15 @@ def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path) -> No
     peers, truth = groups(made)
     assert (peers.label, peers.seeds, truth.label, truth.seeds) == ("peer", [0, 1], "truth", [0])
     assert truth.settings == {"protocol.reward": "truth"}
+
+
+def test_a_setting_that_came_later_does_not_part_the_seeds_of_one_experiment(tmp_path: Path) -> None:
+    """The first run knows nothing of `eval_opponents`; the second has its default written down."""
+    later = TrainConfig(seed=1).as_dict()
+    earlier = {name: value for name, value in TrainConfig(seed=0).as_dict().items() if name != "eval_opponents"}
+    made = [Run.create(tmp_path / f"run-seed{config['seed']}", config, {}) for config in (earlier, later)]
+    (group,) = groups(made)
+    assert group.seeds == [0, 1]
 
 
 def test_groups_of_one_name_are_told_apart_by_their_settings(tmp_path: Path) -> None:

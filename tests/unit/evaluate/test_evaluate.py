@@ -19,7 +19,8 @@ from moot.evaluate import AnswerStore, EvalConfig, Report, Row, evaluate
 from moot.evaluate.store import Place, question_key
 from moot.evaluate.table import cells
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, turn_seed
+from moot.rl.rollout import Player
+from moot.rl.speaker import turn_seed
 from moot.tasks.task import Task
 from support.making import lines, text
 
@@ -67,7 +68,7 @@ def turn(right: bool, question: int, comparison: str = "", wrong: str = WRONG) -
 
 
 def run(sampler: object, config: EvalConfig, **options: object) -> Report:
-    return asyncio.run(asyncio.wait_for(evaluate(sampler, RENDERING, TASK, config, **options), 60))  # type: ignore[arg-type]
+    return asyncio.run(asyncio.wait_for(evaluate(Player(sampler, RENDERING), TASK, config, **options), 60))  # type: ignore[arg-type]
 
 
 def value(row: Row, metric: str) -> float | None:
@@ -152,7 +153,7 @@ def test_plain_answers_are_sampled_at_the_average_of_the_seats_temperatures() ->
 
 def test_questions_whose_answer_is_not_known_are_sampled_and_not_graded() -> None:
     task = replace(TASK, held_out=(Question("What is 1 + 0?"),))
-    report = asyncio.run(evaluate(Scripted(lambda *_: "\\boxed{1}"), RENDERING, task, CONFIG))
+    report = asyncio.run(evaluate(Player(Scripted(lambda *_: "\\boxed{1}"), RENDERING), task, CONFIG))
     (row,) = report.rows
     assert row.questions == 1 and "accuracy" not in row.metrics
     assert value(row, "format") == 1.0
@@ -411,7 +412,7 @@ def test_an_evaluation_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(t
     async def stopped() -> None:
         nonlocal stopping
         stopping = asyncio.ensure_future(
-            evaluate(stops, RENDERING, TASK, replace(ALL, concurrency=4), opponents={"them": Others()}, answers=AnswerStore(file))
+            evaluate(Player(stops, RENDERING), TASK, replace(ALL, concurrency=4), opponents={"them": Others()}, answers=AnswerStore(file))
         )
         with pytest.raises(asyncio.CancelledError):
             await stopping
@@ -499,6 +500,7 @@ def test_a_report_comes_back_from_its_file(tmp_path: Path) -> None:
         ({"modes": ("direct", "guess")}, "modes may name direct, vote, debate, debate\\+vote, opponents, got 'guess'"),
         ({"modes": ("direct", "direct")}, "modes names 'direct' twice"),
         ({"k": 0}, "k must be at least 1, got 0"),
+        ({"temperature": float("nan")}, "temperature must be 0 \\(greedy\\) or more, got nan"),
         ({"temperature": -1.0}, "temperature must be 0 \\(greedy\\) or more, got -1.0"),
     ],
 )

@@ -50,7 +50,7 @@ def test_a_runs_own_file_gives_its_configuration_back(tmp_path: Path) -> None:
         ("deterministic: 3", "deterministic must be true or false, got 3"),
         ("learning_rate: fast", "learning_rate must be a number, got 'fast'"),
         ("eval_modes: direct", "eval_modes must be a list, got 'direct'"),
-        ("engine: steam", "engine must be local or tinker or scripted, got 'steam'"),
+        ("engine: steam", "engine must be local or tinker or scripted or openai, got 'steam'"),
         ("learning_rate: -1", "learning_rate must be 0 or more, got -1.0"),
         ("[1, 2]", "must hold settings with their values"),
         ("a: [", "cannot be read as YAML"),
@@ -77,3 +77,8 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, says: str) -> None:
 def test_a_rate_a_clip_or_a_coefficient_that_makes_no_sense_is_refused(section: str, name: str, value: float, says: str) -> None:
     with pytest.raises(ConfigError, match=says):
         replace(BASE, **{section: replace(getattr(BASE, section), **{name: value})})
+
+
+def test_choices_of_the_protocol_that_are_off_can_be_named(tmp_path: Path) -> None:
+    rules = read(tmp_path, "shuffle_labels: true\nclosing_ballot: true\nreward: win_rate\n").protocol.rules
+    assert rules.shuffle_labels and rules.closing_ballot

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from moot.debate.parsing import BALLOT, CONTRACTS, parse
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import score
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, ParseFailure, Question, Turn
 from moot.engine.protocol import AdamParams, Datum, SamplingParams
@@ -263,7 +264,7 @@ def _play(rendering: Rendering, protocol: Protocol, style: str, rounds: int, max
     debate = Debate(QUESTION, AGENTS, rounds, protocol.rules)
     (done,) = asyncio.run(rollout([debate], engine, rendering, SamplingParams(max_tokens)))
     assert done.error is None
-    (found,) = advantages([(done.debate, score(done.debate, protocol.scoring))], ESTIMATORS[protocol.scoring.advantage])
+    (found,) = advantages([(done.debate, score(done.debate, protocol.scoring))], ESTIMATORS[protocol.scoring.estimator])
     assert isinstance(found, StepAdvantages)
     return Played(done.debate, done.sampled, found, datums(done.debate, done.sampled, found))
 
@@ -320,7 +321,9 @@ def test_a_turns_logprobs_are_still_its_chance_in_the_datum(rendering: Rendering
         assert len(borders) == ROUNDS
         chances = [8 * math.exp(part.sum()) for part in np.split(datum.logprobs, borders)[1:]]
         assert chances == pytest.approx([round(chance) for chance in chances], abs=1e-4)
-        assert all(1 <= round(chance) < 8 for chance in chances)
+        # In round 1 the answers differ in one number, and all eight may be alike; with votes in them they are not.
+        assert 1 <= round(chances[0]) <= 8
+        assert all(1 <= round(chance) < 8 for chance in chances[1:])
 
 
 def test_judged_debates_pay_both_sides_and_the_tokens_say_so(rendering: Rendering) -> None:
@@ -349,7 +352,7 @@ def test_a_datum_reads_as_the_debate(rendering: Rendering, style: str, layout: s
             assert is_sampled
             assert rendering.said(tokens)[0] == debate.turns[i].text
             if step == 0 or layout == "rebuilt":
-                assert f"You are Agent {agent}, one of {AGENTS} agents" in prompt
+                assert f"You are Agent {agent}. {AGENTS} agents" in prompt
                 assert QUESTION.text in prompt
             else:
                 assert QUESTION.text not in prompt
@@ -427,7 +430,7 @@ def test_every_style_of_speaking_can_be_trained_on(rendering: Rendering, style: 
     async def one_step() -> tuple[list[PlayedDebate], list[Datum]]:
         done = await rollout([Debate(QUESTION, AGENTS, 2, protocol.rules)] * 6, engine, rendering, SamplingParams(1000))
         scored = [(each.debate, score(each.debate, protocol.scoring)) for each in done]
-        found = advantages(scored, ESTIMATORS[protocol.scoring.advantage])
+        found = advantages(scored, ESTIMATORS[protocol.scoring.estimator])
         batch = [datum for each, values in zip(done, found, strict=True) for datum in datums(each.debate, each.sampled, values)]
         await engine.forward_backward(batch, "importance_sampling")
         await engine.optim_step(AdamParams())
@@ -441,7 +444,8 @@ def test_every_style_of_speaking_can_be_trained_on(rendering: Rendering, style: 
 
 def test_a_special_token_in_the_script_ends_the_turn_as_it_ends_a_models(name: str, rendering: Rendering) -> None:
     """One of ten attacks of a hostile agent spells ChatML's <|im_end|> after its opening tag."""
-    prompt = rendering.prompt([Message("system", "You are Agent 0, one of 3 agents."), Message("user", "Round 1 of 3.")])
+    asked = "Round 1 of 3. Write <solution>, <evaluation> and <comparison>."
+    prompt = rendering.prompt([Message("system", "You are Agent 0. 3 agents answer."), Message("user", asked)])
     params = SamplingParams(1000, stop=rendering.stops("three_tag"))
 
     async def turns() -> list[np.ndarray]:
@@ -452,3 +456,28 @@ def test_a_special_token_in_the_script_ends_the_turn_as_it_ends_a_models(name: s
     assert [turn.tolist() for turn in found if set(turn[:-1].tolist()) & set(rendering.stop_ids)] == []
     cut_short = [turn for turn in found if rendering.said(turn)[0] == "<solution>"]
     assert bool(cut_short) == (name in ("bytes", "smollm2", "qwen3"))
+
+
+# Whose the evaluation is
+
+
+@pytest.mark.parametrize(("whose", "evaluation"), [("generator", GENERATOR), ("judge", JUDGE), ("nobody", 0.0)])
+def test_the_evaluations_tokens_go_to_whom_the_scoring_names(rendering: Rendering, whose: Any, evaluation: float) -> None:
+    paid = StepAdvantages(PAID.streams, Scoring(evaluation_credit=whose).stream_of)
+    said = say(rendering, "<solution>7</solution><evaluation>fine</evaluation><comparison>N/A</comparison>", advantages=paid)
+    expected = {"solution": GENERATOR, "evaluation": evaluation, "comparison": JUDGE}
+    for name, (begin, end) in said.turn.parsed.spans.items():
+        inside = (said.starts >= begin) & (said.starts < end)
+        assert set(said.values[inside].tolist()) == {expected[name]}, name
+
+
+@pytest.mark.parametrize("reward", ["truth", "majority"])
+def test_truth_and_majority_are_for_the_solutions_tokens_alone(rendering: Rendering, reward: str) -> None:
+    paid = StepAdvantages({"generator": ((0.25,),)}, Scoring(reward=reward).stream_of)
+    said = say(rendering, "<solution>7</solution><evaluation>fine</evaluation><comparison>N/A</comparison>", advantages=paid)
+    begin, end = said.turn.parsed.spans["solution"]
+    inside = (said.starts >= begin) & (said.starts < end)
+    assert set(said.values[inside].tolist()) == {0.25}
+    assert set(said.values[~inside].tolist()) == {0.0}
+    failed = say(rendering, "no tags", advantages=paid)
+    assert set(failed.values.tolist()) == {0.25}

@@ -7,7 +7,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -22,7 +21,8 @@ from moot.records.played import PlayedDebate
 from moot.rl.datums import datums
 from moot.rl.metrics import rollout_metrics, token_counts
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, TokenSpeaker, rollout, turn_seed
+from moot.rl.rollout import Player, rollout
+from moot.rl.speaker import TokenSpeaker, turn_seed
 from moot.turns import AgentAdvantages
 from support.making import v1, v2
 
@@ -241,7 +241,10 @@ def answer(whole: str, reason: str, stop: tuple[str, ...] | tuple[int, ...]) -> 
             ids = np.asarray(ENGINE.tokenizer.encode(whole), dtype=np.int32)
             return [Sample(ids, np.zeros(len(ids), dtype=np.float32), reason)]  # type: ignore[arg-type]
 
-    speaker = TokenSpeaker(Says(), RENDERING, replace(PARAMS, stop=stop))  # type: ignore[arg-type]
+    rendering = Rendering(ENGINE.tokenizer)
+    rendering.stop_ids = tuple(each for each in stop if isinstance(each, int))
+    assert rendering.stops("three_tag") == stop
+    speaker = TokenSpeaker(Says(), rendering, PARAMS)  # type: ignore[arg-type]
     debate = Debate(Question("q"), 1, 1, v2().rules)
     said = asyncio.run(speaker(debate.observe(0)))
     return not debate.advance({0: said}).turns[0].failed

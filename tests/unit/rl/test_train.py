@@ -66,7 +66,7 @@ def make_loop(path: Path, config: TrainConfig = CONFIG, engine: ScriptedEngine |
     engine = engine or ScriptedEngine(seed=config.seed)
     run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {})
     task = load("arithmetic", config.seed, config.eval_questions)
-    reward, estimator = REWARDS[config.protocol.scoring.reward], ESTIMATORS[config.protocol.scoring.advantage]
+    reward, estimator = REWARDS[config.protocol.scoring.reward], ESTIMATORS[config.protocol.scoring.estimator]
     return Loop(config, engine, Rendering(engine.tokenizer), task, run, Silent(), reward, estimator)
 
 
@@ -237,7 +237,9 @@ def test_the_presets_are_the_published_tables() -> None:
     math, easy, hard, v1 = (PRESETS[name] for name in ("math", "easy", "hard", "v1"))
     assert (math.model.model, math.debate.max_tokens, math.debate.num_agents, math.debate.max_rounds) == ("Qwen/Qwen3-8B", 8196, 3, 3)
     assert (math.optim.batch_size, math.optim.learning_rate, math.optim.num_train_datapoints) == (16, 3e-5, 1024)
-    assert (math.protocol, math.eval_every, math.save_every, math.optim.lr_schedule) == (V2, 50, 100, "constant")
+    assert (math.eval_every, math.save_every, math.optim.lr_schedule) == (50, 100, "constant")
+    # Not the source's, and why, stands beside it.
+    assert math.protocol == V2.with_choices(evaluation_credit="judge")
     assert (easy.debate.num_agents, easy.debate.max_rounds, easy.optim.learning_rate, easy.optim.batch_size) == (3, 2, 5e-5, 32)
     assert (hard.warm.warm_learning_rate, hard.warm.warm_epochs, hard.debate.num_agents, hard.debate.max_rounds) == (1e-4, 3, 5, 3)
     assert (hard.optim.learning_rate, hard.protocol.scoring.lambda_gen, hard.protocol.scoring.lambda_judge) == (3e-5, 0.5, 1.5)

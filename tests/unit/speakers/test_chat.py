@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
@@ -21,10 +22,12 @@ from moot.debate.play import play
 from moot.debate.protocol import V1, V2
 from moot.debate.state import Debate
 from moot.debate.types import Message, Parsed, ParseFailure, Question
-from moot.engine.protocol import EngineError
-from moot.speakers.chat import Chat, ChatRequest, ChatSpeaker, Patience, ServerRefused, Unanswered, as_said
+from moot.engine.protocol import EngineError, SamplingParams
+from moot.speakers.chat import Chat, ChatRequest, Patience, ServerRefused, Unanswered
+from moot.speakers.chat_player import ChatPlayer, ChatSpeaker, as_said
 from moot.speakers.endpoint import Endpoint
 from moot.speakers.reading import Reply, events, retry_after
+from moot.turns import PlainAnswer
 from support.making import text as turn_text
 
 REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", "Two and two?")), 100, 0.7, "</comparison>")
@@ -474,11 +477,12 @@ def played(protocol: Any, answers: Callable[[int], bytes], rounds: int = 2) -> t
 def test_a_debate_grows_and_own_turns_stand_in_it_as_they_were_said() -> None:
     spoken = turn_text().removesuffix("</comparison>")
     debate, server = played(V2, lambda number: event(f"{spoken}"))
+    example = ["user", "assistant"]
     assert [turn.failed for turn in debate.turns] == [False] * 6
-    assert [[m["role"] for m in body["messages"]] for body in server.bodies] == [["system", "user"]] * 3 + [
-        ["system", "user", "assistant", "user"]
+    assert [[m["role"] for m in body["messages"]] for body in server.bodies] == [["system", *example, "user"]] * 3 + [
+        ["system", *example, "user", "assistant", "user"]
     ] * 3
-    assert {body["messages"][2]["content"] for body in server.bodies[3:]} == {turn_text()}
+    assert {body["messages"][4]["content"] for body in server.bodies[3:]} == {turn_text()}
     assert sorted(body["temperature"] for body in server.bodies[:3]) == [0.6, 0.9, 1.0]
     assert len({body["seed"] for body in server.bodies}) == 6
     assert {tuple(body["stop"]) for body in server.bodies} == {("</comparison>",)}
@@ -509,7 +513,7 @@ def test_one_agents_text_cannot_end_anothers_message() -> None:
 def test_an_empty_turn_is_a_failed_turn_and_the_debate_goes_on() -> None:
     debate, server = played(V2, lambda number: event(None))
     assert [isinstance(turn.parsed, ParseFailure) for turn in debate.turns] == [True] * 6
-    assert server.bodies[3]["messages"][2] == {"role": "assistant", "content": "(nothing)"}
+    assert server.bodies[3]["messages"][4] == {"role": "assistant", "content": "(nothing)"}
 
 
 # Keys, and answers of any size
@@ -575,3 +579,71 @@ def test_an_error_of_any_size_is_read_only_as_far_as_it_is_shown() -> None:
 
     asked = Asked(Server(lambda: httpx.Response(404, stream=Page())))
     assert isinstance(asked.error, ServerRefused) and len(str(asked.error)) < 400 and len(sent) == 2
+
+
+# Turns that are spoken section by section
+
+
+def spoken_in_parts(way: str, replies: dict[str, str], finish: str = "stop") -> tuple[Debate, Server, ChatSpeaker]:
+    """One round of three agents and a second in which they judge; `replies` says what is said in each section."""
+
+    def section_asked(body: dict[str, Any]) -> str:
+        newest = body["messages"][-1]
+        if newest["role"] == "assistant":
+            return str(newest["content"]).rpartition("<")[2].partition(">")[0]
+        words = newest["content"].lower()
+        return next((name for name in ("comparison", "evaluation") if name[:7] in words), "solution")
+
+    server = Server()
+    server._answers = [lambda: stream(event(replies[section_asked(server.bodies[-1])]), event(finish=finish, usage=(5, 3)))]
+    rules = replace(V2.rules, sections=way)
+
+    async def run() -> tuple[Debate, ChatSpeaker]:
+        speaker = ChatPlayer(Chat(Endpoint(BASE, "m"), transport=server)).speaker(SamplingParams(64), seed=1, limits={"comparison": 16})
+        return await play(Debate(Question("What is 3 + 4?"), 3, 1, rules), speaker), speaker
+
+    debate, speaker = asyncio.run(run())
+    return debate, server, speaker
+
+
+def test_a_section_that_is_asked_for_is_one_exchange_without_tags_or_stop_strings() -> None:
+    debate, server, speaker = spoken_in_parts("asked", {"solution": "3 + 4 is \\boxed{7}."})
+    assert [turn.parsed.fields["solution"] for turn in debate.turns] == ["3 + 4 is \\boxed{7}."] * 3  # type: ignore[union-attr]
+    assert [("stop" in body, "continue_final_message" in body) for body in server.bodies] == [(False, False)] * 3
+    assert "<solution>" not in json.dumps(server.bodies[0]["messages"])
+    assert (speaker.turn(1, 0).count, speaker.turn(1, 0).stop_reason, speaker.turn(1, 0).learns) == (3, "stop", False)
+
+
+def test_a_tag_that_is_given_is_continued_and_the_section_ends_at_its_own() -> None:
+    debate, server, _ = spoken_in_parts("given", {"solution": "7</solution> and <evaluation>more"})
+    assert [turn.parsed.fields["solution"].strip() for turn in debate.turns] == ["7"] * 3  # type: ignore[union-attr]
+    for body in server.bodies:
+        assert body["messages"][-1] == {"role": "assistant", "content": "<solution>\n"}
+        assert (body["continue_final_message"], body["add_generation_prompt"], body["stop"]) == (True, False, ["</solution>"])
+
+
+def test_a_solution_cut_at_its_limit_fails_the_turn_however_its_sections_come_about() -> None:
+    for way in ("asked", "given"):
+        debate, _, speaker = spoken_in_parts(way, {"solution": "Because"}, finish="length")
+        assert all(isinstance(turn.parsed, ParseFailure) for turn in debate.turns)
+        assert speaker.turn(1, 2).stop_reason == "length"
+
+
+def test_a_server_that_cannot_continue_an_answer_is_refused_by_name() -> None:
+    words = "Unexpected fields in the request: {'add_generation_prompt', 'continue_final_message'}"
+    request = replace(REQUEST, messages=(*REQUEST.messages, Message("assistant", "<solution>\n")), continues=True)
+    asked = Asked(Server(lambda: httpx.Response(422, json={"detail": words})), request=request)
+    assert isinstance(asked.error, ServerRefused) and len(asked.server.bodies) == 1
+    assert "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled" in str(asked.error)
+
+
+def test_a_plain_question_is_asked_without_a_stop_string_and_its_tokens_are_counted() -> None:
+    server = Server(good)
+
+    async def ask() -> Any:
+        player = ChatPlayer(Chat(Endpoint(BASE, "m"), transport=server))
+        return await player.answer([Message("user", "Two and two?")], SamplingParams(100, 0.5, seed=9))
+
+    assert asyncio.run(ask()) == PlainAnswer("Four", "stop", 2)
+    (body,) = server.bodies
+    assert "stop" not in body and (body["max_tokens"], body["temperature"], body["seed"]) == (100, 0.5, 9)

@@ -118,8 +118,8 @@ def test_a_bomb_is_its_own_class_also_without_a_right_answer() -> None:
     assert equal.seconds == pytest.approx(2.0 + 3 * 0.01)
 
 
-def test_a_debate_takes_at_most_two_seconds_an_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Honest but many: 0.01 s each, and 0.1 s an agent. One agent compares x0 with the right one, x1 with that and x0, and so on: of
+def test_a_debate_takes_at_most_two_seconds_per_agent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Honest but many: 0.01 s each, and 0.1 s per agent. One agent compares x0 with the right one, x1 with that and x0, and so on: of
     1 + 2 + 3 + 4 + ... comparisons it has time for ten. The others are given up, and all answers stay apart."""
     monkeypatch.setattr(comparing, "AGENT_SECONDS", 0.1)
     equal = Slow()

@@ -12,6 +12,7 @@ from moot.debate.types import ConfigError
 from moot.tasks import TASKS, Task, load, load_curriculum
 from moot.tasks import rows as rows_module
 from moot.tasks.answers import boxed
+from moot.tasks.graders import LETTER, STEPS
 from moot.tasks.spec import Spec
 
 HERE = Path(__file__).parent / "fixtures"
@@ -106,7 +107,7 @@ def test_gsm8k_from_files() -> None:
     assert house.answer == "147,500"
     assert task.equal("147500", house.answer)
     assert not task.equal("147501", house.answer)
-    assert house.instruction == "Put the final answer in \\boxed{}."
+    assert house.instruction == STEPS
     assert task.solution is not None and task.near_miss is not None
     solution = task.solution(house)
     assert solution == "It costs 150000-2500=$147,500.\nThe answer is \\boxed{147,500}."
@@ -211,7 +212,7 @@ def test_a_file_with_fields_of_its_own(tmp_path: Path) -> None:
     task = load(f"{path}:question=q,answer=target,solution=why,grader=choice")
     asked = task.train(0)
     assert task.name == "mine"
-    assert asked.instruction == "Put the letter of the right choice in \\boxed{}."
+    assert asked.instruction == LETTER
     assert task.equal(f"({asked.answer})", asked.answer or "")
     assert task.solution is not None
     assert task.solution(asked).startswith("Because")

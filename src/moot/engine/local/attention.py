@@ -111,7 +111,8 @@ def offers_ragged(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
     except Exception as error:
         if out_of_memory(error):
             raise  # says nothing about the function: the caller tries again with less
-        warnings.warn(f"torch's attention for sequences of several lengths does not run, so some are padded: {error}", stacklevel=2)
+        told = str(error).split("\n", 1)[0][:300]
+        warnings.warn(f"torch's attention for sequences of several lengths does not run, so some are padded: {told}", stacklevel=2)
         return False
 
 

@@ -2,6 +2,7 @@
 
     adapter_config.json, adapter_model.safetensors   peft's own format
     optimizer.safetensors                            Adam's moments and steps; absent in a sampler's checkpoint
+    average.safetensors                              the moving average of the parameters, where one is kept
     manifest.json                                    what was saved, and each file's SHA-256
 
 A directory is written beside its place and renamed into it, so a kill leaves the old one or the new one.
@@ -29,6 +30,7 @@ from moot.engine.local.trainer import LoraTrainer
 from moot.engine.protocol import EngineError
 
 ADAPTER, OPTIMIZER, MANIFEST = "adapter_model.safetensors", "optimizer.safetensors", "manifest.json"
+AVERAGE = "average.safetensors"
 VERSION = 1
 
 
@@ -71,6 +73,8 @@ def save(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer
         save_file(_plain(get_peft_model_state_dict(trainer.wrapped)), made / ADAPTER, metadata={"format": "pt"})
         if with_optimizer:
             save_file(_plain(_optimizer_state(trainer)), made / OPTIMIZER)
+            if trainer.average:
+                save_file(_plain(trainer.average), made / AVERAGE)
         files = {item.name: sha256(item) for item in sorted(made.iterdir())}
         (made / MANIFEST).write_text(json.dumps({"version": VERSION, **about, "files": files}, indent=1))
         put_in_place(made, path)
@@ -83,8 +87,8 @@ def save(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer
         shutil.rmtree(made, ignore_errors=True)
 
 
-def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor] | None]:
-    """The adapter's and the optimizer's tensors, checked against the manifest and against what is running."""
+def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor] | None, dict[str, Tensor]]:
+    """The adapter's, the optimizer's and the average's tensors, checked against the manifest and against what is running."""
     if not path.exists():
         old = path.with_name(f".{path.name}.old")
         hint = f"; its predecessor is still at {old}" if old.exists() else ""
@@ -107,16 +111,20 @@ def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str
         if manifest.get(key) != value:
             raise ValueError(f"{path}: saved with {key}={manifest.get(key)!r}, this engine runs {key}={value!r}")
     try:
-        return load_file(path / ADAPTER), load_file(path / OPTIMIZER) if OPTIMIZER in files else None
+        optimizer = load_file(path / OPTIMIZER) if OPTIMIZER in files else None
+        return load_file(path / ADAPTER), optimizer, load_file(path / AVERAGE) if AVERAGE in files else {}
     except (SafetensorError, OSError) as error:
         raise DamagedCheckpoint(f"{path}: {error}") from error
 
 
-def load(path: Path, trainer: LoraTrainer, about: dict[str, Any]) -> None:
-    """Without optimizer state in it (a sampler's checkpoint), Adam starts anew. The gradient is dropped."""
-    adapter, optimizer = read(path, about)
+def load(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer: bool = True) -> None:
+    """Without optimizer state in it (a sampler's checkpoint), or if it is not wanted, Adam starts anew. The gradient is dropped."""
+    adapter, optimizer, average = read(path, about)
+    if not with_optimizer:
+        optimizer = None
     set_peft_model_state_dict(trainer.wrapped, adapter)
     trainer.gradient, trainer.poisoned = {}, False
+    trainer.average = {name: average[name].to(parameter.device) for name, parameter in trainer.parameters.items() if name in average}
     trainer.optimizer.state.clear()
     for name, parameter in trainer.parameters.items():
         if optimizer is None or f"{name}/exp_avg" not in optimizer:

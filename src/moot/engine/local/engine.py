@@ -26,7 +26,7 @@ from moot.engine.local.network import Network
 from moot.engine.local.pages import PageStore, make_store
 from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Scheduler
-from moot.engine.local.trainer import LoraTrainer, sequence_logprobs
+from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average, sequence_logprobs
 from moot.engine.local.worker import Worker
 from moot.engine.pending import Pending
 from moot.engine.protocol import (
@@ -101,6 +101,7 @@ class LocalEngine:
             tempered_training=True,
             stop_types=("strings", "ids") if parts.tokenizer is not None else ("ids",),
             deterministic=settings.deterministic,
+            averages=True,
             notes=parts.notes,
         )
 
@@ -142,8 +143,8 @@ class LocalEngine:
     def save_state(self, path: str) -> Pending[str]:
         return self._worker.submit(lambda: self._save(path, with_optimizer=True))
 
-    def load_state(self, path: str) -> Pending[None]:
-        return self._worker.submit(lambda: checkpoint.load(Path(path), self._trainer, self._about()))
+    def load_state(self, path: str, optimizer: bool = True) -> Pending[None]:
+        return self._worker.submit(lambda: checkpoint.load(Path(path), self._trainer, self._about(), optimizer))
 
     def snapshot(self, path: str | None = None) -> Pending[LocalSampler]:
         def make() -> LocalSampler:
@@ -156,6 +157,19 @@ class LocalEngine:
     def base(self) -> Pending[LocalSampler]:
         """The model without its adapter."""
         return self._worker.submit(lambda: LocalSampler(self, Weights(next(self._keys), ())))
+
+    def average(self, decay: float) -> Pending[None]:
+        """`decay` of the average stays, the rest is the weights of now. The first call starts it."""
+        if not 0 <= decay < 1:
+            raise ValueError(f"decay must be from 0 to below 1, got {decay}")
+        return self._worker.submit(lambda: move_average(self._trainer, decay))
+
+    def averaged(self) -> Pending[LocalSampler]:
+        def make() -> LocalSampler:
+            weights = averaged_weights(self._trainer, lambda: freeze(self._wrapped, self._network.dtype))
+            return LocalSampler(self, Weights(next(self._keys), weights))
+
+        return self._worker.submit(make)
 
     async def close(self) -> None:
         """What has not begun fails with EngineError."""

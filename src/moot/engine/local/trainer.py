@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -26,6 +26,7 @@ HEAD_CHUNK_BYTES = 32 << 20
 """Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product. A GPU takes more."""
 GPU_CHUNKS = 8
 
+T = TypeVar("T")
 LossFunction = Callable[[Tensor, Given], Tensor]
 
 
@@ -129,6 +130,8 @@ class LoraTrainer:
         self.parameters = lora_parameters(wrapped)
         self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=0.0)
         self.gradient: dict[str, Tensor] = {}
+        self.average: dict[str, Tensor] = {}
+        """A moving average of the parameters, where one is kept."""
         self.poisoned = False
 
     def run(self, datums: Sequence[Datum], loss: LossFunction, backward: bool) -> LossOutput:
@@ -222,6 +225,27 @@ class LoraTrainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return StepOutput({"grad_norm": norm, "skipped": 0.0})
+
+
+def move_average(trainer: LoraTrainer, decay: float) -> None:
+    with torch.no_grad():
+        for name, parameter in trainer.parameters.items():
+            if name in trainer.average:
+                trainer.average[name].lerp_(parameter, 1 - decay)
+            else:
+                trainer.average[name] = parameter.detach().clone()
+
+
+def averaged_weights(trainer: LoraTrainer, make: Callable[[], T]) -> T:
+    """What `make` makes of the model while it holds the average instead of its own parameters."""
+    own = {name: parameter.data for name, parameter in trainer.parameters.items()}
+    try:
+        for name, parameter in trainer.parameters.items():
+            parameter.data = trainer.average.get(name, parameter.data)
+        return make()
+    finally:
+        for name, parameter in trainer.parameters.items():
+            parameter.data = own[name]
 
 
 def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:

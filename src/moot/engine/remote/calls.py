@@ -57,11 +57,12 @@ def fresh_name(path: str) -> str:
     return f"{stem[-40:] or 'state'}-{uuid.uuid4().hex[:12]}"
 
 
-def load(client: Any, path: str) -> Awaitable[None]:
+def load(client: Any, path: str, optimizer: bool = True) -> Awaitable[None]:
     """Some servers keep a half-made gradient through a load; a step of size 0 uses it up first, and the load undoes what that did."""
     from tinker import types
 
-    emptied, loaded = client.optim_step(types.AdamParams(learning_rate=0.0)), client.load_state_with_optimizer(path)
+    emptied = client.optim_step(types.AdamParams(learning_rate=0.0))
+    loaded = client.load_state_with_optimizer(path) if optimizer else client.load_state(path)
 
     async def both() -> None:
         await asyncio.gather(emptied, loaded)

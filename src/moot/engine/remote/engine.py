@@ -140,12 +140,14 @@ class RemoteEngine:
         """The server keeps it under a name of its own; the path only lends its last part to that."""
         return self._ledger.call("save_state", lambda client: _path(client.save_state(fresh_name(path))), lasting=False, saved_at=str)
 
-    def load_state(self, path: str) -> Pending[None]:
+    def load_state(self, path: str, optimizer: bool = True) -> Pending[None]:
         if not path.startswith("tinker://"):
             raise EngineError(f"{path} is not a state of a server; those begin with tinker://")
         self._version += 1
         self._batch = ScaledBatch(REDUCTIONS[self.findings.reduction])
-        return self._ledger.call("load_state", lambda client: load(client, path), lasting=True, saved_at=lambda _: path)
+        # What is to be restored after a lost connection is the state with its optimizer, or the last one and then this call again.
+        saved_at = (lambda _: path) if optimizer else None
+        return self._ledger.call("load_state", lambda client: load(client, path, optimizer), lasting=True, saved_at=saved_at)
 
     def snapshot(self, path: str | None = None) -> Pending[RemoteSampler]:
         """With a path, the server keeps the weights for good, under a name that ends as the path does."""

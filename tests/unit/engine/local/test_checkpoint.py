@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -89,3 +90,58 @@ def test_a_snapshot_with_a_path_is_an_adapter_that_peft_can_read(make_engine: Ca
     assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in names
     assert "optimizer.safetensors" not in json.loads((tmp_path / "adapter" / "manifest.json").read_text())["files"]
     engine.load_state(str(tmp_path / "adapter")).result()
+
+
+def test_weights_without_their_optimizer_start_adam_anew(saved: tuple[Any, Path], make_engine: Callable[..., Any]) -> None:
+    """The first step of a fresh Adam has the length of the rate in every direction, whatever came before it."""
+    engine, path = saved
+    weights = load_file(path / "adapter_model.safetensors")
+    engine.load_state(str(path), optimizer=False).result()
+    again = Path(engine.save_state(str(path.parent / "again")).result())
+    assert load_file(again / "optimizer.safetensors") == {}
+    for name, value in load_file(again / "adapter_model.safetensors").items():
+        np.testing.assert_array_equal(value.numpy(), weights[name].numpy())
+    engine.load_state(str(path)).result()
+    kept = Path(engine.save_state(str(path.parent / "kept")).result())
+    assert all(float(value) == 1.0 for name, value in load_file(kept / "optimizer.safetensors").items() if name.endswith("/step"))
+
+
+def shift(engine: Any, prompt: list[int]) -> np.ndarray:
+    return np.asarray(asyncio.run((engine.snapshot().result()).compute_logprobs(prompt))[1:])
+
+
+def average(engine: Any, prompt: list[int]) -> np.ndarray:
+    return np.asarray(asyncio.run((engine.averaged().result()).compute_logprobs(prompt))[1:])
+
+
+def test_the_average_follows_the_weights_slowly_and_leaves_them_alone(make_engine: Callable[..., Any]) -> None:
+    """It starts with the weights it is first told of. At decay 0.5 it then stands half way: 0.5 * a + 0.5 * b, parameter by parameter."""
+    engine, prompt = make_engine(), list(range(12))
+    np.testing.assert_array_equal(average(engine, prompt), shift(engine, prompt))  # nothing told yet: the weights of now
+    step(engine)
+    engine.average(0.5).result()
+    before = {name: value.detach().clone() for name, value in engine._trainer.parameters.items()}
+    step(engine)
+    now = shift(engine, prompt)
+    engine.average(0.5).result()
+    for name, value in engine._trainer.parameters.items():
+        np.testing.assert_allclose(engine._trainer.average[name].numpy(), (0.5 * before[name] + 0.5 * value.detach()).numpy(), atol=1e-7)
+    assert np.abs(average(engine, prompt) - now).max() > 0
+    np.testing.assert_array_equal(shift(engine, prompt), now)
+    with pytest.raises(ValueError, match="decay must be from 0 to below 1, got 1"):
+        engine.average(1.0)
+
+
+def test_the_average_is_saved_and_loaded_with_the_state(make_engine: Callable[..., Any], tmp_path: Path) -> None:
+    engine, prompt = make_engine(), list(range(12))
+    step(engine)
+    engine.average(0.9).result()
+    step(engine)
+    engine.average(0.9).result()
+    path = engine.save_state(str(tmp_path / "state")).result()
+    other = make_engine()
+    other.load_state(path).result()
+    np.testing.assert_allclose(average(other, prompt), average(engine, prompt), atol=1e-6)
+    bare = engine.save_state(str(tmp_path / "bare"))
+    bare.result()
+    assert (tmp_path / "bare" / "average.safetensors").is_file()

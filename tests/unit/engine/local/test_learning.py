@@ -19,7 +19,7 @@ from moot.engine.protocol import AdamParams, Sampler, SamplingParams
 from moot.rl.advantages import advantages, center_group
 from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import TokenSpeaker
+from moot.rl.speaker import TokenSpeaker
 
 AGENTS, ROUNDS = 5, 2
 PROTOCOL = V2.with_choices(lambda_judge=0.0, personas=False)

@@ -1,0 +1,180 @@
+"""Does training still learn? A tiny model under the reward truth, with the defaults and with what they were before.
+
+    python bench/learning.py [--seeds 10] [--iterations 8] [--json]
+
+No download and no GPU: a random Llama of two layers over twelve tokens, of which two are whole answers. Everything else is the real
+loop, through the engine, the rendering, the records and the checkpoints. A seed has learned if the share of turns with the right answer
+is at least RISE higher in the last three iterations than in the first. Exit status 1 if fewer than nine seeds in ten learn with the
+defaults.
+
+The two arms differ by the settings in ARMS alone and see the same questions, seeds and rate.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from moot.debate.types import Question
+from moot.records import Run
+from moot.rl.choices import find_estimator, find_reward
+from moot.rl.config import PRESETS, DebateConfig, ModelConfig, TrainConfig
+from moot.rl.loop import Loop
+from moot.rl.rendering import Rendering
+from moot.rl.train import train
+from moot.tasks.task import Task
+from moot.training import Silent
+
+RISE = 0.2
+RATE = 0.02
+"""For a model of a few thousand parameters; the presets' rates are for models a million times larger."""
+ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    # The scoring's choices and the optimizer's, over the preset `easy`.
+    "defaults": ({"reward": "truth"}, {}),
+    "before": ({"reward": "truth_last", "advantage": "center_group"}, {"grad_clip": 1.0, "lr_warmup": 0}),
+}
+
+
+class TwoAnswers:
+    """Twelve tokens: two whole turns, the marks of a message, and eight that stand for any other word."""
+
+    SPECIAL = ("<|im_start|>", "<|im_end|>")
+    TURN = "<solution>\\boxed{{{}}}</solution><evaluation>N/A</evaluation><comparison>N/A</comparison>"
+    TOKENS = (*SPECIAL, TURN.format("red"), TURN.format("blue"), *(f"word{i} " for i in range(8)))
+    name_or_path, eos_token_id, chat_template, all_special_tokens = "two answers", 1, "chatml", SPECIAL
+
+    def __init__(self) -> None:
+        self.added_tokens_decoder = dict(enumerate(self.SPECIAL))
+
+    def get_vocab(self) -> dict[str, int]:
+        return {token: i for i, token in enumerate(self.TOKENS)}
+
+    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
+        for i, token in enumerate(self.TOKENS[:4]):
+            text = text.replace(token, f" \x00{i} ")
+        return [int(word[1:]) if word[0] == "\x00" else 4 + zlib.crc32(word.encode()) % 8 for word in text.split()]
+
+    def decode(self, ids: Sequence[int], **_: Any) -> str:
+        return "".join(self.TOKENS[i] for i in ids)
+
+    def apply_chat_template(self, messages: Sequence[dict[str, str]], add_generation_prompt: bool = False, **_: Any) -> str:
+        text = "".join(f"<|im_start|> {m['role']} {m['content']} <|im_end|> " for m in messages)
+        return text + "<|im_start|> assistant " * add_generation_prompt
+
+
+def random_model(path: Path, seed: int) -> Path:
+    import torch
+    from transformers import LlamaConfig, LlamaForCausalLM
+
+    torch.manual_seed(seed)
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    config = LlamaConfig(vocab_size=12, max_position_embeddings=8192, initializer_range=0.15, bos_token_id=None, eos_token_id=1, **shape)
+    LlamaForCausalLM(config).save_pretrained(path)
+    return path
+
+
+def settings(arm: str, seed: int, iterations: int) -> TrainConfig:
+    scoring, optim = ARMS[arm]
+    preset = PRESETS["easy"]
+    changed = {"batch_size": 4, "num_train_datapoints": 4 * iterations, "learning_rate": RATE}
+    return replace(
+        preset,
+        protocol=preset.protocol.with_choices(personas=False, **scoring),
+        model=ModelConfig(lora_rank=8, lora_alpha=16, dtype="fp32", device="cpu"),
+        debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=2),
+        optim=replace(preset.optim, **{**changed, **optim}),
+        seed=seed,
+        eval_every=0,
+    )
+
+
+def colours(seed: int) -> Task:
+    """One question, and which of the two answers is right depends on the seed."""
+    right = ("red", "blue")[seed % 2]
+    return Task("colours", lambda number: Question("Red or blue?", right, f"{number}"), [], extract=lambda text: None)
+
+
+@dataclass(frozen=True)
+class Learned:
+    seed: int
+    first: float
+    """Share of turns with the right answer in the first iteration."""
+    last: float
+    """The same in the last three."""
+    kl_step: float
+    """The longest step."""
+
+    @property
+    def rose(self) -> bool:
+        return self.last >= self.first + RISE
+
+
+async def learn(arm: str, seed: int, iterations: int, folder: Path) -> Learned:
+    from moot.engine.local import LocalEngine
+
+    config, model = settings(arm, seed, iterations), random_model(folder / "model", seed)
+    m = config.model
+    engine = LocalEngine.create(str(model), dtype=m.dtype, device=m.device, lora_rank=m.lora_rank, max_cache_gib=0.1, seed=seed)
+    rows: list[dict[str, Any]] = []
+    run = Run.create(folder / "run", config.as_dict(), {})
+    scoring = config.protocol.scoring
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
+    try:
+        await train(Loop(config, engine, Rendering(TwoAnswers()), colours(seed), run, Silent(rows.append), reward, estimator))
+    finally:
+        await engine.close()
+    right = [sum(turn["correct"] for turn in turns) / len(turns) for step in run.steps() if (turns := _turns(run, step))]
+    return Learned(seed, right[0], sum(right[-3:]) / 3, max((abs(row.get("optim/kl_step") or 0.0) for row in rows), default=0.0))
+
+
+def _turns(run: Run, step: int) -> list[dict[str, Any]]:
+    return [turn for record in run.debates(step) for turn in record["turns"]]
+
+
+def measure(arm: str, seeds: Sequence[int], iterations: int) -> list[Learned]:
+    found = []
+    for seed in seeds:
+        with tempfile.TemporaryDirectory() as folder:
+            found.append(asyncio.run(learn(arm, seed, iterations, Path(folder))))
+    return found
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--iterations", type=int, default=8)
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args(given)
+    result = {}
+    for arm in ARMS:
+        began = time.perf_counter()
+        found = measure(arm, range(args.seeds), args.iterations)
+        result[arm] = {
+            "rose": sum(each.rose for each in found),
+            "seeds": len(found),
+            "first": sum(each.first for each in found) / len(found),
+            "last": sum(each.last for each in found) / len(found),
+            "longest_step": max(each.kl_step for each in found),
+            "seconds": round(time.perf_counter() - began, 1),
+        }
+        if not args.json:
+            told = (
+                "{rose} of {seeds} seeds rose; right answers {first:.0%} -> {last:.0%}; longest step {longest_step:.3f} nats; {seconds} s"
+            )
+            print(f"{arm:<10} {told.format(**result[arm])}", flush=True)
+    if args.json:
+        print(json.dumps(result))
+    return 0 if result["defaults"]["rose"] >= 0.9 * args.seeds else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""From a run's checkpoint, or any model, to its report: what `moot eval` and `moot check` share."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from moot.engine.settings import ModelConfig
+from moot.evaluate import AnswerStore, EvalConfig, EvalWatcher, Report, evaluate
+from moot.evaluate.unseen import unseen_questions
+from moot.players import Players
+from moot.tasks.task import Task
+
+
+async def evaluate_players(
+    players: Players,
+    settings: EvalConfig,
+    task: Task,
+    count: int,
+    watcher: EvalWatcher,
+    *,
+    step: int | None = None,
+    opponents: Sequence[str] = (),
+    out: Path | None = None,
+    name: str | None = None,
+) -> tuple[Report, Path]:
+    """The policy on up to `count` held-out questions that its run has not trained on; the report, and the folder that holds the answers.
+
+    What was answered before, with the same weights and settings, is found there again. Closes the players.
+    """
+    config, run = players.config, players.run
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(players.close)
+        step = await players.load(step)
+        questions, notes = unseen_questions(task, None if run is None else config, step, count)
+        for note in notes:
+            watcher.note(note)
+        guests = await players.opponents(opponents) if "opponents" in settings.modes else {}
+        identities = {guest: identity for guest, (_, identity) in guests.items()}
+        settings = replace(settings, policy=players.identity, opponents=identities)
+        folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, step)
+        answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
+        seats = {guest: seat for guest, (seat, _) in guests.items()}
+        report = await evaluate(players.policy, task, settings, questions, opponents=seats, answers=answers, watcher=watcher)
+    about = {"run": None if run is None else str(run.path), "step": step, "model": config.model.model}
+    return replace(report, settings={**report.settings, **about}), folder
+
+
+def answers_folder(run: Path | None, model: ModelConfig, task: str, name: str | None, step: int) -> Path:
+    """`RUN/evals/TASK-stepN`, or `evals/MODEL-TASK`, unless it is named."""
+    task = re.sub(r"[^\w.=,-]+", "-", task)
+    if run is not None:
+        return run / "evals" / (name or f"{task}-step{step}")
+    return Path("evals") / (name or f"{'scripted' if model.engine == 'scripted' else Path(model.model).name}-{task}")

@@ -1,0 +1,77 @@
+"""`moot eval` and `moot check` of a model behind a chat server, as a user types them: no weights, no tokens, the same tables."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.cli import main
+from support.asking import Answer, ChatServer, saying, scripted
+
+
+def answer(number: int, body: dict[str, Any]) -> Answer:
+    """A plain question gets a plain answer of 10 tokens, a debate's request a turn of the script's."""
+    return saying("It is \\boxed{7}.") if len(body["messages"]) == 1 else saying(scripted(body))
+
+
+def here(where: Path, monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    monkeypatch.chdir(where)
+    return main([str(argument) for argument in arguments])
+
+
+def test_a_chat_server_is_evaluated_in_every_mode_with_its_own_count_of_tokens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a-key-for-one-server")
+    modes = ("--modes", "direct", "vote", "debate", "opponents", "--k", 3)
+    with ChatServer(answer) as server:
+        given = ("eval", "--engine", "openai", "--base-url", server.url, "--model", "m", "--questions", 2, *modes, "--json")
+        assert here(tmp_path, monkeypatch, *given) == 0, capsys.readouterr()
+        asked = len(server.requests)
+        # Two questions: 3 plain answers each (the first is direct's), a debate of 6 turns, and one per seat against itself.
+        assert asked == 2 * (3 + 6 + 3 * 6)
+        assert set(server.keys) == {"Bearer a-key-for-one-server"}
+        report = json.loads(capsys.readouterr().out)
+        assert here(tmp_path, monkeypatch, *given) == 0 and len(server.requests) == asked  # kept, and not asked again
+    rows = {row["name"]: row for row in report["rows"]}
+    assert {"direct", "vote@3", "debate", "against base"} <= rows.keys()
+    assert report["settings"]["policy"] == f"m@{server.url}"
+    kept = [json.loads(line) for line in (tmp_path / "evals/m-arithmetic/answers.jsonl").read_text().splitlines()]
+    assert {row["tokens"] for row in kept if "text" in row} == {10} and {row["tokens"] for row in kept if "turns" in row} == {60}
+
+
+def test_a_chat_server_is_checked_before_anybody_thinks_of_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with ChatServer(answer) as server:
+        given = ("check", "--engine", "openai", "--base-url", server.url, "--model", "m", "--questions", 3)
+        status = here(tmp_path, monkeypatch, *given)
+    shown = capsys.readouterr()
+    assert status in (0, 1) and shown.err == "" and "3 questions" in shown.out
+    assert len(server.requests) == 3 * (1 + 6)
+
+
+def test_a_chat_server_cannot_be_trained_and_one_line_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert here(tmp_path, monkeypatch, "train", "--engine", "openai", "--base-url", "http://localhost:1/v1", "--model", "m") == 2
+    assert "engine openai cannot be trained" in capsys.readouterr().err
+    assert here(tmp_path, monkeypatch, "eval", "--engine", "openai", "--model", "m") == 2
+    assert "engine openai needs --base-url" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dead_server_loses_the_answers_and_says_which_command_tries_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(number: int, body: dict[str, Any]) -> Answer:
+        return 401, {}, [b'{"error": "no"}']
+
+    with ChatServer(broken) as server:
+        given = ("eval", "--engine", "openai", "--base-url", server.url, "--model", "m", "--questions", 2, "--modes", "direct")
+        assert here(tmp_path, monkeypatch, *given) == 1
+    shown = capsys.readouterr()
+    assert "set OPENAI_API_KEY to a key it takes" in " ".join((shown.out + shown.err).split())
