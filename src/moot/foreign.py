@@ -8,11 +8,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Container, Mapping
 
-from moot.debate.rewards import REWARDS
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.records import Run
-from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import TrainConfig
 from moot.speakers.endpoint import is_endpoint
 from moot.terminal import one_line
@@ -22,8 +20,8 @@ _GRADER = re.compile(r"grader\s*=[^,]*:")
 
 def scoring_names(scoring: Scoring) -> dict[str, str]:
     """The reward and the estimator where they are a user's own: setting and value."""
-    both = (("reward", scoring.reward, REWARDS), ("advantage", scoring.advantage, ESTIMATORS))
-    return {setting: name for setting, name, ours in both if name not in ours}
+    both = {"reward": scoring.reward, "advantage": scoring.advantage}
+    return {setting: name for setting, name in both.items() if ":" in name}  # as in path.py:function; names of our own have none
 
 
 def played_names(config: TrainConfig) -> dict[str, str]:
