@@ -137,7 +137,7 @@ async def learn(arm: str, seed: int, iterations: int, folder: Path) -> Learned:
 
 
 def _turns(run: Run, step: int) -> list[dict[str, Any]]:
-    return [turn for record in run.debates(step) for turn in record["turns"]]
+    return [turn for record in run.records(step) for turn in record["turns"]]
 
 
 def measure(arm: str, seeds: Sequence[int], iterations: int) -> list[Learned]:

@@ -12,19 +12,19 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from moot.api import Speaker, play, play_async, train
+    from moot.api import Speaker, config, datums, play, play_async, score, train
     from moot.debate.protocol import V1, V2, Protocol
     from moot.debate.state import Debate
     from moot.debate.types import ConfigError, Observation, Question, Said, Turn
-    from moot.records import Run
+    from moot.records import PlayedDebate, Run
     from moot.rl.config import PRESETS, TrainConfig
 
 _HOMES = {
-    "moot.api": ("Speaker", "play", "play_async", "train"),
+    "moot.api": ("Speaker", "config", "datums", "play", "play_async", "score", "train"),
     "moot.debate.protocol": ("V1", "V2", "Protocol"),
     "moot.debate.state": ("Debate",),
     "moot.debate.types": ("ConfigError", "Observation", "Question", "Said", "Turn"),
-    "moot.records": ("Run",),
+    "moot.records": ("PlayedDebate", "Run"),
     "moot.rl.config": ("PRESETS", "TrainConfig"),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
@@ -36,6 +36,7 @@ __all__ = [
     "ConfigError",
     "Debate",
     "Observation",
+    "PlayedDebate",
     "Protocol",
     "Question",
     "Run",
@@ -43,8 +44,11 @@ __all__ = [
     "Speaker",
     "TrainConfig",
     "Turn",
+    "config",
+    "datums",
     "play",
     "play_async",
+    "score",
     "train",
 ]
 

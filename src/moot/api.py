@@ -1,21 +1,32 @@
-"""Functions for Python: play a debate with any function as speaker, train from a configuration. `import moot` offers them lazily;
-docs/api.md has examples.
+"""Functions for Python: play a debate with any function as speaker, score it, train. `import moot` offers them lazily; docs/api.md has
+examples.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from moot.debate.play import Speak, hear
 from moot.debate.play import play as play_debate
 from moot.debate.protocol import V2, Protocol
+from moot.debate.rewards import users_reward
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
+from moot.engine.protocol import Datum
+from moot.records.played import PlayedDebate
+from moot.rl.advantages import with_advantages
+from moot.rl.choices import find_estimator, find_reward
+from moot.rl.datums import datums as datums_of
+from moot.rl.dictation import dictated
+from moot.rl.rendering import Rendering
+from moot.tasks.answers import exact, grade
+from moot.tasks.comparing import Grader
 
 if TYPE_CHECKING:
     from moot.records import Run
@@ -64,6 +75,59 @@ async def play_async(
     return await hear(played, *map(_speaking, judges))
 
 
+@overload
+def score(
+    debate: Debate | PlayedDebate, protocol: Protocol = V2, reward: Callable[[Debate], Any] | None = None, equal: Grader = exact
+) -> PlayedDebate: ...
+@overload
+def score(
+    debate: Iterable[Debate | PlayedDebate], protocol: Protocol = V2, reward: Callable[[Debate], Any] | None = None, equal: Grader = exact
+) -> list[PlayedDebate]: ...
+def score(
+    debate: Debate | PlayedDebate | Iterable[Debate | PlayedDebate],
+    protocol: Protocol = V2,
+    reward: Callable[[Debate], Any] | None = None,
+    equal: Grader = exact,
+) -> PlayedDebate | list[PlayedDebate]:
+    """Rewards and advantages by the votes of one debate, or of several that are one batch to the estimator.
+
+    `protocol` says how votes count; `reward` is a function of your own instead of the reward it names. `equal` tells whether two answers
+    are the same, where the right one is known.
+    """
+    given: Iterable[Any] = [debate] if isinstance(debate, Debate | PlayedDebate) else debate
+    batch = [each if isinstance(each, PlayedDebate) else PlayedDebate(each) for each in given]
+    scoring = protocol.scoring
+    if reward is not None:
+        scoring = replace(scoring, reward=str(getattr(reward, "__name__", "reward")))
+    paid = find_reward(scoring.reward) if reward is None else users_reward(reward, scoring.reward)
+    if lost := next((each for each in batch if each.error is not None), None):
+        raise ConfigError(f"a debate that the engine lost cannot be scored ({lost.error}); leave it out")
+    scored = [each.scored(scoring, grade(each.debate, equal), paid) for each in batch]
+    taught = with_advantages(scored, find_estimator(scoring)) if scored else []
+    return taught[0] if isinstance(debate, Debate | PlayedDebate) else taught
+
+
+def datums(played: PlayedDebate | Iterable[PlayedDebate], tokenizer: Any = None) -> list[Datum]:
+    """What an engine trains on: token sequences with an advantage for each token.
+
+    Debates that an engine sampled have tokens. For others name a `tokenizer` with a chat template: the texts are encoded in its format, and
+    the logprobs of the sampler are 0, because nobody sampled these tokens.
+    """
+    made: list[Datum] = []
+    rendering = None
+    for each in [played] if isinstance(played, PlayedDebate) else played:
+        if each.advantages is None:
+            raise ConfigError("datums need advantages; score the debate first")
+        sampled = each.sampled
+        if not any(len(turn.tokens) for turn in sampled):
+            if tokenizer is None:
+                raise ConfigError("this debate has texts and no tokens; name a tokenizer to encode them")
+            rendering = rendering or Rendering(tokenizer)
+            sampled = run(dictated(each.debate, rendering))
+        made += datums_of(each.debate, sampled, each.advantages)
+    return made
+
+
 def _speaking(speaker: Speaker) -> Speak:
     async def speak(observation: Observation) -> Said:
         said: Any = speaker(observation)
@@ -74,6 +138,16 @@ def _speaking(speaker: Speaker) -> Speak:
         return Said(said) if isinstance(said, str) else said
 
     return speak
+
+
+def config(preset: str = "demo", **settings: Any) -> TrainConfig:
+    """The settings of a preset, with some of them changed by the names they have in `moot train`: `config("math", learning_rate=1e-5)`."""
+    from moot.rl.config import PRESETS
+    from moot.rl.config_file import with_settings
+
+    if preset not in PRESETS:
+        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
+    return with_settings(PRESETS[preset], settings)
 
 
 def train(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None, restart: bool = False) -> Run:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Container, Mapping
+from pathlib import Path
 
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
-from moot.records import Run
 from moot.rl.config import TrainConfig
 from moot.speakers.endpoint import is_endpoint
 from moot.terminal import one_line
@@ -45,7 +45,7 @@ def _is_code(task: str) -> bool:
 
 
 def check_trusted(
-    run: Run, foreign: Mapping[str, str], named: Container[str], trust: bool = False, note: Callable[[str], None] = lambda text: None
+    run: Path, foreign: Mapping[str, str], named: Container[str], trust: bool = False, note: Callable[[str], None] = lambda text: None
 ) -> None:
     """Refuses the settings of `foreign` that the user has not `named`; with `trust`, says what will be run instead."""
     unnamed = {setting: one_line(value, 120) for setting, value in foreign.items() if setting not in named}
@@ -53,10 +53,10 @@ def check_trusted(
         return
     told = ", ".join(f"{setting} {value}" for setting, value in unnamed.items())
     if trust:
-        note(f"{run.path} is trusted, so this is run or called: {told}")
+        note(f"{run} is trusted, so this is run or called: {told}")
         return
     options = " ".join(f"--{setting.replace('_', '-')} {value}" for setting, value in unnamed.items())
     raise ConfigError(
-        f"{run.path} names code or an address ({told}), which is not used on a run's word alone; "
+        f"{run} names code or an address ({told}), which is not used on a run's word alone; "
         f"if you trust it, name it again ({options}), or give --trust-run"
     )

@@ -63,7 +63,7 @@ def policy_config(
     run = Run.open(run_dir)
     config = config_of(run)
     named = {"task"} if task else set()
-    check_trusted(run, played_names(config), named | set(changes), trust, note)
+    check_trusted(run.path, played_names(config), named | set(changes), trust, note)
     if task and not trust and "task" in played_names(config):
         config = replace(config, debate=replace(config.debate, task=task))  # the one it was trained on is not asked what it has seen
     return replace(config, model=replace(config.model, **changes)), run

@@ -149,7 +149,7 @@ def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Calla
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(_own_scoring(run), **choices)
-    check_trusted(run, scoring_names(scoring), choices, trust, note)
+    check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
 

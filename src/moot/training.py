@@ -13,13 +13,15 @@ from moot.checkpoints import Note
 from moot.debate.types import ConfigError
 from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
+from moot.records.aside import set_aside
 from moot.records.lock import locked, open_lock
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import TrainConfig
 from moot.rl.loop import Loop
 from moot.rl.ready import check_scoring, check_task, check_warm_start
 from moot.rl.resume import differences, told
-from moot.rl.rollout import Guest
+from moot.rl.rollout import Guest, Player
+from moot.rl.still import named_runs
 from moot.rl.stored import config_of
 from moot.rl.train import train as train_loop
 from moot.rl.warm_from import warm_start_of
@@ -81,7 +83,7 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, Exit
     lock = open_lock(path)
     try:
         if Run.exists(path) and restart:
-            Run(path).set_aside()
+            set_aside(path)
         if Run.exists(path):
             check_folder(path, config, "another process began a run there just now; name another")
             return Run.open(path), lock
@@ -109,6 +111,11 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
         if "opponents" in config.eval_modes:
             players = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}
             loop.opponents = {name: lambda seat, player=player: player for name, player in players.items()}  # type: ignore[misc]
+        for setting, name in named_runs(config).items():
+            player = await outside(name, setting)
+            if not isinstance(player, Player):
+                raise ConfigError(f"{setting} must name weights: base, start, ema, a run's folder or RUN@STEP, got {name!r}")
+            loop.references[name] = player.sampler
         await train_loop(loop)
 
 

@@ -13,7 +13,7 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
-from moot.score import BadLine, score
+from moot.transcripts import BadLine, score
 from moot.turns import AgentAdvantages, StepAdvantages
 from support.making import FAILED, debate, near, reward, text, v1, v2
 

@@ -11,7 +11,7 @@ from transcripts import transcript_files, transcripts
 
 from moot.debate.protocol import preset
 from moot.records.played import PlayedDebate
-from moot.score import BadLine, as_json, score
+from moot.transcripts import BadLine, as_json, score
 from oracle import bad_lines, score_file, score_line
 from support.making import moot
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from moot.debate.outcome import mean_rewards
@@ -169,6 +171,21 @@ def test_majority_is_the_plurality_of_the_round(answers: list[str | None], expec
     scores, advantages = by_step(debate(v2(reward="majority"), rounds, answers=[["9"] * len(answers), answers]))
     near(values(scores, "generator"), [[1, value] for value in expected])
     near(advantages["generator"], [[0, value - sum(expected) / len(answers)] for value in expected])
+
+
+@pytest.mark.parametrize("reward", ["majority", "majority_last"])
+def test_a_label_from_elsewhere_is_what_the_majority_is_measured_by(reward: str) -> None:
+    """Two of three say 8, and the label is 7: the one who says 7 is paid, whatever the truth is. 7.0 is 7."""
+    for truth in (None, "8"):
+        played = debate(v2(reward=reward), [["", "", ""]], answers=[["8", "7.0", "8"]], truth=truth)
+        labelled = replace(played, question=replace(played.question, label="7"))
+        near(mean_rewards(score(labelled, labelled.scoring, grade(labelled))), [0, 1, 0])
+
+
+def test_a_label_that_nobody_holds_pays_nobody() -> None:
+    played = debate(v2(reward="majority"), [["", "", FAILED]], answers=[["8", None, "8"]])
+    scores, _ = by_step(replace(played, question=replace(played.question, label="7")))
+    near(values(scores, "generator"), [[0], [0], [-1]])
 
 
 def test_a_failed_turn_holds_no_answer_in_the_plurality_and_costs_one() -> None:

@@ -11,10 +11,16 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import moot
 from moot import Observation, Question, Said
+from moot.engine.protocol import SamplingParams
+from moot.engine.scripted import ScriptedEngine
+from moot.rl.rendering import Rendering
+from moot.rl.rollout import rollout
+from moot.turns import AgentAdvantages
 from support.making import FAILED, debate, text, v1, v2
 
 
@@ -105,16 +111,69 @@ def test_mistakes_of_a_speaker_are_loud() -> None:
         moot.play("?", lambda observation: str(1 / 0))
 
 
+# Scoring
+
+
+def prefers_high(seen: Observation) -> str:
+    """Agent 0 says 8, the others 7; everybody prefers the higher number of the other two."""
+    vote = "Agent {} > Agent {}".format(*sorted(seen.eligible, reverse=True)) if len(seen.eligible) == 2 else "N/A"
+    return text(vote, f"\\boxed{{{7 if seen.agent else 8}}}")
+
+
+PLAYED = moot.play(Question("What is 3 + 4?", "7"), prefers_high)
+
+
+def test_a_debate_is_scored_with_grades_outcome_and_advantages() -> None:
+    """Votes 2 > 1, 2 > 0, 1 > 0 about round 1: for and against 0:2, 1:1 and 2:0, so -1, 0 and 1. Nobody judges round 2."""
+    scored = moot.score(PLAYED)
+    assert scored.debate is PLAYED
+    assert scored.outcome and (scored.outcome.winner, scored.outcome.means) == (2, (-0.5, 0.0, 0.5))
+    assert scored.grades and scored.grades.correct == (False, True, True) * 2
+    assert scored.advantages.streams["generator"] == ((-1.0, 0.0), (0.0, 0.0), (1.0, 0.0))  # type: ignore[union-attr]
+
+
+def test_another_protocol_a_batch_and_a_function_as_reward() -> None:
+    one, two = moot.score([PLAYED, PLAYED], moot.V2.with_choices(reward="win_rate", advantage="normalize_batch"))
+    assert one.scores == two.scores and one.scores.rewards == (0.0, 0.5, 1.0)  # type: ignore[union-attr]
+    assert moot.score(PLAYED, reward=lambda debate: [3.0, 0.0, 0.0]).advantages == AgentAdvantages((2.0, -1.0, -1.0))
+    assert moot.score(moot.score(PLAYED), reward=lambda debate: [0.0, 0.0, 3.0]).outcome.winner == 2  # type: ignore[union-attr]
+    assert moot.score([]) == []
+    with pytest.raises(moot.ConfigError, match="two_numbers"):
+
+        def two_numbers(debate: moot.Debate) -> list[float]:
+            return [1.0, 2.0]
+
+        moot.score(PLAYED, reward=two_numbers)
+    with pytest.raises(moot.ConfigError, match=r"the engine lost cannot be scored \(gone\); leave it out"):
+        moot.score(moot.PlayedDebate(PLAYED, error="gone"))
+
+
+def test_datums_of_texts_are_those_of_the_sampled_tokens_but_for_what_only_a_sampler_knows() -> None:
+    engine = ScriptedEngine(style="well_formed", seed=3)
+    rendering = Rendering(engine.tokenizer)
+    fresh = [moot.Debate(Question("What is 3 + 4?", "7"), 3, 2, moot.V2.with_choices(closing_ballot=True).rules)]
+    (sampled,) = moot.score(asyncio.run(rollout(fresh, engine, rendering, SamplingParams(3000), tempered=False)))
+    spoken = moot.score(sampled.debate)
+    with pytest.raises(moot.ConfigError, match="texts and no tokens; name a tokenizer"):
+        moot.datums(spoken)
+    known, encoded = moot.datums(sampled), moot.datums([spoken], engine.tokenizer)
+    assert len(known) == len(encoded) == 3 and any(datum.advantages.any() for datum in known)
+    for a, b in zip(known, encoded, strict=True):
+        for name in ("tokens", "targets", "advantages", "mask"):
+            assert np.array_equal(getattr(a, name), getattr(b, name))
+        assert a.logprobs.any() and not b.logprobs.any()
+    with pytest.raises(moot.ConfigError, match="datums need advantages; score the debate first"):
+        moot.datums(moot.PlayedDebate(PLAYED))
+
+
+def test_datums_of_a_debate_that_was_aborted() -> None:
+    played = debate(v1(), [["", "0 > 0", FAILED]])
+    assert len(moot.datums(moot.score(played, moot.V1), ScriptedEngine().tokenizer)) == 3
+
+
 # Training
 
-SMALL = replace(
-    moot.PRESETS["demo"],
-    model=replace(moot.PRESETS["demo"].model, engine="scripted"),
-    warm=replace(moot.PRESETS["demo"].warm, warm_questions=0),
-    optim=replace(moot.PRESETS["demo"].optim, batch_size=2, num_train_datapoints=4),
-    debate=replace(moot.PRESETS["demo"].debate, max_tokens=1500),
-    eval_questions=2,
-)
+SMALL = moot.config(engine="scripted", warm_questions=0, batch_size=2, num_train_datapoints=4, max_tokens=1500, eval_questions=2)
 
 
 def test_training_from_a_configuration_gives_a_run_and_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -139,6 +198,46 @@ def test_a_run_is_continued_and_other_settings_are_refused(tmp_path: Path) -> No
     run, whole = moot.train(SMALL, str(tmp_path / "run")), moot.train(SMALL, tmp_path / "whole")
     texts = [[(tmp_path / name / "debates" / f"00000{step}.jsonl").read_bytes() for step in (1, 2)] for name in ("run", "whole")]
     assert run.steps() == whole.steps() == [1, 2] and texts[0] == texts[1]
+
+
+# Runs
+
+BEFORE = Path(__file__).parents[1] / "fixtures" / "before"
+
+
+def test_a_run_has_its_configuration_metrics_and_debates() -> None:
+    run = moot.Run(str(BEFORE / "shuffled"))
+    assert run.config["debate"]["num_agents"] == 3 and run.steps() == [1, 2]
+    assert [row["phase"] for row in run.metrics()] == ["eval", "self_play", "self_play", "eval"]
+    played = list(run.debates())
+    assert [each.name for each in played if isinstance(each, moot.PlayedDebate)] == [f"{step}/{n}" for step in (1, 2) for n in range(3)]
+    assert [each.error for each in played] == [None, "EngineError: the server went away", None, None, None, None]  # type: ignore[union-attr]
+    assert len(list(run.debates([2]))) == 3
+
+
+def test_its_metrics_are_a_table_where_pandas_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pandas")
+    run = moot.Run(BEFORE / "v2")
+    table = run.frame()
+    assert list(table["step"]) == [0, 1, 2, 2] and table["trust/winner_correct"].dtype.kind == "f"
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(moot.ConfigError, match="frame needs pandas, which is not installed; run: pip install pandas, or take metrics"):
+        run.frame()
+
+
+def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(moot.ConfigError, match=r"is not a run: it has no run\.json"):
+        moot.Run(tmp_path)
+
+
+def test_settings_go_by_the_names_of_the_command() -> None:
+    config = moot.config("math", learning_rate=1e-5, shuffle_labels=True, reward="win_rate", seed=4)
+    assert (config.optim.learning_rate, config.seed, config.debate.max_rounds) == (1e-5, 4, moot.PRESETS["math"].debate.max_rounds)
+    assert config.protocol.rules.shuffle_labels and config.protocol.scoring.reward == "win_rate"
+    with pytest.raises(moot.ConfigError, match="there is no setting 'learning_rat'; did you mean learning_rate"):
+        moot.config(learning_rat=1)
+    with pytest.raises(moot.ConfigError, match="preset must be one of demo, math"):
+        moot.config("maths")
 
 
 # Looking

@@ -21,6 +21,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
+import moot
 from moot.cli.main import COMMANDS, _parse, main
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.rewards import REWARDS
@@ -29,7 +30,7 @@ from moot.debate.scoring import Scoring
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import ABOUT, RecipeConfig
 from moot.rl.remedies import ALARMS, PANEL
-from moot.score import as_json, score
+from moot.transcripts import as_json, score
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -220,10 +221,14 @@ def test_the_trust_page_says_what_the_remedies_say(heading: str, known: dict[str
 
 def test_the_recipe_page_has_every_setting_with_its_default() -> None:
     shown = {name: cells[0] for name, cells in rows("recipe.md").items()}
-    plain = {(): "–", "": "–", True: "true", False: "false"}
+
+    def plain(value: object) -> str:
+        if isinstance(value, tuple):
+            return " ".join(map(str, value)) or "–"
+        return str(value).lower() if isinstance(value, bool) else str(value) or "–"
+
     default = RecipeConfig()
-    wanted = {f.name: getattr(default, f.name) for f in fields(RecipeConfig)}
-    assert shown == {name: plain[value] if isinstance(value, bool | tuple) or value == "" else str(value) for name, value in wanted.items()}
+    assert shown == {f.name: plain(getattr(default, f.name)) for f in fields(RecipeConfig)}
 
 
 def test_the_protocols_page_has_every_choice_and_the_presets_values() -> None:
@@ -241,6 +246,13 @@ def test_rewards_estimators_and_presets_are_all_described() -> None:
     assert [name for name in REWARDS if f"`{name}`" not in text] == []
     assert set(rows("rewards.md", "Advantages")) - {"advantage"} == set(ESTIMATORS)
     assert set(rows("quickstart.md")) == set(ABOUT)
+
+
+def test_the_page_for_python_has_every_name_and_an_example_of_twenty_lines() -> None:
+    page = (DOCS / "api.md").read_text(encoding="utf-8")
+    assert [name for name in moot.__all__ if not re.search(rf"`{name}\b", page)] == []
+    (example,) = re.findall(r"<!-- run -->\n```python\n(.*?)```", page, re.S)
+    assert len([line for line in example.splitlines() if line.strip()]) <= 20
 
 
 def test_the_worked_example_comes_out_as_the_page_says() -> None:

@@ -109,7 +109,7 @@ def defaults(arguments: list[str]) -> Check:
         path = Path(arguments[0])
         run = Run.open(path)
         config = config_of(run)
-        train.trusted(run, played_names(config), arguments[1:])
+        train.trusted(run.path, played_names(config), arguments[1:])
         return Check(path, config=config, settings_of=path)
     read = train.defaults(arguments)
     return Check(preset=read.preset, config=read.config)

@@ -22,8 +22,8 @@ from moot.debate.rewards import REWARDS, AgentScores, Reward
 from moot.debate.types import ConfigError
 from moot.records.played import PlayedDebate
 from moot.rl.choices import find_reward
-from moot.score import BadLine, as_json, failures, score
 from moot.terminal import one_line, plain
+from moot.transcripts import BadLine, as_json, failures, score
 from moot.turns import AgentAdvantages, StepAdvantages
 
 

@@ -174,17 +174,17 @@ def defaults(arguments: list[str]) -> Train:
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
         run = Run.open(sources.resume)
         config = config_of(run)
-        trusted(run, trained_names(config), arguments)
+        trusted(run.path, trained_names(config), arguments)
         return Train(config=config)
     config = PRESETS[name] if sources.config is None else read_config(sources.config, PRESETS[name])
     if sources.config is not None and sources.config.name == "run.json":
-        trusted(Run(sources.config.parent), trained_names(config), arguments)
+        trusted(sources.config.parent, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:
         config = replace(config, protocol=PROTOCOLS[sources.protocol])
     return Train(preset=name, config=config)
 
 
-def trusted(run: Run, foreign: Mapping[str, str], arguments: list[str]) -> None:
+def trusted(run: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:
     """Refuses code and addresses of a run that are not on the command line; `--trust-run` shows them and takes them."""
     words = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
     if words & {"--help", "-h"}:

@@ -33,6 +33,8 @@ class Grades:
     """Turns with equal answers carry the same number, None where there is no answer."""
     given_up: int = 0
     """Comparisons that took too long: their answers count as different, unless they are written alike."""
+    labelled: tuple[bool, ...] | None = None
+    """Whether each turn's answer equals the question's label; None where it has none."""
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,10 @@ def truth_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Agent
 
 def majority_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
     """1 for holding the debate's plurality answer, otherwise 0. A baseline that needs a grader but no ground truth."""
-    same = _need_grader(grades, scoring).same
-    held = [None if i is None else same[i] for i in last_parsed(debate)]
+    known = _need_grader(grades, scoring)
+    if known.labelled is not None:
+        return _agent_scores(debate, [float(i is not None and known.labelled[i]) for i in last_parsed(debate)])
+    held = [None if i is None else known.same[i] for i in last_parsed(debate)]
     most = plurality(held)
     return _agent_scores(debate, [float(most is not None and answer == most) for answer in held])
 
@@ -165,8 +169,14 @@ def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores
 
 
 def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores:
-    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth."""
-    same = _need_grader(grades, scoring).same
+    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth.
+
+    Where the question has a label from elsewhere, that is the answer to hold.
+    """
+    known = _need_grader(grades, scoring)
+    if known.labelled is not None:
+        return _by_turn(debate, scoring, [float(equal) for equal in known.labelled])
+    same = known.same
     rounds: dict[int, list[int]] = defaultdict(list)
     for i, turn in sorted(enumerate(debate.turns), key=lambda each: each[1].agent):
         if turn.answers:

@@ -19,6 +19,8 @@ class Question:
     id: str = ""
     instruction: str = ""
     """How to write the final answer (`\\boxed{}`, a letter, ...); stands under the question."""
+    label: str | None = None
+    """What the reward `majority` takes for the answer, where it is not the agents' own plurality. Never shown to an agent."""
 
 
 Verdict = Literal[">", "="]

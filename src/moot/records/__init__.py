@@ -6,6 +6,7 @@ seen.py     what an agent saw before it spoke
 shape.py    whether a record is a debate at all
 arrays.py   a step's tokens, read with care
 run.py      a run's folder: configuration, metrics, debates, checkpoints
+aside.py    what is out of the way
 lock.py     one process per run
 files.py    writing that a kill cannot tear
 """

@@ -55,6 +55,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
         "max_rounds": debate.max_rounds,
         "protocol": dict(_choices(debate.rules, played.scoring)),
     }
+    if debate.question.label is not None:
+        record["question"]["label"] = debate.question.label
     if debate.stop_when_settled or debate.extra_rounds:
         record |= {"stop_when_settled": debate.stop_when_settled, "extra_rounds": debate.extra_rounds}
     if played.error is not None:
@@ -146,7 +148,7 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
     check_shape(record)
     asked = record["question"]
-    question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")))
+    question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")), asked.get("label"))
     protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
     debate = with_turns(empty, record["turns"])
@@ -224,7 +226,10 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
         if kind == len(kinds):
             kinds.append((answer, right))
         same.append(kind)
-    return Grades(tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns), tuple(same))
+    label = record["question"].get("label")
+    labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
+    answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
+    return Grades(answers, correct, tuple(same), labelled=labelled)
 
 
 def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:

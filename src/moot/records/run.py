@@ -26,9 +26,9 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.records.aside import new_aside
 from moot.records.codec import FORMAT, Damaged, read_line, to_record, token_arrays
 from moot.records.files import beside, sync_folder, write_atomically
-from moot.records.lock import NAME as LOCK
 from moot.records.played import PlayedDebate
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
@@ -37,28 +37,26 @@ from moot.tasks.comparing import Grader
 class Run:
     """One run's folder."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        if not Run.exists(self.path):
+            raise ConfigError(f"{path} is not a run: it has no run.json")
+        version = self.header.get("format")
+        if version != FORMAT:
+            raise ConfigError(f"{path} is a run of format {version!r:.40}, and this moot reads format {FORMAT}; use the moot that made it")
 
     # Opening
 
     @classmethod
     def create(cls, path: Path, config: Mapping[str, Any], made_by: Mapping[str, Any]) -> Run:
-        run = cls(path)
         (path / "debates").mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
         write_atomically(path / "run.json", json.dumps({"format": FORMAT, "config": config, "made_by": made_by}, indent=1).encode())
-        return run
+        return cls(path)
 
     @classmethod
-    def open(cls, path: Path) -> Run:
-        run = cls(path)
-        if not (path / "run.json").is_file():
-            raise ConfigError(f"{path} is not a run: it has no run.json")
-        version = run.header.get("format")
-        if version != FORMAT:
-            raise ConfigError(f"{path} is a run of format {version!r:.40}, and this moot reads format {FORMAT}; use the moot that made it")
-        return run
+    def open(cls, path: str | Path) -> Run:
+        return cls(path)
 
     @staticmethod
     def exists(path: Path) -> bool:
@@ -96,6 +94,14 @@ class Run:
         file = self.path / "metrics.jsonl"
         return [(line, _row(line)) for line in file.read_bytes().split(b"\n")] if file.exists() else []
 
+    def frame(self) -> Any:
+        """The metrics as a pandas DataFrame, a row for each of theirs."""
+        try:
+            import pandas
+        except ModuleNotFoundError:
+            raise ConfigError("frame needs pandas, which is not installed; run: pip install pandas, or take metrics()") from None
+        return pandas.DataFrame(self.metrics())
+
     def append_metrics(self, row: Mapping[str, Any]) -> None:
         with (self.path / "metrics.jsonl").open("ab") as file:
             file.write(json.dumps(row).encode() + b"\n")
@@ -120,7 +126,7 @@ class Run:
                 if _step_of(file) == step + 1:
                     file.unlink()
         if dropped or places or any(_step_of(file) != step + 1 for file in debates):
-            aside = self._new_aside()
+            aside = new_aside(self.path)
             write_atomically(aside / "metrics.jsonl", b"".join(line + b"\n" for line in dropped))
             for file in (*debates, *places):
                 if file.exists():
@@ -133,23 +139,6 @@ class Run:
         (self.path / "index.sqlite").unlink(missing_ok=True)  # older versions kept one; nobody reads it, and now it would be wrong
 
     # What is out of the way
-
-    def _new_aside(self) -> Path:
-        folder = self.path / "aside"
-        folder.mkdir(exist_ok=True)
-        taken = [int(place.name) for place in folder.iterdir() if place.name.isascii() and place.name.isdigit()]
-        place = folder / f"{max(taken, default=0) + 1:03d}"
-        place.mkdir()
-        return place
-
-    def set_aside(self) -> Path:
-        """Moves all of the run into a folder of its own under `aside`, where it is still a run; answers with that folder."""
-        aside = self._new_aside()
-        # run.json last: until then a kill leaves a run that says what is missing.
-        for file in sorted(self.path.iterdir(), key=lambda file: file.name == "run.json"):
-            if file.name not in ("aside", LOCK):
-                file.rename(aside / file.name)
-        return aside
 
     def contents(self) -> str:
         """What a run without a usable checkpoint still has; empty if no step was ever committed."""

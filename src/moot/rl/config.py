@@ -57,7 +57,12 @@ class OptimConfig:
     step, which Adam undoes but for the differences between batches."""
     weight_decay: float = 0.0
     kl_coef: float = 0.0
-    """Penalty for leaving the base model."""
+    """Penalty for leaving the reference."""
+    reference: str = "start"
+    """What kl_coef keeps the policy near to: base; start, the policy after the warm start; ema, a moving average of the policy; or RUN or
+    RUN@STEP."""
+    ema_decay: float = 0.99
+    """How much of the moving average stays in each iteration, where reference or labels_from is ema."""
     remove_constant_groups: bool = True
     """Leave out debates in which no token has an advantage: they would only cost time."""
     max_staleness: int = 0
@@ -113,6 +118,13 @@ class RecipeConfig:
     """Share of debates in which one seat is held by a frozen checkpoint of this run. Against a vote that drifts into a private code."""
     distill_every: int = 0
     """Every so many iterations, one supervised step on the turns of each debate's winner; 0 is off. For when the format is shaky."""
+    labels_from: str = "self"
+    """Whose plurality the reward majority takes for the answer: self, the agents of the debate; or base, start, ema, RUN or RUN@STEP, which
+    answer each question label_samples times before it is debated. For when the majority drifts with the policy."""
+    label_samples: int = 8
+    label_band: tuple[float, float] = (0.3, 0.9)
+    """With labels_from, only questions are debated whose plurality has a share of the samples in this band: below it the label is noise,
+    above it there is little to learn."""
     max_sampled_tokens: int = 0
     """End self-play once this many tokens were sampled, so that runs can be compared at equal cost; 0 is no limit."""
     stop_on_alarm: bool = False
@@ -125,6 +137,10 @@ class RecipeConfig:
         for name in ("extra_rounds", "hard_agents", "distill_every", "max_sampled_tokens"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}; 0 is off")
+        if self.label_samples < 1:
+            raise ConfigError(f"label_samples must be at least 1, got {self.label_samples}")
+        if not 0 <= self.label_band[0] <= self.label_band[1] <= 1:
+            raise ConfigError(f"label_band must be two shares from 0 to 1, the lower first, got {self.label_band}")
         if self.hard_agents in (1, 2):
             raise ConfigError(f"hard_agents must be 0 or at least 3, got {self.hard_agents}: with fewer nobody can vote")
 
@@ -180,6 +196,10 @@ class TrainConfig:
         _check_numbers(self)
         if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
+        if not 0 <= o.ema_decay < 1:
+            raise ConfigError(f"ema_decay must be from 0 to below 1, got {o.ema_decay}")
+        if self.recipe.labels_from != "self" and not self.protocol.scoring.reward.startswith("majority"):
+            raise ConfigError(f"labels_from needs the reward majority, got {self.protocol.scoring.reward}; leave it at self")
         if self.model.deterministic and o.max_staleness:
             raise ConfigError(f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the clock")
 
@@ -197,6 +217,12 @@ class TrainConfig:
             for name, value in (("max_staleness", self.optim.max_staleness), ("past_selves", self.recipe.past_selves)):
                 if value:
                     raise ConfigError(f"{name} must be 0 on this server, got {value}: its samplers do not keep their weights")
+        still = {"reference": self.optim.reference if self.optim.kl_coef else "", "labels_from": self.recipe.labels_from}
+        for name, wanted in still.items():
+            if wanted == "ema" and not capabilities.averages:
+                raise ConfigError(f"{name} may not be ema here: this engine keeps no average of its weights; use start or base")
+            if wanted == "start" and self.warm_steps and not capabilities.frozen_samplers:
+                raise ConfigError(f"{name} may not be start on this server: its samplers do not keep their weights; use base")
         if self.optim.loss not in capabilities.losses:
             raise ConfigError(f"loss {self.optim.loss} is not known to the server; it has {', '.join(capabilities.losses)}")
         if self.warm_steps and "cross_entropy" not in capabilities.losses:
@@ -217,9 +243,12 @@ class TrainConfig:
         settings = {name: dict(given.get(name, {})) for name in parts}
         choices = _choices(given)
         choices |= {name: settings[part].pop(name) for name, part in BESIDE_PROTOCOL.items() if name in settings[part]}
+        if "optim" in given:
+            settings["optim"].setdefault("reference", "base")  # what it was before there was a choice
         built: dict[str, Any] = {name: kind(**settings[name]) for name, kind in parts.items()}
-        if isinstance(built["recipe"].curriculum, list):
-            built["recipe"] = replace(built["recipe"], curriculum=tuple(built["recipe"].curriculum))
+        for name in ("curriculum", "label_band"):
+            if isinstance(getattr(built["recipe"], name), list):
+                built["recipe"] = replace(built["recipe"], **{name: tuple(getattr(built["recipe"], name))})
         named: dict[str, Any] = {name: tuple(given[name]) for name in ("eval_modes", "eval_opponents") if name in given}
         return cls(**{**given, **built, **named, "protocol": V2.with_choices(choices)})
 

@@ -77,7 +77,7 @@ def _typed(where: str, base: TrainConfig, section: str, name: str, value: Any) -
     old, choices = getattr(owner, name), get_args(get_type_hints(type(owner))[name])
     if isinstance(old, tuple):
         if isinstance(value, list | tuple):
-            return tuple(map(str, value))
+            return tuple(map(float if old and isinstance(old[0], float) else str, value))
     elif isinstance(old, bool) or isinstance(value, bool):
         if isinstance(old, bool) and isinstance(value, bool):
             return value

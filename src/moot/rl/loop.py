@@ -9,12 +9,13 @@ from typing import Any
 from typing import Protocol as Interface
 
 from moot.debate.rewards import Reward
-from moot.engine.protocol import Trainer
+from moot.engine.protocol import Sampler, Trainer
 from moot.evaluate.play import Opponent
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
+from moot.rl.frozen_labels import Label
 from moot.rl.pace import Pace
 from moot.rl.recipe import Asked, Curriculum
 from moot.rl.rendering import Rendering
@@ -70,6 +71,10 @@ class Loop:
     """The step whose checkpoint to continue from; None means the newest that can be used."""
     lock: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
     """Held on the run's folder; closed, others may write there."""
+    references: dict[str, Sampler] = field(default_factory=dict)
+    """Weights that stand still, by name."""
+    labels: dict[tuple[int, int], Label] = field(default_factory=dict)
+    """Labels of the questions met so far, by level and number, where they come from elsewhere."""
     past: list[Player] = field(default_factory=list)
     """Kept checkpoints that may hold a seat."""
 

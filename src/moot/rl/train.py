@@ -19,8 +19,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-import numpy as np
-
 from moot.checkpoints import Checkpoint, checkpoints, load_checkpoint, load_newest, newest_whole
 from moot.debate.rewards import Grades
 from moot.debate.scoring import Scoring
@@ -33,12 +31,14 @@ from moot.records.played import PlayedDebate
 from moot.rl import warm
 from moot.rl.advantages import SeatMeans, with_advantages
 from moot.rl.datums import datums
+from moot.rl.frozen_labels import Labeller
 from moot.rl.loop import Loop, Stopped, Watcher
 from moot.rl.metrics import Metrics, answer_metrics, optim_metrics, reward_metrics, rollout_metrics
 from moot.rl.pace import MEASURED, Pace, kl_step
 from moot.rl.recipe import Asked, judges_of_a_share, scheduled, seats_of_past_selves, still_open, winners_turns
 from moot.rl.remedies import ALARMS
 from moot.rl.rollout import Judges, Player, Seats, rollout
+from moot.rl.still import keep_still, move_average, penalise_distance, still_point
 from moot.rl.trust import Alarms, panel
 from moot.rl.warm_from import warm_start_of
 from moot.tasks.answers import grade_all_async, settled_by
@@ -67,17 +67,19 @@ async def train(loop: Loop) -> None:
             sampler = await loop.engine.snapshot()
             await evaluate_if_due(loop, step, sampler)
 
+    await keep_still(loop, step, sampler)
     ahead: deque[_Batch] = deque()
     try:
         while step < loop.total and not loop.spent:
             step += 1
             loop.watcher.began(step, loop.total, "self_play")
             for next_step in range(step + len(ahead), min(step + loop.config.optim.max_staleness, loop.total) + 1):
-                asked = questions(loop, next_step)
-                ahead.append(_Batch(step - 1, asked, asyncio.create_task(self_play(loop, next_step, asked, sampler))))
+                playing = asyncio.create_task(play_batch(loop, next_step, questions(loop, next_step), sampler))
+                ahead.append(_Batch(step - 1, playing))
             batch = ahead.popleft()
-            asked, rollouts = await with_enough_signal(loop, step, batch.asked, await batch.rollouts, sampler)
-            row = await learn(loop, step, asked, rollouts, staleness=step - 1 - batch.sampled_at)
+            asked, played = await with_enough_signal(loop, step, *await batch.playing, sampler)
+            row = await learn(loop, step, asked, played, staleness=step - 1 - batch.sampled_at)
+            await move_average(loop)
             sampler = await loop.engine.snapshot()
             await commit(loop, step, row)
             if loop.config.recipe.past_selves and is_kept(loop, step):
@@ -86,7 +88,7 @@ async def train(loop: Loop) -> None:
             stop_if_alarmed(loop, row)
     finally:
         for batch in ahead:
-            batch.rollouts.cancel()
+            batch.playing.cancel()
     await evaluate_if_due(loop, step, sampler, last=True)
 
 
@@ -94,8 +96,7 @@ async def train(loop: Loop) -> None:
 class _Batch:
     sampled_at: int
     """The step whose weights it is sampled with."""
-    asked: list[Asked]
-    rollouts: asyncio.Task[list[PlayedDebate]]
+    playing: asyncio.Task[tuple[list[Asked], list[PlayedDebate]]]
 
 
 # One iteration of self-play
@@ -112,6 +113,41 @@ def questions(loop: Loop, step: int) -> list[Asked]:
     return [*again, *(Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
 
 
+def further_questions(loop: Loop, count: int) -> list[Asked]:
+    """From behind all batches, none twice."""
+    config = loop.config
+    first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
+    loop.further += count
+    return [Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count)]
+
+
+async def play_batch(loop: Loop, step: int, asked: list[Asked], sampler: Sampler, wave: str = "") -> tuple[list[Asked], list[PlayedDebate]]:
+    """The questions that are worth a debate, and their debates."""
+    if loop.config.recipe.labels_from != "self":
+        asked = await in_the_band(loop, asked)
+    return asked, await self_play(loop, step, asked, sampler, wave)
+
+
+async def in_the_band(loop: Loop, asked: list[Asked]) -> list[Asked]:
+    """Those whose label has a share in the band, and further ones in the place of the others."""
+    recipe, wanted, kept = loop.config.recipe, len(asked), []
+    labeller = Labeller(loop.run, loop.rendering, SamplingParams(loop.config.debate.max_tokens), recipe.label_samples, loop.config.seed)
+    if not loop.labels:
+        loop.labels |= labeller.known()
+    for _ in range(MOST_BATCHES):
+        made = await labeller.label(asked, loop.curriculum.tasks, await still_point(loop, recipe.labels_from), loop.labels)
+        loop.sampled += sum(label.tokens for label in made)
+        loop.labels |= {(label.level, label.number): label for label in made}
+        kept += [each for each in asked if loop.labels[each.level, each.number].within(recipe.label_band)]
+        if len(kept) >= wanted:
+            break
+        asked = further_questions(loop, wanted - len(kept))
+    if not kept:
+        low, high = recipe.label_band
+        raise Stopped(f"no question has a label with a share between {low:g} and {high:g}; widen label_band, or use other questions")
+    return kept
+
+
 async def with_enough_signal(
     loop: Loop, step: int, asked: list[Asked], played: list[PlayedDebate], sampler: Sampler
 ) -> tuple[list[Asked], list[PlayedDebate]]:
@@ -122,10 +158,7 @@ async def with_enough_signal(
     for wave in range(1, MOST_BATCHES):
         if carrying >= wanted:
             break
-        first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
-        more = [Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + size)]
-        loop.further += size
-        further = await self_play(loop, step, more, sampler, f"/{wave}")
+        more, further = await play_batch(loop, step, further_questions(loop, size), sampler, f"/{wave}")
         carrying += await count_with_gradient(loop, step, more, further)
         asked, played = [*asked, *more], [*played, *further]
     return asked, played
@@ -147,8 +180,10 @@ async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Samp
 
 def new_debate(loop: Loop, asked: Asked) -> Debate:
     config, recipe, task = loop.config, loop.config.recipe, loop.curriculum.tasks[asked.level]
+    label = loop.labels.get((asked.level, asked.number))
+    question = task.train(asked.number)
     return Debate(
-        task.train(asked.number),
+        question if label is None else replace(question, label=label.answer),
         asked.num_agents,
         config.debate.max_rounds,
         config.protocol.rules,
@@ -297,28 +332,6 @@ async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float
         "optim/trained_tokens": float(sum(d.mask.sum() for chunk in chunks for d in chunk)),
         **({"optim/kl_step": kl_step(looked_at, outputs[0][0].logprobs[:MEASURED] if outputs else [], after)} if measured else {}),
     }
-
-
-@dataclass(frozen=True)
-class _Penalised:
-    datums: list[Datum]
-    metrics: Metrics
-
-
-async def penalise_distance(loop: Loop, given: list[Datum]) -> _Penalised:
-    """Moves each token's advantage by how much likelier the policy makes it than the base model does, less the batch's mean."""
-    coefficient = loop.config.optim.kl_coef
-    if not coefficient or not given:
-        return _Penalised(given, {})
-    base = await loop.engine.base()
-    known = await asyncio.gather(*(base.compute_logprobs(np.append(d.tokens, d.targets[-1]), d.temperature) for d in given))
-    gaps = [(d.logprobs - logprobs[1:]) * d.mask for d, logprobs in zip(given, known, strict=True)]
-    mean = float(sum(gap.sum() for gap in gaps) / max(1.0, sum(d.mask.sum() for d in given)))
-    moved = [
-        replace(d, advantages=(d.advantages + coefficient * (mean - gap) * d.mask).astype(np.float32))
-        for d, gap in zip(given, gaps, strict=True)
-    ]
-    return _Penalised(moved, {"optim/kl_policy_base": mean})
 
 
 async def distill(loop: Loop, step: int, debates: Sequence[PlayedDebate], rate: float) -> Metrics:

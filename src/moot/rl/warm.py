@@ -20,10 +20,11 @@ from moot.debate.play import play
 from moot.debate.rules import Rules
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Observation, Parsed, Question, Said
-from moot.engine.protocol import Datum, Floats, Ints, Sample, Sampler, SamplingParams
+from moot.engine.protocol import Datum, Sampler, SamplingParams
 from moot.rl.datums import merge
+from moot.rl.dictation import Dictation
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import TokenSpeaker, turn_seed
+from moot.rl.speaker import turn_seed
 from moot.tasks.answers import answer_in
 from moot.tasks.task import Task
 
@@ -95,22 +96,6 @@ class _Teacher:
                     yield f"Agent {a} > Agent {b}" if right[a] else f"Agent {b} > Agent {a}"
 
 
-class _Dictation:
-    """A sampler that says what the teacher wrote. Exactly one turn is asked for at a time."""
-
-    def __init__(self, rendering: Rendering) -> None:
-        self._rendering = rendering
-        self.text = ""
-
-    async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
-        ids = self._rendering.tokenizer.encode(self.text, add_special_tokens=False)
-        tokens = np.asarray([*ids, self._rendering.stop_ids[0]], dtype=np.int32)
-        return [Sample(tokens, np.zeros(len(tokens), dtype=np.float32), "stop")]
-
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
-        return np.zeros(len(tokens), dtype=np.float32)
-
-
 async def examples(
     task: Task,
     rendering: Rendering,
@@ -157,9 +142,8 @@ async def sample_wrong(
 
 
 async def _example(debate: Debate, task: Task, rendering: Rendering, chance: random.Random, wrong: Sequence[str] = ()) -> list[Datum]:
-    teacher, dictation = _Teacher(debate.question, task, debate, chance, wrong), _Dictation(rendering)
-    params = SamplingParams(max_tokens=1 << 20, stop=rendering.stops(debate.rules.contract))
-    speaker = TokenSpeaker(dictation, rendering, params, tempered=False)
+    teacher, dictation = _Teacher(debate.question, task, debate, chance, wrong), Dictation(rendering)
+    speaker = dictation.speaker(debate.rules.contract)
     worth: dict[tuple[int, int], bool] = {}
 
     async def speak(observation: Observation) -> Said:

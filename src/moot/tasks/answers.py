@@ -137,7 +137,9 @@ def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = final_numb
     comparing = Comparing(equal, debate.question.answer)
     same = [None if answer is None else comparing.class_of(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
     correct = [a is not None and number is not None and comparing.is_right(a, number) for a, number in zip(answers, same, strict=True)]
-    return Grades(tuple(answers), tuple(correct), tuple(same), comparing.given_up)
+    label = None if debate.question.label is None else comparing.class_of(debate.question.label, debate.num_agents)
+    labelled = None if label is None else tuple(number == label for number in same)
+    return Grades(tuple(answers), tuple(correct), tuple(same), comparing.given_up, labelled)
 
 
 def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number) -> list[Grades]:

@@ -22,8 +22,8 @@ from moot.debate.types import Observation, Question, Said, Turn
 from moot.records.played import PlayedDebate
 from moot.rl.metrics import answer_metrics, reward_metrics
 from moot.rl.trust import panel
-from moot.score import BadLine, score
 from moot.tasks.answers import grade
+from moot.transcripts import BadLine, score
 from moot.turns import StepAdvantages
 from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 

@@ -20,8 +20,8 @@ from moot.debate.state import Debate
 from moot.debate.types import Line, Parsed, Question, Said
 from moot.records.played import PlayedDebate
 from moot.rl.trust import panel
-from moot.score import score
 from moot.tasks.answers import grade
+from moot.transcripts import score
 from support.making import FAILED, Tabled, by_agent, by_step, lines, near, text, v1, v2
 
 QUESTION = Question("What is 3 + 4?", "7")

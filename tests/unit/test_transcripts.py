@@ -16,8 +16,8 @@ from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.records.played import PlayedDebate
-from moot.score import BadLine, as_json, failures, read_debate, score
 from moot.tasks.answers import grade
+from moot.transcripts import BadLine, as_json, failures, read_debate, score
 from support.counted_work import lines_run
 from support.making import lines, text
 
@@ -224,7 +224,7 @@ def test_answers_are_graded_only_for_a_reward_that_looks_at_them(monkeypatch: py
         calls.append(debate)
         return grade(debate)
 
-    monkeypatch.setattr("moot.score.grade", counted)
+    monkeypatch.setattr("moot.transcripts.grade", counted)
     (result,) = score([json.dumps({**GOOD, "answer": "7"})], V2 if reward == "generator_judge" else V1, reward)
     assert isinstance(result, PlayedDebate)
     assert len(calls) == graded

@@ -1,0 +1,93 @@
+"""Labels from weights that stand still: what most of a few plain answers to a question say.
+
+The label-free recipes that last take the label from something that does not move with the policy, and train only on questions in a
+band of agreement: where nearly all answers differ the label is noise, and where all agree there is nothing to learn. Each question is
+asked once in a run; the labels lie in labels.jsonl in its folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+
+from moot.debate.types import Message, Question
+from moot.engine.protocol import Sampler, SamplingParams
+from moot.records import Run
+from moot.rl.recipe import Asked
+from moot.rl.rendering import Rendering
+from moot.rl.speaker import turn_seed
+from moot.tasks.answers import answer_in
+from moot.tasks.comparing import Comparing, Grader
+from moot.tasks.task import Task
+
+FILE = "labels.jsonl"
+
+
+@dataclass(frozen=True)
+class Label:
+    level: int
+    number: int
+    answer: str | None
+    """What most samples say; None where none has an answer."""
+    share: float
+    """The share of all samples that say so."""
+    tokens: int = 0
+    """What asking cost."""
+
+    def within(self, band: tuple[float, float]) -> bool:
+        return self.answer is not None and band[0] <= self.share <= band[1]
+
+
+def plurality_label(answers: Sequence[str | None], equal: Grader) -> tuple[str | None, float]:
+    """What most samples say, the first of those level, and its share of all of them: a sample without an answer is one of them too."""
+    comparing = Comparing(equal, None)
+    kinds = [(comparing.class_of(answer, i), answer) for i, answer in enumerate(answers) if answer is not None]
+    if not kinds:
+        return None, 0.0
+    (most, count), *_ = Counter(kind for kind, _ in kinds).most_common(1)
+    return next(answer for kind, answer in kinds if kind == most), count / len(answers)
+
+
+@dataclass(frozen=True)
+class Labeller:
+    """Asks the reference, and remembers in the run's folder what it said."""
+
+    run: Run
+    rendering: Rendering
+    params: SamplingParams
+    samples: int
+    seed: int
+
+    def known(self) -> dict[tuple[int, int], Label]:
+        """Those of an earlier day. A line that was cut off in a kill is asked for again."""
+        file = self.run.path / FILE
+        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+        labels = [Label(**json.loads(line)) for line in lines if line.endswith("}\n")]
+        return {(label.level, label.number): label for label in labels}
+
+    async def label(
+        self, asked: Sequence[Asked], tasks: Sequence[Task], reference: Sampler, known: Mapping[tuple[int, int], Label]
+    ) -> list[Label]:
+        """Labels of the questions that are not `known`, each from `samples` plain answers of the reference."""
+        new = [each for each in dict.fromkeys((each.level, each.number) for each in asked) if each not in known]
+        made = await asyncio.gather(*(self._ask(tasks[level], level, number, reference) for level, number in new))
+        if made:
+            with (self.run.path / FILE).open("a") as file:
+                file.writelines(json.dumps(asdict(label)) + "\n" for label in made)
+        return list(made)
+
+    async def _ask(self, task: Task, level: int, number: int, reference: Sampler) -> Label:
+        question = task.train(number)
+        prompt = self.rendering.prompt([Message("user", plain(question))])
+        params = replace(self.params, stop=self.rendering.stop_ids, seed=turn_seed(self.seed, "label", level, number))
+        samples = await reference.sample(prompt, params, self.samples)
+        answers = [answer_in(self.rendering.said(sample.tokens)[0], task.extract) for sample in samples]
+        answer, share = await asyncio.to_thread(plurality_label, answers, task.equal)
+        return Label(level, number, answer, share, sum(len(sample.tokens) for sample in samples))
+
+
+def plain(question: Question) -> str:
+    return "\n\n".join(filter(None, (question.text, question.instruction)))
