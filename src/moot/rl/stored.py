@@ -65,9 +65,14 @@ def check_kinds(config: Any, default: Any) -> None:
         if is_dataclass(usual):
             check_kinds(value, usual)
             continue
-        kinds = (int, float) if isinstance(usual, float) else (type(usual),)
-        wrong = not isinstance(value, kinds) or (isinstance(value, bool) and not isinstance(usual, bool))
+        wrong = not _alike(value, usual)
         if isinstance(usual, tuple) and not wrong:
-            wrong = not all(isinstance(each, str) for each in value)
+            wrong = not all(_alike(each, usual[0] if usual else "") for each in value)
         if usual is not None and wrong:
             raise ConfigError(f"{f.name} must be like {usual!r}, got {value!r:.80}")
+
+
+def _alike(value: Any, usual: Any) -> bool:
+    """A whole number does where a number is asked for; true and false are neither."""
+    kinds = (int, float) if isinstance(usual, float) else (type(usual),)
+    return isinstance(value, kinds) and isinstance(value, bool) == isinstance(usual, bool)
