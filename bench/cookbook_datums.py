@@ -498,7 +498,7 @@ def from_debates() -> list[Case]:
     v2_agents = replace(v2, reward="win_rate")
     window = replace(v2_agents, history_rounds=1)
     cases = []
-    # Rebuilt prompts never extend: a datum a turn. Growing ones always do: a datum an agent.
+    # Rebuilt prompts never extend: one datum per turn. Growing ones always do: one datum per agent.
     for name, groups in [
         ("v1", play(v1, "well_formed", agents=3, rounds=3, count=40)),
         ("v1, mixed (some abort)", play(v1, "mixed", agents=4, rounds=3, count=40)),

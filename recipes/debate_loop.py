@@ -40,7 +40,8 @@ async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args
     answers. This uses labels: its gain is not debate's."""
     for first in range(0, args.warm_questions, args.warm_batch):
         numbers = range(first, first + args.warm_batch)
-        batch = await warm.examples(task, rendering, args.protocol.rules, args.agents, args.rounds, numbers, args.seed)
+        empty = Debate(task.train(first), args.agents, args.rounds, args.protocol.rules)
+        batch = await warm.examples(task, rendering, empty, numbers, args.seed)
         out = await engine.forward_backward(batch, "cross_entropy")
         await engine.optim_step(AdamParams(args.warm_rate))
         tokens = sum(float(datum.mask.sum()) for datum in batch)
@@ -100,7 +101,7 @@ async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
     try:
         await teach_the_contract(engine, rendering, task, args)
         for iteration in range(1, args.iterations + 1):
-            sampler = await engine.snapshot()  # keeps these weights, however training goes on
+            sampler = await engine.snapshot()  # keeps these weights, however training continues
             played = await play(engine, sampler, rendering, task, args, iteration)
             batch, row = datums_from(played, task, args, seats)
             row |= await learn(engine, batch, args.rate)
@@ -128,7 +129,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--agents", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--max-tokens", type=int, default=128)
-    parser.add_argument("--batch", type=int, default=6, help="questions an iteration")
+    parser.add_argument("--batch", type=int, default=6, help="questions per iteration")
     parser.add_argument("--iterations", type=int, default=3)
     parser.add_argument("--reward", choices=list(REWARDS), default="generator_judge")
     parser.add_argument("--advantage", choices=["auto", *ESTIMATORS], default="auto")

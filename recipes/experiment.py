@@ -131,7 +131,7 @@ def main() -> None:
     compare(args.arms, ["warm", "final"], "self-play")
     compare(args.arms, ["final"], "arms")
     if unfinished:
-        say(f"NOT DONE: {', '.join(sorted(path.name for path in unfinished))}; the same command again goes on")
+        say(f"NOT DONE: {', '.join(sorted(path.name for path in unfinished))}; the same command again continues")
     sys.exit(bool(unfinished))
 
 

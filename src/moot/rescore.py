@@ -38,7 +38,7 @@ SPOKEN = {
     "layout": "it decides how the debate stood before the model",
     "history_rounds": "it decides how many rounds agents saw",
     "max_chars_per_field": "it decides how much of each section agents saw",
-    "on_parse_failure": "it decides whether the debate went on after a turn that could not be read",
+    "on_parse_failure": "it decides whether the debate continued after a turn that could not be read",
     "personas": "it decides the characters and temperatures that agents spoke with",
     "shuffle_labels": "it decides the numbers by which agents knew each other",
     "closing_ballot": "it decides whether agents were asked to judge the last answers",

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, get_args, get_type_hints
 
 from moot.debate.rules import Rules
@@ -32,9 +32,9 @@ class SpeakingSettings:
 
     rules: Rules
     max_tokens: int
-    temperature: float | None = None
-    """None: each persona's own."""
     seed: int | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """The most tokens of a section that is spoken on its own."""
 
     def seed_for(self, number: int) -> str | None:
         return None if self.seed is None else f"{self.seed}/{number}"
@@ -92,8 +92,8 @@ class _Chats:
         return lambda number, agent, listener: ChatSpeaker(
             chat,
             settings.max_tokens,
-            settings.temperature,
-            settings.seed_for(number),
+            seed=settings.seed_for(number),
+            limits=settings.limits,
             heard=lambda piece: listener.heard(agent, piece),
             retried=lambda why, wait_s: listener.retried(agent, why, wait_s),
         )
@@ -125,8 +125,7 @@ class _LoadedModel:
             sampler = StreamingSampler(
                 self.sampler, lambda ids: self.rendering.said(ids)[0], context, lambda text: listener.heard(agent, text), piece
             )
-            contract, seed = settings.rules.contract, settings.seed_for(number)
-            return StreamingSpeaker(sampler, self.rendering, contract, settings.max_tokens, settings.temperature, seed)
+            return StreamingSpeaker(sampler, self.rendering, settings.max_tokens, settings.seed_for(number), settings.limits)
 
         return speaker
 

@@ -51,7 +51,8 @@ def test_a_chat_server_is_checked_before_anybody_thinks_of_training(
         status = here(tmp_path, monkeypatch, *given)
     shown = capsys.readouterr()
     assert status in (0, 1) and shown.err == "" and "3 questions" in shown.out
-    assert len(server.requests) == 3 * (1 + 6)
+    # A question alone, one turn of round 1 per agent, and three sections each in round 2.
+    assert len(server.requests) == 3 * (1 + 3 + 3 * 3)
 
 
 def test_a_chat_server_cannot_be_trained_and_one_line_says_so(

@@ -93,8 +93,8 @@ def test_a_file_and_a_protocol_set_the_defaults_and_options_win(tmp_path: Path) 
     done = train(tmp_path, "--config", "mine.yaml", "--protocol", "v1", "--max-tokens", "900", "--dry-run")
     words = " ".join(done.stdout.split())
     assert done.returncode == 0, done.stderr
-    assert "sequential, five_tag, turns of at most 900 tokens" in words and "win_rate" in words
-    assert "iterations of 3 questions, learning rate 1e-06" in words
+    assert "sequential, five_tag, sections sampled, turns of at most 900 tokens" in words and "win_rate" in words
+    assert "steps of 3 questions, learning rate 1e-06" in words
 
 
 def test_evaluations_play_against_whom_the_run_names(finished: Path, tmp_path: Path) -> None:

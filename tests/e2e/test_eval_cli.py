@@ -47,7 +47,8 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two seeds under peer votes, one under truth."""
     where = tmp_path_factory.mktemp("trained")
     for name, options in {"peer-seed0": [], "peer-seed1": ["--seed", "1"], "truth-seed0": ["--reward", "truth"]}.items():
-        done = here(where, "train", *SMALL, "--run", name, *options)
+        # Only where turns can fail does truth differ between agents that are never right.
+        done = here(where, "train", *SMALL, "--sections", "sampled", "--run", name, *options)
         assert done.returncode == 0, done.stdout + done.stderr
     return where
 

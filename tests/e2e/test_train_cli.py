@@ -35,7 +35,7 @@ def test_a_run_says_what_improved_and_where_to_look(tmp_path: Path) -> None:
     done = train(tmp_path, *SMALL)
     assert done.returncode == 0, done.stdout + done.stderr
     words = " ".join(done.stdout.split())
-    assert re.search(r"\b[1-4] of 4 debates carried a gradient, in 2 iterations\.", words)
+    assert re.search(r"\b[1-4] of 4 debates carried a gradient, in 2 steps\.", words)
     assert "valid turns" in words and "right answers, held out" in words
     assert "Metrics: runs/demo-arithmetic-seed0/metrics.jsonl" in words
     assert [path.name for path in (tmp_path / "runs/demo-arithmetic-seed0/debates").glob("*.npz")]
@@ -55,7 +55,7 @@ def test_the_same_command_again_goes_on_and_other_settings_are_refused_by_name(t
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
     done = train(tmp_path, "--preset", "hard", "--engine", "scripted", "--dry-run")
     words = " ".join(done.stdout.split())
-    assert "5 agents, 3 rounds" in words and "64 iterations of 16 questions" in words and "512 labelled questions" in words
+    assert "5 agents, 3 rounds" in words and "64 steps of 16 questions" in words and "512 labelled questions" in words
     assert "Nothing was started" in words
     assert list(tmp_path.iterdir()) == []
 

@@ -20,8 +20,11 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
 from moot.debate.protocol import preset
+from moot.debate.rules import Rules
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
+from moot.debate.wording import DEFAULT, Prompts
+from moot.rl.config import section_limits
 from moot.seats import CommonModel, SpeakingSettings, TakenSeats, parse_seats, take_seats
 from moot.speakers.chat import Patience
 from moot.speakers.endpoint import Endpoint, endpoint
@@ -67,14 +70,25 @@ class Ask:
     """Rounds of the debate."""
     protocol: Literal["v1", "v2"] = "v2"
     """The rules: v1 speaks in turn until all agree, v2 all at once with blind reviews."""
-    sections: Literal["sampled", "given", "asked"] = "sampled"
-    """How the sections of a turn come about: the model writes the tags, they are given to it, or each is asked for on its own."""
     closing_ballot: bool = False
     """After the last round everybody judges once more. Otherwise nobody judges the last answers, only those before."""
+    sections: Literal["sampled", "given", "asked"] = "sampled"
+    """sampled: the model writes the tags of a turn itself. given: the tags are inserted. asked: no tags, each section is asked for by
+    itself, which small models need, and which takes several requests per turn."""
+    judge_first: bool = True
+    """With sections asked, judge the others before solving again."""
+    personas: bool = True
+    """A character and a temperature for each seat, where the protocol has them."""
+    prompts: Prompts = DEFAULT
+    """A file with the texts that agents read, over the defaults; `moot prompts` prints it."""
     max_tokens: int = 512
-    """Longest turn."""
-    temperature: float | None = None
-    """The same for all; each persona's own if not given."""
+    """Longest turn; where sections are given or asked, longest solution."""
+    evaluation_tokens: int = 256
+    """Longest evaluation, where sections are given or asked."""
+    comparison_tokens: int = 64
+    """Longest comparison, where sections are given or asked."""
+    temperature: float = 1.0
+    """What is sampled at. A persona's own temperature is multiplied by it."""
     seed: int | None = None
     """The same seed gives the same debate, where the engine can."""
     instruction: str = BRIEF_BOX
@@ -119,11 +133,13 @@ class Ask:
 
     def _checked(self) -> tuple[dict[str, Any], dict[int, Any]]:
         """Everything that can be wrong is found before anything is asked. The settings say which answers may share a file."""
-        for name, low in (("agents", 1), ("rounds", 1), ("max_tokens", 1), ("retries", 0), ("concurrency", 1)):
+        tokens = (("max_tokens", 1), ("evaluation_tokens", 1), ("comparison_tokens", 1))
+        for name, low in (("agents", 1), ("rounds", 1), *tokens, ("retries", 0), ("concurrency", 1)):
             if getattr(self, name) < low:
                 raise ConfigError(f"{name.replace('_', '-')} must be at least {low}, got {getattr(self, name)}")
-        if self.temperature is not None and not 0 <= self.temperature <= 100:
+        if not self.temperature >= 0:
             raise ConfigError(f"temperature must be 0 or more, got {self.temperature}; 0 always takes the likeliest word")
+        self._rules()
         if not 0 < self.timeout < float("inf"):
             raise ConfigError(f"timeout must be above 0 seconds, got {self.timeout}")
         for name, price in (("price-in", self.price_in), ("price-out", self.price_out)):
@@ -149,9 +165,24 @@ class Ask:
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
         common = "engine model checkpoint agents rounds protocol closing_ballot max_tokens temperature seed instruction"
         settings: dict[str, Any] = {name: getattr(self, name) for name in common.split()}
-        if self.sections != "sampled":
-            settings["sections"] = self.sections  # files from before there was a choice are continued
+        # These came later: where they are the defaults, answers from before may share the file.
+        later = {"sections": "sampled", "judge_first": True, "personas": True, "evaluation_tokens": 256, "comparison_tokens": 64}
+        settings |= {name: getattr(self, name) for name, usual in later.items() if getattr(self, name) != usual}
+        settings["temperature"] = None if self.temperature == 1 else self.temperature
+        if self.prompts != DEFAULT:
+            settings["prompts"] = self.prompts.digest
         return {**settings, "base_url": base_url if self.engine in ("openai", "tinker") else None, "seats": list(self.seat)}, others
+
+    def _rules(self) -> Rules:
+        rules = preset(self.protocol).rules
+        return replace(
+            rules,
+            closing_ballot=self.closing_ballot,
+            sections=self.sections,
+            judge_first=self.judge_first,
+            personas=rules.personas and self.personas,
+            temperature=self.temperature,
+        )
 
     def _base_url(self) -> str | None:
         """A server of one kind is no place for the other's requests."""
@@ -167,7 +198,7 @@ class Ask:
         answers: AnswerFile | None,
         console: Terminal,
     ) -> int:
-        rules = replace(preset(self.protocol).rules, closing_ballot=self.closing_ballot, sections=self.sections)
+        rules = self._rules()
         waiting = [question for question in questions if answers is None or int(question.id) not in answers.done]
         if answers and self.json:
             # A program that reads the output gets all answers, those of the last time too.
@@ -179,9 +210,10 @@ class Ask:
         async with AsyncExitStack() as stack:
             with console.status("getting ready"):
                 common = CommonModel(self.engine, self.model, self._base_url(), self.tokenizer, self.checkpoint)
-                speaking = SpeakingSettings(rules, self.max_tokens, self.temperature, self.seed)
+                limits = section_limits(self.evaluation_tokens, self.comparison_tokens, self.agents)
+                speaking = SpeakingSettings(rules, self.max_tokens, self.seed, limits)
                 seats = await take_seats(common, others, self.agents, speaking, Patience(self.retries, self.timeout), stack)
-            debates = [Debate(question, self.agents, self.rounds, rules) for question in waiting]
+            debates = [Debate(question, self.agents, self.rounds, rules, prompts=self.prompts) for question in waiting]
             session = _Session(self, seats, settings, answers, console)
             return await (session.one(debates[0]) if self.file is None else session.many(debates))
 

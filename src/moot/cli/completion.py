@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 import tyro
 
 from moot.cli.main import COMMANDS
+from moot.cli.registry import REGISTRY
 
 _SCRIPT = """_moot() {{
   local words cur=${{COMP_WORDS[COMP_CWORD]}}
@@ -48,5 +49,5 @@ def options(command: str) -> list[str]:
     module, attribute = COMMANDS[command][0].split(":")
     loaded = importlib.import_module(module)
     default = loaded.defaults([]) if hasattr(loaded, "defaults") else None
-    parser = tyro.extras.get_parser(getattr(loaded, attribute), default=default)
+    parser = tyro.extras.get_parser(getattr(loaded, attribute), default=default, registry=REGISTRY)
     return sorted({name for action in parser._actions for name in action.option_strings if name.startswith("--")})

@@ -46,7 +46,7 @@ class Demo:
     seed: int = 0
     """The same seed gives the same debates."""
     out: Path = Path("runs/demo.jsonl")
-    """Where the transcripts go, one debate a line, as `moot score` reads them."""
+    """Where the transcripts go, one debate per line, as `moot score` reads them."""
 
     def run(self) -> int:
         if self.debates < 1 or self.num_agents < 1 or self.max_rounds < 1:

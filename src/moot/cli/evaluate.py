@@ -13,6 +13,7 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
+from moot.debate.wording import Prompts
 from moot.evaluate import EvalConfig, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
@@ -58,7 +59,7 @@ class Eval:
     seed: int = 0
     """Chooses the questions and every sample."""
     temperature: _Float = None
-    """Of direct and vote; the average of the debate's seats if not given."""
+    """What is sampled at, in debates and alone; the run's, or 1. A persona's own is multiplied by it; direct and vote have the average."""
     num_agents: _Int = None
     """Agents of a debate; the run's, or 3."""
     max_rounds: _Int = None
@@ -67,6 +68,12 @@ class Eval:
     """Longest turn, and longest plain answer; the run's, or 512."""
     protocol: Annotated[Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="")] = None
     """The rules of the debates; the run's, or v2."""
+    sections: Annotated[
+        Literal["sampled", "given", "asked"] | None, tyro.conf.arg(metavar="{sampled,given,asked}", help_behavior_hint="")
+    ] = None
+    """Whether the model writes the tags of a turn, is given them, or is asked for each section by itself; the run's, or sampled."""
+    prompts: Annotated[Prompts | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    """A file with the texts that agents read; the run's, or the defaults."""
     engine: _Str = None
     """What runs the model; the run's, or local. openai is a chat server: no weights, no RUN."""
     base_url: _Str = None
@@ -118,15 +125,17 @@ class Eval:
     def _settings(self, config: TrainConfig) -> EvalConfig:
         named = {"num_agents": self.num_agents, "max_rounds": self.max_rounds, "max_tokens": self.max_tokens}
         changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
-        if self.protocol is not None:
-            changes["protocol"] = PROTOCOLS[self.protocol]
+        protocol = config.protocol if self.protocol is None else PROTOCOLS[self.protocol]
+        rules = {"sections": self.sections, "temperature": self.temperature}
+        changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
+        if self.prompts is not None:
+            changes["prompts"] = self.prompts
         return EvalConfig.of(
             config,
             modes=self.modes,
             k=self.k,
             match_tokens=self.match_tokens,
             seed=self.seed,
-            temperature=self.temperature,
             concurrency=self.concurrency,
             **changes,
         )

@@ -1,4 +1,4 @@
-"""`moot export`: what can be taken away from a run, and at the end where it lies."""
+"""`moot export`: what can be exported from a run, and at the end where it lies."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Export:
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
     """Only debates of these steps: 12, or 10-20."""
     pairs: Literal["best_worst", "votes"] = "best_worst"
-    """Preferences: the winner against the last, one pair a debate; or every two answers between which judges clearly preferred one."""
+    """Preferences: the winner against the last, one pair per debate; or every two answers between which judges clearly preferred one."""
     only_right: bool = False
     """Training sets: only where the winning answer is known to be right."""
     debates: Annotated[tuple[str, ...], tyro.conf.arg(metavar="STEP/NUMBER", help_behavior_hint="(default: the newest 20)")] = ()

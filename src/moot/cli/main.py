@@ -21,6 +21,7 @@ COMMANDS = {
     "compare": ("moot.cli.compare:Compare", "Put runs and seeds side by side: one table with paired intervals, one figure."),
     "check": ("moot.cli.check:Check", "Before training: is the model good enough at the task, the contract and judging?"),
     "ask": ("moot.cli.ask:Ask", "Debate a question now, with a local model, a checkpoint, or any OpenAI-compatible server."),
+    "prompts": ("moot.cli.prompts:ShowPrompts", "Print every text that agents read, as a file to edit for --prompts."),
     "data": ("moot.cli.data:Data", "Check a task's data: right answers pass their grader, wrong ones do not, splits do not overlap."),
     "view": ("moot.cli.view:View", "Look at runs in a browser: live curves, alarms, debates, votes, and what each token was taught."),
     "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
@@ -103,6 +104,8 @@ def _near_command(name: str) -> str:
 def _parse(name: str, arguments: list[str]) -> Any:
     import tyro
 
+    from moot.cli.registry import REGISTRY
+
     module, attribute = COMMANDS[name][0].split(":")
     loaded = importlib.import_module(module)
     kind = getattr(loaded, attribute)
@@ -111,7 +114,7 @@ def _parse(name: str, arguments: list[str]) -> Any:
     try:
         with contextlib.redirect_stderr(complaint):
             default = loaded.defaults(arguments) if hasattr(loaded, "defaults") else None
-            return tyro.cli(kind, prog=f"moot {name}", args=arguments, default=default)
+            return tyro.cli(kind, prog=f"moot {name}", args=arguments, default=default, registry=REGISTRY)
     except SystemExit as stop:
         if stop.code:
             _usage_error(complaint.getvalue(), name)

@@ -18,21 +18,16 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     table.add_row("model", f"{config.model.model} on the {config.model.engine} engine, LoRA rank {config.model.lora_rank}")
     table.add_row("task", d.task)
     rules, scoring = config.protocol.rules, config.protocol.scoring
-    table.add_row(
-        "debates",
-        f"{d.num_agents} agents, {d.max_rounds} rounds, {rules.schedule}, {rules.contract}, turns of at most {d.max_tokens} tokens",
-    )
+    kind = f"{rules.schedule}, {rules.contract}, sections {rules.sections}"
+    longest = f"{'turns' if rules.sections == 'sampled' else 'solutions'} of at most {d.max_tokens} tokens"
+    table.add_row("debates", f"{d.num_agents} agents, {d.max_rounds} rounds, {kind}, {longest}")
     table.add_row("reward", f"{scoring.reward}, advantages by {scoring.estimator}")
     if config.warm_steps:
         taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""
         table.add_row("warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}")
-    table.add_row(
-        "self-play", f"{config.iterations} iterations of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}"
-    )
+    table.add_row("self-play", f"{config.iterations} steps of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}")
     turn = min(d.max_tokens, TYPICAL_TURN)
-    table.add_row(
-        "tokens per iteration", ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})"
-    )
+    table.add_row("tokens per step", ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})")
     table.add_row(
         "tokens in all", f"{tokens['sampled'] * config.iterations:,} sampled, {tokens['trained on'] * config.iterations:,} trained on"
     )

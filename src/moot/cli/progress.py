@@ -59,7 +59,7 @@ class Progress:
         self._say_new_alarms(row)
 
     def _say_new_alarms(self, row: dict[str, Any]) -> None:
-        """What an alarm means is said when it begins to ring, not at each step it goes on."""
+        """What an alarm means is said when it begins to ring, not at each step that it rings."""
         ringing = alarms(row) if row["phase"] == "self_play" else self._ringing
         for name in sorted(ringing - self._ringing):
             self._console.say(f"ALARM {name.removeprefix('alarm/')}: {ALARMS[name].means} {ALARMS[name].remedy}", "red")
@@ -120,7 +120,7 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     played = [row for row in rows if row["phase"] == "self_play"]
     debates = sum(row["debates/played"] for row in played)
     taught, told = (_debates_with(played, name) for name in ("gradient", "signal"))
-    console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {len(played)} iterations.", "bold")
+    console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {len(played)} steps.", "bold")
     if told < taught:
         console.say(f"  In {told:.0f} of them the votes tell answers apart (signal); in the others the gradient comes from penalties.")
     evals = [row for row in rows if row["phase"] == "eval"]
@@ -161,7 +161,7 @@ def alarm_digest(played: list[dict[str, Any]]) -> dict[str, str]:
         steps = [row["step"] for row in played if row.get(name)]
         if steps:
             last = "to the end" if steps[-1] == played[-1]["step"] else f"last at step {steps[-1]}"
-            rang = f"rang at {len(steps)} of {len(played)} iterations, first at step {steps[0]}, {last}."
+            rang = f"rang at {len(steps)} of {len(played)} steps, first at step {steps[0]}, {last}."
             digest[name.removeprefix("alarm/")] = f"{rang} It means: {ALARMS[name].means} {ALARMS[name].remedy}"
     return digest
 

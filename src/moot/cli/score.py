@@ -31,12 +31,12 @@ from moot.turns import AgentAdvantages, StepAdvantages
 class Score:
     """Score transcripts of debates: who won, by how many votes, and what each turn would be taught.
 
-    FILE holds one debate a line: {"question": "...", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text": "<solution>..."}, ...]},
+    FILE holds one debate per line: {"question": "...", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text": "<solution>..."}, ...]},
     with "answer" and "protocol" if you like. Use - for standard input. A bad line is reported and the others are still scored.
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
-    """JSON lines, one debate a line."""
+    """JSON lines, one debate per line."""
     protocol: Literal["v1", "v2", "v2_literal"] = "v2"
     """The rules the debates were played by; a line's own "protocol" changes single choices."""
     reward: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None

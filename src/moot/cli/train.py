@@ -14,6 +14,7 @@ import tyro
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
+from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
@@ -113,7 +114,8 @@ class Train:
         loggers = make_loggers(self.log, run_path, config.as_dict())
         for note in loop.engine.capabilities.notes:
             console.note(note)
-        if not loop.engine.capabilities.tempered_training and config.protocol.rules.personas:
+        warmer = {seat_temperature(config.protocol.rules, seat) for seat in range(config.debate.num_agents)} - {1.0}
+        if not loop.engine.capabilities.tempered_training and warmer:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
 
         loop.watcher = progress = Progress(console, loggers, config)

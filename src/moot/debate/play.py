@@ -45,7 +45,7 @@ async def _judged(speak: Speak, debate: Debate, judge: int) -> Said:
 
 
 async def _over(debate: Debate) -> bool:
-    """A grader with processes of its own is waited for in a thread, and the other debates go on meanwhile."""
+    """A grader with processes of its own is waited for in a thread, and the other debates continue meanwhile."""
     if (debate.stop_when_settled or debate.extra_rounds) and getattr(debate.settled, "workers", 1) > 1:
         return await asyncio.to_thread(lambda: debate.done)
     return debate.done

@@ -208,19 +208,21 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
     if (mine := _last_of(turns, agent)) is not None and mine.failed and rules.history_rounds != 0:
         parts.append(prompts.say(f"{table}.failed"))
     blocks = [_block(debate, turns[i], agent, labels) for i in visible]
-    ballot = round == now and debate.balloting
+    ballot, work = round == now and debate.balloting, _work(debate, turns, visible)
     if table == "asked":
         if blocks:
             parts.append(prompts.say("asked.others", answers="\n\n".join(blocks)))
+            if work != "answers":
+                parts.append(prompts.say("asked.you", agent=labels[agent]))
         spoken_sections = sections.plan(BALLOT if ballot else rules.contract, len(others), rules.judge_first)
         if ballot:
             parts.append(prompts.say("asked.ballot"))
         # The plain question is a request already.
         if blocks or not first or spoken_sections[0] != "solution":
-            parts.append(request(debate, agent, spoken_sections[0], others, _work(debate, turns, visible)).content)
+            parts.append(request(debate, agent, spoken_sections[0], others, work).content)
     else:
         parts += blocks
-        parts.append(_instructions(debate, round, sorted(labels[other] for other in others), ballot, _work(debate, turns, visible)))
+        parts.append(_instructions(debate, round, sorted(labels[other] for other in others), ballot, work))
     return Message("user", "\n\n".join(parts))
 
 

@@ -43,7 +43,7 @@ class AgentScores:
 
     rewards: tuple[float, ...]
     returns: tuple[float, ...]
-    """The reward, less 1 for each failed turn."""
+    """The reward, minus 1 for each failed turn."""
     valid: int = 0
     malformed: int = 0
     votes: tuple[Vote, ...] = ()
@@ -362,7 +362,7 @@ def users_reward(function: Callable[[Debate], Any], name: str) -> Reward:
             return _agent_scores(debate, [float(value) for value in given])
         rows = [list(row) if isinstance(row, Iterable) else [] for row in given]
         if [len(row) for row in rows] != [len(row) for row in debate.steps()] or not all(_is_number(v) for row in rows for v in row):
-            raise ConfigError(f"{name} must return a finite number an agent, or one for each of an agent's steps, got {returned!r:.80}")
+            raise ConfigError(f"{name} must return a finite number per agent, or one for each of an agent's turns, got {returned!r:.80}")
         values = tuple(tuple(float(value) for value in row) for row in rows)
         nothing = tuple(tuple(0.0 for _ in row) for row in values)
         return StepScores({"step": Stream(values, values, nothing)})

@@ -43,9 +43,18 @@ class Prompts:
         """The same for the same texts: what was sampled under other texts must not be taken for a sample of these."""
         return hashlib.sha256("\x1f".join(f"{name}\x1e{text}" for name, text in sorted(self.texts.items())).encode()).hexdigest()[:16]
 
-    def changed(self) -> dict[str, str]:
-        """The texts that differ from the defaults: what a run records."""
-        return {name: text for name, text in self.texts.items() if DEFAULT.texts[name] != text}
+    def __str__(self) -> str:
+        """The names of the texts that are not the defaults: what is said where two runs differ."""
+        changed = [name for name, text in self.texts.items() if DEFAULT.texts[name] != text]
+        return f"{', '.join(changed[:3])}{', …' if len(changed) > 3 else ''} ({self.digest})" if changed else f"default ({self.digest})"
+
+    def as_dict(self) -> dict[str, object]:
+        """As a run records it: all texts, so that it can be continued when the defaults are others."""
+        return {"digest": self.digest, "texts": dict(self.texts)}
+
+    @classmethod
+    def from_dict(cls, recorded: Mapping[str, Mapping[str, str]]) -> Prompts:
+        return cls({**DEFAULT.texts, **recorded["texts"]})
 
     def with_texts(self, changes: Mapping[str, object], where: str) -> Prompts:
         return Prompts({**self.texts, **{name: _checked(name, text, where) for name, text in changes.items()}})
@@ -75,6 +84,25 @@ def _flat(tables: Mapping[str, object], where: str) -> dict[str, object]:
 def default_file() -> str:
     """The file of default texts as it is shipped, comments included."""
     return files("moot.debate").joinpath("prompts.toml").read_text(encoding="utf-8")
+
+
+def toml_of(prompts: Prompts) -> str:
+    """The texts as a file that `load_prompts` reads to the same texts."""
+    lines: list[str] = []
+    table = ""
+    for name, text in prompts.texts.items():
+        head, _, own = name.partition(".")
+        if head != table:
+            table = head
+            lines += ["", f"[{head}]"] if lines else [f"[{head}]"]
+        lines.append(f'{own} = """\n{_escaped(text)}"""')
+    return "\n".join(lines) + "\n"
+
+
+def _escaped(text: str) -> str:
+    """For a TOML string of several lines: backslashes, quotes and what is not to be seen."""
+    special = {"\\": "\\\\", '"': '\\"'}
+    return "".join(special.get(c) or (c if c in "\n\t" or (ord(c) >= 32 and ord(c) != 127) else f"\\u{ord(c):04x}") for c in text)
 
 
 DEFAULT = Prompts({name: str(text) for name, text in _flat(tomllib.loads(default_file()), "the default prompts").items()})

@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 
 class ByteTokenizer:
-    """One token a byte and a ChatML template: the least that can hold a conversation."""
+    """One token per byte and a ChatML template: the least that can hold a conversation."""
 
     SPECIAL = ("<|im_start|>", "<|im_end|>")
     name_or_path = "moot/scripted"

@@ -55,7 +55,8 @@ def groups(runs: Sequence[Run]) -> list[Group]:
 def _whole(config: dict[str, Any]) -> dict[str, Any]:
     """With the settings that came later than the run, so that runs of two versions are not told apart by a default."""
     try:
-        return TrainConfig.from_dict(config).as_dict()
+        whole = TrainConfig.from_dict(config)
+        return {**whole.as_dict(), "prompts": str(whole.prompts)}
     except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return config
 

@@ -20,7 +20,8 @@ from typing import Any, Literal, get_args
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import V2, Protocol
 from moot.debate.types import ConfigError
-from moot.rl.config import TrainConfig
+from moot.debate.wording import DEFAULT, Prompts
+from moot.rl.config import TrainConfig, section_limits
 
 Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -40,12 +41,16 @@ class EvalConfig:
     num_agents: int = 3
     max_rounds: int = 2
     max_tokens: int = 512
+    evaluation_tokens: int = 256
+    comparison_tokens: int = 64
+    """These two where sections are given or asked."""
     temperature: float | None = None
     """Of plain answers; None for the average of the debate's seats."""
     concurrency: int = 256
     tempered: bool = True
     """Whether debates are sampled at the personas' temperatures."""
     protocol: Protocol = V2
+    prompts: Prompts = DEFAULT
     stop_when_settled: bool = False
     extra_rounds: int = 0
     policy: str = ""
@@ -64,9 +69,9 @@ class EvalConfig:
         for name, value in (("k", self.k), ("num_agents", self.num_agents), ("max_rounds", self.max_rounds)):
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
-        for name, value in (("max_tokens", self.max_tokens), ("concurrency", self.concurrency)):
-            if value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
+        for name in ("max_tokens", "evaluation_tokens", "comparison_tokens", "concurrency"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.temperature is not None and not 0 <= self.temperature < math.inf:
             raise ConfigError(f"temperature must be 0 (greedy) or more, got {self.temperature}")
         if self.match_tokens and not ("vote" in self.modes and {"debate", "debate+vote"} & set(self.modes)):
@@ -81,8 +86,11 @@ class EvalConfig:
             num_agents=d.num_agents,
             max_rounds=d.max_rounds,
             max_tokens=d.max_tokens,
+            evaluation_tokens=d.evaluation_tokens,
+            comparison_tokens=d.comparison_tokens,
             concurrency=d.concurrency,
             protocol=config.protocol,
+            prompts=config.prompts,
             stop_when_settled=config.recipe.stop_when_settled,
             extra_rounds=config.recipe.extra_rounds,
         )
@@ -96,6 +104,10 @@ class EvalConfig:
             return 1.0
         return sum(seat_temperature(self.protocol.rules, seat) for seat in range(self.num_agents)) / self.num_agents
 
+    @property
+    def limits(self) -> dict[str, int]:
+        return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
+
     def settings(self, kind: str) -> dict[str, Any]:
         """All that a sample of this kind (`answer`, `debate`, or `against NAME`) depends on, the question apart."""
         common = {"policy": self.policy, "seed": self.seed, "max_tokens": self.max_tokens}
@@ -107,7 +119,10 @@ class EvalConfig:
             "max_rounds": self.max_rounds,
             "tempered": self.tempered,
             "protocol": self.protocol.rules.as_dict(),
+            "prompts": self.prompts.digest,
         }
+        if self.protocol.rules.sections != "sampled":
+            debate |= {"evaluation_tokens": self.evaluation_tokens, "comparison_tokens": self.comparison_tokens}
         if self.stop_when_settled or self.extra_rounds:
             debate |= {"stop_when_settled": self.stop_when_settled, "extra_rounds": self.extra_rounds}
         return {**common, "kind": "debate", **debate, **({} if kind == "debate" else {"against": self.opponents[opponent_in(kind)]})}

@@ -107,6 +107,7 @@ class _Work:
             settled=settled_by(task.equal, task.extract) if as_needed else None,
             stop_when_settled=config.stop_when_settled,
             extra_rounds=config.extra_rounds,
+            prompts=config.prompts,
         )
 
     def place(self, kind: str, key: str, number: int) -> Place:
@@ -173,6 +174,7 @@ class _Work:
             tempered=config.tempered,
             seed=seed,
             seats=seats,
+            limits=config.limits,
         )
         self.played(kind, done)
         if done.error is not None:
@@ -255,6 +257,7 @@ def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Qu
         "max_tokens": config.max_tokens,
         "temperature": config.answer_temperature,
         "protocol": config.protocol.as_dict(),
+        "prompts": config.prompts.digest,
         "stop_when_settled": config.stop_when_settled,
         "extra_rounds": config.extra_rounds,
         "policy": config.policy,

@@ -1,4 +1,4 @@
-"""Debates as training sets, one JSON object a line, in the layouts that TRL reads.
+"""Debates as training sets, one JSON object per line, in the layouts that TRL reads.
 
     supervised     {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}], "debate": "12/3"}
     preferences    {"prompt": [{"role": "user", ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...], "debate": "12/3"}
@@ -59,7 +59,7 @@ def supervised(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
 
 
 def best_and_worst(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
-    """One pair a debate: the winner's last answer, and that of the agent with the lowest reward."""
+    """One pair per debate: the winner's last answer, and that of the agent with the lowest reward."""
     chosen = winning_turn(each, only_right)
     outcome = each.outcome
     assert outcome is not None

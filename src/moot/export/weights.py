@@ -66,7 +66,7 @@ def sha256(path: Path) -> str:
 
 
 def copy_adapter(adapter: Adapter, target: Path) -> None:
-    """Checked once more after copying: a run that goes on removes its older checkpoints."""
+    """Checked once more after copying: a run that continues removes its older checkpoints."""
     for name in FILES:
         shutil.copyfile(adapter.place / name, target / name)
         if sha256(target / name) != adapter.digests[name]:

@@ -136,16 +136,33 @@ def _turn(
         **_said(played, turn, [vote for vote in votes if vote["turn"] == i]),
     }
     if tokens is not None:
-        places = _Places(shown["text"])
-        kept = tokens["starts"] <= len(places.text)
         shown["temperature"] = tokens["temperature"]
-        shown["tokens"] = {
-            "starts": [places.utf16(start) for start in tokens["starts"][kept].tolist()],
-            "ids": tokens["ids"][kept].tolist(),
-            "logprobs": _numbers(tokens["logprobs"][kept]),
-            "advantages": _numbers(tokens["advantages"][kept]),
-        }
+        shown["tokens"] = _shown_tokens(tokens, _Places(shown["text"]), shown.get("sections", ()))
     return shown
+
+
+def _shown_tokens(tokens: Mapping[str, Any], places: _Places, sections: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """In the order of the text, which is not that of sampling where sections were asked for one by one. Requests between the sections are
+    no part of the text; tags that nobody sampled have no token, and get one without an id."""
+    where = (tokens["starts"] >= 0) & (tokens["starts"] <= len(places.text))
+    rows: list[tuple[int, int | None, float | None, float | None, bool]] = [
+        (places.utf16(start), i, None if put else logprob, advantage, put)
+        for start, i, logprob, advantage, put in zip(
+            tokens["starts"][where].tolist(),
+            tokens["ids"][where].tolist(),
+            _numbers(tokens["logprobs"][where]),
+            _numbers(tokens["advantages"][where]),
+            tokens["inserted"][where].tolist(),
+            strict=True,
+        )
+    ]
+    if not where.all():
+        for section in sections:
+            rows += [(place, None, None, 0.0, True) for place in (section["begin"], section["end"] - len(f"</{section['name']}>"))]
+    rows.sort(key=lambda row: row[0])
+    starts, ids, logprobs, advantages, put = ([row[i] for row in rows] for i in range(5))
+    found = {"starts": starts, "ids": ids, "logprobs": logprobs, "advantages": advantages}
+    return {**found, "inserted": put} if any(put) else found
 
 
 def _judge(played: PlayedDebate, turn: Turn, votes: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -251,4 +268,4 @@ def _tokens(run: Path, step: int, number: int) -> dict[int, dict[str, Any]]:
 @lru_cache(maxsize=4)
 def _load(file: Path, *stamp: int) -> dict[str, Any]:
     """A reader goes from debate to debate of one step; the stamp says that it is still the same file."""
-    return read_arrays(file, SHOWN, LARGEST)
+    return read_arrays(file, SHOWN, LARGEST, optional=("inserted",))

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 
-def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[str, Any]:
+def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30, optional: Sequence[str] = ()) -> dict[str, Any]:
     """Those arrays of a step's tokens; ValueError where the file is damaged, or claims more than `largest` bytes or than it holds."""
     import numpy as np
 
@@ -18,6 +18,7 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[
         with zipfile.ZipFile(file) as archive:
             if sum(member.file_size for member in archive.infolist()) > largest:
                 raise ValueError(f"{file.name} would unpack to more than {largest:,} bytes")
+            names = [*names, *(name for name in optional if f"{name}.npy" in archive.namelist())]
             for name in names:
                 # An array's header says how large it is, and memory is taken before the file turns out to be shorter.
                 with archive.open(f"{name}.npy") as member:

@@ -327,7 +327,7 @@ def words(record: Mapping[str, Any], longest: int) -> str:
 
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
-    """All turns of an iteration end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
+    """All turns of a step end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
     import numpy as np  # here, because what reads only text waits for nothing
 
     turns: list[SampledTurn] = []
@@ -363,7 +363,7 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
 
 
 SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
-"""The arrays that `turn_tokens` needs."""
+"""The arrays that `turn_tokens` needs; `inserted` where there is one."""
 
 
 def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, Any]]:
@@ -380,5 +380,7 @@ def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, A
             "ids": arrays["tokens"][cut],
             "logprobs": arrays["logprobs"][cut],
             "advantages": arrays["advantages"][cut],
+            # A run from before turns were spoken in parts has none.
+            "inserted": arrays["inserted"][cut] if "inserted" in arrays else np.zeros(cut.stop - cut.start, dtype=bool),
         }
     return by_turn

@@ -1,15 +1,15 @@
 """A run's folder. Training, evaluation and the page meet only here; docs/formats.md says it for other tools.
 
     run.json                     format version, configuration, what made it
-    metrics.jsonl                one object per iteration (and evaluation), in order
-    debates/000012.jsonl         every debate of iteration 12: text, fields, votes, rewards
+    metrics.jsonl                one object per step (and evaluation), in order
+    debates/000012.jsonl         every debate of step 12: text, fields, votes, rewards
     debates/000012.npz           its tokens, logprobs and advantages: one array each, cut by `offsets`
-    checkpoints/000012/          the engine's state, and state.json: the loop's own, with the iteration's metrics
+    checkpoints/000012/          the engine's state, and state.json: the loop's own, with the step's metrics
     aside/001/                   what a restart, or a return to an older checkpoint, took out of the way
     lock                         held by the process that writes here
 
-An iteration is committed by its checkpoint. Files are written beside their place and moved there, so a kill leaves either all of
-one or none; what a killed iteration left behind is overwritten when it is played again. What was committed is never deleted: only
+A step is committed by its checkpoint. Files are written beside their place and moved there, so a kill leaves either all of
+one or none; what a killed step left behind is overwritten when it is played again. What was committed is never deleted: only
 a rolling checkpoint goes, once two newer ones can be read.
 """
 

@@ -11,6 +11,7 @@ from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.protocol import V2, Protocol
 from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.types import ConfigError
+from moot.debate.wording import DEFAULT, Prompts
 from moot.engine.settings import ModelConfig as ModelConfig
 
 if TYPE_CHECKING:
@@ -27,19 +28,37 @@ class DebateConfig:
     max_rounds: int = 2
     """Rounds of a debate."""
     max_tokens: int = 512
-    """Longest turn."""
+    """Longest turn; where sections are given or asked, longest solution."""
+    evaluation_tokens: int = 256
+    """Longest evaluation, where sections are given or asked."""
+    comparison_tokens: int = 64
+    """Longest comparison, consensus and reason, where sections are given or asked. A comparison may have 12 per pair in any case."""
     concurrency: int = 256
     """Most debates in play at once."""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        """The most tokens of each section but the solution, for `rollout`."""
+        return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
+
+
+TOKENS_PER_PAIR = 12
+"""Enough for a line such as `Agent 10 > Agent 11`, whatever the tokenizer makes of numbers."""
+
+
+def section_limits(evaluation_tokens: int, comparison_tokens: int, num_agents: int) -> dict[str, int]:
+    short = max(comparison_tokens, TOKENS_PER_PAIR * math.comb(num_agents, 2))
+    return {"evaluation": evaluation_tokens, "comparison": short, "consensus": comparison_tokens, "consensus_reason": comparison_tokens}
 
 
 @dataclass(frozen=True)
 class OptimConfig:
     batch_size: int = 16
-    """Questions per iteration."""
+    """Questions per step."""
     num_train_datapoints: int = 1024
-    """Questions in all; the number of iterations follows."""
+    """Questions in all; the number of steps follows."""
     num_substeps: int = 1
-    """Optimizer steps per iteration, each on a part of the debates."""
+    """Optimizer steps per step, each on a part of the debates."""
     learning_rate: float = 3e-5
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to 0 over the run."""
@@ -62,7 +81,7 @@ class OptimConfig:
     """What kl_coef keeps the policy near to: base; start, the policy after the warm start; ema, a moving average of the policy; or RUN or
     RUN@STEP."""
     ema_decay: float = 0.99
-    """How much of the moving average stays in each iteration, where reference or labels_from is ema."""
+    """How much of the moving average stays at each step, where reference or labels_from is ema."""
     remove_constant_groups: bool = True
     """Leave out debates in which no token has an advantage: they would only cost time."""
     max_staleness: int = 0
@@ -100,7 +119,7 @@ class RecipeConfig:
     """Tasks to train on, easiest first, instead of task; evaluation stays with task. For when direct accuracy is under 10%. Promotion
     needs known answers."""
     promote_at: float = 0.7
-    """Go to the next task of the curriculum once the mean accuracy of the last three iterations reaches this."""
+    """Go to the next task of the curriculum once the mean accuracy of the last three steps reaches this."""
     judge: str = ""
     """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or MODEL@URL of an
     OpenAI-compatible server. For when judge accuracy is near one half."""
@@ -113,11 +132,11 @@ class RecipeConfig:
     extra_rounds: int = 0
     """Up to this many more rounds while the answers still differ."""
     hard_agents: int = 0
-    """Debate a question again in the next iteration, with this many agents, if its agents ended in disagreement; 0 is off."""
+    """Debate a question again in the next step, with this many agents, if its agents ended in disagreement; 0 is off."""
     past_selves: float = 0.0
     """Share of debates in which one seat is held by a frozen checkpoint of this run. Against a vote that drifts into a private code."""
     distill_every: int = 0
-    """Every so many iterations, one supervised step on the turns of each debate's winner; 0 is off. For when the format is shaky."""
+    """Every so many steps, one supervised update on the turns of each debate's winner; 0 is off. For when turns often fail."""
     labels_from: str = "self"
     """Whose plurality the reward majority takes for the answer: self, the agents of the debate; or base, start, ema, RUN or RUN@STEP, which
     answer each question label_samples times before it is debated. For when the majority drifts with the policy."""
@@ -149,6 +168,8 @@ class RecipeConfig:
 class TrainConfig:
     protocol: Protocol = V2
     """The rules of the debates, and how votes count."""
+    prompts: Prompts = DEFAULT
+    """A file with the texts that agents read, over the defaults; `moot prompts` prints it."""
     model: ModelConfig = field(default_factory=ModelConfig)
     debate: DebateConfig = field(default_factory=DebateConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
@@ -176,6 +197,8 @@ class TrainConfig:
         for name, value, low in (
             ("max_rounds", d.max_rounds, 1),
             ("max_tokens", d.max_tokens, 1),
+            ("evaluation_tokens", d.evaluation_tokens, 1),
+            ("comparison_tokens", d.comparison_tokens, 1),
             ("concurrency", d.concurrency, 1),
             ("batch_size", o.batch_size, 1),
             ("num_train_datapoints", o.num_train_datapoints, 0),
@@ -225,12 +248,16 @@ class TrainConfig:
                 raise ConfigError(f"{name} may not be start on this server: its samplers do not keep their weights; use base")
         if self.optim.loss not in capabilities.losses:
             raise ConfigError(f"loss {self.optim.loss} is not known to the server; it has {', '.join(capabilities.losses)}")
+        if self.protocol.rules.sections == "given" and "strings" not in capabilities.stop_types:
+            raise ConfigError(
+                "sections given needs an engine that stops at strings, and this one takes token ids alone; use sections asked"
+            )
         if self.warm_steps and "cross_entropy" not in capabilities.losses:
             raise ConfigError(f"warm_questions must be 0 on this server, got {self.warm.warm_questions}: it has no cross_entropy to scale")
 
     def as_dict(self) -> dict[str, Any]:
         """As run.json has it. What came later than the protocol stands there beside other settings, as it always did."""
-        whole = {**asdict(self), "protocol": self.protocol.as_dict()}
+        whole = {**asdict(self), "protocol": self.protocol.as_dict(), "prompts": self.prompts.as_dict()}
         for name, part in BESIDE_PROTOCOL.items():
             whole["protocol"].pop(name, None)
             whole[part][name] = getattr(self.protocol.scoring, name)
@@ -250,6 +277,8 @@ class TrainConfig:
             if isinstance(getattr(built["recipe"], name), list):
                 built["recipe"] = replace(built["recipe"], **{name: tuple(getattr(built["recipe"], name))})
         named: dict[str, Any] = {name: tuple(given[name]) for name in ("eval_modes", "eval_opponents") if name in given}
+        if "prompts" in given:  # a run from before they were recorded goes on in today's
+            named["prompts"] = Prompts.from_dict(given["prompts"])
         return cls(**{**given, **built, **named, "protocol": V2.with_choices(choices)})
 
 
@@ -269,16 +298,17 @@ def _choices(config: Mapping[str, Any]) -> dict[str, Any]:
     return as_named_now(choices) if optim and "lr_warmup" not in optim else choices
 
 
-_PEOPLE = V2.with_choices(evaluation_credit="judge")
-"""For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes, and nothing of the answer can
-depend on it any more: paid with the answer's reward, its tokens would be pushed at random."""
+_PEOPLE = V2.with_choices(evaluation_credit="judge", sections="asked", personas=False)
+"""For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes: paid with the answer's reward, its
+tokens would be pushed at random. Each section is asked for by itself, so that a debate begins where the plain question leaves off; without
+personas all seats are one policy, and any of them is a baseline for the others."""
 
 
 def _check_numbers(config: Any) -> None:
     """Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
     for f in fields(config):
         value = getattr(config, f.name)
-        if is_dataclass(value):
+        if is_dataclass(value) and not isinstance(value, Prompts):
             _check_numbers(value)
         elif isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{f.name} must be a number, got {value}")
@@ -289,7 +319,7 @@ def _check_numbers(config: Any) -> None:
 _MATH = TrainConfig(
     protocol=_PEOPLE,
     model=ModelConfig(model="Qwen/Qwen3-8B"),
-    debate=DebateConfig(max_rounds=3, max_tokens=8196),
+    debate=DebateConfig(task="math", max_rounds=3, max_tokens=512),
     optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024, lr_warmup=5),
 )
 
@@ -307,7 +337,7 @@ PRESETS: dict[str, TrainConfig] = {
     "math": _MATH,
     "easy": replace(
         _MATH,
-        debate=replace(_MATH.debate, max_rounds=2),
+        debate=replace(_MATH.debate, task="gsm8k", max_rounds=2),
         optim=replace(_MATH.optim, batch_size=32, learning_rate=5e-5),
     ),
     "hard": replace(
@@ -316,12 +346,17 @@ PRESETS: dict[str, TrainConfig] = {
         debate=replace(_MATH.debate, num_agents=5),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4),
     ),
-    "v1": replace(_MATH, protocol=PROTOCOLS["v1"], optim=replace(_MATH.optim, lr_warmup=0)),
+    "v1": replace(
+        _MATH,
+        protocol=PROTOCOLS["v1"],
+        debate=replace(_MATH.debate, task="arithmetic", max_tokens=8196),
+        optim=replace(_MATH.optim, lr_warmup=0),
+    ),
     # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in and faded out.
     "aime": replace(
         _MATH,
         protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out", closing_ballot=True, reward_mix=0.3),
-        debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2),
+        debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2, max_tokens=4096),
         optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),
         recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math"), truth_schedule="linear"),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -16,6 +17,7 @@ from moot.debate.choices import names_of
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
+from moot.debate.wording import Prompts, load_prompts
 from moot.rl.config import TrainConfig
 
 TOP = ""
@@ -29,6 +31,9 @@ def read_config(path: Path, base: TrainConfig) -> TrainConfig:
 
 def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = "") -> TrainConfig:
     """`base` with these settings, each by its name alone or in its section. `where` begins what is said about a wrong one."""
+    if "prompts" in content:
+        base = replace(base, prompts=_prompts(content["prompts"], where))
+        content = {name: value for name, value in content.items() if name != "prompts"}
     whole = base.as_dict()
     places = {name: section for section, names in _sections(whole).items() for name in names}
     # The later choices of a protocol stand in a record only where they are not the default.
@@ -40,6 +45,16 @@ def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = ""
         section = whole[places[name]] if places[name] else whole
         section[name] = value if places[name] == "protocol" else _typed(where, base, places[name], name, value)
     return TrainConfig.from_dict(whole)
+
+
+def _prompts(value: Any, where: str) -> Prompts:
+    """A file's name, or all texts as a run.json has them."""
+    if isinstance(value, str):
+        return load_prompts(value)
+    try:
+        return Prompts.from_dict(value)
+    except (KeyError, TypeError):
+        raise ConfigError(f"{where}prompts must be the name of a file, got {value!r:.60}") from None
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -10,20 +10,23 @@ from moot.rl.config import TrainConfig
 
 TYPICAL_TURN = 300
 """Tokens of a turn where max_tokens allows more; turns seldom reach a generous limit."""
-
+TYPICAL_JUDGEMENT = 120
+"""Tokens of an evaluation that is sampled on its own, where its limit allows more."""
 
 SMOLLM_SHAPE = (576, 30, 1536, 9, 3, 64, 49152, True)
 """Hidden size, layers, inner size, heads, key-value heads, head size, vocabulary, tied: no hub has to be asked."""
 
 
 def expected_tokens(config: TrainConfig) -> dict[str, int]:
-    """Tokens an iteration samples, reads and trains on. The prompts' own words are measured; the turns' length is assumed."""
+    """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
-    first = Debate(Question("x" * 200), d.num_agents, d.max_rounds, config.protocol.rules).observe(0)
+    first = Debate(Question("x" * 200), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts).observe(0)
     opening = sum(len(message.content) for message in first.conversation()) // 4
     others = (d.num_agents - 1) * turn
     seats = config.optim.batch_size * d.num_agents
-    sampled = seats * d.max_rounds * turn
+    in_parts = config.protocol.rules.sections != "sampled"
+    judging = min(d.evaluation_tokens, TYPICAL_JUDGEMENT) + d.comparison_tokens // 2 if in_parts else 0
+    sampled = seats * (d.max_rounds * turn + (d.max_rounds - 1) * judging)
     if config.protocol.rules.layout == "growing":
         read = seats * (opening + (d.max_rounds - 1) * (others + 60))
     else:
@@ -32,7 +35,7 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
         "sampled": sampled,
         "read": read,
         "trained on": sampled + read,
-        "longest": opening + d.max_rounds * turn + (d.max_rounds - 1) * others,
+        "longest": opening + d.max_rounds * turn + (d.max_rounds - 1) * (others + judging),
     }
 
 

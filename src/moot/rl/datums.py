@@ -58,7 +58,7 @@ class _Sequence:
 
 
 def merge(turns: Sequence[SampledTurn], advantages: Sequence[Floats]) -> Iterator[Datum]:
-    """One agent's turns as few sequences as possible: a prompt that begins with all that came before it goes on in the same datum."""
+    """One agent's turns as few sequences as possible: a prompt that begins with all that came before it continues the same datum."""
     sequence: _Sequence | None = None
     for turn, values in zip(turns, advantages, strict=True):
         new: Ints | None = None

@@ -25,7 +25,7 @@ from moot.tasks.task import Task
 
 
 class Stopped(Exception):
-    """The run cannot usefully go on. What was committed is safe; the message says why and what to do."""
+    """The run cannot usefully continue. What was committed is safe; the message says why and what to do."""
 
 
 class Watcher(Interface):

@@ -1,6 +1,6 @@
 """The remedies: what a run may do besides plain self-play. Each is one small part that the loop asks; off, it does nothing.
 
-What changes from iteration to iteration goes into each checkpoint through `state` and comes back through `restored`.
+What changes from step to step goes into each checkpoint through `state` and comes back through `restored`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from moot.rl.rollout import Guest, Judges, Player, Seats
 from moot.tasks.task import Task
 
 WINDOW = 3
-"""Iterations whose accuracy must hold before a curriculum goes on."""
+"""Steps whose accuracy must hold before a curriculum moves on."""
 
 
 def scheduled(value: float, schedule: Schedule, done: float) -> float:
@@ -50,7 +50,7 @@ class Curriculum:
         return self.tasks[self.level]
 
     def update(self, level: int, accuracy: float | None) -> bool:
-        """Takes one iteration's accuracy at `level`; answers whether it moved on. A batch sampled before the last move says nothing."""
+        """Takes one step's accuracy at `level`; answers whether it moved on. A batch sampled before the last move says nothing."""
         if level != self.level or accuracy is None or self.level == len(self.tasks) - 1:
             return False
         self.recent = [*self.recent, accuracy][-WINDOW:]

@@ -8,6 +8,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.debate.wording import Prompts
 from moot.records import Run, write_atomically
 from moot.rl.config import TrainConfig
 from moot.rl.stored import config_of
@@ -23,7 +24,7 @@ def differences(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
     """Name, old and new value of every setting that differs."""
     for f in fields(a):
         old, new = getattr(a, f.name), getattr(b, f.name)
-        if is_dataclass(old):
+        if is_dataclass(old) and not isinstance(old, Prompts):
             yield from differences(old, new)
         elif old != new:
             yield f.name, old, new
@@ -49,6 +50,8 @@ def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[s
         write_atomically(run.path / "run.json", json.dumps({**run.header, "config": wanted.as_dict()}, indent=1).encode())
     longer = [name for name, _, _ in changed if name in ("num_train_datapoints", "max_sampled_tokens")]
     notes = [f"{name} is {new} from here on; it was {old}." for name, old, new in changed]
+    if "prompts" not in run.config:
+        notes.append("this run is from before the texts that agents read were recorded; it continues in today's.")
     if longer and wanted.optim.lr_schedule != "constant":
         notes.append(f"the learning rate's {wanted.optim.lr_schedule} schedule now ends with the longer run.")
     return notes

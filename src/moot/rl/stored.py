@@ -49,10 +49,10 @@ def scoring_of(run: Run) -> Scoring | None:
 
 
 def _known() -> dict[str, set[str]]:
-    """The names of each section; the protocol's own are checked where it is read."""
+    """The names of each section; those of protocol and prompts are checked where they are read."""
     config = TrainConfig()
     parts = {f.name: getattr(config, f.name) for f in fields(config)}
-    known = {name: {f.name for f in fields(part)} for name, part in parts.items() if is_dataclass(part) and name != "protocol"}
+    known = {name: {f.name for f in fields(part)} for name, part in parts.items() if is_dataclass(part) and name not in ("protocol", "prompts")}
     for name, section in BESIDE_PROTOCOL.items():
         known[section].add(name)
     return {"": set(parts), **known}
@@ -62,6 +62,8 @@ def check_kinds(config: Any, default: Any) -> None:
     """Each setting is of the kind that its default is."""
     for f in fields(default):
         value, usual = getattr(config, f.name), getattr(default, f.name)
+        if f.name == "prompts":
+            continue
         if is_dataclass(usual):
             check_kinds(value, usual)
             continue

@@ -1,9 +1,9 @@
 """The training loop, from top to bottom.
 
-    restore -> [warm start] -> for each iteration: self-play, score, train, refresh the sampler, checkpoint -> evaluate
+    restore -> [warm start] -> for each step: self-play, score, train, refresh the sampler, checkpoint -> evaluate
 
-A step is one iteration of either phase. It is committed by its checkpoint, which carries all the loop knows; a run that was killed
-goes on from the newest checkpoint that is whole. Nothing random depends on when it happens: questions, turns and order come from
+A step belongs to either phase. It is committed by its checkpoint, which carries all the loop knows; a run that was killed
+continues from the newest checkpoint that is whole. Nothing random depends on when it happens: questions, turns and order come from
 the seed and the step.
 """
 
@@ -99,7 +99,7 @@ class _Batch:
     playing: asyncio.Task[tuple[list[Asked], list[PlayedDebate]]]
 
 
-# One iteration of self-play
+# One step of self-play
 
 
 def questions(loop: Loop, step: int) -> list[Asked]:
@@ -107,7 +107,7 @@ def questions(loop: Loop, step: int) -> list[Asked]:
     config = loop.config
     first = (step - config.warm_steps - 1) * config.optim.batch_size
     count = min(config.optim.batch_size, config.optim.num_train_datapoints - first)
-    # The warm start took the first questions; self-play goes on behind them.
+    # The warm start took the first questions; self-play continues behind them.
     first += config.warm.warm_questions
     again, loop.again = loop.again, []
     return [*again, *(Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
@@ -190,6 +190,7 @@ def new_debate(loop: Loop, asked: Asked) -> Debate:
         settled=settled_by(task.equal, task.extract) if recipe.stop_when_settled or recipe.extra_rounds else None,
         stop_when_settled=recipe.stop_when_settled,
         extra_rounds=recipe.extra_rounds,
+        prompts=config.prompts,
     )
 
 
@@ -206,16 +207,17 @@ async def play_all(
         seed=seed,
         seats=seats,
         judges=judges,
+        limits=loop.config.debate.limits,
         finished=lambda _, done: loop.watcher.debate_finished(done),
     )
 
 
 async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[PlayedDebate], staleness: int) -> dict[str, Any]:
-    """Votes to rewards to advantages to datums to the engine. Answers with the iteration's metrics."""
+    """Votes to rewards to advantages to datums to the engine. Answers with the step's metrics."""
     config, recipe, started = loop.config, loop.config.recipe, time.perf_counter()
     asked = [question for question, each in zip(batch, played, strict=True) if each.error is None]
     if not asked:
-        raise Stopped(f"every debate of step {step} failed in the engine ({played[0].error}); mend that and start again to go on")
+        raise Stopped(f"every debate of step {step} failed in the engine ({played[0].error}); mend that and start again to continue")
     taught = await scored_and_taught(loop, step, batch, played, loop.seats)
     scoring, grades = scoring_at(loop, step), [each.grades for each in taught if each.grades is not None]
     task = loop.curriculum.tasks[asked[-1].level]
@@ -242,7 +244,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[Play
     if recipe.hard_agents:
         loop.again += still_open(asked, taught, recipe.hard_agents)
     if loop.curriculum.update(asked[-1].level, answers[f"train_{task.name}/correct"]):
-        loop.watcher.note(f"the curriculum goes on to {loop.curriculum.task.name}")
+        loop.watcher.note(f"the curriculum moves on to {loop.curriculum.task.name}")
     return {
         "step": step,
         "phase": "self_play",
@@ -368,7 +370,8 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     numbers = order[i * w.warm_batch_size : (i + 1) * w.warm_batch_size]
     task = loop.curriculum.tasks[0]
     wrong = await wrong_answers(loop, task)
-    lessons = await warm.examples(task, loop.rendering, config.protocol.rules, d.num_agents, d.max_rounds, numbers, config.seed, wrong)
+    empty = Debate(task.train(0), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
+    lessons = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong)
     trained = await optimise(loop, [lessons], "cross_entropy", w.warm_learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {
@@ -414,7 +417,7 @@ async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
 
 
 async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = False) -> None:
-    """Before anything, after the warm start, every `eval_every` iterations, and at the end; not again for a step that has its row."""
+    """Before anything, after the warm start, every `eval_every` steps, and at the end; not again for a step that has its row."""
     config = loop.config
     if not config.eval_every or not loop.task.held_out[: config.eval_questions]:
         return

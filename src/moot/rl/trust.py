@@ -150,7 +150,7 @@ class _Iteration:
 
 @dataclass
 class Alarms:
-    """Watches the last five iterations; silent until they hold twenty debates."""
+    """Watches the last five steps; silent until they hold twenty debates."""
 
     best_vote_rate: float = 0.0
     window: deque[_Iteration] = field(default_factory=lambda: deque(maxlen=WINDOW))

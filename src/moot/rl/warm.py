@@ -17,7 +17,6 @@ import numpy as np
 
 from moot.debate.parsing import BALLOT, CONTRACTS
 from moot.debate.play import play
-from moot.debate.rules import Rules
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Observation, Parsed, Question, Said
 from moot.engine.protocol import Datum, Sampler, SamplingParams
@@ -99,17 +98,16 @@ class _Teacher:
 async def examples(
     task: Task,
     rendering: Rendering,
-    rules: Rules,
-    num_agents: int,
-    max_rounds: int,
+    empty: Debate,
     numbers: Sequence[int],
     seed: int,
     wrong: Mapping[int, Sequence[str]] | None = None,
 ) -> list[Datum]:
-    """One debate a question, as datums whose mask marks the tokens to learn. `wrong` holds real mistakes, by question number."""
+    """One debate per question, like the `empty` one but for its question, as datums whose mask marks the tokens to learn. `wrong` holds
+    real mistakes, by question number."""
     found: list[Datum] = []
     for number in numbers:
-        debate = Debate(task.train(number), num_agents, max_rounds, rules)
+        debate = replace(empty, question=task.train(number))
         found += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"), (wrong or {}).get(number, ()))
     return found
 

@@ -35,7 +35,9 @@ def warm_start_of(config: TrainConfig) -> WarmStart:
             _same(path, field.name, getattr(config.warm, field.name), getattr(theirs.warm, field.name))
     for name in ("num_agents", "max_rounds"):
         _same(path, name, getattr(config.debate, name), getattr(theirs.debate, name))
-    _same(path, "contract", config.protocol.rules.contract, theirs.protocol.rules.contract)
+    for name in ("contract", "sections"):
+        _same(path, name, getattr(config.protocol.rules, name), getattr(theirs.protocol.rules, name))
+    _same(path, "prompts", str(config.prompts), str(theirs.prompts))
     _same(path, "task", _first_task(config), _first_task(theirs))
     _same(path, "seed", config.seed, theirs.seed)
     rows = [row for row in run.metrics() if row["phase"] == "warm"]

@@ -235,7 +235,7 @@ class Chat:
 
 
 CONTINUING = {"continue_final_message": True, "add_generation_prompt": False}
-"""How servers are asked to go on with a last message that is the assistant's own."""
+"""How servers are asked to continue a last message that is the assistant's own."""
 _CONSEQUENCES = {
     "temperature": "takes no temperature: its seats speak at the server's own",
     "stop": "takes no stop string: answers may run on, and what follows the last section is cut off here",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -69,14 +69,12 @@ class StreamingSpeaker:
         self,
         sampler: StreamingSampler,
         rendering: Rendering,
-        contract: str,
         max_tokens: int,
-        temperature: float | None = None,
         seed: object = None,
+        limits: Mapping[str, int] | None = None,
     ) -> None:
-        """Without a temperature each persona has its own."""
-        params = SamplingParams(max_tokens, 1.0 if temperature is None else temperature, stop=rendering.stops(contract))
-        self._sampler, self._speaker = sampler, TokenSpeaker(sampler, rendering, params, tempered=temperature is None, seed=seed)
+        self._sampler = sampler
+        self._speaker = TokenSpeaker(sampler, rendering, SamplingParams(max_tokens), seed=seed, limits=limits)
         self.spent: tuple[int | None, int | None] = (None, None)
         """Tokens read and written for the last turn."""
 

@@ -16,12 +16,9 @@ from moot.tasks.comparing import ByKey, Grader
 from moot.tasks.math_equality import equal_mathematics, last_mathematics
 from moot.tasks.near_misses import next_letter, slip
 
-STEPS = (
-    "Solve it in short steps, one calculation per line, in plain words and numbers, no code. "
-    "The last line is the answer alone in \\boxed{}."
-)
-"""Measured on GSM8K, 200 questions, temperature 0.8: Qwen2.5-Coder-1.5B is right in 57% with 203 tokens, and in 49% with 321 where it is
-only told to solve step by step."""
+STEPS = "Reason step by step, then put the final answer in \\boxed{}."
+"""Measured on 200 training questions of GSM8K at temperature 0.8, untrained: Qwen2.5-Coder-1.5B is right in 62%, in 60% where it is told to
+keep it short, in 54% where it is told to write one calculation per line. The 0.5B is right in 25%."""
 BOXED = "Work it out step by step, without code. End with the final answer in \\boxed{}."
 LETTER = "Think it through in short steps. End with the letter of the right choice in \\boxed{}."
 LONGEST = 1000

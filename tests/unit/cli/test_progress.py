@@ -55,6 +55,6 @@ def test_the_summary_tells_when_an_alarm_rang_and_what_it_means() -> None:
     played = [{**ROW, "step": step, "alarm/random_noise": float(step in (8, 9))} for step in (7, 8, 9, 10)]
     digest = alarm_digest(played)
     assert list(digest) == ["random_noise"]
-    assert digest["random_noise"].startswith("rang at 2 of 4 iterations, first at step 8, last at step 9. It means: votes between ")
+    assert digest["random_noise"].startswith("rang at 2 of 4 steps, first at step 8, last at step 9. It means: votes between ")
     assert "to the end" in alarm_digest(played[:3])["random_noise"]
     assert alarm_digest(played[:1]) == {}

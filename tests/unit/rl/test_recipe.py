@@ -90,7 +90,7 @@ def test_a_run_with_a_curriculum_trains_on_its_stages_and_says_so(tmp_path: Path
     rows = self_play_rows(loop)
     assert [row["recipe/curriculum_level"] for row in rows] == [0, 0, 0, 1]
     assert ["train_hard/correct" in row for row in rows] == [False, False, False, True]
-    assert isinstance(loop.watcher, Silent) and loop.watcher.notes == ["the curriculum goes on to hard"]
+    assert isinstance(loop.watcher, Silent) and loop.watcher.notes == ["the curriculum moves on to hard"]
 
 
 # More agents for what stays open

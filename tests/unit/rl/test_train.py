@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moot.debate.protocol import V2
+from moot.debate.protocol import V1, V2
 from moot.debate.rewards import REWARDS
 from moot.engine.protocol import EngineError, StepOutput
 from moot.engine.scripted import ScriptedEngine
@@ -235,11 +235,20 @@ def test_learning_rate_schedules_start_full_and_fall_to_nearly_nothing(tmp_path:
 
 def test_the_presets_are_the_published_tables() -> None:
     math, easy, hard, v1 = (PRESETS[name] for name in ("math", "easy", "hard", "v1"))
-    assert (math.model.model, math.debate.max_tokens, math.debate.num_agents, math.debate.max_rounds) == ("Qwen/Qwen3-8B", 8196, 3, 3)
+    assert (math.model.model, math.debate.max_tokens, math.debate.num_agents, math.debate.max_rounds) == ("Qwen/Qwen3-8B", 512, 3, 3)
     assert (math.optim.batch_size, math.optim.learning_rate, math.optim.num_train_datapoints) == (16, 3e-5, 1024)
     assert (math.eval_every, math.save_every, math.optim.lr_schedule) == (50, 100, "constant")
     # Not the source's, and why, stands beside it.
-    assert math.protocol == V2.with_choices(evaluation_credit="judge")
+    assert math.protocol == V2.with_choices(evaluation_credit="judge", sections="asked", personas=False)
+    assert {name: preset.debate.task for name, preset in PRESETS.items()} == {
+        "demo": "arithmetic",
+        "math": "math",
+        "easy": "gsm8k",
+        "hard": "math",
+        "v1": "arithmetic",
+        "aime": "aime24",
+    }
+    assert (v1.debate.max_tokens, v1.protocol) == (8196, V1)
     assert (easy.debate.num_agents, easy.debate.max_rounds, easy.optim.learning_rate, easy.optim.batch_size) == (3, 2, 5e-5, 32)
     assert (hard.warm.warm_learning_rate, hard.warm.warm_epochs, hard.debate.num_agents, hard.debate.max_rounds) == (1e-4, 3, 5, 3)
     assert (hard.optim.learning_rate, hard.protocol.scoring.lambda_gen, hard.protocol.scoring.lambda_judge) == (3e-5, 0.5, 1.5)

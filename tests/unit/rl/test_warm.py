@@ -52,7 +52,8 @@ def test_every_vote_between_right_and_wrong_prefers_the_right_one_whatever_the_n
 def test_wrong_turns_stand_in_the_context_and_are_not_learned() -> None:
     engine = ScriptedEngine()
     rendering = Rendering(engine.tokenizer)
-    found = asyncio.run(examples(TASK, rendering, v2().rules, 3, 2, range(6), 0, {n: ["It is \\boxed{-999}."] for n in range(6)}))
+    empty = Debate(TASK.train(0), 3, 2, v2().rules)
+    found = asyncio.run(examples(TASK, rendering, empty, range(6), 0, {n: ["It is \\boxed{-999}."] for n in range(6)}))
     learned = "".join(engine.tokenizer.decode([int(t) for t, m in zip(d.targets, d.mask, strict=True) if m]) for d in found)
     shown = "".join(engine.tokenizer.decode(d.tokens.tolist()) for d in found)
     assert "It is \\boxed{-999}." in shown and "<solution>It is \\boxed{-999}." not in learned

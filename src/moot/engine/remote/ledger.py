@@ -5,7 +5,7 @@ was applied, the model on the server is in doubt: its gradient may lack a part, 
 from the last saved state, and every call since then is made again, in order. So each call counts once, whatever the line did; the caller,
 who waits for a result, only waits longer.
 
-The ledger therefore keeps the calls since the last saved state. The training loop saves each iteration, so that is one iteration's datums.
+The ledger therefore keeps the calls since the last saved state. The training loop saves at each step, so that is one step's datums.
 """
 
 from __future__ import annotations

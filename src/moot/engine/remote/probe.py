@@ -44,7 +44,7 @@ class Findings:
     stop_types: Stops
     reduction: str
     frozen_samplers: bool
-    """A sampler keeps the weights it was made with, however training goes on."""
+    """A sampler keeps the weights it was made with, however training continues."""
     clips_gradients: bool
     notes: tuple[str, ...] = ()
 

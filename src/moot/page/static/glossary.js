@@ -97,7 +97,7 @@ export const TRUST = {
 export const ALARMS = {
   "alarm/degenerate_consensus": {
     name: "Everyone says the same",
-    rings: "In the last 5 iterations all agents gave one answer in over 80% of debates, or most iterations had no debate with a signal.",
+    rings: "In the last 5 steps all agents gave one answer in over 80% of debates, or most steps had no debate with a signal.",
   },
   "alarm/random_noise": {
     name: "Votes look like coin tosses",
@@ -136,7 +136,7 @@ const MEANINGS = [
   [/^reward\/gen\/mean$/, "Mean reward for solutions and evaluations: how often others prefer them."],
   [/^reward\/judge\/mean$/, "Mean reward for comparisons: how often they agree with the consensus."],
   [/^pairwise_reward$/, "Mean reward from pairwise votes."],
-  [/^pairwise_total_votes$/, "Valid votes a debate."],
+  [/^pairwise_total_votes$/, "Valid votes per debate."],
   [/^pairwise_malformed$/, "Votes a debate that name nobody, or one agent twice."],
   [/^pairwise_any_votes$/, "Share of debates with any vote."],
   [/\/format$/, "Share of agents with an answer that can be graded."],
@@ -146,7 +146,7 @@ const MEANINGS = [
   [/\/cons@k$/, "Share of debates whose most common answer is right."],
   [/^optim\/kl_sample_train_v1$/, "Mean gap between the sampler's and the trainer's logprobs. Near 0 when training is on-policy."],
   [/^optim\/kl_sample_train_v2$/, "Half the mean square of that gap."],
-  [/^optim\/kl_step$/, "How far the iteration's steps moved the policy: the mean logprob before minus after, on its own tokens."],
+  [/^optim\/kl_step$/, "How far the step moved the policy: the mean logprob before minus after, on its own tokens."],
   [/^optim\/lr_factor$/, "The share of the configured learning rate that target_kl leaves."],
   [/^optim\/kl_policy_base$/, "How far the policy has gone from the base model, a token."],
   [/^optim\/entropy$/, "Minus the mean logprob of what was sampled. Falling to 0 means the model always says the same."],

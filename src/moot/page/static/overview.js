@@ -233,7 +233,7 @@ export function overview(main, query, runs) {
     if (!cards.length) {
       const quiet =
         silent === chosen.length && chosen.length
-          ? "Alarms are waiting: they speak once 20 debates of the last 5 iterations were seen."
+          ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
           : "No alarm rings.";
       cards.push(h("p", { class: "calm" }, chosen.length ? quiet : "No run is chosen: tick one above."));
     }

@@ -12,7 +12,7 @@ export const MODES = {
 
 // Tokens that begin in the same character are one piece on the screen: there is no text to put between them.
 export function piecesOf(turn) {
-  const { starts, ids, logprobs, advantages } = turn.tokens;
+  const { starts, ids, logprobs, advantages, inserted } = turn.tokens;
   const found = [];
   for (let i = 0; i < starts.length; i++) {
     const last = found.at(-1);
@@ -28,9 +28,12 @@ export function piecesOf(turn) {
   }
   found.forEach((piece, k) => {
     piece.text = turn.text.slice(piece.start, found[k + 1]?.start ?? turn.text.length);
-    piece.advantage = advantages[piece.tokens[0]];
-    piece.logprob = piece.tokens.every((i) => logprobs[i] !== null) ? piece.tokens.reduce((sum, i) => sum + logprobs[i], 0) : null;
-    piece.ids = piece.tokens.map((i) => ids[i]);
+    const sampled = piece.tokens.filter((i) => !inserted?.[i]);
+    piece.inserted = sampled.length === 0;
+    piece.advantage = piece.inserted ? 0 : advantages[sampled[0]];
+    const known = !piece.inserted && sampled.every((i) => logprobs[i] !== null);
+    piece.logprob = known ? sampled.reduce((sum, i) => sum + logprobs[i], 0) : null;
+    piece.ids = piece.tokens.map((i) => ids[i]).filter((id) => id !== null);
     piece.section = sectionAt(turn, piece.start);
   });
   return found;
@@ -93,8 +96,9 @@ const STREAMS = { generator: "answers (generator)", judge: "judging (judge)", ag
 
 function tip(target, turn, piece) {
   const box = document.getElementById("tip");
-  const stream =
-    turn.failure !== undefined && "generator" in turn.advantages
+  const stream = piece.inserted
+    ? undefined
+    : turn.failure !== undefined && "generator" in turn.advantages
       ? "generator"
       : "agent" in turn.advantages
         ? "agent"
@@ -108,7 +112,7 @@ function tip(target, turn, piece) {
     h(
       "dl",
       {},
-      row(piece.ids.length > 1 ? "tokens" : "token", piece.ids.slice(0, 8).join(" ")),
+      row(piece.ids.length > 1 ? "tokens" : "token", piece.ids.slice(0, 8).join(" ") + (piece.inserted ? " (inserted)" : "")),
       row("section", turn.failure !== undefined ? "none: the turn failed" : (piece.section?.name ?? "outside the sections")),
       row("stream", stream ? (STREAMS[stream] ?? stream) : "none: nothing is taught here"),
       row("advantage", signed(piece.advantage, 3)),

@@ -37,7 +37,7 @@ export function card(turn, debate, mode, scale) {
       ? h(
           "p",
           { class: "quiet" },
-          `The turn goes on: it has ${plural(turn.length, "character")}, of which the page shows ${turn.text.length.toLocaleString("en")}.`,
+          `The turn is longer: it has ${plural(turn.length, "character")}, of which the page shows ${turn.text.length.toLocaleString("en")}.`,
         )
       : null,
     earned(turn),

@@ -109,7 +109,7 @@ export function standing(debate) {
           h("th", {}, "last answer"),
           h("th", {}, "votes won–lost"),
           streams.map((stream) => h("th", {}, `${label[stream] ?? stream}${stream === "agent" ? "" : ", mean"}`)),
-          returns ? h("th", { title: "the reward, less 1 for each failed turn" }, "return") : null,
+          returns ? h("th", { title: "the reward, minus 1 for each failed turn" }, "return") : null,
           h("th", {}, "failed"),
         ),
       ),

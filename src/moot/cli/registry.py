@@ -1,0 +1,25 @@
+"""Options whose value is no plain word or number: how they are read from a command line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
+
+from moot.debate.wording import Prompts, load_prompts
+
+REGISTRY = ConstructorRegistry()
+
+
+@REGISTRY.primitive_rule
+def _prompts(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
+    """`--prompts FILE` is the texts in it."""
+    if type_info.type is not Prompts:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="FILE",
+        instance_from_str=lambda arguments: load_prompts(arguments[0]),
+        is_instance=lambda instance: isinstance(instance, Prompts),
+        str_from_instance=lambda prompts: [str(prompts)],
+    )
