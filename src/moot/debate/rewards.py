@@ -169,7 +169,8 @@ def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores
 
 
 def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores:
-    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth.
+    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth,
+    as in TTRL (arXiv 2504.16084).
 
     Where the question has a label from elsewhere, that is the answer to hold.
     """

@@ -226,7 +226,7 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
         if kind == len(kinds):
             kinds.append((answer, right))
         same.append(kind)
-    label = record["question"].get("label")
+    label = record.get("question", {}).get("label")
     labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
     answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
     return Grades(answers, correct, tuple(same), labelled=labelled)

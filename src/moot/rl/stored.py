@@ -52,7 +52,9 @@ def _known() -> dict[str, set[str]]:
     """The names of each section; those of protocol and prompts are checked where they are read."""
     config = TrainConfig()
     parts = {f.name: getattr(config, f.name) for f in fields(config)}
-    known = {name: {f.name for f in fields(part)} for name, part in parts.items() if is_dataclass(part) and name not in ("protocol", "prompts")}
+    known = {
+        name: {f.name for f in fields(part)} for name, part in parts.items() if is_dataclass(part) and name not in ("protocol", "prompts")
+    }
     for name, section in BESIDE_PROTOCOL.items():
         known[section].add(name)
     return {"": set(parts), **known}
