@@ -22,7 +22,7 @@ from moot.records import Damaged, PlayedDebate, Run
 from moot.rl.advantages import Estimator, SeatMeans, with_advantages
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.metrics import totals
-from moot.rl.recipe import scheduled
+from moot.rl.schedules import scheduled
 from moot.rl.stored import config_of, scoring_of
 from moot.rl.trust import judge_accuracy
 from moot.statistics import Correlation, RunningMean

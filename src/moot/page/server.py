@@ -28,7 +28,7 @@ from moot.page.filters import Refused, Where, where, whole
 from moot.page.index import Index
 from moot.page.rescoring import rescored
 from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
-from moot.rl import remedies
+from moot.rl import explain
 
 STATIC = Path(__file__).parent / "static"
 MOST = 200
@@ -231,7 +231,7 @@ class _Page:
 
     def words(self, request: Request) -> Any:
         """What the trust panel and the alarms mean, in the words the loop uses too."""
-        return {key: vars(meaning) for key, meaning in (remedies.PANEL | remedies.ALARMS).items()}
+        return {key: vars(meaning) for key, meaning in (explain.PANEL | explain.ALARMS).items()}
 
     def rescore(self, request: Request) -> Any:
         return rescored(self._run(request).path, dict(request.query_params))
