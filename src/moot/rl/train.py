@@ -26,6 +26,7 @@ from moot.evaluate.training import evaluate_in_training
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import SeatMeans, with_advantages
 from moot.rl.commit import commit, fresh_optimizer, is_kept, restore
+from moot.rl.config import MOST_BATCHES
 from moot.rl.datums import datums
 from moot.rl.explain import ALARMS
 from moot.rl.frozen_labels import Labeller
@@ -43,9 +44,6 @@ from moot.tasks.task import Task
 from moot.turns import carries_gradient
 
 __all__ = ["Loop", "Stopped", "Watcher", "train"]
-
-MOST_BATCHES = 4
-"""How often as many questions as a batch has are debated, at most, before a step is taken with what there is."""
 
 
 async def train(loop: Loop) -> None:
@@ -124,6 +122,7 @@ async def play_batch(
     """The questions that are worth a debate, and their debates."""
     if loop.config.recipe.labels_from != "self":
         asked = await in_the_band(loop, asked)
+    asked = [each for each in asked for _ in range(loop.config.debate.debates_per_question)]
     return asked, await self_play(loop, step, asked, sampler, wave)
 
 
@@ -235,12 +234,13 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
     copied = await distill(loop, step, taught, rate)
 
     remaining = iter(taught)
-    loop.run.write_debates(step, [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played])
+    saved = [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played]
+    loop.run.write_debates(step, saved, config.log_full_transcript)
     answers = answer_metrics([each.debate for each in taught], grades, task.name)
     counts = rollout_metrics(played)
     loop.sampled += int(counts["tokens/sampled"] or 0)
     if recipe.hard_agents:
-        loop.reopened += still_open(asked, taught, recipe.hard_agents)
+        loop.reopened += dict.fromkeys(still_open(asked, taught, recipe.hard_agents))
     if loop.curriculum.update(asked[-1].level, answers[f"train_{task.name}/correct"]):
         loop.watcher.note(f"the curriculum moves on to {loop.curriculum.task.name}")
     return {
