@@ -65,7 +65,7 @@ class Train:
         return 0
 
     def _one(self) -> int:
-        from moot.cli.progress import Progress, summary
+        from moot.cli.progress import RunProgress, summary
         from moot.records import Run
 
         console = Terminal()
@@ -96,7 +96,7 @@ class Train:
         if not loop.engine.capabilities.tempered_training and warmer:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
 
-        loop.watcher = progress = Progress(console, loggers, config)
+        loop.watcher = progress = RunProgress(console, loggers, config)
         try:
             with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}", run_path), progress:
                 interruptible(carry_out(loop, progress.note, console.status))
