@@ -62,6 +62,7 @@ def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
         Route("/api/rescore", _json(page.rescore)),
         Route("/api/debates", _json(page.debates)),
         Route("/api/debate", _json(page.debate)),
+        Route("/api/seen", _json(page.seen)),
         *(Route(path, _file(content, kind)) for path, content, kind in _static()),
     ]
     return _Guard(Starlette(routes=routes))
@@ -269,6 +270,16 @@ class _Page:
             "next": f"{after[0]['step']}.{after[0]['number']}" if after else None,
             "alarms": run.ask(lambda m: [alarm for alarm in ALARMS if here[0] in m.ringing(alarm.removeprefix("alarm/"))]),
         }
+
+    def seen(self, request: Request) -> Any:
+        """What the agent of a turn saw: long, so it is asked for when somebody wants to read it."""
+        asked = request.query_params
+        run = self._run(request)
+        here = _place("debate", asked.get("debate", ""))
+        found = debates.seen_in(run.path, *here, whole("turn", asked.get("turn", "")), self._index(run, wait=0.1).place(*here))
+        if found is None:
+            raise NotThere(f"{run.name} has no such turn that can be read")
+        return {"messages": found}
 
     # What they share
 

@@ -236,7 +236,8 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
     copied = await distill(loop, step, taught, rate)
 
     remaining = iter(taught)
-    loop.run.write_debates(step, [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played])
+    saved = [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played]
+    loop.run.write_debates(step, saved, config.log_full_transcript)
     answers = answer_metrics([each.debate for each in taught], grades, task.name)
     counts = rollout_metrics(played)
     loop.sampled += int(counts["tokens/sampled"] or 0)
