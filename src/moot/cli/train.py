@@ -107,7 +107,7 @@ class Train:
             return self._train(loop, console)
 
     def _train(self, loop: Loop, console: Terminal) -> int:
-        from moot.cli.progress import Progress, summary
+        from moot.cli.progress import RunProgress, summary
 
         config, run_path = loop.config, loop.run.path
         console.say(f"Run: {run_path}")
@@ -118,7 +118,7 @@ class Train:
         if not loop.engine.capabilities.tempered_training and warmer:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
 
-        loop.watcher = progress = Progress(console, loggers, config)
+        loop.watcher = progress = RunProgress(console, loggers, config)
         try:
             own = " --trust-run" if trained_names(config) else ""
             with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}{own}", run_path), progress:

@@ -26,7 +26,7 @@ KINDS = ("adapter", "merged", "supervised", "preferences", "transcripts", "html"
 LARGE = ("merged", "transcripts")
 """Made only where they are asked for by name."""
 
-Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+ShowSteps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 """(what is written, how many steps) -> a context that gives a function to call for each step that is done."""
 
 
@@ -57,7 +57,7 @@ class Exporting:
     options: Options = field(default_factory=Options)
     note: Callable[[str], None] = lambda text: None
     busy: Callable[[str], AbstractContextManager[object]] = nullcontext
-    progress: Progress = lambda kind, steps: nullcontext(lambda: None)
+    progress: ShowSteps = lambda kind, steps: nullcontext(lambda: None)
     merge: Callable[..., Any] = needs_torch
     """The local engine's; handed in, because here nothing knows torch."""
     written: list[tuple[Path, str]] = field(default_factory=list)
