@@ -49,7 +49,7 @@ class Panel:
 
 
 @dataclass(frozen=True)
-class Line:
+class Curve:
     """A run, or the mean of several with their range."""
 
     steps: list[float]
@@ -60,7 +60,7 @@ class Line:
     runs: int = 1
 
 
-Picture = Sequence[tuple[Panel, Mapping[str, Line]]]
+Picture = Sequence[tuple[Panel, Mapping[str, Curve]]]
 """The panels in order, each with its lines by label. A label has one colour in all of them."""
 
 
@@ -103,7 +103,7 @@ def _pyplot() -> Any:
     return pyplot
 
 
-def _panel(place: Any, panel: Panel, lines: Mapping[str, Line], labels: Sequence[str], axis: str) -> None:
+def _panel(place: Any, panel: Panel, lines: Mapping[str, Curve], labels: Sequence[str], axis: str) -> None:
     from matplotlib.ticker import MaxNLocator, PercentFormatter
 
     for label, line in lines.items():

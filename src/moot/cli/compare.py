@@ -12,7 +12,7 @@ import tyro
 
 from moot.cli.console import Terminal
 from moot.debate.types import ConfigError
-from moot.evaluate.comparing import Comparison, Group, compare_runs, picture
+from moot.evaluate.comparing import ComparedRuns, Group, compare_runs, picture
 from moot.evaluate.table import latex, legend, markdown, rich_tables
 from moot.figures import draw
 
@@ -71,14 +71,14 @@ class Compare:
             console.note(f"no figure: {missing}")
             return []
 
-    def _write(self, comparison: Comparison) -> None:
+    def _write(self, comparison: ComparedRuns) -> None:
         self.out.mkdir(parents=True, exist_ok=True)
         (self.out / "compare.json").write_text(json.dumps(comparison.numbers, indent=1))
         captioned = (f"{caption}\n\n{markdown(header, rows)}" for header, rows, caption in comparison.tables)
         (self.out / "table.md").write_text("\n".join(captioned))
         (self.out / "table.tex").write_text("\n".join(latex(*table) for table in comparison.tables))
 
-    def _show(self, comparison: Comparison, console: Terminal) -> None:
+    def _show(self, comparison: ComparedRuns, console: Terminal) -> None:
         if self.json:
             print(json.dumps(comparison.numbers))
         elif self.markdown or self.latex:

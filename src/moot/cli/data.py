@@ -13,7 +13,7 @@ from rich.text import Text
 from moot.cli.console import Terminal, bar
 from moot.debate.types import ConfigError
 from moot.tasks import load
-from moot.tasks.check import Report, check, gather
+from moot.tasks.check import DataReport, check, gather
 from moot.terminal import one_line
 
 SHOWN = 10
@@ -55,7 +55,7 @@ class Data:
         return 0 if report.good else 1
 
 
-def show(report: Report, console: Terminal) -> None:
+def show(report: DataReport, console: Terminal) -> None:
     table = Table(box=None, pad_edge=False, header_style="dim")
     table.add_column(report.task)
     for heading in ("questions", "right accepted", "wrong refused", "only as text", "given up", "duplicates"):

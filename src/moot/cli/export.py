@@ -12,14 +12,14 @@ import tyro
 from moot.cli.console import Terminal, bar
 from moot.cli.ending import complain, disk_is_full
 from moot.debate.types import ConfigError
-from moot.export.kinds import KINDS, Exporting, Options
+from moot.export.kinds import KINDS, LARGE, Exporting, Options
 from moot.records import Run
 from moot.terminal import one_line
 
 
 @dataclass(frozen=True)
 class Export:
-    """Export what a run has made. Name what you want; without a choice, all but the merged model.
+    """Export what a run has made. Name what you want; without a choice, all but the merged model and the transcripts.
 
     Everything lands in one folder, and nothing there is overwritten without --force. Several runs can be named for figures, which
     then show them together.
@@ -37,6 +37,8 @@ class Export:
     """supervised.jsonl: questions with the winning answers, as TRL's SFTTrainer reads them."""
     preferences: bool = False
     """preferences.jsonl: questions with a chosen and a rejected answer, as TRL's DPOTrainer reads them."""
+    transcripts: bool = False
+    """transcripts.jsonl: every debate with all that each agent saw before it spoke: system text, observations, its own turns."""
     html: bool = False
     """debates.html: debates to read, one file without scripts."""
     figures: bool = False
@@ -65,7 +67,7 @@ class Export:
             if self.out is None:
                 raise ConfigError("several runs need --out: there is no one folder for their figures")
             named = named or ["figures"]
-        kinds = named or [kind for kind in KINDS if kind != "merged"]
+        kinds = named or [kind for kind in KINDS if kind not in LARGE]
         options = Options(self.checkpoint, self.merged_dtype, self.steps, self.pairs, self.only_right, self.debates)
         runs = [Run.open(path) for path in self.runs]
         job = Exporting(runs, self.out or self.runs[0] / "export", options, console.note, console.status, bar, _merge)

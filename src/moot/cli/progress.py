@@ -19,7 +19,7 @@ from moot.rl.explain import ALARMS
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
 
-class Progress:
+class RunProgress:
     """A bar for the run, one for the debates in play, and one line per step."""
 
     def __init__(self, console: Terminal, loggers: list[Logger], config: TrainConfig) -> None:
@@ -30,7 +30,7 @@ class Progress:
         self._total = 0
         self._ringing: set[str] = set()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> RunProgress:
         self._bars.start()
         return self
 

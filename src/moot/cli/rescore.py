@@ -68,6 +68,8 @@ class Rescore:
     """Only these steps: 12, or 10-20."""
     show: Annotated[int, tyro.conf.arg(metavar="N")] = 10
     """How many of the debates whose winner changes to list; --json lists up to 1000 unless this is more."""
+    trust_run: bool = False
+    """Run the reward and the estimator that the run itself names, where they are a file of somebody's; shows which."""
     json: bool = False
     """Print one JSON object."""
     markdown: bool = False
@@ -80,7 +82,15 @@ class Rescore:
         most = max(self.show, 1000) if self.json else self.show
         steps = pick_steps(opened, self.steps)
         with bar("rescoring", len(steps)) as advance:
-            rescored = rescore(opened, self.choices(), steps, most, lambda _: advance())
+            rescored = rescore(
+                opened,
+                self.choices(),
+                steps,
+                most,
+                lambda _: advance(),
+                self.trust_run,
+                lambda text: print(f"Note: {text}", file=sys.stderr),
+            )
         if self.json:
             print(json.dumps(rescored.as_json()))
         elif self.markdown:

@@ -63,10 +63,10 @@ def relabelled(text: str, author: Sequence[int], viewer: Sequence[int]) -> str:
     """What an author wrote about agents by its own labels, in the viewer's. A number nobody has stays what it is."""
     if author == viewer:
         return text
-    known = [viewer[agent] for agent in agents_behind(author)]
+    viewers_label = [viewer[agent] for agent in agents_behind(author)]
 
     def number(match: re.Match[str]) -> str:
         label = agent_number(match[0])
-        return str(known[label]) if label < len(known) else match[0]
+        return str(viewers_label[label]) if label < len(viewers_label) else match[0]
 
     return _NAMED.sub(lambda match: _NUMBER.sub(number, match[0]), text)

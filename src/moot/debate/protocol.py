@@ -22,10 +22,10 @@ class Protocol:
     def with_choices(self, choices: Mapping[str, Any] | None = None, /, **named: Any) -> Protocol:
         """The same protocol with some choices changed, as read from JSON or by name."""
         changed = {**(choices or {}), **named}
-        known = {*names_of(Rules), *names_of(Scoring)}
+        names = {*names_of(Rules), *names_of(Scoring)}
         for name in changed:
-            if name not in known:
-                raise ConfigError(f"protocol has no choice {name!r}; it has {', '.join(sorted(known))}")
+            if name not in names:
+                raise ConfigError(f"protocol has no choice {name!r}; it has {', '.join(sorted(names))}")
         if isinstance(changed.get("visible"), list):
             changed["visible"] = tuple(changed["visible"])
         rules = {name: value for name, value in changed.items() if name in names_of(Rules)}

@@ -141,10 +141,10 @@ def truth_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Agent
 
 def majority_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
     """1 for holding the debate's plurality answer, otherwise 0. A baseline that needs a grader but no ground truth."""
-    known = _need_grader(grades, scoring)
-    if known.labelled is not None:
-        return _agent_scores(debate, [float(i is not None and known.labelled[i]) for i in last_parsed(debate)])
-    held = [None if i is None else known.same[i] for i in last_parsed(debate)]
+    graded = _need_grader(grades, scoring)
+    if graded.labelled is not None:
+        return _agent_scores(debate, [float(i is not None and graded.labelled[i]) for i in last_parsed(debate)])
+    held = [None if i is None else graded.same[i] for i in last_parsed(debate)]
     most = plurality(held)
     return _agent_scores(debate, [float(most is not None and answer == most) for answer in held])
 
@@ -176,10 +176,10 @@ def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepSco
 
     Where the question has a label from elsewhere, that is the answer to hold.
     """
-    known = _need_grader(grades, scoring)
-    if known.labelled is not None:
-        return _by_turn(debate, scoring, [float(equal) for equal in known.labelled])
-    same = known.same
+    graded = _need_grader(grades, scoring)
+    if graded.labelled is not None:
+        return _by_turn(debate, scoring, [float(equal) for equal in graded.labelled])
+    same = graded.same
     rounds: dict[int, list[int]] = defaultdict(list)
     for i, turn in sorted(enumerate(debate.turns), key=lambda each: each[1].agent):
         if turn.answers:

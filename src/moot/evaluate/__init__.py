@@ -2,7 +2,7 @@
 
 from moot.evaluate.modes import MODES, EvalConfig, Mode
 from moot.evaluate.play import EvalWatcher, Opponent, evaluate
-from moot.evaluate.report import Report, Row
+from moot.evaluate.report import Report, ReportRow
 from moot.evaluate.store import AnswerStore
 
-__all__ = ["MODES", "AnswerStore", "EvalConfig", "EvalWatcher", "Mode", "Opponent", "Report", "Row", "evaluate"]
+__all__ = ["MODES", "AnswerStore", "EvalConfig", "EvalWatcher", "Mode", "Opponent", "Report", "ReportRow", "evaluate"]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from moot.debate.types import ConfigError
-from moot.evaluate.report import Report, Row
+from moot.evaluate.report import Report, ReportRow
 from moot.evaluate.table import p_value, percent, signed
-from moot.figures import Line, Panel, Picture
+from moot.figures import Curve, Panel, Picture
 from moot.records import Run
 from moot.rl.config import TrainConfig
 from moot.statistics import seeds_interval, seeds_share, sign_flip_p
@@ -37,6 +37,8 @@ def groups(runs: Sequence[Run]) -> list[Group]:
     """In the order in which each first comes up."""
     by_settings: dict[str, list[Run]] = {}
     for run in runs:
+        if not isinstance(run.config.get("seed"), int):
+            raise ConfigError(f"{run.path / 'run.json'} is damaged: it has no seed; leave the run out, or put back what moot wrote")
         by_settings.setdefault(json.dumps(_without_seed(_whole(run.config)), sort_keys=True), []).append(run)
     flat = [_flat(json.loads(key)) for key in by_settings]
     names = {name for each in flat for name in each}
@@ -55,15 +57,16 @@ def _whole(config: dict[str, Any]) -> dict[str, Any]:
     try:
         whole = TrainConfig.from_dict(config)
         return {**whole.as_dict(), "prompts": str(whole.prompts)}
-    except (ConfigError, KeyError, TypeError):
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return config
 
 
 def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in config.items() if name != "seed"}
-    if (taken := rest.get("warm", {}).get("warm_from")) is not None:
+    warm = rest.get("warm")
+    if isinstance(warm, dict) and isinstance(taken := warm.get("warm_from"), str):
         # Each seed has a warm start of its own.
-        rest["warm"] = {**rest["warm"], "warm_from": _SEED.sub("", taken)}
+        rest["warm"] = {**warm, "warm_from": _SEED.sub("", taken)}
     return rest
 
 
@@ -117,7 +120,7 @@ def compared(table: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     modes = list(dict.fromkeys(row.name for entry in table for report in entry.reports.values() for row in report.rows))
     made: list[dict[str, Any]] = []
     for mode in modes:
-        rows: dict[str, dict[str, Row]] = {}
+        rows: dict[str, dict[str, ReportRow]] = {}
         for entry in table:
             own = {run: row for run, report in entry.reports.items() for row in report.rows if row.name == mode}
             if own:
@@ -126,7 +129,7 @@ def compared(table: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     return made
 
 
-def _compared(mode: str, entry: Entry, rows: Mapping[str, Row], base: Mapping[str, Row] | None, seed: int) -> dict[str, Any]:
+def _compared(mode: str, entry: Entry, rows: Mapping[str, ReportRow], base: Mapping[str, ReportRow] | None, seed: int) -> dict[str, Any]:
     own = list(rows.values())
     common = _common(own)
     row: dict[str, Any] = {
@@ -148,7 +151,7 @@ def _compared(mode: str, entry: Entry, rows: Mapping[str, Row], base: Mapping[st
     return row
 
 
-def _difference(rows: Mapping[str, Row], base: Mapping[str, Row], questions: Sequence[str], seed: int) -> dict[str, float]:
+def _difference(rows: Mapping[str, ReportRow], base: Mapping[str, ReportRow], questions: Sequence[str], seed: int) -> dict[str, float]:
     """The same runs at two moments are paired; different runs are not, whatever their seeds."""
     ours, theirs = _values(list(rows.values()), questions), _values(list(base.values()), questions)
     if set(rows) == set(base):
@@ -160,13 +163,13 @@ def _difference(rows: Mapping[str, Row], base: Mapping[str, Row], questions: Seq
     return {**interval.as_dict(), "p": sign_flip_p(np.mean(ours, axis=0) - np.mean(theirs, axis=0), seed=seed)}
 
 
-def _common(rows: Sequence[Row]) -> list[str]:
+def _common(rows: Sequence[ReportRow]) -> list[str]:
     """Questions that every run answered."""
     first, *others = (row.by_question.get("accuracy", {}) for row in rows)
     return [question for question in first if all(question in other for other in others)]
 
 
-def _share(rows: Sequence[Row], metric: str, questions: Sequence[str], seed: int) -> dict[str, float] | None:
+def _share(rows: Sequence[ReportRow], metric: str, questions: Sequence[str], seed: int) -> dict[str, float] | None:
     if not questions:
         return None
     tops, bottoms = ([[row.by_question[metric][q][side] for q in questions] for row in rows] for side in (0, 1))
@@ -174,7 +177,7 @@ def _share(rows: Sequence[Row], metric: str, questions: Sequence[str], seed: int
     return None if interval is None else interval.as_dict()
 
 
-def _values(rows: Sequence[Row], questions: Sequence[str]) -> list[list[float]]:
+def _values(rows: Sequence[ReportRow], questions: Sequence[str]) -> list[list[float]]:
     return [[row.by_question["accuracy"][q][0] / row.by_question["accuracy"][q][1] for q in questions] for row in rows]
 
 
@@ -198,14 +201,14 @@ def picture(members: Sequence[Group], against: str = "step") -> Picture:
     return [(panel, lines) for panel, lines in panels if lines]
 
 
-def curve(group: Group, panel: Panel, against: str = "step") -> Line | None:
+def curve(group: Group, panel: Panel, against: str = "step") -> Curve | None:
     """Mean and range over the group's runs."""
     aligned = _aligned(group, panel, against)
     if not aligned:
         return None
     places, values = np.array(aligned).transpose(2, 0, 1)
     ends = (values.min(axis=0).tolist(), values.max(axis=0).tolist())
-    return Line(places.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *ends, len(aligned))
+    return Curve(places.mean(axis=0).tolist(), values.mean(axis=0).tolist(), *ends, len(aligned))
 
 
 def _aligned(group: Group, panel: Panel, against: str) -> list[list[tuple[float, float]]]:
@@ -270,14 +273,14 @@ def open_runs(paths: Sequence[Any]) -> list[Run]:
 # All of it, as tables
 
 
-Table = tuple[list[str], list[list[str]], str]
+CaptionedTable = tuple[list[str], list[list[str]], str]
 """Header, rows, caption."""
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ComparedRuns:
     members: list[Group]
-    tables: list[Table]
+    tables: list[CaptionedTable]
     """Those that have rows: the saved evaluations, and what was measured during training."""
     numbers: dict[str, Any]
     """The same as plain data."""
@@ -285,7 +288,7 @@ class Comparison:
     """Runs that no saved evaluation fits."""
 
 
-def compare_runs(paths: Sequence[Any], patterns: Sequence[str] = ("*",), step: int | None = None, seed: int = 0) -> Comparison:
+def compare_runs(paths: Sequence[Any], patterns: Sequence[str] = ("*",), step: int | None = None, seed: int = 0) -> ComparedRuns:
     """Runs against the first one's group, or, with several patterns, each group against itself at the first of them."""
     members = groups(open_runs(paths))
     table = entries(members, patterns, step)
@@ -293,7 +296,7 @@ def compare_runs(paths: Sequence[Any], patterns: Sequence[str] = ("*",), step: i
     rows = compared(table, seed)
     training = {group.label: {panel.title: ends(group, panel) for panel in PANELS} for group in members}
     evaluated = {run for entry in table for run in entry.reports}
-    return Comparison(
+    return ComparedRuns(
         members,
         [table for table in (_evaluations(rows), _curves(members)) if table[1]],
         {"groups": [_about(group) for group in members], "evaluations": rows, "training": training},
@@ -309,7 +312,7 @@ def _check_same(table: Sequence[Entry]) -> None:
         raise ConfigError(f"the saved evaluations are of different tasks: {named}; choose with --evals")
 
 
-def _evaluations(rows: Sequence[dict[str, Any]]) -> Table:
+def _evaluations(rows: Sequence[dict[str, Any]]) -> CaptionedTable:
     header = ["mode", "run", "seeds", "accuracy", "minus the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
     made = [
         [
@@ -330,7 +333,7 @@ def _evaluations(rows: Sequence[dict[str, Any]]) -> Table:
     return header, made, "On held-out questions, 95% intervals over questions and seeds"
 
 
-def _curves(members: Sequence[Group]) -> Table:
+def _curves(members: Sequence[Group]) -> CaptionedTable:
     made = []
     for panel in PANELS:
         for group in members:

@@ -48,7 +48,7 @@ def count_debate(each: PlayedDebate) -> dict[str, Share]:
     debate, grades = each.debate, each.grades
     assert grades is not None
     shares = count_answers(debate, grades) | _count_turns(each)
-    if each.known:
+    if each.answer_known:
         right = each.winner_is_right()
         shares["winner"] = (float(bool(right)), float(right is not None))
         shares["group"] = (float(_group_is_right(each)), 1.0)

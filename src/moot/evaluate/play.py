@@ -14,8 +14,8 @@ from moot.debate.types import ConfigError, Message, Question
 from moot.engine.protocol import EngineError, SamplingParams
 from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, own_answers, scored_by_peers
 from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
-from moot.evaluate.report import Report, Row, make_row
-from moot.evaluate.store import AnswerStore, Place, Record, cut, debate_of, debate_record, digest, plain_answers, question_key
+from moot.evaluate.report import Report, ReportRow, make_row
+from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, digest, plain_answers, question_key
 from moot.records.played import PlayedDebate
 from moot.rl.rollout import Guest, Player, TextPlayer, rollout
 from moot.rl.speaker import turn_seed
@@ -110,10 +110,10 @@ class _Work:
             prompts=config.prompts,
         )
 
-    def place(self, kind: str, key: str, number: int) -> Place:
+    def place(self, kind: str, key: str, number: int) -> SampleKey:
         if kind not in self._digests:
             self._digests[kind] = digest(self.config.settings(kind))
-        return Place(self._digests[kind], key, number)
+        return SampleKey(self._digests[kind], key, number)
 
     def records(self, kind: str, key: str, count: int) -> list[Record] | None:
         """None where one is missing, because the engine failed."""
@@ -194,7 +194,7 @@ class _Work:
 
 def _report(work: _Work, k: int) -> Report:
     config = work.config
-    rows: list[Row] = []
+    rows: list[ReportRow] = []
     counted: dict[tuple[str, int], dict[str, QuestionCounts]] = {}
     for mode in config.modes:
         for need in needs(config, mode, k):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from moot.evaluate.report import Report, Row
+from moot.evaluate.report import Report, ReportRow
 from moot.statistics import Interval, cautious_interval
 
 Verdict = Literal["pass", "fail", "cannot tell"]
@@ -89,7 +89,7 @@ def findings(report: Report) -> list[Finding]:
     return [_finding(check, rows[check.mode], report.settings["seed"]) for check in CHECKS]
 
 
-def _finding(check: Requirement, row: Row, seed: int) -> Finding:
+def _finding(check: Requirement, row: ReportRow, seed: int) -> Finding:
     shares = list(row.by_question.get(check.metric, {}).values())
     top, bottom = [share[0] for share in shares], [share[1] for share in shares]
     measured = cautious_interval(top, bottom, seed=seed) if shares else None
@@ -115,7 +115,7 @@ def _enough(measured: Interval | None, above: float, questions: int, verdict: Ve
     return round(1.1 * questions * (half / abs(measured.value - above)) ** 2)
 
 
-def _note(check: Requirement, row: Row) -> str:
+def _note(check: Requirement, row: ReportRow) -> str:
     """What lies behind a number."""
     if check.metric == "comparisons":
         parts = []

@@ -21,7 +21,7 @@ Number = dict[str, float]
 
 
 @dataclass(frozen=True)
-class Row:
+class ReportRow:
     name: str
     """`direct`, `vote@5`, `debate`, `debate+vote`, `against base`."""
     k: int
@@ -42,11 +42,11 @@ class Row:
 @dataclass(frozen=True)
 class Report:
     settings: dict[str, Any]
-    rows: list[Row]
+    rows: list[ReportRow]
     trust: dict[str, float | None]
     """The trust panel over the self-play debates, where there are any."""
 
-    def flat(self, prefix: str, rows: Sequence[Row] | None = None) -> dict[str, float | None]:
+    def flat(self, prefix: str, rows: Sequence[ReportRow] | None = None) -> dict[str, float | None]:
         """For a line of metrics.jsonl: `test_gsm8k/direct/accuracy`, and its interval as `…/accuracy_low` and `…_high`."""
         numbers: dict[str, float | None] = {}
         for row in self.rows if rows is None else rows:
@@ -71,7 +71,7 @@ class Report:
             saved = json.loads(path.read_text())
             if saved["format"] != FORMAT:
                 raise ConfigError(f"{path} has format {saved['format']}, and this moot reads format {FORMAT}; evaluate again")
-            return cls(saved["settings"], [Row(**row) for row in saved["rows"]], saved["trust"])
+            return cls(saved["settings"], [ReportRow(**row) for row in saved["rows"]], saved["trust"])
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, ConfigError):
                 raise
@@ -112,7 +112,9 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str
     return changed
 
 
-def make_row(name: str, k: int, headline: str, counted: Mapping[str, QuestionCounts], failed: int, first: Row | None, seed: int) -> Row:
+def make_row(
+    name: str, k: int, headline: str, counted: Mapping[str, QuestionCounts], failed: int, first: ReportRow | None, seed: int
+) -> ReportRow:
     """`headline` names the metric that says how good the mode's own answer is."""
     shares: dict[str, dict[str, Share]] = {}
     for question, each in counted.items():
@@ -125,7 +127,7 @@ def make_row(name: str, k: int, headline: str, counted: Mapping[str, QuestionCou
     metrics = {metric: None if interval is None else interval.as_dict() for metric, interval in zip(shares, computed, strict=True)}
     tokens = sum(each.tokens for each in counted.values()) / len(counted) if counted else 0.0
     difference = None if first is None else compare(shares.get("accuracy", {}), first.by_question.get("accuracy", {}), first.name, seed)
-    return Row(name, k, len(counted), failed, tokens, metrics, difference, shares)
+    return ReportRow(name, k, len(counted), failed, tokens, metrics, difference, shares)
 
 
 def compare(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]], versus: str, seed: int) -> dict[str, Any] | None:

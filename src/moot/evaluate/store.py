@@ -35,7 +35,7 @@ def question_key(question: Question) -> str:
 
 
 @dataclass(frozen=True)
-class Place:
+class SampleKey:
     """Where a record belongs."""
 
     settings: str
@@ -47,20 +47,20 @@ class AnswerStore:
     """A file of records, or, without a path, only the memory of them."""
 
     def __init__(self, path: Path | None = None) -> None:
-        self._records: dict[Place, Record] = {}
+        self._records: dict[SampleKey, Record] = {}
         self._file: BinaryIO | None = None
         self._path = path
         for _, record, _ in json_lines(path) if path is not None else ():
             with suppress(KeyError, TypeError):  # a last line that a kill cut short, or the text of settings
-                self._records[Place(record["settings"], record["question"], record["number"])] = record
+                self._records[SampleKey(record["settings"], record["question"], record["number"])] = record
 
     def __len__(self) -> int:
         return len(self._records)
 
-    def get(self, place: Place) -> Record | None:
+    def get(self, place: SampleKey) -> Record | None:
         return self._records.get(place)
 
-    def add(self, place: Place, record: Record) -> None:
+    def add(self, place: SampleKey, record: Record) -> None:
         whole = {"settings": place.settings, "question": place.question, "number": place.number, **record}
         self._records[place] = whole
         self._write(whole)

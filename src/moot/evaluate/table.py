@@ -8,7 +8,7 @@ from typing import Any
 from rich.table import Table
 from rich.text import Text
 
-from moot.evaluate.report import Report, Row
+from moot.evaluate.report import Report, ReportRow
 
 COLUMNS = (
     ("format", "format"),
@@ -83,7 +83,7 @@ def cells(report: Report) -> tuple[list[str], list[list[str]]]:
     return header, [_cells(row, shown, bool(versus)) for row in rows]
 
 
-def _cells(row: Row, shown: Sequence[tuple[str, str]], versus: bool) -> list[str]:
+def _cells(row: ReportRow, shown: Sequence[tuple[str, str]], versus: bool) -> list[str]:
     against = [signed(row.difference), p_value(row.difference)] if versus else []
     rest = [percent(row.metrics.get(metric)) for metric, _ in shown]
     return [row.name, str(row.k), percent(row.metrics.get("accuracy"), bounds=True), *against, *rest, f"{row.tokens:,.0f}"]

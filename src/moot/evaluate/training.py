@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from moot.engine.protocol import Sampler
 from moot.evaluate.modes import EvalConfig
 from moot.evaluate.play import Opponent, evaluate
-from moot.evaluate.report import Row
+from moot.evaluate.report import ReportRow
 from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics, answer_metrics, rollout_metrics
@@ -54,6 +54,6 @@ async def evaluate_in_training(
     }
 
 
-def _value(row: Row, metric: str) -> float | None:
+def _value(row: ReportRow, metric: str) -> float | None:
     number = row.metrics.get(metric)
     return None if number is None else number["value"]

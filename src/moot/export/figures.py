@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
-from moot.figures import Line, Panel, draw
+from moot.figures import Curve, Panel, draw
 
 Metrics = Sequence[Mapping[str, Any]]
 
@@ -29,10 +29,10 @@ def file_names() -> list[str]:
     return [f"{name}.{kind}" for name in ("curves", *(panel.name for panel in CURVES)) for kind in ("png", "svg")]
 
 
-def curve(panel: Panel, rows: Metrics) -> Line | None:
+def curve(panel: Panel, rows: Metrics) -> Curve | None:
     """A run's values; what could not be measured is left out, which is not 0."""
     values = {row["step"]: value for row in rows if (value := panel.value(row)) is not None}
-    return Line([float(step) for step in values], list(values.values()), [], []) if values else None
+    return Curve([float(step) for step in values], list(values.values()), [], []) if values else None
 
 
 def draw_runs(runs: Mapping[str, Metrics], folder: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -15,13 +16,17 @@ from moot.export import figures, pages, sets
 from moot.export.places import check_free, new_file, new_folder
 from moot.export.weights import copy_adapter, find_adapter
 from moot.records import Damaged, PlayedDebate, Run
+from moot.records.arrays import read_arrays
 from moot.records.choosing import pick_debates, pick_steps
+from moot.records.codec import to_record
 from moot.rl.rendering import Rendering
 from moot.terminal import one_line
 
-KINDS = ("adapter", "merged", "supervised", "preferences", "html", "figures")
+KINDS = ("adapter", "merged", "supervised", "preferences", "transcripts", "html", "figures")
+LARGE = ("merged", "transcripts")
+"""Made only where they are asked for by name."""
 
-Progress = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
+ShowSteps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 """(what is written, how many steps) -> a context that gives a function to call for each step that is done."""
 
 
@@ -52,7 +57,7 @@ class Exporting:
     options: Options = field(default_factory=Options)
     note: Callable[[str], None] = lambda text: None
     busy: Callable[[str], AbstractContextManager[object]] = nullcontext
-    progress: Progress = lambda kind, steps: nullcontext(lambda: None)
+    progress: ShowSteps = lambda kind, steps: nullcontext(lambda: None)
     merge: Callable[..., Any] = needs_torch
     """The local engine's; handed in, because here nothing knows torch."""
     written: list[tuple[Path, str]] = field(default_factory=list)
@@ -112,10 +117,9 @@ def _merged(job: Exporting) -> None:
 
 def _probe(run: Run, most: int = 512) -> list[int]:
     """The first conversation of the newest step: text as the model met it."""
-    import numpy as np
-
     for step in reversed(run.steps()):
-        with contextlib.suppress(OSError, ValueError, KeyError), np.load(run.path / "debates" / f"{step:06d}.npz") as arrays:
+        with contextlib.suppress(OSError, ValueError, IndexError):
+            arrays = read_arrays(run.path / "debates" / f"{step:06d}.npz", ("prompt_tokens", "prompt_offsets", "tokens", "offsets"))
             prompt = arrays["prompt_tokens"][: arrays["prompt_offsets"][1]]
             return [*map(int, prompt), *map(int, arrays["tokens"][: arrays["offsets"][1]])][-most:]
     return []
@@ -142,10 +146,25 @@ def _counted(run: Run, steps: Sequence[int], seen: Callable[[], None]) -> Iterat
         seen()
 
 
+def _transcripts(job: Exporting) -> None:
+    steps, written = pick_steps(job.run, job.options.steps), 0
+    with job.progress("transcripts", len(steps)) as advance, new_file(job.place("transcripts")) as file:
+        for each in _counted(job.run, steps, advance):
+            if isinstance(each, Damaged):
+                job.damaged += [each] if each not in job.damaged else []
+                continue
+            file.write(json.dumps({"step": each.step, "number": each.number, **to_record(each, with_seen=True)}).encode() + b"\n")
+            written += 1
+        if not written:
+            raise ConfigError(f"transcripts: {job.run.path} has no debate that can be read")
+    job.written.append((job.place("transcripts"), f"{written} debates with what each agent saw"))
+
+
 def _html(job: Exporting) -> None:
     chosen = pick_debates(job.run, job.options.debates, pick_steps(job.run, job.options.steps), job.damaged)
     name = job.run.path.resolve().name
-    model = job.run.config.get("model", {})
+    model = job.run.config.get("model")
+    model = model if isinstance(model, dict) else {}
     who = "the scripted engine" if model.get("engine") == "scripted" else model.get("model", "a model")
     with new_file(job.place("html")) as file:
         for part in pages.page(chosen, f"Debates of {name}", f"{len(chosen)} debates from a run of moot with {who}."):
@@ -169,6 +188,7 @@ PLACES: dict[str, list[str]] = {
     "merged": ["merged"],
     "supervised": ["supervised.jsonl"],
     "preferences": ["preferences.jsonl"],
+    "transcripts": ["transcripts.jsonl"],
     "html": ["debates.html"],
     "figures": [f"figures/{name}" for name in figures.file_names()],
 }
@@ -177,6 +197,7 @@ WORK: dict[str, Callable[[Exporting], None]] = {
     "merged": _merged,
     "supervised": _sets("supervised", lambda asked: lambda each: sets.supervised(each, asked.only_right)),
     "preferences": _sets("preferences", lambda asked: lambda each: sets.PAIRS[asked.pairs](each, asked.only_right)),
+    "transcripts": _transcripts,
     "html": _html,
     "figures": _figures,
 }

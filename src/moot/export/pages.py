@@ -93,7 +93,7 @@ def _turn(each: PlayedDebate, i: int) -> str:
     won = outcome is not None and turn.agent == outcome.winner
     kind = "turn failed" if turn.failed else "turn won" if won else "turn"
     tags = ['<span class="tag mark">won the debate</span>'] if won else []
-    if each.known and turn.answers:
+    if each.answer_known and turn.answers:
         tags.append('<span class="tag good">right answer</span>' if each.correct(i) else '<span class="tag bad">wrong answer</span>')
     who = f"Agent {turn.agent}" + (f' <span class="soft">{text(persona(turn.agent).name)}</span>' if debate.rules.personas else "")
     parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']

@@ -79,7 +79,7 @@ def voted_pairs(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     votes: dict[frozenset[int], list[Vote]] = defaultdict(list)
     for vote in each.ballots.votes:
         votes[frozenset((vote.left, vote.right))].append(vote)
-    found, same = 0, False
+    written, same = 0, False
     for pair, cast in votes.items():
         chosen = clear_consensus(cast)
         if chosen is None or not _solution(each, chosen) or (only_right and not _is_right(each, chosen)):
@@ -90,9 +90,9 @@ def voted_pairs(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
         except LeftOut:
             same = True
             continue
-        found += 1
+        written += 1
         yield row
-    if not found:
+    if not written:
         raise LeftOut("chosen and rejected are the same" if same else "no pair with a clear preference")
 
 
@@ -124,7 +124,7 @@ def _check_played(each: PlayedDebate) -> None:
 
 
 def _is_right(each: PlayedDebate, turn: int) -> bool:
-    return each.known and each.correct(turn)
+    return each.answer_known and each.correct(turn)
 
 
 def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:

@@ -29,20 +29,20 @@ def find_adapter(run: Run, step: int | None = None, note: Callable[[str], None] 
     """Of the newest checkpoint that is whole, or of the one asked for."""
     present = dict(run.checkpoints())
     if step is not None and step not in present:
-        known = ", ".join(map(str, sorted(present))) or "none"
-        raise ConfigError(f"checkpoint {step} is not in {run.path}; there are {known} (only the newest two and the kept ones stay)")
+        steps = ", ".join(map(str, sorted(present))) or "none"
+        raise ConfigError(f"checkpoint {step} is not in {run.path}; there are {steps} (only the newest two and the kept ones stay)")
     if not present:
         raise ConfigError(f"{run.path} has no checkpoint yet: there are no weights to export")
     if run.config.get("model", {}).get("engine") == "scripted":
         raise ConfigError(f"{run.path} was made by the scripted engine, which has no weights to export")
     problems: list[str] = []
     for number, place in present.items() if step is None else [(step, present[step])]:
-        found = _whole(number, place)
-        if isinstance(found, Adapter):
+        adapter = _whole(number, place)
+        if isinstance(adapter, Adapter):
             for problem in problems:
                 note(f"{problem}; taking step {number} instead")
-            return found
-        problems.append(f"checkpoint {place} cannot be used ({found})")
+            return adapter
+        problems.append(f"checkpoint {place} cannot be used ({adapter})")
     raise ConfigError("; ".join(problems) + "; choose another with --checkpoint")
 
 

@@ -86,13 +86,13 @@ class Index:
         """Whether it came to the end."""
         with contextlib.closing(self._open()) as connection:
             files = self._files()
-            known = dict(connection.execute("select step, stamp from steps"))
-            gone = known.keys() - files.keys()
+            stamps = dict(connection.execute("select step, stamp from steps"))
+            gone = stamps.keys() - files.keys()
             with _transaction(connection):
                 for step in gone:
                     _forget(connection, step)
             changes = self.progress.changes + len(gone)
-            missing = sorted((step for step in files if known.get(step) != files[step]), reverse=True)
+            missing = sorted((step for step in files if stamps.get(step) != files[step]), reverse=True)
             words = {step for (step,) in connection.execute("select step from steps where words")} & files.keys() - set(missing)
             filed, searchable = len(files) - len(missing), len(words)
             self.progress = Progress(len(files), filed, searchable, changes)
@@ -116,14 +116,14 @@ class Index:
 
     def _files(self) -> dict[int, str]:
         """The run's steps, each with what changes when its file is written anew."""
-        found = {}
+        stamps = {}
         with contextlib.suppress(OSError, Outside), os.scandir(inside(self.run, "debates")) as entries:
             for entry in entries:
                 stem, _, kind = entry.name.partition(".")
                 if kind == "jsonl" and stem.isascii() and stem.isdigit() and len(stem) < 16:
                     with contextlib.suppress(OSError):
-                        found[int(stem)] = _stamp(entry.stat())
-        return found
+                        stamps[int(stem)] = _stamp(entry.stat())
+        return stamps
 
     def _file(self, connection: sqlite3.Connection, step: int, stamp: str) -> None:
         if connection.execute("select 1 from steps where step = ? and stamp = ?", (step, stamp)).fetchone():

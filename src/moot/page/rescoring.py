@@ -42,26 +42,28 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
     try:
         run = Run.open(path)
         trained = run.config.get("protocol", {})
+        if not isinstance(trained, dict):
+            raise ConfigError("its run.json has no protocol")
         _must_be_ours(trained, choices)
         first, last = (whole(name, asked[name]) if asked.get(name) else other for name, other in (("from", 0), ("to", 10**15)))
         steps = [step for step in run.steps() if first <= step <= last]
         chosen = steps[-STEPS:]
         for step in chosen:
             inside(path, "debates", f"{step:06d}.jsonl")
-        found = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
-    except (ConfigError, KeyError, TypeError, AttributeError) as error:
+        outcome = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
+    except (ConfigError, KeyError, TypeError, AttributeError, ValueError, ArithmeticError, OSError) as error:
         raise Refused(f"this run cannot be counted again: {error}") from None
     own = {name: trained.get(name) for name in CHOICES}
-    return {"found": found, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": CHOICES, "trained": own}
+    return {"found": outcome, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": CHOICES, "trained": own}
 
 
 def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for name, known in CHOICES.items():
+    for name, allowed in CHOICES.items():
         if value := asked.get(name):
-            if value not in known:
-                raise Refused(f"{name} must be one of {', '.join(known)}, got {value[:40]!r}")
-            given[name] = value == "yes" if known is _YES_NO else value
+            if value not in allowed:
+                raise Refused(f"{name} must be one of {', '.join(allowed)}, got {value[:40]!r}")
+            given[name] = value == "yes" if allowed is _YES_NO else value
     for name in NUMBERS:
         if text := asked.get(name):
             try:
@@ -74,9 +76,9 @@ def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _must_be_ours(trained: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
-    for name, known in (("reward", REWARDS), ("advantage", (*ESTIMATORS, "auto"))):
+    for name, allowed in (("reward", REWARDS), ("advantage", (*ESTIMATORS, "auto"))):
         used = choices.get(name, trained.get(name))
-        if used is not None and used not in known:
+        if used is not None and used not in allowed:
             raise Refused(
                 f"{name} {str(used)[:80]!r} is a file of its own, which the page does not run; choose another, or use moot rescore"
             )

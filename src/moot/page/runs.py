@@ -30,10 +30,10 @@ class Outside(Exception):
 
 def inside(run: Path, *parts: str) -> Path:
     """The file of a run, refused where a link leads out of it: a run may come from somebody else."""
-    found = run.joinpath(*parts).resolve()
-    if not found.is_relative_to(run.resolve()):
+    path = run.joinpath(*parts).resolve()
+    if not path.is_relative_to(run.resolve()):
         raise Outside(f"{'/'.join(parts)} leads out of the run")
-    return found
+    return path
 
 
 class Runs:
@@ -49,8 +49,8 @@ class Runs:
         """By name, in the order of the places, then by name. New runs turn up within two seconds."""
         with self._lock:
             if time.monotonic() - self._looked > 2:
-                known = {each.path: each for each in self._found.values()}
-                self._found = {name: known.get(path) or Watched(name, path) for name, path in _named(self.places)}
+                watched = {each.path: each for each in self._found.values()}
+                self._found = {name: watched.get(path) or Watched(name, path) for name, path in _named(self.places)}
                 self._looked = time.monotonic()
             return dict(self._found)
 
@@ -90,10 +90,10 @@ class Watched:
 
     def header(self) -> dict[str, Any]:
         try:
-            found = json.loads(inside(self.path, "run.json").read_bytes())
+            header = json.loads(inside(self.path, "run.json").read_bytes())
         except (OSError, ValueError, RecursionError, Outside):
             return {}
-        return found if isinstance(found, dict) else {}
+        return header if isinstance(header, dict) else {}
 
     def ask(self, question: Callable[[Metrics], T]) -> T:
         """What the metrics of this moment say. Asked one at a time, for reading on adds to the same lists."""
@@ -106,15 +106,15 @@ class Watched:
 
     def evals(self) -> list[dict[str, Any]]:
         """What `moot eval` reported about it, newest first, without the single questions."""
-        found: list[dict[str, Any]] = []
+        reports: list[dict[str, Any]] = []
         for file in self.path.glob("evals/*/report.json"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, Outside):
                 inside_file = inside(self.path, "evals", file.parent.name, "report.json")
                 if inside_file.stat().st_size < LARGEST_REPORT:
                     report = json.loads(inside_file.read_bytes())
                     rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
-                    found.append({"name": file.parent.name, "written": inside_file.stat().st_mtime, "rows": rows})
-        return sorted(found, key=lambda report: report["written"], reverse=True)[:20]
+                    reports.append({"name": file.parent.name, "written": inside_file.stat().st_mtime, "rows": rows})
+        return sorted(reports, key=lambda report: report["written"], reverse=True)[:20]
 
     def summary(self) -> dict[str, Any]:
         """A line in the table of runs."""
@@ -156,7 +156,7 @@ def _total(optim: Mapping[str, Any], warm: Mapping[str, Any]) -> int | None:
     try:
         iterations = -(-int(optim["num_train_datapoints"]) // int(optim["batch_size"]))
         return iterations + -(-int(warm["warm_questions"]) // int(warm["warm_batch_size"])) * int(warm["warm_epochs"])
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+    except (KeyError, TypeError, ValueError, ArithmeticError):
         return None
 
 
@@ -182,19 +182,19 @@ class Metrics:
                 status = file.stat()
                 lines.seek(max(0, self._offset - len(self._last)))
                 same = status.st_ino == self._inode and status.st_size >= self._offset and lines.read(len(self._last)) == self._last
-                found = self if same else Metrics()
-                lines.seek(found._offset)
+                metrics = self if same else Metrics()
+                lines.seek(metrics._offset)
                 new = lines.read()
         except OSError:
             return self if self.rows == 0 else Metrics()
-        found._inode, found._written = status.st_ino, status.st_mtime
+        metrics._inode, metrics._written = status.st_ino, status.st_mtime
         whole = new[: new.rfind(b"\n") + 1]
         if whole:
-            found._offset += len(whole)
-            found._last = whole[-64:]
+            metrics._offset += len(whole)
+            metrics._last = whole[-64:]
             for line in whole.split(b"\n"):
-                found._add(line)
-        return found
+                metrics._add(line)
+        return metrics
 
     def _add(self, line: bytes) -> None:
         try:
@@ -212,7 +212,7 @@ class Metrics:
                 continue
             steps, values = columns.setdefault(key, ([], []))
             steps.append(step)
-            values.append(float(value) if value is not None and math.isfinite(value) else None)
+            values.append(_finite(value))
 
     def age(self) -> float | None:
         return None if self._written is None else max(0.0, time.time() - self._written)
@@ -236,16 +236,24 @@ class Metrics:
         return sorted({int(step) for key in keys if key in columns for step, value in zip(*columns[key], strict=True) if value})
 
 
+def _finite(value: float | None) -> float | None:
+    """None also for a whole number that is too large for a float."""
+    try:
+        return float(value) if value is not None and math.isfinite(value) else None
+    except OverflowError:
+        return None
+
+
 def _about(steps: list[float], values: list[float | None]) -> dict[str, float | int | None]:
-    known = [value for value in values if value is not None]
-    recent = known[-5:]
+    measured = [value for value in values if value is not None]
+    recent = measured[-5:]
     return {
-        "n": len(known),
+        "n": len(measured),
         "step": steps[-1] if steps else None,
         "last": values[-1] if values else None,
         "recent": sum(recent) / len(recent) if recent else None,
-        "min": min(known, default=None),
-        "max": max(known, default=None),
+        "min": min(measured, default=None),
+        "max": max(measured, default=None),
     }
 
 
@@ -257,6 +265,6 @@ def thinned(series: Series, points: int) -> Series:
     kept: list[int] = []
     size = -(-len(steps) * 2 // points)
     for begin in range(0, len(steps), size):
-        known = [(value, i) for i in range(begin, min(begin + size, len(steps))) if (value := values[i]) is not None]
-        kept += sorted({min(known)[1], max(known)[1]}) if known else [begin]
+        measured = [(value, i) for i in range(begin, min(begin + size, len(steps))) if (value := values[i]) is not None]
+        kept += sorted({min(measured)[1], max(measured)[1]}) if measured else [begin]
     return [steps[i] for i in kept], [values[i] for i in kept]

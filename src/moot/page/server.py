@@ -62,6 +62,7 @@ def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
         Route("/api/rescore", _json(page.rescore)),
         Route("/api/debates", _json(page.debates)),
         Route("/api/debate", _json(page.debate)),
+        Route("/api/seen", _json(page.seen)),
         *(Route(path, _file(content, kind)) for path, content, kind in _static()),
     ]
     return _Guard(Starlette(routes=routes))
@@ -169,13 +170,13 @@ def _finite(value: Any) -> Any:
 def _static() -> list[tuple[str, bytes, str]]:
     """The files by name, read once: there is no path to escape from."""
     kinds = {".js": "text/javascript", ".woff2": "font/woff2"}
-    found = []
+    files = []
     for file in sorted(STATIC.rglob("*")):
         if file.is_file():
             name = file.relative_to(STATIC).as_posix()
             kind = kinds.get(file.suffix) or mimetypes.guess_type(name)[0] or "text/plain"
-            found.append(("/" if name == "index.html" else f"/static/{name}", file.read_bytes(), kind))
-    return found
+            files.append(("/" if name == "index.html" else f"/static/{name}", file.read_bytes(), kind))
+    return files
 
 
 def _file(content: bytes, kind: str) -> Callable[[Request], Response]:
@@ -201,12 +202,12 @@ class _Page:
         self._lock = threading.Lock()
 
     def runs_table(self, request: Request) -> Any:
-        found = []
+        rows = []
         for run in self.runs.all().values():
             summary = run.summary()
             index = self._indexes.get(run.path)
-            found.append({**summary, "debates": None if index is None else vars(index.progress)})
-        return {"runs": found, "places": [str(place) for place in self.runs.places]}
+            rows.append({**summary, "debates": None if index is None else vars(index.progress)})
+        return {"runs": rows, "places": [str(place) for place in self.runs.places]}
 
     def metrics(self, request: Request) -> Any:
         return {run.name: run.ask(lambda m: {"rows": m.rows, "step": m.step, "phases": m.keys()}) for run in self._named(request)}
@@ -256,19 +257,29 @@ class _Page:
         run = self._run(request)
         here = _place("debate", asked.get("debate", ""))
         index = self._index(run, wait=0.1)
-        found = debates.shown(run.path, *here, index.place(*here))
-        if found is None:
+        shown = debates.shown(run.path, *here, index.place(*here))
+        if shown is None:
             raise NotThere(f"{run.name} has no debate {here[1]} at step {here[0]}; it may not be written yet")
         chosen = self._where(run, index, request)
         oldest = asked.get("sort") == "oldest"
         before, after = index.before(chosen, here, oldest), index.page(chosen, here, 1, oldest)
         return {
-            **found,
+            **shown,
             "run": run.name,
             "previous": None if before is None else f"{before[0]}.{before[1]}",
             "next": f"{after[0]['step']}.{after[0]['number']}" if after else None,
             "alarms": run.ask(lambda m: [alarm for alarm in ALARMS if here[0] in m.ringing(alarm.removeprefix("alarm/"))]),
         }
+
+    def seen(self, request: Request) -> Any:
+        """What the agent of a turn saw: long, so it is asked for when somebody wants to read it."""
+        asked = request.query_params
+        run = self._run(request)
+        here = _place("debate", asked.get("debate", ""))
+        found = debates.seen_in(run.path, *here, whole("turn", asked.get("turn", "")), self._index(run, wait=0.1).place(*here))
+        if found is None:
+            raise NotThere(f"{run.name} has no such turn that can be read")
+        return {"messages": found}
 
     # What they share
 
@@ -280,8 +291,8 @@ class _Page:
         return run
 
     def _named(self, request: Request) -> list[Watched]:
-        known = self.runs.all()
-        return [known[name] for name in request.query_params.getlist("run")[:50] if name in known]
+        runs = self.runs.all()
+        return [runs[name] for name in request.query_params.getlist("run")[:50] if name in runs]
 
     def _where(self, run: Watched, index: Index, request: Request) -> Where:
         def ringing(alarm: str) -> list[int]:

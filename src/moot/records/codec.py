@@ -25,6 +25,8 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
 from moot.records.played import PlayedDebate
+from moot.records.seen import seen_to_json
+from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
 from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, turn_in_text
@@ -44,7 +46,8 @@ class Damaged:
 # Writing
 
 
-def to_record(played: PlayedDebate) -> dict[str, Any]:
+def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
+    """With `with_seen`, each turn has the whole conversation before it, which follows from the rest and is long."""
     debate = played.debate
     record: dict[str, Any] = {
         "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer", "instruction")},
@@ -59,6 +62,8 @@ def to_record(played: PlayedDebate) -> dict[str, Any]:
     if played.error is not None:
         return {**record, "error": played.error, "turns": []}
     record["turns"] = turns_to_json(played)
+    for i, told in enumerate(record["turns"] if with_seen else ()):
+        told["seen"] = seen_to_json(played, i)
     if debate.jury:
         record["jury_counts"] = played.scoring.judge_counts
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
@@ -135,12 +140,13 @@ def read_line(line: bytes, step: int, place: int, equal: Grader = exact) -> Play
         return Damaged(step, place + 1, str(error))
     except (ValueError, RecursionError) as error:
         return Damaged(step, place + 1, f"not JSON: {error}")
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError) as error:
         return Damaged(step, place + 1, f"not a debate: {type(error).__name__} {error}")
 
 
 def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebate:
-    """Raises KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
+    """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
+    check_shape(record)
     asked = record["question"]
     question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")), asked.get("label"))
     protocol = _protocol_of(record)
@@ -291,9 +297,10 @@ class Summary:
 
 def summary(record: Mapping[str, Any]) -> Summary:
     """Raises as `from_record`."""
+    check_shape(record)
     turns = list(record["turns"])
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
-    known = record["question"]["answer"] is not None and bool(turns)
+    answer_known = record["question"]["answer"] is not None and bool(turns)
     agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
     if (scores := scores_of(record, scoring)) is not None:
         winner = winner_among(leaders_by(mean_rewards(scores)), bool(record.get("votes")), scoring)
@@ -303,8 +310,8 @@ def summary(record: Mapping[str, Any]) -> Summary:
         winner=winner,
         signal=bool(record["signal"]) if "signal" in record else None,
         failed_turns=sum("failure" in turn for turn in turns),
-        correct=sum(bool(turn.get("correct")) for turn in last.values()) / agents if known else None,
-        winner_correct=bool(last.get(winner, {}).get("correct")) if known and winner is not None else None,
+        correct=sum(bool(turn.get("correct")) for turn in last.values()) / agents if answer_known else None,
+        winner_correct=bool(last.get(winner, {}).get("correct")) if answer_known and winner is not None else None,
         disagreement=len({str(turn.get("answer")) for turn in last.values()}) > 1,
         error=None if record.get("error") is None else str(record["error"]),
     )

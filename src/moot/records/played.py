@@ -53,7 +53,7 @@ class PlayedDebate:
     # Answers
 
     @property
-    def known(self) -> bool:
+    def answer_known(self) -> bool:
         """Whether the right answer is known, and the answers are graded."""
         return self.debate.question.answer is not None and self.grades is not None
 
@@ -63,7 +63,7 @@ class PlayedDebate:
 
     def winner_is_right(self) -> bool | None:
         """Whether the winner's last answer is right; None where nobody won, or nobody knows."""
-        if self.outcome is None or self.outcome.winner is None or not self.known:
+        if self.outcome is None or self.outcome.winner is None or not self.answer_known:
             return None
         return self.correct(last_parsed(self.debate)[self.outcome.winner])
 

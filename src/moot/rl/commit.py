@@ -5,10 +5,12 @@ What the loop remembers goes into each checkpoint, and a run continues from the 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from moot.checkpoints import Checkpoint, checkpoints, load_newest, newest_whole
+from moot.checkpoints import Checkpoint, checkpoints, load_checkpoint, load_newest, newest_whole
+from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError
 from moot.rl.advantages import SeatMeans
 from moot.rl.loop import Loop
@@ -46,21 +48,23 @@ def is_kept(loop: Loop, step: int) -> bool:
 
 
 async def restore(loop: Loop) -> int:
-    """Loads the newest checkpoint that is whole; answers with its step, 0 for a fresh start."""
-    checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note)
-    if checkpoint is not None and (state := checkpoint.state) is not None:
-        step = checkpoint.step
-        loop.seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
-        loop.alarms = Alarms.from_state(state["alarms"])
-        loop.skipped, loop.sampled = int(state["skipped"]), int(state.get("sampled", 0))
-        loop.pace, loop.further = Pace(float(state.get("pace", 1.0))), int(state.get("further", 0))
-        if "curriculum" in state:
-            loop.curriculum.restore(state["curriculum"])
-        loop.reopened = [BatchQuestion(**each) for each in state.get("again", ())]
-        loop.run.rewind(step, state["metrics"])
+    """Loads the newest checkpoint that is whole, or the one that is asked for; answers with its step, 0 for a fresh start."""
+    if loop.start_from is None:
+        checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note, lambda state: remember(loop, state))
+    else:
+        checkpoint = await load_checkpoint(loop.engine, loop.run, loop.start_from, loop.watcher.note)
+    if checkpoint is not None and checkpoint.state is not None:
+        remember(loop, checkpoint.state)
+        loop.run.rewind(checkpoint.step, checkpoint.state["metrics"])
         await wake_past_selves(loop, checkpoint)
-        return step
+        return checkpoint.step
     taken = warm_start_of(loop.config) if loop.config.warm.warm_from else None
+    if there := loop.run.contents():
+        raise ConfigError(
+            f"{loop.run.path} has {there}, so it cannot continue, and nothing there was changed: put a checkpoint back and name it with "
+            f"--resume {loop.run.path} --checkpoint STEP, start anew beside it with --run DIR, or start over with --restart, which moves "
+            f"what is there to {loop.run.path / 'aside'}"
+        )
     if taken is not None:
         await loop.engine.load_state(taken.state)
     loop.run.rewind(0, None)  # not before it is sure that the run can begin again
@@ -71,6 +75,19 @@ async def restore(loop: Loop) -> int:
         loop.watcher.row(row)
     await commit(loop, loop.config.warm_steps, taken.rows[-1])
     return loop.config.warm_steps
+
+
+def remember(loop: Loop, state: Mapping[str, Any]) -> None:
+    """Puts back what a checkpoint carries. Fails with ValueError, KeyError or the like on the state of another version."""
+    seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
+    alarms, reopened = Alarms.from_state(state["alarms"]), [BatchQuestion(**each) for each in state.get("again", ())]
+    skipped, sampled = int(state["skipped"]), int(state.get("sampled", 0))
+    if state["metrics"]["phase"] not in ("warm", "self_play"):
+        raise ValueError(f"its metrics are of phase {state['metrics']['phase']!r}")
+    if "curriculum" in state:
+        loop.curriculum.restore(state["curriculum"])
+    loop.pace, loop.further = Pace(float(state.get("pace", 1.0))), int(state.get("further", 0))
+    loop.seats, loop.alarms, loop.reopened, loop.skipped, loop.sampled = seats, alarms, reopened, skipped, sampled
 
 
 async def wake_past_selves(loop: Loop, newest: Checkpoint) -> None:

@@ -191,6 +191,8 @@ class TrainConfig:
     """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
     save_every: int = 100
     """Iterations between checkpoints that are kept; the newest two are always there."""
+    log_full_transcript: bool = False
+    """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is much shorter."""
 
     def __post_init__(self) -> None:
         d, o, w = self.debate, self.optim, self.warm

@@ -53,6 +53,6 @@ async def dictated(debate: Debate, rendering: Rendering) -> tuple[SampledTurn, .
     last = max((turn.round for turn in debate.turns if not turn.ballot), default=0)
     if last:
         # As long as it was then, whatever ended it.
-        again = replace(debate, turns=(), jury=(), max_rounds=last, settled=None, stop_when_settled=False, extra_rounds=0)
-        await play(again, speak)
+        replayed = replace(debate, turns=(), jury=(), max_rounds=last, settled=None, stop_when_settled=False, extra_rounds=0)
+        await play(replayed, speak)
     return speaker.sampled(debate)

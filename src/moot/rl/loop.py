@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -66,6 +67,10 @@ class Loop:
     """Whom evaluations in mode opponents play against, by name."""
     reopened: list[BatchQuestion] = field(default_factory=list)
     """Questions to be debated once more, by more agents."""
+    start_from: int | None = None
+    """The step whose checkpoint to continue from; None means the newest that can be used."""
+    lock: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """Held on the run's folder; closed, others may write there."""
     references: dict[str, Sampler] = field(default_factory=dict)
     """Weights that stand still, by name."""
     labels: dict[tuple[int, int], Label] = field(default_factory=dict)

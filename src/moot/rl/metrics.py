@@ -18,8 +18,8 @@ Metrics = dict[str, float | None]
 
 
 def mean(values: Iterable[float]) -> float | None:
-    found = list(values)
-    return sum(found) / len(found) if found else None
+    listed = list(values)
+    return sum(listed) / len(listed) if listed else None
 
 
 def totals(scores: Scores) -> list[float]:
@@ -130,16 +130,16 @@ def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
 
 
 def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:
-    """How good the final answers are. Only debates whose right answer is known take part."""
-    known = [(debate, grade) for debate, grade in zip(debates, grades, strict=True) if debate.question.answer is not None]
-    rows = [[(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)] for d, g in known]
+    """How good the final answers are. Only debates whose right answer is with_answer take part."""
+    with_answer = [(debate, grade) for debate, grade in zip(debates, grades, strict=True) if debate.question.answer is not None]
+    rows = [[(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)] for d, g in with_answer]
     prefix = f"{phase}_{dataset}/"
     return {
         prefix + "format": mean(float(has) for row in rows for has, _ in row),
         prefix + "correct": mean(float(right) for row in rows for _, right in row),
         prefix + "pass@k": mean(float(any(right for _, right in row)) for row in rows),
         prefix + "avg@k": mean(sum(right for _, right in row) / len(row) for row in rows),
-        prefix + "cons@k": mean(float(_plurality_correct(d, g)) for d, g in known),
+        prefix + "cons@k": mean(float(_plurality_correct(d, g)) for d, g in with_answer),
     }
 
 

@@ -134,7 +134,7 @@ async def rollout(
         mine = None if policy is None else token_speaker(policy, number)
         return Table(mine, others) if others or mine is None else mine
 
-    async def judged(debate: Debate, number: int) -> tuple[Debate, tuple[SampledTurn, ...]]:
+    async def heard_by_judges(debate: Debate, number: int) -> tuple[Debate, tuple[SampledTurn, ...]]:
         asked = [
             speaker_for(replace(judge, learns=False) if isinstance(judge, Player) else judge, number)
             for judge in (judges(number) if judges else ())
@@ -147,7 +147,7 @@ async def rollout(
         async with gate:
             speaker = table(debate, number)
             try:
-                played, heard = await judged(await play(debate, speaker), number)
+                played, heard = await heard_by_judges(await play(debate, speaker), number)
                 result = PlayedDebate(played, speaker.sampled(played), heard=heard)
             except EngineError as error:
                 result = PlayedDebate(debate, error=f"{type(error).__name__}: {error}")

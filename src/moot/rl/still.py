@@ -88,8 +88,8 @@ async def penalise_distance(loop: Loop, given: Sequence[Datum]) -> Penalised:
     if not coefficient or not given:
         return Penalised(list(given), {})
     reference = await still_point(loop, name)
-    known = await asyncio.gather(*(reference.compute_logprobs(np.append(d.tokens, d.targets[-1]), d.temperature) for d in given))
-    gaps = [(d.logprobs - logprobs[1:]) * d.mask for d, logprobs in zip(given, known, strict=True)]
+    standing = await asyncio.gather(*(reference.compute_logprobs(np.append(d.tokens, d.targets[-1]), d.temperature) for d in given))
+    gaps = [(d.logprobs - logprobs[1:]) * d.mask for d, logprobs in zip(given, standing, strict=True)]
     mean = float(sum(gap.sum() for gap in gaps) / max(1.0, sum(d.mask.sum() for d in given)))
     moved = [
         replace(d, advantages=(d.advantages + coefficient * (mean - gap) * d.mask).astype(np.float32))

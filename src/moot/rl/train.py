@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import copy
-import json
 import random
 import time
 from collections import deque
@@ -24,9 +23,7 @@ from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.evaluate.training import evaluate_in_training
-from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
-from moot.rl import warm
 from moot.rl.advantages import SeatMeans, with_advantages
 from moot.rl.commit import commit, fresh_optimizer, is_kept, restore
 from moot.rl.config import MOST_BATCHES
@@ -41,6 +38,7 @@ from moot.rl.rollout import Judges, Player, Seats, rollout
 from moot.rl.schedules import scheduled
 from moot.rl.still import keep_still, move_average, penalise_distance, still_point
 from moot.rl.trust import panel
+from moot.rl.warm_step import warm_step
 from moot.tasks.answers import grade_all_async, settled_by
 from moot.tasks.task import Task
 from moot.turns import carries_gradient
@@ -236,7 +234,8 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
     copied = await distill(loop, step, taught, rate)
 
     remaining = iter(taught)
-    loop.run.write_debates(step, [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played])
+    saved = [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played]
+    loop.run.write_debates(step, saved, config.log_full_transcript)
     answers = answer_metrics([each.debate for each in taught], grades, task.name)
     counts = rollout_metrics(played)
     loop.sampled += int(counts["tokens/sampled"] or 0)
@@ -321,51 +320,6 @@ def stop_if_alarmed(loop: Loop, row: Mapping[str, Any]) -> None:
     ringing = [name for name, value in row.items() if name.startswith("alarm/") and value]
     if ringing and loop.config.recipe.stop_on_alarm:
         raise Stopped(" ".join(f"{name} rings: {ALARMS[name].means} {ALARMS[name].remedy}" for name in ringing))
-
-
-# The supervised phase
-
-
-async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
-    config, started = loop.config, time.perf_counter()
-    w, d = config.warm, config.debate
-    per_epoch = config.warm_steps // w.warm_epochs
-    epoch, i = divmod(step - 1, per_epoch)
-    order = list(range(w.warm_questions))
-    random.Random(f"{config.seed}/warm/{epoch}").shuffle(order)
-    numbers = order[i * w.warm_batch_size : (i + 1) * w.warm_batch_size]
-    task = loop.curriculum.tasks[0]
-    wrong = await wrong_answers(loop, task)
-    empty = Debate(task.train(0), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
-    examples = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong)
-    trained = await optimise(loop, [examples], "cross_entropy", w.warm_learning_rate)
-    tokens = trained["optim/trained_tokens"] or 1.0
-    return {
-        "step": step,
-        "phase": "warm",
-        "warm/loss_per_token": (trained["optim/loss"] or 0.0) / tokens,
-        "warm/examples": float(len(examples)),
-        "optim/grad_norm": trained["optim/grad_norm"],
-        "optim/steps_skipped": trained["optim/steps_skipped"],
-        "optim/trained_tokens": tokens,
-        "optim/lr": w.warm_learning_rate,
-        "time/train_s": time.perf_counter() - started,
-    }
-
-
-async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
-    """Wrong solutions that the untrained model wrote to the warm start's questions: sampled once, and kept with the run."""
-    w = loop.config.warm
-    if w.warm_wrong == "near_miss":
-        return {}
-    kept = loop.run.path / "warm_wrong.json"
-    if not kept.exists():
-        loop.watcher.note(f"asking the untrained model {w.warm_questions} questions, for its own mistakes")
-        base = await loop.engine.base()
-        params = SamplingParams(max_tokens=loop.config.debate.max_tokens)
-        sampled = await warm.sample_wrong(task, base, loop.rendering, params, range(w.warm_questions), loop.config.seed)
-        write_atomically(kept, json.dumps(sampled).encode())
-    return {int(number): texts for number, texts in json.loads(kept.read_text()).items()}
 
 
 # Evaluation on held-out questions

@@ -17,18 +17,18 @@ from moot.statistics import wilson
 
 
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
-    known = [each for each in debates if each.known]
+    with_answer = [each for each in debates if each.answer_known]
     right, mixed = judge_accuracy(debates)
-    level = [(each, vote) for each in known for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)]
+    level = [(each, vote) for each in with_answer for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)]
     lengths = [(_length(each, vote.left), _length(each, vote.right)) for each, vote in level]
     cycles = [cycle for each in debates for cycle in _triples(each)]
     pairs = [votes for each in debates for votes in each.votes_by_pair().values()]
     cast = sum(each.ballots.cast for each in debates)
     metrics: Metrics = {
         "trust/judge_accuracy": right / mixed if mixed else None,
-        "trust/vote_truth_agreement": mean(gap for each in known if (gap := _agreement(each)) is not None),
-        "trust/winner_correct": mean(float(won) for each in known if (won := each.winner_is_right()) is not None),
-        "trust/mean_accuracy": mean(share for each in known for share in [_accuracy(each)]),
+        "trust/vote_truth_agreement": mean(gap for each in with_answer if (gap := _agreement(each)) is not None),
+        "trust/winner_correct": mean(float(won) for each in with_answer if (won := each.winner_is_right()) is not None),
+        "trust/mean_accuracy": mean(share for each in with_answer for share in [_accuracy(each)]),
         "trust/position_bias": _less_half([_label(each, vote, vote.left) < _label(each, vote, vote.right) for each, vote in level]),
         "trust/length_bias": _less_half([left > right for left, right in lengths if left != right]),
         "trust/vote_cycles": mean(float(cycle) for cycle in cycles),
@@ -52,7 +52,7 @@ def outside(debates: Sequence[PlayedDebate]) -> Metrics:
                 continue
             if (better := clear_consensus(pairs.get(frozenset((vote.left, vote.right)), ()))) is not None:
                 agreed.append(vote.left == better)
-            if each.known and each.correct(vote.left) != each.correct(vote.right):
+            if each.answer_known and each.correct(vote.left) != each.correct(vote.right):
                 right.append(each.correct(vote.left))
     return {"trust/outside_agreement": mean(map(float, agreed)), "trust/outside_accuracy": mean(map(float, right))}
 
@@ -61,7 +61,7 @@ def judge_accuracy(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
     """Of `>` votes between a right and a wrong response: how many prefer the right one, and how many there are."""
     right = mixed = 0
     for each in debates:
-        if each.known:
+        if each.answer_known:
             for vote in each.decided_votes():
                 if each.correct(vote.left) != each.correct(vote.right):
                     mixed += 1
@@ -116,7 +116,7 @@ def _accuracy(each: PlayedDebate) -> float:
 
 def _triples(each: PlayedDebate) -> Iterator[bool]:
     """For each three responses with a clear consensus on all their pairs, whether it runs in a circle."""
-    better = {pair: found for pair, votes in each.votes_by_pair().items() if (found := clear_consensus(votes)) is not None}
+    better = {pair: turn for pair, votes in each.votes_by_pair().items() if (turn := clear_consensus(votes)) is not None}
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in map(tuple, better):
         neighbours[a].add(b)
@@ -192,9 +192,9 @@ def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
     return _Iteration(
         debates=len(debates),
         # Where nobody knows the answer there may be none to compare: an essay is not an agreement.
-        uniform=sum(each.known and round(diversity(each) * each.debate.num_agents) == 1 for each in debates),
+        uniform=sum(each.answer_known and round(diversity(each) * each.debate.num_agents) == 1 for each in debates),
         signals=sum(each.scores is not None and has_signal(each.scores) for each in debates),
-        known=sum(each.known for each in debates),
+        known=sum(each.answer_known for each in debates),
         right=right,
         mixed=mixed,
         contested=len(contested),

@@ -31,16 +31,16 @@ from moot.tasks.task import Task
 class _Teacher:
     """Writes each turn from what the seat was shown. Keeps the text for the sampler below, which only turns it into tokens."""
 
-    def __init__(self, question: Question, task: Task, debate: Debate, chance: random.Random, wrong: Sequence[str] = ()) -> None:
+    def __init__(self, question: Question, task: Task, debate: Debate, rng: random.Random, wrong: Sequence[str] = ()) -> None:
         if task.solution is None or task.near_miss is None or question.answer is None:
             raise ConfigError(f"the warm start needs worked solutions, and task {task.name} has none; set warm_questions to 0")
         self._right, self._task, self._question = task.solution(question), task, question
-        self._chance, self._debate, self._wrong = chance, debate, wrong
+        self._debate, self._wrong = debate, wrong
         # At least one seat is right and, where there are three, usually one is wrong: otherwise there is nothing to judge.
         seats = list(range(debate.num_agents))
-        chance.shuffle(seats)
-        slips = chance.choice([0, 1, 1, 2]) if debate.num_agents > 2 else 0
-        self._slips = {seat: chance.randrange(5) for seat in seats[: min(slips, debate.num_agents - 1)]}
+        rng.shuffle(seats)
+        slips = rng.choice([0, 1, 1, 2]) if debate.num_agents > 2 else 0
+        self._slips = {seat: rng.randrange(5) for seat in seats[: min(slips, debate.num_agents - 1)]}
 
     def watch(self, debate: Debate) -> None:
         self._debate = debate
@@ -105,11 +105,11 @@ async def examples(
 ) -> list[Datum]:
     """One debate per question, like the `empty` one but for its question, as datums whose mask marks the tokens to learn. `wrong` holds
     real mistakes, by question number."""
-    found: list[Datum] = []
+    made: list[Datum] = []
     for number in numbers:
         debate = replace(empty, question=task.train(number))
-        found += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"), (wrong or {}).get(number, ()))
-    return found
+        made += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"), (wrong or {}).get(number, ()))
+    return made
 
 
 LONGEST = 600
@@ -139,8 +139,8 @@ async def sample_wrong(
     return dict(zip(chosen, await asyncio.gather(*(one(number) for number in chosen)), strict=True))
 
 
-async def _example(debate: Debate, task: Task, rendering: Rendering, chance: random.Random, wrong: Sequence[str] = ()) -> list[Datum]:
-    teacher, dictation = _Teacher(debate.question, task, debate, chance, wrong), Dictation(rendering)
+async def _example(debate: Debate, task: Task, rendering: Rendering, rng: random.Random, wrong: Sequence[str] = ()) -> list[Datum]:
+    teacher, dictation = _Teacher(debate.question, task, debate, rng, wrong), Dictation(rendering)
     speaker = dictation.speaker(debate.rules.contract)
     worth: dict[tuple[int, int], bool] = {}
 
@@ -150,9 +150,9 @@ async def _example(debate: Debate, task: Task, rendering: Rendering, chance: ran
 
     played = await play(debate, speak, teacher.watch)
     sampled = speaker.sampled(played)
-    found: list[Datum] = []
+    made: list[Datum] = []
     for turns in played.steps():
         marks = [float(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]
         weights = [sampled[i].sampled * np.float32(mark) for i, mark in zip(turns, marks, strict=True)]
-        found += [replace(datum, mask=datum.advantages) for datum in merge([sampled[i] for i in turns], weights)]
-    return [datum for datum in found if datum.mask.any()]
+        made += [replace(datum, mask=datum.advantages) for datum in merge([sampled[i] for i in turns], weights)]
+    return [datum for datum in made if datum.mask.any()]

@@ -46,7 +46,7 @@ class SplitReport:
 
 
 @dataclass(frozen=True)
-class Report:
+class DataReport:
     task: str
     splits: Mapping[str, SplitReport]
     overlap: tuple[tuple[str, str], ...]
@@ -75,7 +75,7 @@ def gather(task: Task, most: int) -> Mapping[str, Sequence[Question]]:
     return {name: questions[: most or None] for name, questions in task.splits().items()}
 
 
-def check(task: Task, splits: Mapping[str, Sequence[Question]], checked: Callable[[], object] = lambda: None) -> Report:
+def check(task: Task, splits: Mapping[str, Sequence[Question]], checked: Callable[[], object] = lambda: None) -> DataReport:
     """`checked` is called after each question, from whichever thread."""
     reports = {name: _split(task, questions, checked) for name, questions in splits.items()}
     trained = {normal(question.text): question.id for question in splits.get("train", ())}
@@ -86,7 +86,7 @@ def check(task: Task, splits: Mapping[str, Sequence[Question]], checked: Callabl
         for question in questions
         if normal(question.text) in trained
     ]
-    return Report(task.name, reports, tuple(overlap), task.notes)
+    return DataReport(task.name, reports, tuple(overlap), task.notes)
 
 
 def _split(task: Task, questions: Sequence[Question], checked: Callable[[], object]) -> SplitReport:

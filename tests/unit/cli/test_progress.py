@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from moot.cli.console import Terminal
-from moot.cli.progress import Progress, alarm_digest, line
+from moot.cli.progress import RunProgress, alarm_digest, line
 from moot.rl.config import PRESETS
 
 ROW: dict[str, Any] = {
@@ -41,7 +41,7 @@ def test_a_warm_step_tells_its_loss_per_token() -> None:
 
 
 def test_an_alarm_is_explained_when_it_begins_to_ring_and_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    with Progress(Terminal(), [], PRESETS["demo"]) as progress:
+    with RunProgress(Terminal(), [], PRESETS["demo"]) as progress:
         for step, rings in ((7, 0.0), (8, 1.0), (9, 1.0)):
             progress.began(step, 12, "self_play")
             progress.row({**ROW, "step": step, "alarm/random_noise": rings})

@@ -15,8 +15,8 @@ import pytest
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
 from moot.engine.scripted import ByteTokenizer
-from moot.evaluate import AnswerStore, EvalConfig, Report, Row, evaluate
-from moot.evaluate.store import Place, question_key
+from moot.evaluate import AnswerStore, EvalConfig, Report, ReportRow, evaluate
+from moot.evaluate.store import SampleKey, question_key
 from moot.evaluate.table import cells
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player
@@ -71,7 +71,7 @@ def run(sampler: object, config: EvalConfig, **options: object) -> Report:
     return asyncio.run(asyncio.wait_for(evaluate(Player(sampler, RENDERING), TASK, config, **options), 60))  # type: ignore[arg-type]
 
 
-def value(row: Row, metric: str) -> float | None:
+def value(row: ReportRow, metric: str) -> float | None:
     found = row.metrics[metric]
     return None if found is None else found["value"]
 
@@ -270,7 +270,7 @@ class Others:
 AGAINST = replace(CONFIG, modes=("opponents",))
 
 
-def check_table(row: Row) -> None:
+def check_table(row: ReportRow) -> None:
     """All numbers by hand, for four questions, three debates each."""
     assert (row.name, row.k, row.questions) == ("against them", 3, 4)
     # The policy's own answers, seats 0 to 2: question 0: 000, 1: 100, 2: 110, 3: 111.
@@ -432,8 +432,8 @@ def test_an_evaluation_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(t
 def test_a_line_that_a_kill_cut_short_does_not_swallow_the_next(tmp_path: Path) -> None:
     file = tmp_path / "answers.jsonl"
     file.write_bytes(b'{"settings": "half a li')
-    AnswerStore(file).add(Place("s", "q", 0), {"text": "7", "stop": "stop", "tokens": 1})
-    found = AnswerStore(file).get(Place("s", "q", 0))
+    AnswerStore(file).add(SampleKey("s", "q", 0), {"text": "7", "stop": "stop", "tokens": 1})
+    found = AnswerStore(file).get(SampleKey("s", "q", 0))
     assert found is not None and found["text"] == "7"
 
 

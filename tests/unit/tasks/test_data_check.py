@@ -12,13 +12,13 @@ from rich.console import Console
 from moot.cli.data import show
 from moot.debate.types import Question
 from moot.tasks import Task, load
-from moot.tasks.check import Report, check, gather
+from moot.tasks.check import DataReport, check, gather
 from moot.tasks.comparing import Limited
 
 HERE = Path(__file__).parent / "fixtures"
 
 
-def checked(name: str, most: int = 0) -> Report:
+def checked(name: str, most: int = 0) -> DataReport:
     task = load(name)
     return check(task, gather(task, most))
 

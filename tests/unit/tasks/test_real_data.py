@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from moot.tasks import load
-from moot.tasks.check import Report, check, gather
+from moot.tasks.check import DataReport, check, gather
 
 DATA = Path(os.environ.get("MOOT_DATA", "") or "/nonexistent")
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="MOOT_DATA names no folder: the real sets were NOT checked")
 
 
-def checked(name: str, most: int = 0) -> Report:
+def checked(name: str, most: int = 0) -> DataReport:
     task = load(name)
     return check(task, gather(task, most))
 
