@@ -150,12 +150,12 @@ def config(preset: str = "demo", **settings: Any) -> TrainConfig:
     return with_settings(PRESETS[preset], settings)
 
 
-def train(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None) -> Run:
+def train(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None, restart: bool = False) -> Run:
     """Trains as `moot train` does, without printing anything, and gives the run. Where `path` holds an unfinished run of the same settings,
-    that run is continued. `watch` is called with each row of the metrics."""
+    that run is continued; with `restart` it is moved aside instead. `watch` is called with each row of the metrics."""
     from moot.training import train_async  # heavy: engines, evaluation
 
-    return run(train_async(config, path, watch))
+    return run(train_async(config, path, watch, restart))
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -45,12 +45,20 @@ def newest_whole(run: Run, step: int | None = None) -> Checkpoint | None:
     return next((checkpoint for checkpoint in checkpoints(run, step) if checkpoint.state is not None), None)
 
 
-async def load_newest(engine: Trainer, run: Run, note: Note) -> Checkpoint | None:
-    """Loads the newest checkpoint that the engine takes; None where there is none."""
+UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError)
+"""What loading a checkpoint fails with: damage, another version, another rank, another model."""
+
+
+async def load_newest(
+    engine: Trainer, run: Run, note: Note, accept: Callable[[Mapping[str, Any]], object] = lambda state: None
+) -> Checkpoint | None:
+    """Loads the newest checkpoint that the engine takes, and whose state `accept` does not fail on; None where there is none."""
     for checkpoint in checkpoints(run):
         try:
+            if checkpoint.state is not None:
+                accept(checkpoint.state)
             await _load(engine, checkpoint)
-        except EngineError as error:
+        except UNUSABLE as error:
             note(f"checkpoint {checkpoint.path} cannot be used ({error}); trying the one before it")
         else:
             return checkpoint
@@ -67,7 +75,7 @@ async def load_checkpoint(engine: Trainer, run: Run, step: int | None, note: Not
     if step is not None:
         try:
             await _load(engine, wanted)
-        except EngineError as error:
+        except UNUSABLE as error:
             raise ConfigError(f"checkpoint {wanted.path} cannot be used: {error}") from None
     return wanted
 
@@ -85,17 +93,27 @@ def find_trained(given: str) -> tuple[dict[str, Any], str]:
         run = Run.open(path)
         if (checkpoint := newest_whole(run)) is None:
             raise ConfigError(f"checkpoint: the run {path} has no whole checkpoint yet; train it a step further")
-        return dict(run.config["model"]), checkpoint.engine_state
+        return _model_of(run), checkpoint.engine_state
     if path.is_dir() and path.resolve().name.isdigit() and Run.exists(path.resolve().parent.parent):
         run = Run.open(path.resolve().parent.parent)
         if checkpoint := newest_whole(run, int(path.resolve().name)):
-            return dict(run.config["model"]), checkpoint.engine_state
+            return _model_of(run), checkpoint.engine_state
     if (path / "manifest.json").is_file():
-        manifest = json.loads((path / "manifest.json").read_text())
-        targets = manifest["lora_targets"]
-        names = targets if isinstance(targets, str) else ",".join(targets)
-        same = {name: manifest[name] for name in ("model", "lora_rank", "lora_alpha")}
+        try:
+            manifest = json.loads((path / "manifest.json").read_text())
+            targets = manifest["lora_targets"]
+            names = targets if isinstance(targets, str) else ",".join(targets)
+            same = {name: manifest[name] for name in ("model", "lora_rank", "lora_alpha")}
+        except (ValueError, KeyError, TypeError, RecursionError) as error:
+            raise ConfigError(f"checkpoint: {path / 'manifest.json'} is damaged: {type(error).__name__}: {error}") from None
         return {**same, "lora_targets": names}, given
     if "://" in given:
         return {}, given  # an engine elsewhere knows it
     raise ConfigError(f"checkpoint {given!r} is neither a run, nor a checkpoint in one; look under RUN/checkpoints")
+
+
+def _model_of(run: Run) -> dict[str, Any]:
+    model = run.config.get("model")
+    if not isinstance(model, dict):
+        raise ConfigError(f"{run.path / 'run.json'} is damaged: it has no model; put back the run.json that moot wrote")
+    return dict(model)

@@ -15,10 +15,12 @@ from moot.debate.types import ConfigError
 from moot.engine.create import create_engine
 from moot.engine.protocol import Trainer
 from moot.evaluate import Opponent
+from moot.foreign import check_trusted, played_names
 from moot.records import Run
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Guest, Player, TextPlayer
+from moot.rl.stored import config_of
 from moot.speakers.endpoint import Endpoint, endpoint, is_endpoint, named_endpoint
 
 if TYPE_CHECKING:
@@ -41,15 +43,29 @@ def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
         raise
 
 
-def policy_config(run_dir: Path | None, model: str | None, changes: dict[str, Any]) -> tuple[TrainConfig, Run | None]:
-    """The run's own settings, or the defaults for a model, with `changes` to how the model is run."""
+def policy_config(
+    run_dir: Path | None,
+    model: str | None,
+    changes: dict[str, Any],
+    task: str | None = None,
+    trust: bool = False,
+    note: Note = lambda text: None,
+) -> tuple[TrainConfig, Run | None]:
+    """The run's own settings, or the defaults for a model, with `changes` to how the model is run.
+
+    Code and addresses of a run are used only where `task` and `changes` name them again, or with `trust`.
+    """
     if run_dir is not None and model is not None:
         raise ConfigError(f"name a run or a model, not both; got {run_dir} and {model}")
     if run_dir is None:
         config = TrainConfig(model=ModelConfig(model) if model else ModelConfig())
         return replace(config, model=replace(config.model, **changes)), None
     run = Run.open(run_dir)
-    config = TrainConfig.from_dict(run.config)
+    config = config_of(run)
+    named = {"task"} if task else set()
+    check_trusted(run.path, played_names(config), named | set(changes), trust, note)
+    if task and not trust and "task" in played_names(config):
+        config = replace(config, debate=replace(config.debate, task=task))  # the one it was trained on is not asked what it has seen
     return replace(config, model=replace(config.model, **changes)), run
 
 
@@ -112,8 +128,9 @@ class Players:
     async def _past(self, path: Path, step: int | None) -> tuple[Opponent, str]:
         """A run's checkpoint. Where it is of the same model, it shares the engine: samplers are frozen copies of the adapter."""
         run = Run.open(path)
-        config = TrainConfig.from_dict(run.config)
+        config = config_of(run)
         ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
+        check_same_server(path, theirs.base_url, ours.base_url, "opponents")
         engine, rendering = self._own if isinstance(self._own, tuple) and ours == theirs else self._make(replace(config, model=theirs))
         checkpoint = await load_checkpoint(engine, run, step, self._note)
         return _seated(Player(await engine.snapshot(), rendering, learns=False)), f"{theirs.model} {checkpoint.seal}"
@@ -131,6 +148,12 @@ class Players:
 
     async def close(self) -> None:
         await asyncio.gather(*(each.close() for each in self._opened))
+
+
+def check_same_server(run: Path | str, theirs: str, ours: str, setting: str) -> None:
+    """A run that is played beside another's is not asked where: a key would go to whoever wrote it."""
+    if theirs and theirs != ours:
+        raise ConfigError(f"{setting}: {run} was trained at {theirs}, which is not the server of this run; name it as MODEL@URL")
 
 
 def _seated(player: Guest) -> Opponent:
@@ -179,7 +202,8 @@ async def outsider(
     # An engine of its own: loading another run's weights into ours would be what training starts from.
     path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
     run = Run.open(Path(path)) if path and Run.exists(Path(path)) else None
-    model = TrainConfig.from_dict(run.config).model if run else replace(config.model, model=name, renderer="auto")
+    model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
+    check_same_server(name, model.base_url, config.model.base_url, setting)
     with busy(f"loading {name}"):
         own_engine, own_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
     if run is not None:

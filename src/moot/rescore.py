@@ -17,12 +17,13 @@ from moot.debate.outcome import answer_stream
 from moot.debate.rewards import Reward, has_signal
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
+from moot.foreign import check_trusted, scoring_names
 from moot.records import Damaged, PlayedDebate, Run
 from moot.rl.advantages import Estimator, SeatMeans, with_advantages
 from moot.rl.choices import find_estimator, find_reward
-from moot.rl.config import TrainConfig, scoring_in
 from moot.rl.metrics import totals
-from moot.rl.recipe import scheduled
+from moot.rl.schedules import scheduled
+from moot.rl.stored import config_of, scoring_of
 from moot.rl.trust import judge_accuracy
 from moot.statistics import Correlation, RunningMean
 from moot.turns import Advantages, AgentAdvantages, carries_gradient
@@ -137,39 +138,43 @@ class Recount:
     """Whether votes of judges without a seat count; None as they did in each debate."""
 
 
-def check(run: Run, choices: Mapping[str, Any]) -> Recount:
-    """The run's own scoring with some choices changed. Refuses what cannot be changed after the debates were played."""
+def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Callable[[str], None] = lambda text: None) -> Recount:
+    """The run's own scoring with some choices changed. Refuses what cannot be changed after the debates were played.
+
+    A reward or an estimator of the run's own is code, so it is run only where `choices` name it, or with `trust`.
+    """
     for name in choices:
         if name in SPOKEN:
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(_own_scoring(run), **choices)
+    check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
 
 
 def _own_scoring(run: Run) -> Scoring:
     """As the configuration says; a run that was not trained may have none, but each of its debates has."""
-    if "protocol" in run.config:
-        return scoring_in(run.config)
+    if (own := scoring_of(run)) is not None:
+        return own
     first = next((each for each in run.debates() if isinstance(each, PlayedDebate)), None)
     return first.scoring if first else Scoring()
 
 
 def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
     """From a step to how its votes count. A run that lets truth fade wrote down how much of it each step had."""
-    config, own, wanted = run.config, _own_scoring(run), recount.scoring
-    schedule = config.get("recipe", {}).get("truth_schedule", "constant")
-    if schedule == "constant":
+    own, wanted, recipe = _own_scoring(run), recount.scoring, run.config.get("recipe")
+    if not isinstance(recipe, dict) or recipe.get("truth_schedule", "constant") == "constant":
         return lambda _: wanted
     rows = {row["step"]: row for row in run.metrics() if row.get("phase") == "self_play"}
-    settings = TrainConfig.from_dict(config)
+    settings = config_of(run)
+    schedule = settings.recipe.truth_schedule
 
     def faded(name: str, step: int) -> float:
         value = getattr(wanted, name)
         if value == getattr(own, name) and f"recipe/{name}" in rows.get(step, {}):
-            return float(rows[step][f"recipe/{name}"])
+            return float(rows[step][f"recipe/{name}"] or 0.0)
         return scheduled(value, schedule, min(1.0, (step - settings.warm_steps - 1) / max(1, settings.iterations)))
 
     return lambda step: replace(wanted, reward_mix=faded("reward_mix", step), correct_bonus=faded("correct_bonus", step))
@@ -215,9 +220,11 @@ def rescore(
     steps: Sequence[int] | None = None,
     most_changes: int = 1000,
     seen: Callable[[int], None] | None = None,
+    trust: bool = False,
+    note: Callable[[str], None] = lambda text: None,
 ) -> Rescored:
     """What `choices` would have made of the run. `seen` hears of every step that is done with, for a progress bar."""
-    recount = check(run, choices)
+    recount = check(run, choices, trust, note)
     old, new = Sum(), Sum()
     changes: list[Change] = []
     damaged: list[Damaged] = []

@@ -140,6 +140,9 @@ async def _load(common: CommonModel, seed: int | None, stack: AsyncExitStack) ->
     stored, state = ({}, None) if checkpoint is None else find_trained(checkpoint)
     if model and stored.get("model", model) != model:
         raise ConfigError(f"checkpoint {checkpoint} is of {stored['model']}, not of {model}; leave --model out")
+    if stored.get("base_url") and stored["base_url"] != common.base_url:
+        # A checkpoint may be somebody else's, and the key would go there.
+        raise ConfigError(f"checkpoint {checkpoint} is kept at {stored['base_url']}; if you trust it, name it with --base-url")
     asked: dict[str, Any] = {"engine": common.engine, "model": model}
     if common.engine == "tinker":
         asked |= {"base_url": common.base_url, "tokenizer": common.tokenizer}

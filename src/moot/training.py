@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack, ExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,8 @@ from moot.checkpoints import Note
 from moot.debate.types import ConfigError
 from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
+from moot.records.aside import set_aside
+from moot.records.lock import locked, open_lock
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import TrainConfig
 from moot.rl.loop import Loop
@@ -20,6 +22,7 @@ from moot.rl.ready import check_scoring, check_task, check_warm_start
 from moot.rl.resume import differences, told
 from moot.rl.rollout import Guest, Player
 from moot.rl.still import named_runs
+from moot.rl.stored import config_of
 from moot.rl.train import train as train_loop
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import load, load_curriculum
@@ -43,12 +46,18 @@ def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
     """A folder is free, or holds a run of the same settings. `continuing` says how a run keeps its own."""
     if path.exists() and not path.is_dir():
         raise ConfigError(f"a run is a folder, and {path} is a file; name another")
-    if Run.exists(path) and (changed := list(differences(TrainConfig.from_dict(Run.open(path).config), config))):
+    if Run.exists(path) and (changed := list(differences(config_of(Run.open(path)), config))):
         raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
 
 
-def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext) -> Loop:
-    """Whatever can be wrong with the settings is found before an engine is made, and that before there is a folder."""
+def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: bool = False) -> Loop:
+    """Whatever can be wrong with the settings is found before an engine is made, and that before there is a folder.
+
+    The run is locked from here until `carry_out` ends. With `restart`, what the folder holds is moved aside.
+    """
+    if Run.exists(path):
+        with locked(path):
+            pass  # refused now, and not after minutes of loading
     if config.warm.warm_from and not Run.exists(path):
         warm_start_of(config)
     scoring = config.protocol.scoring
@@ -61,14 +70,34 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext) -> Loop:
     check_outsiders(config)
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
-    run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {"moot": __version__})
-    return Loop(config, engine, rendering, task, run, Silent(), reward, estimator, stages=stages)
+    try:
+        run, lock = _open_run(config, path, restart)
+    except BaseException:
+        engine.shut()
+        raise
+    return Loop(config, engine, rendering, task, run, Silent(), reward, estimator, stages=stages, lock=lock)
+
+
+def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, ExitStack]:
+    path.mkdir(parents=True, exist_ok=True)
+    lock = open_lock(path)
+    try:
+        if Run.exists(path) and restart:
+            set_aside(path)
+        if Run.exists(path):
+            check_folder(path, config, "another process began a run there just now; name another")
+            return Run.open(path), lock
+        return Run.create(path, config.as_dict(), {"moot": __version__}), lock
+    except BaseException:
+        lock.close()
+        raise
 
 
 async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
     """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed stays."""
     config = loop.config
     async with AsyncExitStack() as stack:
+        stack.enter_context(loop.lock)
         stack.push_async_callback(loop.engine.close)
 
         async def outside(name: str, setting: str) -> Guest:
@@ -90,11 +119,14 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
         await train_loop(loop)
 
 
-async def train_async(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None) -> Run:
+async def train_async(
+    config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None, restart: bool = False
+) -> Run:
     """As `train`, to be awaited."""
     place = Path(path)
-    check_folder(place, config, "name another folder, or train with the settings of that run")
-    loop = prepare(config, place)
+    if not restart:
+        check_folder(place, config, "name another folder, or train with the settings of that run")
+    loop = prepare(config, place, restart=restart)
     if watch is not None:
         loop.watcher = Silent(watch)
     await carry_out(loop)

@@ -173,7 +173,7 @@ def test_check_measures_the_list_and_fails_with_the_remedy(tmp_path: Path) -> No
     done = here(tmp_path, "check", *SCRIPTED, "--questions", "60")
     assert done.returncode == 1, done.stdout + done.stderr
     words = " ".join(done.stdout.split())
-    assert "valid comparisons" in words and "> 80% fail" in words and "--warm-questions" in words
+    assert "valid comparisons" in words and "> 20% fail" in words and "--warm-questions" in words
     found = json.loads(here(tmp_path, "check", *SCRIPTED, "--questions", "60", "--json").stdout)
     assert [check["above"] for check in found["checks"]] == [0.05, 0.8, 0.2, 0.5]
     assert found["failed"] and all(check["measured"]["low"] <= check["measured"]["value"] for check in found["checks"] if check["measured"])

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from moot.debate.protocol import V2
+from moot.records import Run
 from support.making import text
 
 
@@ -68,10 +69,12 @@ def record(*turns: dict[str, Any], question: str = "What is 3 + 4?", answer: str
 
 
 def write_run(path: Path, steps: dict[int, Sequence[dict[str, Any]]], metrics: Sequence[dict[str, Any]] = (), tokens: bool = True) -> Path:
-    (path / "debates").mkdir(parents=True, exist_ok=True)
+    """The folder is the library's own; only its debates are written by hand, so that they may be what no moot would write."""
     config = {"model": {"model": "none"}, "debate": {"task": "made up", "num_agents": 3, "max_rounds": 2}, "protocol": V2.as_dict()}
-    (path / "run.json").write_text(json.dumps({"format": 1, "config": config, "made_by": {"moot": "a test"}}))
-    (path / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in metrics))
+    run = Run.create(path, config, {"moot": "a test"})
+    (path / "metrics.jsonl").touch()
+    for row in metrics:
+        run.append_metrics(row)
     for step, records in steps.items():
         write_step(path, step, records, tokens)
     return path

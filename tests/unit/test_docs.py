@@ -29,7 +29,7 @@ from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import ABOUT, RecipeConfig
-from moot.rl.remedies import ALARMS, PANEL
+from moot.rl.explain import ALARMS, PANEL
 from moot.transcripts import as_json, score
 
 ROOT = Path(__file__).parents[2]

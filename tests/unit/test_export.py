@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.cli.export import pick_debates
 from moot.cli.main import main
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
@@ -25,6 +24,7 @@ from moot.export import figures, pages, sets
 from moot.export.places import check_free, new_file, new_folder
 from moot.export.weights import find_adapter
 from moot.records import PlayedDebate, Run
+from moot.records.choosing import pick_debates
 from moot.terminal import plain
 from support.making import FAILED, Tabled, debate, spoken, text, v1, v2
 from support.recorded import LOST, judged, record

@@ -209,7 +209,7 @@ def test_a_users_reward_of_an_earlier_day_need_not_be_there_any_more(tmp_path: P
     assert (found.before.reward, found.before.reward_mean) == (gone, 1.0)
     assert [(change.before, change.after) for change in found.changes] == [(2, 1)]
     with pytest.raises(ConfigError, match=r"there is no file gone\.py"):
-        rescore(run, {})
+        rescore(run, {}, trust=True)
 
 
 def test_a_users_own_reward_and_estimator(tmp_path: Path) -> None:

@@ -104,8 +104,7 @@ class Ask:
     concurrency: int = 4
     """Questions of a file in debate at once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Where answers go, one JSON object per line; with --file, runs/ask-NAME.jsonl if not given. What is there already is not asked
-    again."""
+    """Where answers go, one JSON object per line; with --file, runs/ask-NAME.jsonl if not given. What is there is not asked again."""
     json: bool = False
     """Print JSON, one object per question, and nothing else."""
 

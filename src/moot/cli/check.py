@@ -19,9 +19,11 @@ from moot.evaluate import EvalConfig, Report
 from moot.evaluate.preflight import Finding, findings
 from moot.evaluate.table import rich_table
 from moot.evaluation import evaluate_players
+from moot.foreign import played_names
 from moot.players import Players
 from moot.records import Run
 from moot.rl.config import PRESETS, TrainConfig
+from moot.rl.stored import config_of
 from moot.tasks import load as load_task
 
 _STYLES = {"pass": "green", "fail": "red", "cannot tell": "yellow"}
@@ -44,6 +46,8 @@ class Check:
     """Held-out questions, each answered once alone and debated once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for the answers; where `moot eval` keeps its own, if not given."""
+    trust_run: bool = False
+    """Run the task's code and call the address that the run itself names; shows which."""
     json: bool = False
     """Print the findings as JSON."""
     settings_of: tyro.conf.Suppress[Path | None] = None
@@ -103,6 +107,9 @@ def defaults(arguments: list[str]) -> Check:
     """The preset, or the run, is read first, so that the other options change what it says."""
     if arguments and not arguments[0].startswith("-"):
         path = Path(arguments[0])
-        return Check(path, config=TrainConfig.from_dict(Run.open(path).config), settings_of=path)
+        run = Run.open(path)
+        config = config_of(run)
+        train.trusted(run.path, played_names(config), arguments[1:])
+        return Check(path, config=config, settings_of=path)
     read = train.defaults(arguments)
     return Check(preset=read.preset, config=read.config)

@@ -5,8 +5,10 @@ Bars are drawn on a terminal alone, and lines are never folded in a file: a log 
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import time
+from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from rich.console import Console
@@ -82,8 +84,9 @@ class Bars:
         self._tokens, self._since = 0, time.perf_counter()
 
 
-def bar(kind: str, total: int) -> Bars:
-    """One bar on standard error, gone when the work is done, so that standard output stays clean."""
-    bars = Bars(Terminal(stderr=True), transient=True)
-    bars.plan(kind, total)
-    return bars
+@contextlib.contextmanager
+def bar(kind: str, total: int) -> Iterator[Callable[[], None]]:
+    """One bar on standard error, gone when the work is done, so that standard output stays clean. Gives the function that moves it."""
+    with Bars(Terminal(stderr=True), transient=True) as bars:
+        bars.plan(kind, total)
+        yield lambda: bars.advance(kind)

@@ -46,8 +46,8 @@ class Data:
         with Terminal(stderr=True).status(f"loading {one_line(self.task)}"):
             task = load(self.task, self.seed)
             splits = gather(task, self.questions)
-        with bar("checking", sum(map(len, splits.values()))) as questions:
-            report = check(task, splits, lambda: questions.advance("checking"))
+        with bar("checking", sum(map(len, splits.values()))) as advance:
+            report = check(task, splits, advance)
         if self.json:
             print(json.dumps(report.as_json()))
         else:

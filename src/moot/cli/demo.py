@@ -15,7 +15,7 @@ from moot.cli.score import show
 from moot.debate.protocol import preset
 from moot.debate.scoring import Scoring, judge_warning
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Parsed, Question
+from moot.debate.types import ConfigError, Question
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.records.codec import to_transcript
@@ -81,23 +81,22 @@ class Demo:
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.out.write_text("".join(json.dumps(to_transcript(each.debate)) + "\n" for each in played))
-        found = reward_metrics(taught) | rollout_metrics(played)
+        metrics = reward_metrics(taught) | rollout_metrics(played)
         console.say(
-            f"\n{len(played)} debates, {found['env/all/total_turns']:.0f} turns, {found['parse_error'] or 0:.0%} of them unreadable; "
-            f"{found['debates/with_gradient'] or 0:.0%} of the debates would teach something; "
+            f"\n{len(played)} debates, {metrics['env/all/total_turns']:.0f} turns, {metrics['parse_error'] or 0:.0%} of them unreadable; "
+            f"{metrics['debates/with_gradient'] or 0:.0%} of the debates would teach something; "
             f"{len(made)} datums, {sum(map(len, made)):,} tokens, {int(sum(d.mask.sum() for d in made)):,} of them trained."
         )
         console.say(f"Transcripts: {self.out}\nLook at them: moot score {self.out} --protocol {self.protocol}", "green")
 
 
 def tell(debate: Debate, console: Terminal) -> None:
-    """The question, then what each agent said, round by round, in a line for each section."""
+    """The question, then what each agent said, round by round, one line per section."""
     console.say(f"\nQuestion: {plain(debate.question.text)}", "bold")
     for number in sorted({turn.round for turn in debate.turns}):
-        console.say(f"\nRound {number}", "bold")
-        for turn in debate.turns:
-            if turn.round == number:
-                console.say(f"  Agent {turn.agent}")
-                sections = turn.parsed.fields if isinstance(turn.parsed, Parsed) else {"could not be read": turn.text}
-                for name, content in sections.items():
-                    console.say(f"    {name}: {one_line(content, 100)}")
+        turns = [turn for turn in debate.turns if turn.round == number]
+        console.say("\nClosing ballot" if turns[0].ballot else f"\nRound {number}", "bold")
+        for turn in turns:
+            console.say(f"  Agent {turn.agent}")
+            for name, content in (turn.fields or {"could not be read": turn.text}).items():
+                console.say(f"    {name}: {one_line(content, 100)}")

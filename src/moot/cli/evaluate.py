@@ -78,6 +78,8 @@ class Eval:
     """What runs the model; the run's, or local. openai is a chat server: no weights, no RUN."""
     base_url: _Str = None
     """Where a server is, for engine tinker or openai (then OPENAI_BASE_URL if not given, and the key is taken from OPENAI_API_KEY)."""
+    trust_run: bool = False
+    """Run the task's code and call the address that the run itself names; shows which."""
     device: _Str = None
     """cpu, cuda, or auto."""
     dtype: _Str = None
@@ -99,7 +101,7 @@ class Eval:
 
     def run(self) -> int:
         console = Terminal(stderr=self.json or self.markdown)
-        config, run = policy_config(self.run_dir, self.model, self._model_changes())
+        config, run = policy_config(self.run_dir, self.model, self._model_changes(), self.task, self.trust_run, console.note)
         if self.step is not None and run is None:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
         if self.questions < 1:

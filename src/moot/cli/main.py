@@ -70,9 +70,11 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if not disk_is_full(error):
-            raise
-        return _complain(f"the disk is full ({error.filename}); make room and try again", 1)
+        if disk_is_full(error):
+            return _complain(f"the disk is full ({error.filename}); make room and try again", 1)
+        if error.errno is None or error.filename is None:
+            raise  # of no file: ours, or a library's
+        return _complain(f"{error.filename}: {(error.strerror or 'cannot be used').lower()}", 1)
 
 
 def _run(arguments: list[str]) -> int:

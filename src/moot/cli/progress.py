@@ -14,7 +14,7 @@ from moot.cli.loggers import Logger
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
-from moot.rl.remedies import ALARMS
+from moot.rl.explain import ALARMS
 
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
@@ -44,7 +44,8 @@ class Progress:
         if phase == "warm":
             self._bars.hide("debates")
         else:
-            self._bars.plan("debates", self._config.eval_questions if phase == "eval" else self._config.optim.batch_size)
+            batch = self._config.optim.batch_size * self._config.debate.debates_per_question
+            self._bars.plan("debates", self._config.eval_questions if phase == "eval" else batch)
 
     def debate_finished(self, played: PlayedDebate) -> None:
         self._bars.advance("debates", sum(turn.count for turn in played.sampled))

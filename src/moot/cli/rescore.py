@@ -18,6 +18,7 @@ from moot.cli.ending import complain
 from moot.debate.protocol import preset
 from moot.debate.types import ConfigError
 from moot.records import Run
+from moot.records.choosing import pick_steps
 from moot.rescore import SCORING, SPOKEN, Change, Rescored, Totals, rescore
 from moot.terminal import one_line
 
@@ -67,6 +68,8 @@ class Rescore:
     """Only these steps: 12, or 10-20."""
     show: Annotated[int, tyro.conf.arg(metavar="N")] = 10
     """How many of the debates whose winner changes to list; --json lists up to 1000 unless this is more."""
+    trust_run: bool = False
+    """Run the reward and the estimator that the run itself names, where they are a file of somebody's; shows which."""
     json: bool = False
     """Print one JSON object."""
     markdown: bool = False
@@ -78,19 +81,27 @@ class Rescore:
             raise ConfigError(f"show must be 0 or more, got {self.show}")
         most = max(self.show, 1000) if self.json else self.show
         steps = pick_steps(opened, self.steps)
-        with bar("rescoring", len(steps)) as steps_bar:
-            found = rescore(opened, self.choices(), steps, most, lambda _: steps_bar.advance("rescoring"))
+        with bar("rescoring", len(steps)) as advance:
+            rescored = rescore(
+                opened,
+                self.choices(),
+                steps,
+                most,
+                lambda _: advance(),
+                self.trust_run,
+                lambda text: print(f"Note: {text}", file=sys.stderr),
+            )
         if self.json:
-            print(json.dumps(found.as_json()))
+            print(json.dumps(rescored.as_json()))
         elif self.markdown:
-            print(as_markdown(found))
+            print(as_markdown(rescored))
         else:
-            show(found, Terminal())
-        for damaged in found.damaged:
+            show(rescored, Terminal())
+        for damaged in rescored.damaged:
             print(f"step {damaged.step}, line {damaged.line}: {one_line(damaged.reason, 200)}", file=sys.stderr)
-        if not found.after.debates:
+        if not rescored.after.debates:
             complain("there is no debate that could be scored")
-        return 1 if found.damaged or not found.after.debates else 0
+        return 1 if rescored.damaged or not rescored.after.debates else 0
 
     def choices(self) -> dict[str, Any]:
         given: dict[str, Any] = {}
@@ -128,22 +139,6 @@ def defaults(arguments: list[str]) -> None:
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
 
 
-def pick_steps(run: Run, wanted: str | None) -> list[int]:
-    """`12` or `10-20` of the steps that have debates; all of them if nothing is asked for."""
-    present = run.steps()
-    if not present:
-        raise ConfigError(f"{run.path} has no debates yet; a run has them after its first step of self-play")
-    if wanted is None:
-        return present
-    match = re.fullmatch(r"([0-9]{1,9})(?:-([0-9]{1,9}))?", wanted)
-    if not match:
-        raise ConfigError(f"steps must be a number or a range like 10-20, got {wanted!r}")
-    first, last = int(match[1]), int(match[2] or match[1])
-    if not (found := [step for step in present if first <= step <= last]):
-        raise ConfigError(f"steps {wanted} has no debates; {run.path} has them for steps {present[0]} to {present[-1]}")
-    return found
-
-
 ROWS: tuple[tuple[str, Callable[[Totals], float | None], str], ...] = (
     ("reward of an agent, mean", lambda t: t.reward_mean, "+.3f"),
     ("debates with a signal", lambda t: t.with_signal, ".1%"),
@@ -158,14 +153,14 @@ ROWS: tuple[tuple[str, Callable[[Totals], float | None], str], ...] = (
 )
 
 
-def table(found: Rescored) -> list[tuple[str, str, str, str]]:
-    old_side, new_side = found.before, found.after
+def table(rescored: Rescored) -> list[tuple[str, str, str, str]]:
+    old_side, new_side = rescored.before, rescored.after
     rows = [
         ("reward", one_line(old_side.reward, 40), one_line(new_side.reward, 40), ""),
         ("estimator", one_line(old_side.advantage, 40), one_line(new_side.advantage, 40), ""),
     ]
     for name, pick, style in ROWS:
-        old, new = pick(found.before), pick(found.after)
+        old, new = pick(rescored.before), pick(rescored.after)
         moved = "" if old is None or new is None else _moved(new - old, style)
         rows.append((name, "–" if old is None else format(old, style), "–" if new is None else format(new, style), moved))
     return rows
@@ -176,41 +171,41 @@ def _moved(by: float, style: str) -> str:
     return "" if not re.search("[1-9]", text) else text
 
 
-def show(found: Rescored, console: Terminal) -> None:
-    console.say(f"{found.after.debates} debates of {found.run}, {_what(found)}", "bold")
+def show(rescored: Rescored, console: Terminal) -> None:
+    console.say(f"{rescored.after.debates} debates of {rescored.run}, {_what(rescored)}", "bold")
     shown = Table(box=None, pad_edge=False, header_style="dim")
     shown.add_column("")
     for name in ("as trained", "rescored", "difference"):
         shown.add_column(name, justify="right")
-    for row in table(found):
+    for row in table(rescored):
         shown.add_row(*row)
     console.print(shown)
-    for line in notes(found):
+    for line in notes(rescored):
         console.say(line)
-    for change in found.changes:
+    for change in rescored.changes:
         console.say(f"  {change.step}/{change.number}  {_outcome(change)}  {one_line(change.question, 60)}")
 
 
-def _what(found: Rescored) -> str:
-    if not found.choices:
+def _what(rescored: Rescored) -> str:
+    if not rescored.choices:
         return "scored once more as they were trained"
-    said = ", ".join(f"{name} {one_line(str(new))} for {one_line(str(old))}" for name, (old, new) in found.choices.items())
+    said = ", ".join(f"{name} {one_line(str(new))} for {one_line(str(old))}" for name, (old, new) in rescored.choices.items())
     return f"with {said}"
 
 
-def notes(found: Rescored) -> list[str]:
+def notes(rescored: Rescored) -> list[str]:
     lines = []
-    if not found.choices:
-        same = not found.largest_difference
-        lines.append("Every advantage is as it was saved." if same else f"Advantages differ by up to {found.largest_difference:.3g}.")
-    share = found.changed / found.after.debates if found.after.debates else 0.0
-    lines.append(f"The winner changes in {found.changed} of {found.after.debates} debates ({share:.1%}).")
-    if found.failed:
-        lines.append(f"{found.failed} debates that the engine lost were never scored.")
-    if found.damaged_lines:
-        lines.append(f"{found.damaged_lines} damaged lines were left out.")
-    if 0 < len(found.changes) < found.changed:
-        lines.append(f"The first {len(found.changes)}:")
+    if not rescored.choices:
+        same = not rescored.largest_difference
+        lines.append("Every advantage is as it was saved." if same else f"Advantages differ by up to {rescored.largest_difference:.3g}.")
+    share = rescored.changed / rescored.after.debates if rescored.after.debates else 0.0
+    lines.append(f"The winner changes in {rescored.changed} of {rescored.after.debates} debates ({share:.1%}).")
+    if rescored.failed:
+        lines.append(f"{rescored.failed} debates that the engine lost were never scored.")
+    if rescored.damaged_lines:
+        lines.append(f"{rescored.damaged_lines} damaged lines were left out.")
+    if 0 < len(rescored.changes) < rescored.changed:
+        lines.append(f"The first {len(rescored.changes)}:")
     return lines
 
 
@@ -229,14 +224,14 @@ def cell(text: str) -> str:
     return re.sub(r"([\\`*_|\[\]])", r"\\\1", one_line(text, 120)).replace("&", "&amp;").replace("<", "&lt;")
 
 
-def as_markdown(found: Rescored) -> str:
-    lines = [f"{found.after.debates} debates of {cell(found.run)}, {cell(_what(found))}.", ""]
+def as_markdown(rescored: Rescored) -> str:
+    lines = [f"{rescored.after.debates} debates of {cell(rescored.run)}, {cell(_what(rescored))}.", ""]
     lines += ["| | as trained | rescored | difference |", "|---|---:|---:|---:|"]
-    lines += [f"| {' | '.join(map(cell, row))} |" for row in table(found)]
-    lines += ["", " ".join(notes(found))]
-    if found.changes:
+    lines += [f"| {' | '.join(map(cell, row))} |" for row in table(rescored)]
+    lines += ["", " ".join(notes(rescored))]
+    if rescored.changes:
         lines += ["", "| debate | winner as trained | winner rescored | question |", "|---|---|---|---|"]
-        for each in found.changes:
+        for each in rescored.changes:
             winners = f"{_winner(each.before, each.correct_before)} | {_winner(each.after, each.correct_after)}"
             lines.append(f"| {each.step}/{each.number} | {winners} | {cell(each.question)} |")
     return "\n".join(lines)

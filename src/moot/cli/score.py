@@ -119,7 +119,8 @@ def show(scored: PlayedDebate, console: Console) -> Outcome:
     for round in sorted({turn.round for turn in debate.turns}):
         failed = {turn.agent for turn in debate.turns if turn.round == round and turn.failed}
         cells = ["failed" if a in failed else f"{won.get((round, a), 0)}–{lost.get((round, a), 0)}" for a in range(debate.num_agents)]
-        rows.append((f"round {round}, votes won–lost", cells, ""))
+        ballot = any(turn.ballot for turn in debate.turns if turn.round == round)
+        rows.append((f"{'closing ballot' if ballot else f'round {round}'}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
         rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
     lines = [(f"\nLine {scored.number}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(outcome), "")]

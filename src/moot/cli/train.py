@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Literal
@@ -16,9 +18,14 @@ from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
+from moot.foreign import check_trusted, trained_names
+from moot.records import Run
+from moot.records.lock import locked
 from moot.rl.config import ABOUT, PRESETS, TrainConfig
 from moot.rl.config_file import read_config
+from moot.rl.loop import Loop
 from moot.rl.resume import change_settings, is_finished
+from moot.rl.stored import config_of
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import check_name
 from moot.training import carry_out, check_folder, prepare
@@ -47,12 +54,20 @@ class Train:
     """Train once with each of these seeds, one after the other; each run's folder ends in its seed."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
     """Continue this run with the settings it was started with. --num-train-datapoints makes it longer."""
+    checkpoint: Annotated[int | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
+    """Continue from the checkpoint of this step; the steps after it are moved aside."""
+    restart: bool = False
+    """Begin again at step 0 in the same folder; what is there is moved to RUN/aside, where it is still a run."""
+    trust_run: bool = False
+    """With --resume: run the code and call the addresses that the run itself names; shows which."""
     dry_run: bool = False
     """Print the plan, with tokens and memory, and stop."""
     log: tuple[str, ...] = ()
     """Besides JSON lines: tensorboard, wandb, trackio."""
 
     def run(self) -> int:
+        if self.restart and self.checkpoint is not None:
+            raise ConfigError("--restart begins at step 0, and --checkpoint continues; leave one of them out")
         if not self.seeds:
             return self._one()
         if self.resume is not None:
@@ -65,8 +80,7 @@ class Train:
         return 0
 
     def _one(self) -> int:
-        from moot.cli.progress import Progress, summary
-        from moot.records import Run
+        from moot.cli.progress import summary
 
         console = Terminal()
         config, run_path = self._settings(console)
@@ -79,7 +93,7 @@ class Train:
                 check_name(name)
             show_plan(config, run_path, console)
             return 0
-        if Run.exists(run_path) and is_finished(Run.open(run_path), config):
+        if Run.exists(run_path) and not self.restart and self.checkpoint is None and is_finished(Run.open(run_path), config):
             console.say(f"Run: {run_path}")
             longer = f"moot train --resume {run_path} --num-train-datapoints {2 * config.optim.num_train_datapoints}"
             console.say(f"This run is finished: {config.warm_steps + config.iterations} steps. Make it longer with: {longer}", "green")
@@ -87,7 +101,15 @@ class Train:
         if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
         check_names(self.log)
-        loop = prepare(config, run_path, console.status)
+        loop = prepare(config, run_path, console.status, self.restart)
+        loop.start_from = self.checkpoint
+        with loop.lock:
+            return self._train(loop, console)
+
+    def _train(self, loop: Loop, console: Terminal) -> int:
+        from moot.cli.progress import Progress, summary
+
+        config, run_path = loop.config, loop.run.path
         console.say(f"Run: {run_path}")
         loggers = make_loggers(self.log, run_path, config.as_dict())
         for note in loop.engine.capabilities.notes:
@@ -98,7 +120,8 @@ class Train:
 
         loop.watcher = progress = Progress(console, loggers, config)
         try:
-            with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}", run_path), progress:
+            own = " --trust-run" if trained_names(config) else ""
+            with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}{own}", run_path), progress:
                 interruptible(carry_out(loop, progress.note, console.status))
         finally:
             for logger in loggers:
@@ -106,17 +129,21 @@ class Train:
         return summary(loop.run, config, console)
 
     def _settings(self, console: Terminal) -> tuple[TrainConfig, Path]:
-        from moot.records import Run
-
         if self.resume is not None:
             if self.run_dir is not None:
                 raise ConfigError(f"--resume {self.resume} names the run already; leave --run out")
-            for note in change_settings(Run.open(self.resume), self.config, write=not self.dry_run):
+            with nullcontext() if self.dry_run else locked(self.resume):
+                notes = change_settings(Run.open(self.resume), self.config, write=not self.dry_run)
+            for note in notes:
                 console.note(note)
             return self.config, self.resume
         path = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}-seed{self.config.seed}"
         if path.exists() and not path.is_dir():
             raise ConfigError(f"--run must name a folder, and {path} is a file; name another")
+        if self.checkpoint is not None and not Run.exists(path):
+            raise ConfigError(f"checkpoint {self.checkpoint} is of a run to continue, and {path} holds none")
+        if self.restart:
+            return self.config, path
         check_folder(path, self.config, f"name another --run, or continue with: moot train --resume {path}")
         return self.config, path
 
@@ -145,12 +172,24 @@ def defaults(arguments: list[str]) -> Train:
         presets = "; ".join(f"{preset} ({about})" for preset, about in ABOUT.items())
         raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {presets}")
     if sources.resume is not None:
-        from moot.records import Run
-
         if clash := next((each for each in ("preset", "protocol", "config") if getattr(sources, each)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
-        return Train(config=TrainConfig.from_dict(Run.open(sources.resume).config))
+        run = Run.open(sources.resume)
+        config = config_of(run)
+        trusted(run.path, trained_names(config), arguments)
+        return Train(config=config)
     config = PRESETS[name] if sources.config is None else read_config(sources.config, PRESETS[name])
+    if sources.config is not None and sources.config.name == "run.json":
+        trusted(sources.config.parent, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:
         config = replace(config, protocol=PROTOCOLS[sources.protocol])
     return Train(preset=name, config=config)
+
+
+def trusted(run: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:
+    """Refuses code and addresses of a run that are not on the command line; `--trust-run` shows them and takes them."""
+    words = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+    if words & {"--help", "-h"}:
+        return
+    named = [setting for setting in foreign if f"--{setting.replace('_', '-')}" in words]
+    check_trusted(run, foreign, named, "--trust-run" in words, Terminal(stderr=True).note)

@@ -82,10 +82,12 @@ Scores = AgentScores | StepScores
 
 
 def has_signal(scores: Scores) -> bool:
-    """Whether the votes say anything: some step takes part in centring, or the agents' returns differ."""
+    """Whether the votes say anything: some step takes part in centring, or the agents' returns differ. Where each turn is paid for its own
+    answer every one takes part, and their rewards must differ."""
     if isinstance(scores, AgentScores):
         return len(set(scores.returns)) > 1
-    return any(value is not None for stream in scores.streams.values() for row in stream.centred for value in row)
+    values = {value for stream in scores.streams.values() for row in stream.centred for value in row if value is not None}
+    return len(values) > 1 if "comparison" not in scores.stream_of else bool(values)
 
 
 Reward = Callable[[Debate, Scoring, Grades | None], Scores]
@@ -169,7 +171,8 @@ def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores
 
 
 def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores:
-    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth.
+    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth,
+    as in TTRL (arXiv 2504.16084).
 
     Where the question has a label from elsewhere, that is the answer to hold.
     """

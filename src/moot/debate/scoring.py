@@ -36,8 +36,8 @@ class Scoring:
     lambda_judge: float = 1.0
     """Weight of the judge advantages."""
     advantage: str = "auto"
-    """center_group, center_round, center_seat, normalize_batch, or path.py:function; auto is center_round for truth and majority, and
-    center_group for the others."""
+    """center_group, center_round, center_question, center_seat, normalize_batch, or path.py:function; auto is center_round for truth and
+    majority, and center_group for the others."""
     evaluation_credit: Literal["generator", "judge", "nobody"] = "generator"
     """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes' that the evaluation
     leads to; or none."""

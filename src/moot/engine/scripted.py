@@ -324,8 +324,8 @@ class ScriptedEngine:
     def load_state(self, path: str, optimizer: bool = True) -> Awaitable[None]:
         try:
             saved = json.loads((Path(path) / "scripted.json").read_text())
-            self.steps, self.trained_tokens = saved["steps"], saved["trained_tokens"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            self.steps, self.trained_tokens = int(saved["steps"]), int(saved["trained_tokens"])
+        except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise EngineError(f"{path} holds no state of a scripted engine ({error})") from None
         return _done(None)
 

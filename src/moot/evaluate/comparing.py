@@ -37,6 +37,8 @@ def groups(runs: Sequence[Run]) -> list[Group]:
     """In the order in which each first comes up."""
     by_settings: dict[str, list[Run]] = {}
     for run in runs:
+        if not isinstance(run.config.get("seed"), int):
+            raise ConfigError(f"{run.path / 'run.json'} is damaged: it has no seed; leave the run out, or put back what moot wrote")
         by_settings.setdefault(json.dumps(_without_seed(_whole(run.config)), sort_keys=True), []).append(run)
     flat = [_flat(json.loads(key)) for key in by_settings]
     names = {name for each in flat for name in each}
@@ -55,15 +57,16 @@ def _whole(config: dict[str, Any]) -> dict[str, Any]:
     try:
         whole = TrainConfig.from_dict(config)
         return {**whole.as_dict(), "prompts": str(whole.prompts)}
-    except (ConfigError, KeyError, TypeError):
+    except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError):
         return config
 
 
 def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in config.items() if name != "seed"}
-    if (taken := rest.get("warm", {}).get("warm_from")) is not None:
+    warm = rest.get("warm")
+    if isinstance(warm, dict) and isinstance(taken := warm.get("warm_from"), str):
         # Each seed has a warm start of its own.
-        rest["warm"] = {**rest["warm"], "warm_from": _SEED.sub("", taken)}
+        rest["warm"] = {**warm, "warm_from": _SEED.sub("", taken)}
     return rest
 
 

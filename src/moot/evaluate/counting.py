@@ -35,8 +35,8 @@ def count_answers(debate: Debate, grades: Grades) -> dict[str, Share]:
     last = last_parsed(debate)
     if debate.question.answer is None:
         return {"format": (sum(i is not None and grades.answers[i] is not None for i in last) / len(last), 1.0)}
-    found = answer_metrics([debate], [grades], "", "")
-    return {name.removeprefix("_/"): (value, 1.0) for name, value in found.items() if value is not None}
+    metrics = answer_metrics([debate], [grades], "", "")
+    return {name.removeprefix("_/"): (value, 1.0) for name, value in metrics.items() if value is not None}
 
 
 def scored_by_peers(debate: Debate, scoring: Scoring, grades: Grades) -> PlayedDebate:

@@ -117,8 +117,8 @@ class _Work:
 
     def records(self, kind: str, key: str, count: int) -> list[Record] | None:
         """None where one is missing, because the engine failed."""
-        found = [self.answers.get(self.place(kind, key, number)) for number in range(count)]
-        return [record for record in found if record is not None] if None not in found else None
+        kept = [self.answers.get(self.place(kind, key, number)) for number in range(count)]
+        return [record for record in kept if record is not None] if None not in kept else None
 
     async def sample(self, wanted: Mapping[str, int]) -> None:
         """Everything that is missing, of all kinds at once, so that the engine always has enough to do."""
@@ -183,8 +183,8 @@ class _Work:
 
     def matching_k(self) -> int:
         def spent(kind: str) -> float:
-            found = [records[0]["tokens"] for key in self.questions if (records := self.records(kind, key, 1))]
-            return sum(found) / len(found) if found else 0.0
+            tokens = [records[0]["tokens"] for key in self.questions if (records := self.records(kind, key, 1))]
+            return sum(tokens) / len(tokens) if tokens else 0.0
 
         return max(1, round(spent("debate") / max(1.0, spent("answer"))))
 
@@ -202,13 +202,13 @@ def _report(work: _Work, k: int) -> Report:
             if sampled not in counted:  # debate and debate+vote look at the same debates
                 records = {key: each for key in work.questions if (each := work.records(need.kind, key, need.count)) is not None}
                 counted[sampled] = {key: _with_cut(each, records[key]) for key, each in _count(work, need.kind, records).items()}
-            found = counted[sampled]
+            counts = counted[sampled]
             name = {"vote": f"vote@{k}", "opponents": need.kind}.get(mode, mode)
             answers = config.num_agents if need.kind == "debate" else need.count
             first = rows[0] if rows else None
-            rows.append(make_row(name, answers, HEADLINE[mode], found, len(work.questions) - len(found), first, config.seed))
-    judged = [each for one in counted.get(("debate", 1), {}).values() for each in one.debates]
-    return Report(_settings(config, work.task, k, work.questions), rows, panel(judged) if judged else {})
+            rows.append(make_row(name, answers, HEADLINE[mode], counts, len(work.questions) - len(counts), first, config.seed))
+    debates = [each for one in counted.get(("debate", 1), {}).values() for each in one.debates]
+    return Report(_settings(config, work.task, k, work.questions), rows, panel(debates) if debates else {})
 
 
 def _with_cut(counted: QuestionCounts, records: Sequence[Record]) -> QuestionCounts:
@@ -218,25 +218,22 @@ def _with_cut(counted: QuestionCounts, records: Sequence[Record]) -> QuestionCou
 
 def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[str, QuestionCounts]:
     task = work.task
-    tokens = {key: sum(record["tokens"] for record in found) for key, found in records.items()}
+    tokens = {key: sum(record["tokens"] for record in own) for key, own in records.items()}
     if kind == "answer":
-        answers = {key: plain_answers(work.questions[key], [record["text"] for record in found]) for key, found in records.items()}
-        grades = _graded(list(answers.values()), task)
-        return {key: QuestionCounts(count_answers(answers[key], found), tokens[key]) for key, found in zip(answers, grades, strict=True)}
-    debates = [debate_of(record, work.debate(work.questions[key])) for key, found in records.items() for record in found]
-    flat = iter(
-        [
-            scored_by_peers(debate, work.config.protocol.scoring, found)
-            for debate, found in zip(debates, _graded(debates, task), strict=True)
-        ]
-    )
-    judged = {key: tuple(next(flat) for _ in found) for key, found in records.items()}
+        answers = {key: plain_answers(work.questions[key], [record["text"] for record in own]) for key, own in records.items()}
+        graded = zip(answers.items(), _graded(list(answers.values()), task), strict=True)
+        return {key: QuestionCounts(count_answers(answer, grades), tokens[key]) for (key, answer), grades in graded}
+    debates = [debate_of(record, work.debate(work.questions[key])) for key, own in records.items() for record in own]
+    scoring = work.config.protocol.scoring
+    scored = iter([scored_by_peers(debate, scoring, grades) for debate, grades in zip(debates, _graded(debates, task), strict=True)])
+    played = {key: tuple(next(scored) for _ in own) for key, own in records.items()}
     if kind == "debate":
-        return {key: QuestionCounts(count_debate(found[0]), tokens[key], found) for key, found in judged.items()}
-    own = [own_answers([(seat, each.debate) for seat, each in enumerate(found)]) for found in judged.values()]
+        return {key: QuestionCounts(count_debate(each[0]), tokens[key], each) for key, each in played.items()}
+    seated = {key: list(enumerate(each)) for key, each in played.items()}
+    policys = [own_answers([(seat, each.debate) for seat, each in own]) for own in seated.values()]
     return {
-        key: QuestionCounts(count_against(list(enumerate(found)), mine, grades), tokens[key], found)
-        for (key, found), mine, grades in zip(judged.items(), own, _graded(own, task), strict=True)
+        key: QuestionCounts(count_against(seated[key], answer, grades), tokens[key], played[key])
+        for key, answer, grades in zip(seated, policys, _graded(policys, task), strict=True)
     }
 
 

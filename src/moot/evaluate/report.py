@@ -25,12 +25,12 @@ class Row:
     name: str
     """`direct`, `vote@5`, `debate`, `debate+vote`, `against base`."""
     k: int
-    """Answers a question."""
+    """Answers per question."""
     questions: int
     failed: int
     """Questions left out because the engine failed."""
     tokens: float
-    """Generated for a question, on average."""
+    """Generated per question, on average."""
     metrics: dict[str, Number | None]
     """`accuracy` is that of the answer the mode gives; null where nothing could be counted."""
     difference: dict[str, Any] | None = None
@@ -129,7 +129,7 @@ def make_row(name: str, k: int, headline: str, counted: Mapping[str, QuestionCou
 
 
 def compare(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]], versus: str, seed: int) -> dict[str, Any] | None:
-    """Ours less theirs on the questions both have."""
+    """Ours minus theirs on the questions both have."""
     common = [question for question in theirs if question in ours]
     if not common:
         return None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from moot.debate.types import ConfigError, Question
-from moot.rl.config import TrainConfig
+from moot.rl.config import MOST_BATCHES, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
 
@@ -27,6 +27,12 @@ def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: 
 
 
 def _trained_texts(trained: TrainConfig, step: int) -> set[str]:
-    played = min(max(0, step - trained.warm_steps) * trained.optim.batch_size, trained.optim.num_train_datapoints)
+    iterations = max(0, step - trained.warm_steps)
+    played = min(iterations * trained.optim.batch_size, trained.optim.num_train_datapoints)
+    numbers = [*range(trained.warm.warm_questions + played)]
+    if trained.optim.min_signal or trained.recipe.labels_from != "self":
+        # Further questions come from behind all batches. How many is not known here, so all that may have been asked are left out.
+        first = trained.warm.warm_questions + trained.optim.num_train_datapoints
+        numbers += range(first, first + MOST_BATCHES * trained.optim.batch_size * iterations)
     sources = [load_task(name, trained.seed, trained.eval_questions) for name in trained.recipe.curriculum or (trained.debate.task,)]
-    return {source.train(number).text for source in sources for number in range(trained.warm.warm_questions + played)}
+    return {source.train(number).text for source in sources for number in numbers}

@@ -22,8 +22,10 @@ from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.page.index import Place, read_line
 from moot.page.runs import inside
+from moot.records.arrays import read_arrays
 from moot.records.codec import SHOWN, from_record, turn_tokens
 from moot.records.played import PlayedDebate
+from moot.records.seen import seen_to_json
 from moot.turns import AgentAdvantages
 
 LONGEST = 2_000_000
@@ -53,6 +55,16 @@ def shown(run: Path, step: int, number: int, where: Place | None = None) -> dict
         return {"step": step, "number": number, **_debate(from_record(record), tokens), "tokens_error": tokens_error}
     except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
         return {"step": step, "number": number, "broken": f"{type(error).__name__}: {error}"}
+
+
+def seen_in(run: Path, step: int, number: int, turn: int, where: Place | None = None) -> list[dict[str, str]] | None:
+    """What the agent of that turn saw before it spoke; None where there is no such turn that can be read."""
+    line = read_line(run, step, number, where)
+    try:
+        played = from_record(json.loads(line or b""))
+        return seen_to_json(played, turn) if 0 <= turn < len(played.debate.turns) else None
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError):
+        return None
 
 
 def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
@@ -256,8 +268,4 @@ def _tokens(run: Path, step: int, number: int) -> dict[int, dict[str, Any]]:
 @lru_cache(maxsize=4)
 def _load(file: Path, *stamp: int) -> dict[str, Any]:
     """A reader goes from debate to debate of one step; the stamp says that it is still the same file."""
-    with zipfile.ZipFile(file) as archive:
-        if sum(member.file_size for member in archive.infolist()) > LARGEST:
-            raise ValueError(f"{file.name} would unpack to more than {LARGEST:,} bytes")
-    with np.load(file, allow_pickle=False) as arrays:
-        return {name: arrays[name] for name in (*SHOWN, *({"inserted"} & set(arrays.files)))}
+    return read_arrays(file, SHOWN, LARGEST, optional=("inserted",))

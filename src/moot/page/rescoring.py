@@ -42,6 +42,8 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
     try:
         run = Run.open(path)
         trained = run.config.get("protocol", {})
+        if not isinstance(trained, dict):
+            raise ConfigError("its run.json has no protocol")
         _must_be_ours(trained, choices)
         first, last = (whole(name, asked[name]) if asked.get(name) else other for name, other in (("from", 0), ("to", 10**15)))
         steps = [step for step in run.steps() if first <= step <= last]
@@ -49,7 +51,7 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         for step in chosen:
             inside(path, "debates", f"{step:06d}.jsonl")
         found = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
-    except (ConfigError, KeyError, TypeError, AttributeError) as error:
+    except (ConfigError, KeyError, TypeError, AttributeError, ValueError, ArithmeticError, OSError) as error:
         raise Refused(f"this run cannot be counted again: {error}") from None
     own = {name: trained.get(name) for name in CHOICES}
     return {"found": found, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": CHOICES, "trained": own}

@@ -156,7 +156,7 @@ def _total(optim: Mapping[str, Any], warm: Mapping[str, Any]) -> int | None:
     try:
         iterations = -(-int(optim["num_train_datapoints"]) // int(optim["batch_size"]))
         return iterations + -(-int(warm["warm_questions"]) // int(warm["warm_batch_size"])) * int(warm["warm_epochs"])
-    except (KeyError, TypeError, ValueError, ZeroDivisionError):
+    except (KeyError, TypeError, ValueError, ArithmeticError):
         return None
 
 
@@ -212,7 +212,7 @@ class Metrics:
                 continue
             steps, values = columns.setdefault(key, ([], []))
             steps.append(step)
-            values.append(float(value) if value is not None and math.isfinite(value) else None)
+            values.append(_finite(value))
 
     def age(self) -> float | None:
         return None if self._written is None else max(0.0, time.time() - self._written)
@@ -234,6 +234,14 @@ class Metrics:
         keys = ALARMS if alarm == "any" else (f"alarm/{alarm}",)
         columns = self.series.get("train", {})
         return sorted({int(step) for key in keys if key in columns for step, value in zip(*columns[key], strict=True) if value})
+
+
+def _finite(value: float | None) -> float | None:
+    """None also for a whole number that is too large for a float."""
+    try:
+        return float(value) if value is not None and math.isfinite(value) else None
+    except OverflowError:
+        return None
 
 
 def _about(steps: list[float], values: list[float | None]) -> dict[str, float | int | None]:

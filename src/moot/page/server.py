@@ -28,7 +28,7 @@ from moot.page.filters import Refused, Where, where, whole
 from moot.page.index import Index
 from moot.page.rescoring import rescored
 from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
-from moot.rl import remedies
+from moot.rl import explain
 
 STATIC = Path(__file__).parent / "static"
 MOST = 200
@@ -62,6 +62,7 @@ def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
         Route("/api/rescore", _json(page.rescore)),
         Route("/api/debates", _json(page.debates)),
         Route("/api/debate", _json(page.debate)),
+        Route("/api/seen", _json(page.seen)),
         *(Route(path, _file(content, kind)) for path, content, kind in _static()),
     ]
     return _Guard(Starlette(routes=routes))
@@ -230,7 +231,7 @@ class _Page:
 
     def words(self, request: Request) -> Any:
         """What the trust panel and the alarms mean, in the words the loop uses too."""
-        return {key: vars(meaning) for key, meaning in (remedies.PANEL | remedies.ALARMS).items()}
+        return {key: vars(meaning) for key, meaning in (explain.PANEL | explain.ALARMS).items()}
 
     def rescore(self, request: Request) -> Any:
         return rescored(self._run(request).path, dict(request.query_params))
@@ -269,6 +270,16 @@ class _Page:
             "next": f"{after[0]['step']}.{after[0]['number']}" if after else None,
             "alarms": run.ask(lambda m: [alarm for alarm in ALARMS if here[0] in m.ringing(alarm.removeprefix("alarm/"))]),
         }
+
+    def seen(self, request: Request) -> Any:
+        """What the agent of a turn saw: long, so it is asked for when somebody wants to read it."""
+        asked = request.query_params
+        run = self._run(request)
+        here = _place("debate", asked.get("debate", ""))
+        found = debates.seen_in(run.path, *here, whole("turn", asked.get("turn", "")), self._index(run, wait=0.1).place(*here))
+        if found is None:
+            raise NotThere(f"{run.name} has no such turn that can be read")
+        return {"messages": found}
 
     # What they share
 

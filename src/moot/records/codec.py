@@ -25,6 +25,8 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
 from moot.records.played import PlayedDebate
+from moot.records.seen import seen_to_json
+from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
 from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, turn_in_text
@@ -44,7 +46,8 @@ class Damaged:
 # Writing
 
 
-def to_record(played: PlayedDebate) -> dict[str, Any]:
+def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
+    """With `with_seen`, each turn has the whole conversation before it, which follows from the rest and is long."""
     debate = played.debate
     record: dict[str, Any] = {
         "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer", "instruction")},
@@ -59,6 +62,8 @@ def to_record(played: PlayedDebate) -> dict[str, Any]:
     if played.error is not None:
         return {**record, "error": played.error, "turns": []}
     record["turns"] = turns_to_json(played)
+    for i, told in enumerate(record["turns"] if with_seen else ()):
+        told["seen"] = seen_to_json(played, i)
     if debate.jury:
         record["jury_counts"] = played.scoring.judge_counts
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
@@ -135,12 +140,13 @@ def read_line(line: bytes, step: int, place: int, equal: Grader = exact) -> Play
         return Damaged(step, place + 1, str(error))
     except (ValueError, RecursionError) as error:
         return Damaged(step, place + 1, f"not JSON: {error}")
-    except (KeyError, TypeError, AttributeError, IndexError) as error:
+    except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError) as error:
         return Damaged(step, place + 1, f"not a debate: {type(error).__name__} {error}")
 
 
 def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebate:
-    """Raises KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
+    """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
+    check_shape(record)
     asked = record["question"]
     question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")), asked.get("label"))
     protocol = _protocol_of(record)
@@ -220,7 +226,7 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
         if kind == len(kinds):
             kinds.append((answer, right))
         same.append(kind)
-    label = record["question"].get("label")
+    label = record.get("question", {}).get("label")
     labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
     answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
     return Grades(answers, correct, tuple(same), labelled=labelled)
@@ -291,6 +297,7 @@ class Summary:
 
 def summary(record: Mapping[str, Any]) -> Summary:
     """Raises as `from_record`."""
+    check_shape(record)
     turns = list(record["turns"])
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
     known = record["question"]["answer"] is not None and bool(turns)

@@ -5,15 +5,19 @@
     debates/000012.jsonl         every debate of step 12: text, fields, votes, rewards
     debates/000012.npz           its tokens, logprobs and advantages: one array each, cut by `offsets`
     checkpoints/000012/          the engine's state, and state.json: the loop's own, with the step's metrics
+    aside/001/                   what a restart, or a return to an older checkpoint, took out of the way
+    lock                         held by the process that writes here
 
 A step is committed by its checkpoint. Files are written beside their place and moved there, so a kill leaves either all of
-one or none; what a killed step left behind is overwritten when it is played again.
+one or none; what a killed step left behind is overwritten when it is played again. What was committed is never deleted: only
+a rolling checkpoint goes, once two newer ones can be read.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import itertools
 import json
 import os
 import shutil
@@ -22,6 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.records.aside import new_aside
 from moot.records.codec import FORMAT, Damaged, read_line, to_record, token_arrays
 from moot.records.files import beside, sync_folder, write_atomically
 from moot.records.played import PlayedDebate
@@ -38,7 +43,7 @@ class Run:
             raise ConfigError(f"{path} is not a run: it has no run.json")
         version = self.header.get("format")
         if version != FORMAT:
-            raise ConfigError(f"{path} is a run of format {version}, and this moot reads format {FORMAT}; use the moot that made it")
+            raise ConfigError(f"{path} is a run of format {version!r:.40}, and this moot reads format {FORMAT}; use the moot that made it")
 
     # Opening
 
@@ -61,24 +66,33 @@ class Run:
     def header(self) -> dict[str, Any]:
         try:
             header = json.loads((self.path / "run.json").read_text())
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ConfigError(f"{self.path / 'run.json'} is damaged: {error}") from None
         return header if isinstance(header, dict) else {}
 
     @property
+    def made_by(self) -> str:
+        """The version of moot that made it, as far as it says so."""
+        made = self.header.get("made_by")
+        return str(made.get("moot", "of an unknown version"))[:40] if isinstance(made, dict) else "of an unknown version"
+
+    @property
     def config(self) -> dict[str, Any]:
-        return dict(self.header["config"])
+        config = self.header.get("config")
+        if not isinstance(config, dict):
+            raise ConfigError(f"{self.path / 'run.json'} is damaged: it has no config; put back the run.json that moot wrote")
+        return config
 
     # Metrics
 
     def metrics(self) -> list[dict[str, Any]]:
-        """Every complete line; a last line cut short by a kill is left out."""
+        """Every line that is a row; a last line cut short by a kill is left out, and so is what is damaged."""
+        return [row for _, row in self._metric_lines() if row is not None]
+
+    def _metric_lines(self) -> list[tuple[bytes, dict[str, Any] | None]]:
+        """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut short."""
         file = self.path / "metrics.jsonl"
-        rows = []
-        for line in file.read_bytes().split(b"\n") if file.exists() else ():
-            with contextlib.suppress(ValueError):
-                rows.append(json.loads(line))
-        return rows
+        return [(line, _row(line)) for line in file.read_bytes().split(b"\n")] if file.exists() else []
 
     def frame(self) -> Any:
         """The metrics as a pandas DataFrame, a row for each of theirs."""
@@ -95,22 +109,54 @@ class Run:
             os.fsync(file.fileno())
 
     def rewind(self, step: int, last: Mapping[str, Any] | None) -> None:
-        """Forgets what was written after checkpoint `step`, and puts back its metrics if a kill came before they were written."""
-        kept = [row for row in self.metrics() if row["step"] <= step]
-        if last is not None and last not in kept and not any(row["step"] == step and row["phase"] == last["phase"] for row in kept):
-            kept.append(dict(last))
-        write_atomically(self.path / "metrics.jsonl", b"".join(json.dumps(row).encode() + b"\n" for row in kept))
-        for file in (self.path / "debates").iterdir():
-            if file.name.split(".")[0].isdigit() and int(file.name.split(".")[0]) > step:
-                file.unlink()
+        """Goes back to checkpoint `step`, and puts back its metrics if a kill came before they were written.
+
+        Later steps and damaged lines are set aside. Only the step that was never committed is removed: it is played again.
+        """
+        *whole, torn = self._metric_lines() or [(b"", None)]
+        lines = [*((line, row) for line, row in whole if line), *([torn] if torn[1] is not None else [])]
+        kept = [(line, row) for line, row in lines if row is not None and row["step"] <= step]
+        dropped = [line for line, row in lines if row is None or row["step"] > step]
+        (self.path / "debates").mkdir(exist_ok=True)
+        committed = max((row["step"] for _, row in lines if row is not None), default=0)
+        debates = [file for file in (self.path / "debates").iterdir() if (_step_of(file) or 0) > step]
+        places = [place for number, place in self.checkpoints() if number > step]
+        if step + 1 > committed and not places:
+            for file in debates:
+                if _step_of(file) == step + 1:
+                    file.unlink()
+        if dropped or places or any(_step_of(file) != step + 1 for file in debates):
+            aside = new_aside(self.path)
+            write_atomically(aside / "metrics.jsonl", b"".join(line + b"\n" for line in dropped))
+            for file in (*debates, *places):
+                if file.exists():
+                    (aside / file.parent.name).mkdir(exist_ok=True)
+                    file.rename(aside / file.parent.name / file.name)
+        rows = [line for line, _ in kept]
+        if last is not None and not any(row["step"] == step and row["phase"] == last["phase"] for _, row in kept):
+            rows.append(json.dumps(last).encode())
+        write_atomically(self.path / "metrics.jsonl", b"".join(row + b"\n" for row in rows))
         (self.path / "index.sqlite").unlink(missing_ok=True)  # older versions kept one; nobody reads it, and now it would be wrong
+
+    # What is out of the way
+
+    def contents(self) -> str:
+        """What a run without a usable checkpoint still has; empty if no step was ever committed."""
+        steps = {row["step"] for row in self.metrics() if row["step"] > 0}
+        damaged = [place.name for _, place in self.checkpoints()]
+        debates = self.steps()
+        if not steps and not damaged and len(debates) < 2:
+            return ""
+        names = ", ".join(damaged[:3]) + (", …" if len(damaged) > 3 else "")
+        named = f"checkpoints that cannot be used ({names})" if damaged else "no checkpoint"
+        return f"metrics of {len(steps)} steps, debates of {len(debates)} and {named}"
 
     # Debates
 
-    def write_debates(self, step: int, played: Sequence[PlayedDebate]) -> None:
+    def write_debates(self, step: int, played: Sequence[PlayedDebate], with_seen: bool = False) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        lines = [json.dumps({"number": i, **to_record(each)}).encode() + b"\n" for i, each in enumerate(played)]
+        lines = [json.dumps({"number": i, **to_record(each, with_seen)}).encode() + b"\n" for i, each in enumerate(played)]
         write_atomically(self._debates(step), b"".join(lines))
         with beside(self._debates(step).with_suffix(".npz")) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **token_arrays(played))
@@ -132,7 +178,9 @@ class Run:
         return self.path / "debates" / f"{step:06d}.jsonl"
 
     def steps(self) -> list[int]:
-        return sorted(int(file.stem) for file in (self.path / "debates").glob("*.jsonl") if file.stem.isdigit())
+        """Those whose file has the name that moot gives it."""
+        files = (self.path / "debates").glob("*.jsonl")
+        return sorted(step for file in files if (step := _step_of(file)) is not None and file == self._debates(step) and file.is_file())
 
     # Checkpoints
 
@@ -144,29 +192,58 @@ class Run:
         return place
 
     def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool) -> Path:
-        """Rolling checkpoints go away once two newer ones stand; kept ones stay."""
+        """Rolling checkpoints go away once two newer ones can be read; kept ones stay, and damaged ones get a name that says so."""
         temporary = self.path / "checkpoints" / f"{step:06d}.tmp"
         body = json.dumps({**state, "step": step, "keep": keep})
         seal = hashlib.sha256(body.encode()).hexdigest()
         write_atomically(temporary / "state.json", json.dumps({"sha256": seal, "body": body}).encode())
         final = temporary.with_suffix("")
-        shutil.rmtree(final, ignore_errors=True)
+        if final.exists():
+            _rename_damaged(final)
         temporary.rename(final)
         sync_folder(final.parent)
-        rolling = [(n, place) for n, place in self.checkpoints() if not (_state(place) or {}).get("keep")]
-        for _, place in rolling[2:]:
+        rolling = []
+        for number, place in self.checkpoints():
+            known = _state(place)
+            if known is None:
+                _rename_damaged(place)
+            elif not known.get("keep") and number <= step:
+                rolling.append(place)
+        for place in rolling[2:]:
             shutil.rmtree(place, ignore_errors=True)
         return final
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Newest first."""
         places = (self.path / "checkpoints").glob("[0-9]*")
-        return sorted(((int(place.name), place) for place in places if place.name.isdigit()), reverse=True)
+        return sorted(((int(place.name), place) for place in places if place.name.isascii() and place.name.isdigit()), reverse=True)
 
     def load_checkpoints(self) -> Iterator[tuple[int, Path, dict[str, Any] | None]]:
         """Newest first, with the loop's state; None where that is damaged."""
         for step, place in self.checkpoints():
             yield step, place, _state(place)
+
+
+def _row(line: bytes) -> dict[str, Any] | None:
+    """A row has its step and its phase; anything else is damage."""
+    try:
+        row = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    whole = isinstance(row, dict) and type(row.get("step")) is int and isinstance(row.get("phase"), str)
+    return row if whole else None
+
+
+def _step_of(file: Path) -> int | None:
+    """The step of a file of debates; other names are nobody's."""
+    name = file.name.split(".")[0]
+    return int(name) if name.isascii() and name.isdigit() and len(name) < 10 else None
+
+
+def _rename_damaged(place: Path) -> None:
+    """Out of the way of those that can be read, and still there."""
+    names = (f"{place.name}.damaged{'' if n == 1 else f'-{n}'}" for n in itertools.count(1))
+    place.rename(next(free for name in names if not (free := place.with_name(name)).exists()))
 
 
 def engine_state(place: Path, state: Mapping[str, Any]) -> str:
@@ -181,6 +258,6 @@ def _state(place: Path) -> dict[str, Any] | None:
         if hashlib.sha256(body.encode()).hexdigest() != sealed["sha256"]:
             return None
         state = json.loads(body)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     return state if isinstance(state, dict) else None

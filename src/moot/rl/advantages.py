@@ -24,6 +24,8 @@ class Cell:
     round: int | None
     """None for a reward that is the whole debate's."""
     value: float
+    question: str = ""
+    """Debates of one question have the same."""
 
 
 @dataclass
@@ -58,6 +60,17 @@ def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> 
     return centred
 
 
+def center_question(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
+    """Minus the mean over the same seat and round of all debates of one question (debates_per_question): no agent of the group has read
+    another, so copying and misleading change no baseline. The agent- and turn-wise groups of AT-GRPO (arXiv 2510.11062), without its
+    division by the standard deviation."""
+    groups: dict[tuple[str, int, int | None], list[float]] = defaultdict(list)
+    for cells in debates:
+        for cell in cells:
+            groups[cell.question, cell.seat, cell.round].append(cell.value)
+    return [[cell.value - _mean(groups[cell.question, cell.seat, cell.round]) for cell in cells] for cells in debates]
+
+
 def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus the seat's running mean, which then moves a twentieth of the way to this debate's.
 
@@ -85,6 +98,7 @@ def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) 
 ESTIMATORS: dict[str, Estimator] = {
     "center_group": center_group,
     "center_round": center_round,
+    "center_question": center_question,
     "center_seat": center_seat,
     "normalize_batch": normalize_batch,
 }
@@ -107,7 +121,10 @@ def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, sea
     debates = list(batch)
     seats = seats or SeatMeans()
     if all(isinstance(scores, AgentScores) for _, scores in debates):
-        returns = [[Cell(seat, None, value) for seat, value in enumerate(scores.returns)] for _, scores in debates]  # type: ignore[union-attr]
+        returns = [
+            [Cell(seat, None, value, _asked(debate)) for seat, value in enumerate(scores.returns)]  # type: ignore[union-attr]
+            for debate, scores in debates
+        ]
         return [AgentAdvantages(tuple(row)) for row in estimator(returns, seats.of("return"))]
 
     streams: list[dict[str, tuple[tuple[float, ...], ...]]] = [{} for _ in debates]
@@ -136,10 +153,14 @@ def _stream_names(batch: Sequence[Scores]) -> list[str]:
     return list(kinds.pop() or ())
 
 
+def _asked(debate: Debate) -> str:
+    return f"{debate.question.id}\x1f{debate.question.text}"
+
+
 def _cells(debate: Debate, scores: Scores, name: str) -> list[Cell]:
     assert isinstance(scores, StepScores)
     return [
-        Cell(seat, debate.turns[i].round, value)
+        Cell(seat, debate.turns[i].round, value, _asked(debate))
         for seat, (turns, row) in enumerate(zip(debate.steps(), scores.streams[name].centred, strict=True))
         for i, value in zip(turns, row, strict=True)
         if value is not None

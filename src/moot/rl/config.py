@@ -27,6 +27,8 @@ class DebateConfig:
     """Copies of the model in a debate. Below 3 nobody can vote."""
     max_rounds: int = 2
     """Rounds of a debate."""
+    debates_per_question: int = 1
+    """Debates of each question in an iteration, for advantage center_question, which compares them seat by seat."""
     max_tokens: int = 512
     """Longest turn; where sections are given or asked, longest solution."""
     evaluation_tokens: int = 256
@@ -103,6 +105,8 @@ class WarmConfig:
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
 
+MOST_BATCHES = 4
+"""How often as many questions as a batch has are looked at, at most, before a step is taken with what there is."""
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
 """What may be measured besides the debates of the policy with itself."""
 
@@ -187,6 +191,8 @@ class TrainConfig:
     """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
     save_every: int = 100
     """Iterations between checkpoints that are kept; the newest two are always there."""
+    log_full_transcript: bool = False
+    """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is much shorter."""
 
     def __post_init__(self) -> None:
         d, o, w = self.debate, self.optim, self.warm
@@ -195,6 +201,7 @@ class TrainConfig:
         for name, value, low in (
             ("max_rounds", d.max_rounds, 1),
             ("max_tokens", d.max_tokens, 1),
+            ("debates_per_question", d.debates_per_question, 1),
             ("evaluation_tokens", d.evaluation_tokens, 1),
             ("comparison_tokens", d.comparison_tokens, 1),
             ("concurrency", d.concurrency, 1),
@@ -217,6 +224,8 @@ class TrainConfig:
         _check_numbers(self)
         if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
+        if self.protocol.scoring.advantage == "center_question" and d.debates_per_question < 2:
+            raise ConfigError(f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}")
         if not 0 <= o.ema_decay < 1:
             raise ConfigError(f"ema_decay must be from 0 to below 1, got {o.ema_decay}")
         if self.recipe.labels_from != "self" and not self.protocol.scoring.reward.startswith("majority"):
@@ -317,7 +326,7 @@ def _check_numbers(config: Any) -> None:
 _MATH = TrainConfig(
     protocol=_PEOPLE,
     model=ModelConfig(model="Qwen/Qwen3-8B"),
-    debate=DebateConfig(task="math", max_rounds=3, max_tokens=512),
+    debate=DebateConfig(task="math", max_rounds=3, max_tokens=768),
     optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024, lr_warmup=5),
 )
 
@@ -325,7 +334,7 @@ PRESETS: dict[str, TrainConfig] = {
     # SmolLM2 on two cores: short turns, small batches, and a warm start without which it writes no valid turn at all.
     "demo": TrainConfig(
         protocol=_PEOPLE,
-        debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=128),
+        debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=128, evaluation_tokens=96, comparison_tokens=32),
         optim=OptimConfig(batch_size=6, num_train_datapoints=18, learning_rate=2e-5),
         warm=WarmConfig(warm_questions=16, warm_batch_size=2, warm_learning_rate=1e-3),
         eval_every=3,

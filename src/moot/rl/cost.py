@@ -23,7 +23,7 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     first = Debate(Question("x" * 200), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts).observe(0)
     opening = sum(len(message.content) for message in first.conversation()) // 4
     others = (d.num_agents - 1) * turn
-    seats = config.optim.batch_size * d.num_agents
+    seats = config.optim.batch_size * d.debates_per_question * d.num_agents
     in_parts = config.protocol.rules.sections != "sampled"
     judging = min(d.evaluation_tokens, TYPICAL_JUDGEMENT) + d.comparison_tokens // 2 if in_parts else 0
     sampled = seats * (d.max_rounds * turn + (d.max_rounds - 1) * judging)
@@ -61,7 +61,7 @@ def memory_gib(config: TrainConfig) -> dict[str, float] | None:
     weights = layers * sum(a * b for a, b in shapes_in_layer) + vocab * hidden * (1 if tied else 2)
     adapter = layers * sum(config.model.lora_rank * (a + b) for a, b in shapes_in_layer)
     size = 4 if config.model.dtype == "fp32" or config.model.deterministic else 2
-    sequences = min(config.debate.concurrency, config.optim.batch_size) * config.debate.num_agents
+    sequences = min(config.debate.concurrency, config.optim.batch_size * config.debate.debates_per_question) * config.debate.num_agents
     cache = 2 * layers * kv * dim * size * expected_tokens(config)["longest"] * sequences
     return {"weights": weights * size / 2**30, "adapter and Adam": adapter * 16 / 2**30, "cache of all debates": cache / 2**30}
 

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from moot.debate.types import Message, Question
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.records import Run
-from moot.rl.recipe import Asked
+from moot.rl.remedies import BatchQuestion
 from moot.rl.rendering import Rendering
 from moot.rl.speaker import turn_seed
 from moot.tasks.answers import answer_in
@@ -69,7 +69,7 @@ class Labeller:
         return {(label.level, label.number): label for label in labels}
 
     async def label(
-        self, asked: Sequence[Asked], tasks: Sequence[Task], reference: Sampler, known: Mapping[tuple[int, int], Label]
+        self, asked: Sequence[BatchQuestion], tasks: Sequence[Task], reference: Sampler, known: Mapping[tuple[int, int], Label]
     ) -> list[Label]:
         """Labels of the questions that are not `known`, each from `samples` plain answers of the reference."""
         new = [each for each in dict.fromkeys((each.level, each.number) for each in asked) if each not in known]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
 from moot.rl.frozen_labels import Label
 from moot.rl.pace import Pace
-from moot.rl.recipe import Asked, Curriculum
+from moot.rl.remedies import BatchQuestion, Curriculum
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Guest, Player
 from moot.rl.trust import Alarms
@@ -38,7 +39,7 @@ class Watcher(Interface):
 
 @dataclass
 class Loop:
-    """Everything one run needs, and the little that changes: `seats`, `alarms` and `skipped` go into each checkpoint."""
+    """Everything one run needs, and the little that changes from step to step, which `rl/commit.py` puts into each checkpoint."""
 
     config: TrainConfig
     engine: Trainer
@@ -64,8 +65,12 @@ class Loop:
     """Votes from outside, and is never trained."""
     opponents: Mapping[str, Opponent] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""
-    again: list[Asked] = field(default_factory=list)
+    reopened: list[BatchQuestion] = field(default_factory=list)
     """Questions to be debated once more, by more agents."""
+    start_from: int | None = None
+    """The step whose checkpoint to continue from; None means the newest that can be used."""
+    lock: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    """Held on the run's folder; closed, others may write there."""
     references: dict[str, Sampler] = field(default_factory=dict)
     """Weights that stand still, by name."""
     labels: dict[tuple[int, int], Label] = field(default_factory=dict)

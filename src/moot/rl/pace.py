@@ -9,7 +9,7 @@ import numpy as np
 
 from moot.engine.protocol import Datum, Floats
 from moot.rl.config import OptimConfig
-from moot.rl.recipe import scheduled
+from moot.rl.schedules import scheduled
 
 MEASURED = 64
 """Datums on which a step is measured, at most: one forward pass over a part of the batch."""

@@ -1,78 +1,108 @@
-"""What each number of the trust panel and each alarm means in plain words, and what to do about it. The page and the loop read it here."""
+"""The remedies: what a run may do besides plain self-play. Each is one small part that the loop asks; off, it does nothing.
+
+What changes from step to step goes into each checkpoint: `state` gives it, `restore` takes it back.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from moot.debate.rewards import last_parsed
+from moot.engine.protocol import Datum
+from moot.records.played import PlayedDebate
+from moot.rl.datums import merge
+from moot.rl.rollout import Guest, Judges, Player, Seats
+from moot.tasks.task import Task
+
+WINDOW = 3
+"""Steps whose accuracy must hold before a curriculum moves on."""
+
+
+@dataclass
+class Curriculum:
+    """Tasks from easy to hard. Moves on when the measured accuracy of training debates says so; never back."""
+
+    tasks: Sequence[Task]
+    promote_at: float = 0.7
+    level: int = 0
+    recent: list[float] = field(default_factory=list)
+
+    @property
+    def task(self) -> Task:
+        return self.tasks[self.level]
+
+    def update(self, level: int, accuracy: float | None) -> bool:
+        """Takes one step's accuracy at `level`; answers whether it moved on. A batch sampled before the last move says nothing."""
+        if level != self.level or accuracy is None or self.level == len(self.tasks) - 1:
+            return False
+        self.recent = [*self.recent, accuracy][-WINDOW:]
+        if len(self.recent) < WINDOW or sum(self.recent) / WINDOW < self.promote_at:
+            return False
+        self.level, self.recent = self.level + 1, []
+        return True
+
+    def state(self) -> dict[str, Any]:
+        return {"level": self.level, "recent": self.recent}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.level, self.recent = int(state["level"]), list(state["recent"])
 
 
 @dataclass(frozen=True)
-class Meaning:
-    means: str
-    remedy: str
+class BatchQuestion:
+    """A question of a batch: which one of which task, and by how many agents it is debated."""
+
+    level: int
+    number: int
+    num_agents: int
 
 
-PANEL: dict[str, Meaning] = {
-    "trust/judge_accuracy": Meaning(
-        "Of the votes between a right and a wrong answer, the share that prefer the right one. One half is guessing.",
-        "Below 0.6: warm start with warm_wrong sampled, an outside judge, or easier questions.",
-    ),
-    "trust/vote_truth_agreement": Meaning(
-        "How much more reward right answers get from the vote than wrong ones, from -2 to 2. At 0 the vote teaches nothing about truth.",
-        "Near 0 or negative: stop, or mix in truth (reward_mix 0.3) until it rises.",
-    ),
-    "trust/winner_correct": Meaning(
-        "How often the winner of a debate is right, over debates that have one. Compare it with the mean accuracy of the agents beside it.",
-        "Not above the mean accuracy: voting picks no better than chance; see judge accuracy.",
-    ),
-    "trust/mean_accuracy": Meaning(
-        "The mean accuracy of the agents: what picking a winner by lot would give.",
-        "Under 0.1: the questions are too hard for votes to mean anything; use easier ones, a curriculum or a warm start.",
-    ),
-    "trust/position_bias": Meaning(
-        "How much more often than half the lower-numbered agent wins a vote between two equally good answers.",
-        "Beyond 0.1 either way: shuffle_labels.",
-    ),
-    "trust/length_bias": Meaning(
-        "How much more often than half the longer solution wins a vote between two equally good answers.",
-        "Beyond 0.1: lower max_tokens, or mix in truth; the vote pays for length.",
-    ),
-    "trust/vote_cycles": Meaning(
-        "Of three answers all compared with each other, how often A beats B, B beats C and C beats A.",
-        "Above 0.1: judges have no steady taste; more agents, or a warm start.",
-    ),
-    "trust/answer_diversity": Meaning(
-        "Different answers among the agents in the last round, divided by their number. 1/N means all agree.",
-        "Near 1/N: harder questions, fewer rounds or more agents; there is nothing left to vote on.",
-    ),
-    "trust/judges_per_pair": Meaning(
-        "Votes cast on each pair of answers that has any. With one, a judge is measured against itself.",
-        "Below 2: five agents, or judge_consensus leave_one_out.",
-    ),
-    "trust/duplicate_votes": Meaning(
-        "Share of votes that repeat the author's own on the same pair. They count once under one_ballot_per_pair.",
-        "Rising: ballots are being stuffed; keep one_ballot_per_pair on.",
-    ),
-    "trust/outside_agreement": Meaning(
-        "Of the pairs on which the peers clearly agree and the outside judge has a preference, how often it is the same.",
-        "Falling while the reward rises: the peers are drifting into a taste of their own; past_selves, or let the judge's votes count.",
-    ),
-    "trust/outside_accuracy": Meaning(
-        "Of the outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
-        "Below the peers' own judge accuracy: this judge is no help; name a stronger one.",
-    ),
-}
+def still_open(asked: Sequence[BatchQuestion], debates: Sequence[PlayedDebate], hard_agents: int) -> list[BatchQuestion]:
+    """The questions to debate again with more agents: those whose agents ended with different answers, and were not yet more."""
+    hard = []
+    for question, played in zip(asked, debates, strict=True):
+        same = () if played.grades is None else played.grades.same
+        held = {None if i is None else same[i] for i in last_parsed(played.debate)}
+        if len(held) > 1 and question.num_agents < hard_agents:
+            hard.append(replace(question, num_agents=hard_agents))
+    return hard
 
-ALARMS: dict[str, Meaning] = {
-    "alarm/degenerate_consensus": Meaning(
-        "nearly all debates end with every agent giving one answer, or carry no signal, so there is nothing left to learn from.",
-        "Use harder questions, five agents (num_agents 5), fewer rounds (max_rounds 2), or mix in truth (reward_mix 0.3).",
-    ),
-    "alarm/random_noise": Meaning(
-        "votes between right and wrong answers look like coin tosses, so training follows noise.",
-        "Use easier questions or a curriculum, a warm start with warm_wrong sampled, an outside judge (judge), or reward_mix 0.3.",
-    ),
-    "alarm/format_collapse": Meaning(
-        "agents stopped voting, or their turns can no longer be read.",
-        "Lower learning_rate, keep enable_format_penalty on, start with warm_questions, or use distill_every 5.",
-    ),
-}
+
+def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num_agents: int) -> Seats | None:
+    """In a share of debates one seat, drawn by lot, goes to one of the past selves."""
+    if not players or not share:
+        return None
+
+    def seats(number: int, seat: int) -> Player | None:
+        rng = random.Random(f"{seed}/past/{number}")
+        taken, taker = rng.random() < share, rng.choice(players)
+        return taker if taken and seat == rng.randrange(num_agents) else None
+
+    return seats
+
+
+def judges_of_a_share(judge: Guest | None, share: float, seed: str) -> Judges | None:
+    """The outside judge is asked about a share of the debates, drawn by lot; as the share falls it is phased out, and costs less."""
+    if judge is None or not share:
+        return None
+    return lambda number: [judge] if random.Random(f"{seed}/judge/{number}").random() < share else []
+
+
+def winners_turns(debates: Sequence[PlayedDebate]) -> list[Datum]:
+    """What each debate's winner said, as supervised examples. Its failed turns stand in the context with weight 0."""
+    examples: list[Datum] = []
+    for each in debates:
+        agent = None if each.outcome is None else each.outcome.winner
+        turns = [] if agent is None else each.debate.steps()[agent]
+        if not turns or not all(each.sampled[i].learns for i in turns):
+            continue
+        weights = [each.sampled[i].sampled * np.float32(not each.debate.turns[i].failed) for i in turns]
+        # Learned as text, at temperature 1: the winner is imitated, not its dice.
+        merged = merge([each.sampled[i] for i in turns], weights)
+        examples += [replace(datum, mask=datum.advantages, temperature=1.0) for datum in merged]
+    return [datum for datum in examples if datum.mask.any()]

@@ -11,9 +11,10 @@ from moot.debate.types import ConfigError
 from moot.debate.wording import Prompts
 from moot.records import Run, write_atomically
 from moot.rl.config import TrainConfig
+from moot.rl.stored import config_of
 
 CHANGEABLE = {
-    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "stop_on_alarm",
+    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "log_full_transcript", "stop_on_alarm",
     "concurrency", "device", "cache_gib", "token_budget", "base_url",
 }  # fmt: skip
 """How far a run goes, how often it looks, and where it runs. All else would make the steps before and after two different runs."""
@@ -36,7 +37,7 @@ def told(changed: list[tuple[str, Any, Any]]) -> str:
 
 def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[str]:
     """Writes what may change into the run, and answers with notes on it. Refuses all else by name."""
-    before = TrainConfig.from_dict(run.config)
+    before = config_of(run)
     changed = list(differences(before, wanted))
     if fixed := [each for each in changed if each[0] not in CHANGEABLE]:
         raise ConfigError(f"--resume cannot change {told(fixed)} of {run.path}; start another run with --run, or leave it out")

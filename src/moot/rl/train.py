@@ -15,39 +15,37 @@ import json
 import random
 import time
 from collections import deque
-from collections.abc import Awaitable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from moot.checkpoints import Checkpoint, checkpoints, load_newest, newest_whole
 from moot.debate.rewards import Grades
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput, Sampler, SamplingParams, StepOutput
+from moot.engine.protocol import Sampler, SamplingParams
 from moot.evaluate.training import evaluate_in_training
 from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
 from moot.rl import warm
 from moot.rl.advantages import SeatMeans, with_advantages
+from moot.rl.commit import commit, fresh_optimizer, is_kept, restore
+from moot.rl.config import MOST_BATCHES
 from moot.rl.datums import datums
+from moot.rl.explain import ALARMS
 from moot.rl.frozen_labels import Labeller
 from moot.rl.loop import Loop, Stopped, Watcher
-from moot.rl.metrics import Metrics, answer_metrics, optim_metrics, reward_metrics, rollout_metrics
-from moot.rl.pace import MEASURED, Pace, kl_step
-from moot.rl.recipe import Asked, judges_of_a_share, scheduled, seats_of_past_selves, still_open, winners_turns
-from moot.rl.remedies import ALARMS
+from moot.rl.metrics import Metrics, answer_metrics, reward_metrics, rollout_metrics
+from moot.rl.optimise import in_chunks, optimise
+from moot.rl.remedies import BatchQuestion, judges_of_a_share, seats_of_past_selves, still_open, winners_turns
 from moot.rl.rollout import Judges, Player, Seats, rollout
+from moot.rl.schedules import scheduled
 from moot.rl.still import keep_still, move_average, penalise_distance, still_point
-from moot.rl.trust import Alarms, panel
-from moot.rl.warm_from import warm_start_of
+from moot.rl.trust import panel
 from moot.tasks.answers import grade_all_async, settled_by
 from moot.tasks.task import Task
 from moot.turns import carries_gradient
 
 __all__ = ["Loop", "Stopped", "Watcher", "train"]
-
-MOST_BATCHES = 4
-"""How often as many questions as a batch has are debated, at most, before a step is taken with what there is."""
 
 
 async def train(loop: Loop) -> None:
@@ -95,39 +93,42 @@ async def train(loop: Loop) -> None:
 class _Batch:
     sampled_at: int
     """The step whose weights it is sampled with."""
-    playing: asyncio.Task[tuple[list[Asked], list[PlayedDebate]]]
+    playing: asyncio.Task[tuple[list[BatchQuestion], list[PlayedDebate]]]
 
 
 # One step of self-play
 
 
-def questions(loop: Loop, step: int) -> list[Asked]:
+def questions(loop: Loop, step: int) -> list[BatchQuestion]:
     """The next ones of the task, and those that ended in disagreement before."""
     config = loop.config
     first = (step - config.warm_steps - 1) * config.optim.batch_size
     count = min(config.optim.batch_size, config.optim.num_train_datapoints - first)
     # The warm start took the first questions; self-play continues behind them.
     first += config.warm.warm_questions
-    again, loop.again = loop.again, []
-    return [*again, *(Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
+    reopened, loop.reopened = loop.reopened, []
+    return [*reopened, *(BatchQuestion(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
 
 
-def further_questions(loop: Loop, count: int) -> list[Asked]:
+def further_questions(loop: Loop, count: int) -> list[BatchQuestion]:
     """From behind all batches, none twice."""
     config = loop.config
     first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
     loop.further += count
-    return [Asked(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count)]
+    return [BatchQuestion(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count)]
 
 
-async def play_batch(loop: Loop, step: int, asked: list[Asked], sampler: Sampler, wave: str = "") -> tuple[list[Asked], list[PlayedDebate]]:
+async def play_batch(
+    loop: Loop, step: int, asked: list[BatchQuestion], sampler: Sampler, wave: str = ""
+) -> tuple[list[BatchQuestion], list[PlayedDebate]]:
     """The questions that are worth a debate, and their debates."""
     if loop.config.recipe.labels_from != "self":
         asked = await in_the_band(loop, asked)
+    asked = [each for each in asked for _ in range(loop.config.debate.debates_per_question)]
     return asked, await self_play(loop, step, asked, sampler, wave)
 
 
-async def in_the_band(loop: Loop, asked: list[Asked]) -> list[Asked]:
+async def in_the_band(loop: Loop, asked: list[BatchQuestion]) -> list[BatchQuestion]:
     """Those whose label has a share in the band, and further ones in the place of the others."""
     recipe, wanted, kept = loop.config.recipe, len(asked), []
     labeller = Labeller(loop.run, loop.rendering, SamplingParams(loop.config.debate.max_tokens), recipe.label_samples, loop.config.seed)
@@ -148,8 +149,8 @@ async def in_the_band(loop: Loop, asked: list[Asked]) -> list[Asked]:
 
 
 async def with_enough_signal(
-    loop: Loop, step: int, asked: list[Asked], played: list[PlayedDebate], sampler: Sampler
-) -> tuple[list[Asked], list[PlayedDebate]]:
+    loop: Loop, step: int, asked: list[BatchQuestion], played: list[PlayedDebate], sampler: Sampler
+) -> tuple[list[BatchQuestion], list[PlayedDebate]]:
     """The batch, and further questions until `min_signal` debates carry a gradient. Those come from behind all batches."""
     config = loop.config
     wanted, size = config.optim.min_signal, config.optim.batch_size
@@ -163,13 +164,13 @@ async def with_enough_signal(
     return asked, played
 
 
-async def count_with_gradient(loop: Loop, step: int, asked: Sequence[Asked], played: Sequence[PlayedDebate]) -> int:
+async def count_with_gradient(loop: Loop, step: int, asked: Sequence[BatchQuestion], played: Sequence[PlayedDebate]) -> int:
     # Only looking: the running means of the seats stay as they are.
     taught = await scored_and_taught(loop, step, asked, played, copy.deepcopy(loop.seats))
     return sum(each.advantages is not None and carries_gradient(each.advantages) for each in taught)
 
 
-async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Sampler, wave: str = "") -> list[PlayedDebate]:
+async def self_play(loop: Loop, step: int, asked: Sequence[BatchQuestion], sampler: Sampler, wave: str = "") -> list[PlayedDebate]:
     recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}{wave}"
     debates = [new_debate(loop, each) for each in asked]
     seats = seats_of_past_selves(loop.past, recipe.past_selves, seed, loop.config.debate.num_agents)
@@ -177,7 +178,7 @@ async def self_play(loop: Loop, step: int, asked: Sequence[Asked], sampler: Samp
     return await play_all(loop, debates, sampler, seed, seats, judges_of_a_share(loop.judge, share, seed))
 
 
-def new_debate(loop: Loop, asked: Asked) -> Debate:
+def new_debate(loop: Loop, asked: BatchQuestion) -> Debate:
     config, recipe, task = loop.config, loop.config.recipe, loop.curriculum.tasks[asked.level]
     label = loop.labels.get((asked.level, asked.number))
     question = task.train(asked.number)
@@ -211,7 +212,7 @@ async def play_all(
     )
 
 
-async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[PlayedDebate], staleness: int) -> dict[str, Any]:
+async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: list[PlayedDebate], staleness: int) -> dict[str, Any]:
     """Votes to rewards to advantages to datums to the engine. Answers with the step's metrics."""
     config, recipe, started = loop.config, loop.config.recipe, time.perf_counter()
     asked = [question for question, each in zip(batch, played, strict=True) if each.error is None]
@@ -228,19 +229,20 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[Play
     ]
     random.Random(f"{config.seed}/{step}/order").shuffle(groups)
     penalty = await penalise_distance(loop, [datum for group in groups for datum in group])
-    chunks = _chunks(penalty.datums, config.optim.num_substeps)
+    chunks = in_chunks(penalty.datums, config.optim.num_substeps)
     rate = loop.pace.rate(config.optim, step - config.warm_steps, loop.done(step))
     trained = await optimise(loop, chunks, config.optim.loss, rate, measured=True)
     loop.pace.update(config.optim.target_kl, trained["optim/kl_step"])
     copied = await distill(loop, step, taught, rate)
 
     remaining = iter(taught)
-    loop.run.write_debates(step, [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played])
+    saved = [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played]
+    loop.run.write_debates(step, saved, config.log_full_transcript)
     answers = answer_metrics([each.debate for each in taught], grades, task.name)
     counts = rollout_metrics(played)
     loop.sampled += int(counts["tokens/sampled"] or 0)
     if recipe.hard_agents:
-        loop.again += still_open(asked, taught, recipe.hard_agents)
+        loop.reopened += dict.fromkeys(still_open(asked, taught, recipe.hard_agents))
     if loop.curriculum.update(asked[-1].level, answers[f"train_{task.name}/correct"]):
         loop.watcher.note(f"the curriculum moves on to {loop.curriculum.task.name}")
     return {
@@ -269,7 +271,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[Asked], played: list[Play
 
 
 async def scored_and_taught(
-    loop: Loop, step: int, asked: Sequence[Asked], played: Sequence[PlayedDebate], seats: SeatMeans
+    loop: Loop, step: int, asked: Sequence[BatchQuestion], played: Sequence[PlayedDebate], seats: SeatMeans
 ) -> list[PlayedDebate]:
     """Graded, scored and with advantages; without the debates that the engine lost."""
     finished = [(loop.curriculum.tasks[question.level], each) for question, each in zip(asked, played, strict=True) if each.error is None]
@@ -299,39 +301,6 @@ async def graded(debates: Sequence[Debate], tasks: Sequence[Task]) -> list[Grade
         own = [i for i, other in enumerate(tasks) if other is task]
         by_place |= zip(own, await grade_all_async([debates[i] for i in own], task.equal, task.extract), strict=True)
     return [by_place[i] for i in range(len(debates))]
-
-
-def _chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
-    size = -(-len(all_datums) // count) if all_datums else 0
-    return [all_datums[i : i + size] for i in range(0, len(all_datums), size)] if size else []
-
-
-async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float, measured: bool = False) -> Metrics:
-    """Everything is enqueued before the first result is awaited, so the engine never waits for us.
-
-    `measured` asks once more, after all steps, for logprobs of the first chunk, which were computed before any of them.
-    """
-    adam = AdamParams(rate, weight_decay=loop.config.optim.weight_decay, grad_clip_norm=loop.config.optim.grad_clip)
-    queued: list[tuple[Awaitable[LossOutput], Awaitable[StepOutput]]] = []
-    for chunk in chunks:
-        queued.append((loop.engine.forward_backward(chunk, loss), loop.engine.optim_step(adam)))
-    looked_at = chunks[0][:MEASURED] if measured and chunks else []
-    looking = loop.engine.forward(looked_at, loss) if looked_at else None
-    outputs = [(await losses, await steps) for losses, steps in queued]
-    after = (await looking).logprobs if looking is not None else []
-    for _, done in outputs:
-        loop.skipped = loop.skipped + 1 if done.metrics.get("skipped") else 0
-        if loop.skipped == 3:
-            raise Stopped(f"three optimizer steps in a row had no finite gradient; lower learning_rate (now {rate:g}) or use fp32")
-    norms = [done.metrics["grad_norm"] for _, done in outputs if "grad_norm" in done.metrics]
-    return {
-        **optim_metrics([d for chunk in chunks for d in chunk], [lp for losses, _ in outputs for lp in losses.logprobs]),
-        "optim/loss": sum(losses.loss for losses, _ in outputs) if outputs else None,
-        "optim/grad_norm": sum(norms) / len(norms) if norms else None,
-        "optim/steps_skipped": float(sum(bool(done.metrics.get("skipped")) for _, done in outputs)),
-        "optim/trained_tokens": float(sum(d.mask.sum() for chunk in chunks for d in chunk)),
-        **({"optim/kl_step": kl_step(looked_at, outputs[0][0].logprobs[:MEASURED] if outputs else [], after)} if measured else {}),
-    }
 
 
 async def distill(loop: Loop, step: int, debates: Sequence[PlayedDebate], rate: float) -> Metrics:
@@ -369,31 +338,20 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     task = loop.curriculum.tasks[0]
     wrong = await wrong_answers(loop, task)
     empty = Debate(task.train(0), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
-    lessons = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong)
-    trained = await optimise(loop, [lessons], "cross_entropy", w.warm_learning_rate)
+    examples = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong)
+    trained = await optimise(loop, [examples], "cross_entropy", w.warm_learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {
         "step": step,
         "phase": "warm",
         "warm/loss_per_token": (trained["optim/loss"] or 0.0) / tokens,
-        "warm/examples": float(len(lessons)),
+        "warm/examples": float(len(examples)),
         "optim/grad_norm": trained["optim/grad_norm"],
         "optim/steps_skipped": trained["optim/steps_skipped"],
         "optim/trained_tokens": tokens,
         "optim/lr": w.warm_learning_rate,
         "time/train_s": time.perf_counter() - started,
     }
-
-
-async def fresh_optimizer(loop: Loop, step: int) -> None:
-    """After the warm start Adam forgets it: moments of another loss, with gradients of another size, would steer the first steps."""
-    saved = newest_whole(loop.run, step) if step else None
-    if saved is None:
-        return
-    try:
-        await loop.engine.load_state(saved.engine_state, optimizer=False)
-    except EngineError as error:
-        loop.watcher.note(f"this engine cannot start its optimizer anew, so Adam's moments of the warm start stay ({error})")
 
 
 async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
@@ -406,8 +364,8 @@ async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
         loop.watcher.note(f"asking the untrained model {w.warm_questions} questions, for its own mistakes")
         base = await loop.engine.base()
         params = SamplingParams(max_tokens=loop.config.debate.max_tokens)
-        found = await warm.sample_wrong(task, base, loop.rendering, params, range(w.warm_questions), loop.config.seed)
-        write_atomically(kept, json.dumps(found).encode())
+        sampled = await warm.sample_wrong(task, base, loop.rendering, params, range(w.warm_questions), loop.config.seed)
+        write_atomically(kept, json.dumps(sampled).encode())
     return {int(number): texts for number, texts in json.loads(kept.read_text()).items()}
 
 
@@ -437,72 +395,3 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
     row = {"step": step, "phase": "eval", **measured, "time/eval_s": time.perf_counter() - started}
     loop.run.append_metrics(row)
     loop.watcher.row(row)
-
-
-# Committing a step, and coming back
-
-
-async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
-    place = loop.run.checkpoint_place(step)
-    saved = await loop.engine.save_state(str(place))
-    state = {
-        "metrics": row,
-        "seats": loop.seats.means,
-        "alarms": loop.alarms.state(),
-        "skipped": loop.skipped,
-        "sampled": loop.sampled,
-        "pace": loop.pace.factor,
-        "further": loop.further,
-        "curriculum": loop.curriculum.state(),
-        "again": [asdict(each) for each in loop.again],
-    }
-    if saved not in (str(place), str(place.absolute())):
-        state["engine_state"] = saved  # a server keeps its states itself, under names of its own
-    loop.run.commit_checkpoint(step, state, is_kept(loop, step))
-    loop.run.append_metrics(row)
-    loop.watcher.row(row)
-
-
-def is_kept(loop: Loop, step: int) -> bool:
-    config = loop.config
-    return step in (config.warm_steps, loop.total) or (config.save_every > 0 and (step - config.warm_steps) % config.save_every == 0)
-
-
-async def restore(loop: Loop) -> int:
-    """Loads the newest checkpoint that is whole; answers with its step, 0 for a fresh start."""
-    checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note)
-    if checkpoint is not None and (state := checkpoint.state) is not None:
-        step = checkpoint.step
-        loop.seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
-        loop.alarms = Alarms.from_state(state["alarms"])
-        loop.skipped, loop.sampled = int(state["skipped"]), int(state.get("sampled", 0))
-        loop.pace, loop.further = Pace(float(state.get("pace", 1.0))), int(state.get("further", 0))
-        if "curriculum" in state:
-            loop.curriculum.restore(state["curriculum"])
-        loop.again = [Asked(**each) for each in state.get("again", ())]
-        loop.run.rewind(step, state["metrics"])
-        await wake_past_selves(loop, checkpoint)
-        return step
-    taken = warm_start_of(loop.config) if loop.config.warm.warm_from else None
-    if taken is not None:
-        await loop.engine.load_state(taken.state)
-    loop.run.rewind(0, None)  # not before it is sure that the run can begin again
-    if taken is None:
-        return 0
-    for row in taken.rows[:-1]:
-        loop.run.append_metrics(row)
-        loop.watcher.row(row)
-    await commit(loop, loop.config.warm_steps, taken.rows[-1])
-    return loop.config.warm_steps
-
-
-async def wake_past_selves(loop: Loop, newest: Checkpoint) -> None:
-    """The kept checkpoints up to the newest take their seats again, oldest first."""
-    if not loop.config.recipe.past_selves:
-        return
-    for past in reversed(list(checkpoints(loop.run))):
-        if past.state is not None and loop.config.warm_steps < past.step <= newest.step and is_kept(loop, past.step):
-            await loop.engine.load_state(past.engine_state)
-            sampler = await loop.engine.snapshot()
-            loop.past.append(Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training))
-    await loop.engine.load_state(newest.engine_state)

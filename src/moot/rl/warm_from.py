@@ -10,6 +10,7 @@ from moot.checkpoints import newest_whole
 from moot.debate.types import ConfigError
 from moot.records import Run
 from moot.rl.config import TrainConfig
+from moot.rl.stored import config_of
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ def warm_start_of(config: TrainConfig) -> WarmStart:
     """What `config.warm.warm_from` names. ConfigError where that run has none, or one of other settings."""
     path = Path(config.warm.warm_from)
     run = Run.open(path)
-    theirs = TrainConfig.from_dict(run.config)
+    theirs = config_of(run)
     if not config.warm_steps:
         raise ConfigError(f"warm_from names {path}, but warm_questions is 0: give the settings of its warm start too ({_asked(theirs)})")
     for name in ("engine", "base_url", "model", "lora_rank", "lora_alpha", "lora_targets"):

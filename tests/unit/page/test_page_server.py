@@ -16,7 +16,7 @@ pytest.importorskip("starlette")
 
 from moot.page.runs import Runs
 from moot.page.server import make_app
-from moot.rl import remedies
+from moot.rl import explain
 
 
 @pytest.fixture
@@ -263,9 +263,9 @@ def test_a_file_is_sent_once_and_then_only_asked_after(app: Any) -> None:
 
 def test_the_page_has_the_words_of_the_training_loop_and_a_name_for_each(app: Any) -> None:
     words = ask(app, "/api/words").json
-    assert words["alarm/random_noise"] == vars(remedies.ALARMS["alarm/random_noise"])
+    assert words["alarm/random_noise"] == vars(explain.ALARMS["alarm/random_noise"])
     named = ask(app, "/static/glossary.js").body.decode()
-    assert set(words) == {*remedies.PANEL, *remedies.ALARMS} and all(f'"{key}": {{' in named for key in words)
+    assert set(words) == {*explain.PANEL, *explain.ALARMS} and all(f'"{key}": {{' in named for key in words)
 
 
 def test_the_page_asks_for_nothing_that_is_not_here(app: Any) -> None:

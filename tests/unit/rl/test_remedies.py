@@ -1,13 +1,252 @@
-"""Every number of the panel and every alarm is explained, in words that are not empty."""
+"""The remedies, one by one: what each does, that it is off unless named, and that a killed run goes on as if nothing had happened."""
 
-from moot.rl.remedies import ALARMS, PANEL
-from moot.rl.trust import Alarms, panel
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from moot.debate.protocol import V2
+from moot.debate.rewards import Grades
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Parsed, Question, Turn
+from moot.engine.scripted import ScriptedEngine
+from moot.records.played import PlayedDebate
+from moot.rl.config import RecipeConfig, TrainConfig
+from moot.rl.remedies import BatchQuestion, Curriculum, seats_of_past_selves, still_open
+from moot.rl.rollout import Player
+from moot.rl.schedules import scheduled
+from moot.rl.train import Loop, Stopped, train
+from moot.tasks import load
+from unit.rl.test_train import CONFIG, Silent, make_loop, untimed
+
+QUIET = replace(CONFIG, eval_every=0)
 
 
-def test_the_panel_and_the_alarms_are_explained_one_for_one() -> None:
-    shown = set(panel([]))
-    assert shown <= set(PANEL)
-    assert set(PANEL) - shown <= {"trust/outside_agreement", "trust/outside_accuracy"}  # only where an outside judge was asked
-    assert set(Alarms().update([])) == set(ALARMS)
-    for meaning in [*PANEL.values(), *ALARMS.values()]:
-        assert len(meaning.means.split()) > 5 and len(meaning.remedy.split()) > 2
+def with_recipe(config: TrainConfig = QUIET, **settings: Any) -> TrainConfig:
+    return replace(config, recipe=RecipeConfig(**settings))
+
+
+def played(path: Path, config: TrainConfig, **options: Any) -> Loop:
+    loop = make_loop(path, config, **options)
+    asyncio.run(train(loop))
+    return loop
+
+
+def self_play_rows(loop: Loop) -> list[dict[str, Any]]:
+    return [row for row in loop.run.metrics() if row["phase"] == "self_play"]
+
+
+@pytest.mark.parametrize(("schedule", "values"), [("constant", [2, 2, 2]), ("linear", [2, 1, 0]), ("cosine", [2, 1, 0])])
+def test_a_schedule_starts_at_the_value_and_ends_at_nothing(schedule: Any, values: list[float]) -> None:
+    assert [scheduled(2.0, schedule, done) for done in (0.0, 0.5, 1.0)] == pytest.approx(values)
+
+
+def test_truth_is_mixed_in_less_and_less(tmp_path: Path) -> None:
+    config = with_recipe(replace(QUIET, protocol=QUIET.protocol.with_choices(reward_mix=0.8)), truth_schedule="linear")
+    rows = self_play_rows(played(tmp_path / "run", config))
+    assert [row["recipe/reward_mix"] for row in rows] == pytest.approx([0.8, 0.6, 0.4, 0.2])
+
+
+# Curriculum
+
+
+def easy_and_hard() -> Curriculum:
+    tasks = [replace(load("arithmetic", 0, 2), name=name) for name in ("easy", "hard")]
+    return Curriculum(tasks, promote_at=0.6)
+
+
+def test_a_curriculum_moves_on_when_three_iterations_average_the_mark_and_never_back() -> None:
+    stages = easy_and_hard()
+    assert [stages.update(0, accuracy) for accuracy in (0.9, 0.2, 0.5)] == [False, False, False]  # mean 0.53
+    assert stages.update(0, 0.9) is False  # the last three: 0.2, 0.5, 0.9
+    assert stages.update(0, 0.4) is True  # 0.5, 0.9, 0.4 average 0.6
+    assert stages.task.name == "hard"
+    assert [stages.update(1, 1.0) for _ in range(5)] == [False] * 5  # there is no next
+    stages.update(1, 0.0)
+    assert stages.level == 1
+
+
+def test_a_batch_sampled_before_the_move_does_not_count_for_the_new_task() -> None:
+    stages = easy_and_hard()
+    stages.tasks = [*stages.tasks, stages.tasks[1]]
+    for _ in range(3):
+        stages.update(0, 1.0)
+    assert stages.level == 1
+    assert stages.update(0, 1.0) is False and stages.recent == []
+
+
+def test_a_run_with_a_curriculum_trains_on_its_stages_and_says_so(tmp_path: Path) -> None:
+    config = with_recipe(curriculum=("arithmetic", "arithmetic"), promote_at=0.0)
+    loop = make_loop(tmp_path / "run", config)
+    first, second = easy_and_hard().tasks
+    loop.curriculum = Curriculum([first, second], 0.0)
+    asyncio.run(train(loop))
+    rows = self_play_rows(loop)
+    assert [row["recipe/curriculum_level"] for row in rows] == [0, 0, 0, 1]
+    assert ["train_hard/correct" in row for row in rows] == [False, False, False, True]
+    assert isinstance(loop.watcher, Silent) and loop.watcher.notes == ["the curriculum moves on to hard"]
+
+
+# More agents for what stays open
+
+
+def test_only_questions_that_ended_in_disagreement_are_asked_again_and_only_once() -> None:
+    def debate(agents: int) -> Debate:
+        turns = [Turn(1, a, "", Parsed({"solution": "x"}, {})) for a in range(agents)]
+        return Debate(Question("?"), agents, 1, V2.rules, tuple(turns))
+
+    asked = [BatchQuestion(0, 7, 3), BatchQuestion(0, 8, 3), BatchQuestion(0, 9, 5)]
+    grades = [Grades(("1",) * n, (False,) * n, same) for n, same in ((3, (0, 0, 0)), (3, (0, 1, 0)), (5, (0, 1, 0, 0, 0)))]
+    debates = [PlayedDebate(debate(n), grades=each) for n, each in zip((3, 3, 5), grades, strict=True)]
+    assert still_open(asked, debates, 5) == [BatchQuestion(0, 8, 5)]
+
+
+def test_an_open_question_comes_back_with_more_agents_in_the_next_iteration(tmp_path: Path) -> None:
+    loop = played(tmp_path / "run", with_recipe(hard_agents=6))
+    rows = self_play_rows(loop)
+    assert rows[0]["recipe/debated_again"] == 0 and rows[1]["recipe/debated_again"] > 0
+    first, second = ([*loop.run.records(step)] for step in (3, 4))
+    again = [each for each in second if each["num_agents"] == 6]
+    assert len(again) == rows[1]["recipe/debated_again"]
+    assert {each["question"]["text"] for each in again} <= {each["question"]["text"] for each in first}
+    assert sum(each["num_agents"] == 4 for each in second) == 3
+
+
+# Past selves
+
+
+def test_past_selves_take_one_seat_in_a_share_of_debates() -> None:
+    player = Player(ScriptedEngine(), None, learns=False)  # type: ignore[arg-type]
+    assert seats_of_past_selves([], 1.0, "s", 4) is None and seats_of_past_selves([player], 0.0, "s", 4) is None
+    for share, low, high in ((1.0, 400, 400), (0.25, 70, 130)):
+        seats = seats_of_past_selves([player], share, "s", 4)
+        assert seats is not None
+        taken = [sum(seats(number, seat) is player for seat in range(4)) for number in range(400)]
+        assert set(taken) <= {0, 1} and low <= sum(taken) <= high
+
+
+def test_a_past_self_is_never_trained_on(tmp_path: Path) -> None:
+    with_past = played(tmp_path / "run", with_recipe(past_selves=1.0))
+    rows = self_play_rows(with_past)
+    counts = [np.load(with_past.run.path / "debates" / f"{row['step']:06d}.npz")["tokens"].size for row in rows]
+    trained = [row["optim/trained_tokens"] for row in rows]
+    # Checkpoints are kept from the second iteration on, so the third and fourth have a guest in every debate.
+    assert len(with_past.past) == 2
+    assert [tokens < count for tokens, count in zip(trained, counts, strict=True)][2:] == [True, True]
+
+
+# Distillation
+
+
+def test_every_second_iteration_takes_a_step_on_what_the_winners_said(tmp_path: Path) -> None:
+    loop = played(tmp_path / "run", with_recipe(distill_every=2))
+    rows = self_play_rows(loop)
+    assert ["distill/examples" in row for row in rows] == [False, True, False, True]
+    assert all(row["distill/examples"] >= 1 and row["distill/trained_tokens"] > 0 for row in rows[1::2])
+    steps = loop.engine.steps
+    assert steps == played(tmp_path / "plain", QUIET).engine.steps + 2
+
+
+# Budget and alarms
+
+
+def test_self_play_ends_when_its_tokens_are_spent_and_is_still_evaluated(tmp_path: Path) -> None:
+    whole = self_play_rows(played(tmp_path / "whole", CONFIG))
+    limit = int(whole[0]["tokens/sampled"]) + 1
+    loop = played(tmp_path / "short", with_recipe(CONFIG, max_sampled_tokens=limit))
+    rows = loop.run.metrics()
+    assert [(row["step"], row["phase"]) for row in rows][-2:] == [(4, "self_play"), (4, "eval")]
+    assert len(self_play_rows(loop)) == 2
+    before = len(rows)
+    assert len(played(tmp_path / "short", with_recipe(CONFIG, max_sampled_tokens=limit)).run.metrics()) == before
+
+
+def test_an_alarm_stops_the_run_only_when_asked_and_says_what_to_do(tmp_path: Path) -> None:
+    config = replace(QUIET, optim=replace(QUIET.optim, batch_size=24, num_train_datapoints=48), warm=replace(QUIET.warm, warm_questions=0))
+    engine = ScriptedEngine(style="hostile", seed=0)
+    assert self_play_rows(played(tmp_path / "on", config, engine=engine))[-1]["alarm/format_collapse"] == 1
+    with pytest.raises(Stopped, match=r"format_collapse rings: .* Lower learning_rate"):
+        played(tmp_path / "off", with_recipe(config, stop_on_alarm=True), engine=ScriptedEngine(style="hostile", seed=0))
+
+
+# The warm start's wrong answers
+
+
+def test_sampled_mistakes_are_kept_with_the_run_and_are_mistakes(tmp_path: Path) -> None:
+    class Blurts(ScriptedEngine):
+        async def sample(self, prompt: Any, params: Any, num_samples: int = 1) -> Any:
+            if num_samples == 1:
+                return await super().sample(prompt, params, num_samples)
+            text = self.tokenizer.decode(list(prompt))
+            self.asked = [*getattr(self, "asked", []), text]
+            from moot.engine.protocol import Sample
+
+            said = ["It is \\boxed{-999}.", "<solution>\\boxed{-998}</solution>", "no idea", "It is \\boxed{-999}."]
+            ids = [np.array([*self.tokenizer.encode(each), self.tokenizer.eos_token_id], dtype=np.int32) for each in said]
+            return [Sample(each, np.zeros(len(each), dtype=np.float32), "stop") for each in ids]
+
+    config = replace(QUIET, warm=replace(QUIET.warm, warm_wrong="sampled"))
+    loop = played(tmp_path / "run", config, engine=Blurts(seed=0))
+    kept = json.loads((loop.run.path / "warm_wrong.json").read_text())
+    assert kept == {str(number): ["It is \\boxed{-999}."] for number in range(4)}  # no tags, no repeats, nothing without an answer
+
+
+# All of it at once, cut off
+
+
+@pytest.mark.parametrize("calls", [10, 45, 80, 120])
+def test_a_run_with_every_remedy_goes_on_after_a_cut_as_if_nothing_had_happened(tmp_path: Path, calls: int) -> None:
+    recipe: dict[str, Any] = {
+        "truth_schedule": "cosine", "hard_agents": 5, "past_selves": 0.7, "distill_every": 2, "max_sampled_tokens": 200_000,
+        "curriculum": ("arithmetic", "arithmetic"), "promote_at": 0.0,
+    }  # fmt: skip
+    config = with_recipe(replace(CONFIG, protocol=CONFIG.protocol.with_choices(reward_mix=0.5)), **recipe)
+
+    def loop_at(name: str, engine: ScriptedEngine | None = None) -> Loop:
+        loop = make_loop(tmp_path / name, config, engine=engine)
+        loop.curriculum = Curriculum([loop.task, replace(loop.task, name="second")], 0.0)
+        return loop
+
+    whole = loop_at("whole")
+    asyncio.run(train(whole))
+
+    class Dies(ScriptedEngine):
+        left = calls
+
+        async def sample(self, *args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise RuntimeError("cut off")
+            return await super().sample(*args, **kwargs)
+
+    with contextlib.suppress(RuntimeError):
+        asyncio.run(train(loop_at("cut", Dies(seed=0))))
+    resumed = loop_at("cut")
+    asyncio.run(train(resumed))
+    assert untimed(resumed.run.metrics()) == untimed(whole.run.metrics())
+
+
+@pytest.mark.parametrize(
+    ("setting", "complaint"),
+    [
+        ({"judge_share": 1.5}, "judge_share"),
+        ({"past_selves": -0.1}, "past_selves"),
+        ({"hard_agents": 2}, "hard_agents"),
+        ({"extra_rounds": -1}, "extra_rounds"),
+    ],
+)
+def test_a_setting_out_of_range_is_named(setting: dict[str, Any], complaint: str) -> None:
+    with pytest.raises(ConfigError, match=complaint):
+        RecipeConfig(**setting)
+
+
+def test_a_configuration_with_remedies_survives_its_json() -> None:
+    config = with_recipe(curriculum=("arithmetic", "x.jsonl"), judge="base")
+    assert TrainConfig.from_dict(json.loads(json.dumps(config.as_dict()))) == config

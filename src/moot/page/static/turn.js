@@ -3,6 +3,7 @@
 import { add, fill, h, percent, plural, signed, visible } from "./dom.js";
 import { FATES, failure } from "./glossary.js";
 import { typeset } from "./maths.js";
+import { ask } from "./state.js";
 import { shaded } from "./tokens.js";
 import { agentName, answer } from "./votes.js";
 
@@ -40,7 +41,30 @@ export function card(turn, debate, mode, scale) {
         )
       : null,
     earned(turn),
+    seen(debate, debate.turns.indexOf(turn)),
   );
+}
+
+// What the agent had before it when it spoke: long, so it is asked for when it is unfolded.
+function seen(debate, place) {
+  if (place < 0) return null;
+  const inside = h("div", {});
+  let asked = false;
+  async function load(event) {
+    if (asked || !event.target.open) return;
+    asked = true;
+    try {
+      const { messages } = await ask("seen", { run: debate.run, debate: `${debate.step}.${debate.number}`, turn: place });
+      fill(
+        inside,
+        messages.map(({ role, content }) => h("section", { class: "part" }, h("h3", {}, role), said(content, false))),
+      );
+    } catch (error) {
+      asked = false;
+      fill(inside, h("p", { class: "quiet" }, visible(error.message)));
+    }
+  }
+  return h("details", { class: "outside seen", ontoggle: load }, h("summary", {}, "What it saw before it spoke"), inside);
 }
 
 // With shuffled labels a text speaks of agents by its author's own numbers.

@@ -1,0 +1,62 @@
+"""A run may be somebody else's, so what it names is data: code to run and addresses to call are used only by the user's own word.
+
+That is: where the user names the setting again on the command line, or trusts the run as a whole, after being shown what that means.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Container, Mapping
+from pathlib import Path
+
+from moot.debate.scoring import Scoring
+from moot.debate.types import ConfigError
+from moot.rl.config import TrainConfig
+from moot.speakers.endpoint import is_endpoint
+from moot.terminal import one_line
+
+_GRADER = re.compile(r"grader\s*=[^,]*:")
+
+
+def scoring_names(scoring: Scoring) -> dict[str, str]:
+    """The reward and the estimator where they are a user's own: setting and value."""
+    both = {"reward": scoring.reward, "advantage": scoring.advantage}
+    return {setting: name for setting, name in both.items() if ":" in name}  # as in path.py:function; names of our own have none
+
+
+def played_names(config: TrainConfig) -> dict[str, str]:
+    """What a command would run or call that plays debates and trains on none."""
+    named = {"task": config.debate.task} if _is_code(config.debate.task) else {}
+    if any(map(_is_code, config.recipe.curriculum)):
+        named["curriculum"] = " ".join(config.recipe.curriculum)
+    return named | ({"base_url": config.model.base_url} if config.model.base_url else {})
+
+
+def trained_names(config: TrainConfig) -> dict[str, str]:
+    """What training would run or call."""
+    asked = {"judge": config.recipe.judge} if is_endpoint(config.recipe.judge) else {}
+    if any(map(is_endpoint, config.eval_opponents)):
+        asked["eval_opponents"] = " ".join(config.eval_opponents)
+    return scoring_names(config.protocol.scoring) | played_names(config) | asked
+
+
+def _is_code(task: str) -> bool:
+    return ".py" in task or _GRADER.search(task) is not None
+
+
+def check_trusted(
+    run: Path, foreign: Mapping[str, str], named: Container[str], trust: bool = False, note: Callable[[str], None] = lambda text: None
+) -> None:
+    """Refuses the settings of `foreign` that the user has not `named`; with `trust`, says what will be run instead."""
+    unnamed = {setting: one_line(value, 120) for setting, value in foreign.items() if setting not in named}
+    if not unnamed:
+        return
+    told = ", ".join(f"{setting} {value}" for setting, value in unnamed.items())
+    if trust:
+        note(f"{run} is trusted, so this is run or called: {told}")
+        return
+    options = " ".join(f"--{setting.replace('_', '-')} {value}" for setting, value in unnamed.items())
+    raise ConfigError(
+        f"{run} names code or an address ({told}), which is not used on a run's word alone; "
+        f"if you trust it, name it again ({options}), or give --trust-run"
+    )

@@ -1,0 +1,113 @@
+"""Committing a step, and coming back to it.
+
+What the loop remembers goes into each checkpoint, and a run continues from the newest one that is whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from moot.checkpoints import Checkpoint, checkpoints, load_checkpoint, load_newest, newest_whole
+from moot.debate.types import ConfigError
+from moot.engine.protocol import EngineError
+from moot.rl.advantages import SeatMeans
+from moot.rl.loop import Loop
+from moot.rl.pace import Pace
+from moot.rl.remedies import BatchQuestion
+from moot.rl.rollout import Player
+from moot.rl.trust import Alarms
+from moot.rl.warm_from import warm_start_of
+
+
+async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
+    place = loop.run.checkpoint_place(step)
+    saved = await loop.engine.save_state(str(place))
+    state = {
+        "metrics": row,
+        "seats": loop.seats.means,
+        "alarms": loop.alarms.state(),
+        "skipped": loop.skipped,
+        "sampled": loop.sampled,
+        "pace": loop.pace.factor,
+        "further": loop.further,
+        "curriculum": loop.curriculum.state(),
+        "again": [asdict(each) for each in loop.reopened],
+    }
+    if saved not in (str(place), str(place.absolute())):
+        state["engine_state"] = saved  # a server keeps its states itself, under names of its own
+    loop.run.commit_checkpoint(step, state, is_kept(loop, step))
+    loop.run.append_metrics(row)
+    loop.watcher.row(row)
+
+
+def is_kept(loop: Loop, step: int) -> bool:
+    config = loop.config
+    return step in (config.warm_steps, loop.total) or (config.save_every > 0 and (step - config.warm_steps) % config.save_every == 0)
+
+
+async def restore(loop: Loop) -> int:
+    """Loads the newest checkpoint that is whole, or the one that is asked for; answers with its step, 0 for a fresh start."""
+    if loop.start_from is None:
+        checkpoint = await load_newest(loop.engine, loop.run, loop.watcher.note, lambda state: remember(loop, state))
+    else:
+        checkpoint = await load_checkpoint(loop.engine, loop.run, loop.start_from, loop.watcher.note)
+    if checkpoint is not None and checkpoint.state is not None:
+        remember(loop, checkpoint.state)
+        loop.run.rewind(checkpoint.step, checkpoint.state["metrics"])
+        await wake_past_selves(loop, checkpoint)
+        return checkpoint.step
+    taken = warm_start_of(loop.config) if loop.config.warm.warm_from else None
+    if there := loop.run.contents():
+        raise ConfigError(
+            f"{loop.run.path} has {there}, so it cannot continue, and nothing there was changed: put a checkpoint back and name it with "
+            f"--resume {loop.run.path} --checkpoint STEP, start anew beside it with --run DIR, or start over with --restart, which moves "
+            f"what is there to {loop.run.path / 'aside'}"
+        )
+    if taken is not None:
+        await loop.engine.load_state(taken.state)
+    loop.run.rewind(0, None)  # not before it is sure that the run can begin again
+    if taken is None:
+        return 0
+    for row in taken.rows[:-1]:
+        loop.run.append_metrics(row)
+        loop.watcher.row(row)
+    await commit(loop, loop.config.warm_steps, taken.rows[-1])
+    return loop.config.warm_steps
+
+
+def remember(loop: Loop, state: Mapping[str, Any]) -> None:
+    """Puts back what a checkpoint carries. Fails with ValueError, KeyError or the like on the state of another version."""
+    seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
+    alarms, reopened = Alarms.from_state(state["alarms"]), [BatchQuestion(**each) for each in state.get("again", ())]
+    skipped, sampled = int(state["skipped"]), int(state.get("sampled", 0))
+    if state["metrics"]["phase"] not in ("warm", "self_play"):
+        raise ValueError(f"its metrics are of phase {state['metrics']['phase']!r}")
+    if "curriculum" in state:
+        loop.curriculum.restore(state["curriculum"])
+    loop.pace, loop.further = Pace(float(state.get("pace", 1.0))), int(state.get("further", 0))
+    loop.seats, loop.alarms, loop.reopened, loop.skipped, loop.sampled = seats, alarms, reopened, skipped, sampled
+
+
+async def wake_past_selves(loop: Loop, newest: Checkpoint) -> None:
+    """The kept checkpoints up to the newest take their seats again, oldest first."""
+    if not loop.config.recipe.past_selves:
+        return
+    for past in reversed(list(checkpoints(loop.run))):
+        if past.state is not None and loop.config.warm_steps < past.step <= newest.step and is_kept(loop, past.step):
+            await loop.engine.load_state(past.engine_state)
+            sampler = await loop.engine.snapshot()
+            loop.past.append(Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training))
+    await loop.engine.load_state(newest.engine_state)
+
+
+async def fresh_optimizer(loop: Loop, step: int) -> None:
+    """After the warm start Adam forgets it: moments of another loss, with gradients of another size, would steer the first steps."""
+    saved = newest_whole(loop.run, step) if step else None
+    if saved is None:
+        return
+    try:
+        await loop.engine.load_state(saved.engine_state, optimizer=False)
+    except EngineError as error:
+        loop.watcher.note(f"this engine cannot start its optimizer anew, so Adam's moments of the warm start stay ({error})")

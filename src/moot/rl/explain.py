@@ -1,0 +1,78 @@
+"""What each number of the trust panel and each alarm means in plain words, and what to do about it. The page and the loop read it here."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Meaning:
+    means: str
+    remedy: str
+
+
+PANEL: dict[str, Meaning] = {
+    "trust/judge_accuracy": Meaning(
+        "Of the votes between a right and a wrong answer, the share that prefer the right one. One half is guessing.",
+        "Below 0.6: warm start with warm_wrong sampled, an outside judge, or easier questions.",
+    ),
+    "trust/vote_truth_agreement": Meaning(
+        "How much more reward right answers get from the vote than wrong ones, from -2 to 2. At 0 the vote teaches nothing about truth.",
+        "Near 0 or negative: stop, or mix in truth (reward_mix 0.3) until it rises.",
+    ),
+    "trust/winner_correct": Meaning(
+        "How often the winner of a debate is right, over debates that have one. Compare it with the mean accuracy of the agents beside it.",
+        "Not above the mean accuracy: voting picks no better than chance; see judge accuracy.",
+    ),
+    "trust/mean_accuracy": Meaning(
+        "The mean accuracy of the agents: what picking a winner by lot would give.",
+        "Under 0.1: the questions are too hard for votes to mean anything; use easier ones, a curriculum or a warm start.",
+    ),
+    "trust/position_bias": Meaning(
+        "How much more often than half the lower-numbered agent wins a vote between two equally good answers.",
+        "Beyond 0.1 either way: shuffle_labels.",
+    ),
+    "trust/length_bias": Meaning(
+        "How much more often than half the longer solution wins a vote between two equally good answers.",
+        "Beyond 0.1: lower max_tokens, or mix in truth; the vote pays for length.",
+    ),
+    "trust/vote_cycles": Meaning(
+        "Of three answers all compared with each other, how often A beats B, B beats C and C beats A.",
+        "Above 0.1: judges have no steady taste; more agents, or a warm start.",
+    ),
+    "trust/answer_diversity": Meaning(
+        "Different answers among the agents in the last round, divided by their number. 1/N means all agree.",
+        "Near 1/N: harder questions, fewer rounds or more agents; there is nothing left to vote on.",
+    ),
+    "trust/judges_per_pair": Meaning(
+        "Votes cast on each pair of answers that has any. With one, a judge is measured against itself.",
+        "Below 2: five agents, or judge_consensus leave_one_out.",
+    ),
+    "trust/duplicate_votes": Meaning(
+        "Share of votes that repeat the author's own on the same pair. They count once under one_ballot_per_pair.",
+        "Rising: ballots are being stuffed; keep one_ballot_per_pair on.",
+    ),
+    "trust/outside_agreement": Meaning(
+        "Of the pairs on which the peers clearly agree and the outside judge has a preference, how often it is the same.",
+        "Falling while the reward rises: the peers are drifting into a taste of their own; past_selves, or let the judge's votes count.",
+    ),
+    "trust/outside_accuracy": Meaning(
+        "Of the outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
+        "Below the peers' own judge accuracy: this judge is no help; name a stronger one.",
+    ),
+}
+
+ALARMS: dict[str, Meaning] = {
+    "alarm/degenerate_consensus": Meaning(
+        "nearly all debates end with every agent giving one answer, or carry no signal, so there is nothing left to learn from.",
+        "Use harder questions, five agents (num_agents 5), fewer rounds (max_rounds 2), or mix in truth (reward_mix 0.3).",
+    ),
+    "alarm/random_noise": Meaning(
+        "votes between right and wrong answers look like coin tosses, so training follows noise.",
+        "Use easier questions or a curriculum, a warm start with warm_wrong sampled, an outside judge (judge), or reward_mix 0.3.",
+    ),
+    "alarm/format_collapse": Meaning(
+        "agents stopped voting, or their turns can no longer be read.",
+        "Lower learning_rate, keep enable_format_penalty on, start with warm_questions, or use distill_every 5.",
+    ),
+}

@@ -1,0 +1,43 @@
+"""Datums to the engine: the optimizer steps of an iteration, and what they did."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+
+from moot.engine.protocol import AdamParams, Datum, LossOutput, StepOutput
+from moot.rl.loop import Loop, Stopped
+from moot.rl.metrics import Metrics, optim_metrics
+from moot.rl.pace import MEASURED, kl_step
+
+
+def in_chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
+    size = -(-len(all_datums) // count) if all_datums else 0
+    return [all_datums[i : i + size] for i in range(0, len(all_datums), size)] if size else []
+
+
+async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float, measured: bool = False) -> Metrics:
+    """Everything is enqueued before the first result is awaited, so the engine never waits for us.
+
+    `measured` asks once more, after all steps, for logprobs of the first chunk, which were computed before any of them.
+    """
+    adam = AdamParams(rate, weight_decay=loop.config.optim.weight_decay, grad_clip_norm=loop.config.optim.grad_clip)
+    queued: list[tuple[Awaitable[LossOutput], Awaitable[StepOutput]]] = []
+    for chunk in chunks:
+        queued.append((loop.engine.forward_backward(chunk, loss), loop.engine.optim_step(adam)))
+    looked_at = chunks[0][:MEASURED] if measured and chunks else []
+    looking = loop.engine.forward(looked_at, loss) if looked_at else None
+    outputs = [(await losses, await steps) for losses, steps in queued]
+    after = (await looking).logprobs if looking is not None else []
+    for _, done in outputs:
+        loop.skipped = loop.skipped + 1 if done.metrics.get("skipped") else 0
+        if loop.skipped == 3:
+            raise Stopped(f"three optimizer steps in a row had no finite gradient; lower learning_rate (now {rate:g}) or use fp32")
+    norms = [done.metrics["grad_norm"] for _, done in outputs if "grad_norm" in done.metrics]
+    return {
+        **optim_metrics([d for chunk in chunks for d in chunk], [lp for losses, _ in outputs for lp in losses.logprobs]),
+        "optim/loss": sum(losses.loss for losses, _ in outputs) if outputs else None,
+        "optim/grad_norm": sum(norms) / len(norms) if norms else None,
+        "optim/steps_skipped": float(sum(bool(done.metrics.get("skipped")) for _, done in outputs)),
+        "optim/trained_tokens": float(sum(d.mask.sum() for chunk in chunks for d in chunk)),
+        **({"optim/kl_step": kl_step(looked_at, outputs[0][0].logprobs[:MEASURED] if outputs else [], after)} if measured else {}),
+    }

@@ -1,0 +1,18 @@
+"""How a number falls over a run: the learning rate, the share of truth, how often an outside judge is asked."""
+
+from __future__ import annotations
+
+import math
+
+from moot.rl.config import Schedule
+
+
+def scheduled(value: float, schedule: Schedule, done: float) -> float:
+    """`value` at the start; under linear and cosine 0 at the end. `done` is the share of the run that is over."""
+    match schedule:
+        case "constant":
+            return value
+        case "linear":
+            return value * (1 - done)
+        case "cosine":
+            return value * 0.5 * (1 + math.cos(math.pi * done))

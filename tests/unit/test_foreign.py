@@ -1,0 +1,132 @@
+"""A run of somebody else's is data: what it names is run or called only by the user's own word."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import moot
+from moot.cli import main
+from moot.debate.types import ConfigError
+from moot.records import Run
+from moot.rescore import rescore
+from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
+
+CONFIG = TrainConfig(
+    model=ModelConfig(engine="scripted", deterministic=True),
+    debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=2000),
+    optim=OptimConfig(batch_size=1, num_train_datapoints=2),
+    eval_every=0,
+)
+THEIRS = """
+from pathlib import Path
+Path(__file__).with_name("executed").touch()
+from moot.tasks.arithmetic import *
+from moot.tasks import load
+def task(seed, held_out):
+    return load("arithmetic", seed, held_out)
+def reward(debate, answers=None):
+    return [0.0] * debate.num_agents
+def grader(given, right):
+    return given == right
+"""
+Edit = Callable[..., tuple[Path, Path]]
+
+
+@pytest.fixture
+def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Edit:
+    """A run in which a setting is changed as somebody else could, and the mark that their code leaves."""
+    monkeypatch.chdir(tmp_path)
+    code = tmp_path / "theirs.py"
+    code.write_text(THEIRS)
+
+    def make(section: str, name: str, value: Any) -> tuple[Path, Path]:
+        run = moot.train(CONFIG, tmp_path / "run")
+        header = run.header
+        header["config"][section][name] = value.format(code=code) if isinstance(value, str) else [each.format(code=code) for each in value]
+        (run.path / "run.json").write_text(json.dumps(header))
+        return run.path, tmp_path / "executed"
+
+    return make
+
+
+SETTINGS = [
+    ("protocol", "reward", "{code}:reward"),
+    ("protocol", "advantage", "{code}:reward"),
+    ("debate", "task", "{code}:task"),
+    ("debate", "task", "arithmetic:grader={code}:grader"),
+    ("recipe", "curriculum", ["{code}:task"]),
+    ("model", "base_url", "http://127.0.0.1:1/theirs"),
+    ("recipe", "judge", "spy@http://127.0.0.1:1/v1"),
+]
+USES = {
+    "reward": ["rescore", "train"],
+    "advantage": ["rescore", "train"],
+    "task": ["eval", "check", "train"],
+    "curriculum": ["eval", "check", "train"],
+    "base_url": ["eval", "check", "train"],
+    "judge": ["train"],
+}
+COMMANDS = {
+    "rescore": ["rescore", "{run}"],
+    "eval": ["eval", "{run}", "--questions", "2"],
+    "check": ["check", "{run}", "--questions", "2"],
+    "train": ["train", "--resume", "{run}", "--num-train-datapoints", "3"],
+}
+
+
+@pytest.mark.parametrize(("section", "name", "value"), SETTINGS)
+def test_what_a_run_names_is_not_run_or_called_on_its_word_alone(
+    section: str, name: str, value: Any, theirs: Edit, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, executed = theirs(section, name, value)
+    for command in USES[name]:
+        capsys.readouterr()
+        assert main([word.format(run=run) for word in COMMANDS[command]]) == 2, command
+        said = capsys.readouterr().err
+        assert f"names code or an address ({name} " in said and "--trust-run" in said and said.count("\n") == 1, (command, said)
+    assert main(["train", "--config", str(run / "run.json"), "--run", "mine"]) == 2
+    assert not executed.exists() and not Path("mine").exists()
+
+
+def test_reading_exporting_and_looking_run_nothing(theirs: Edit) -> None:
+    run, executed = theirs("protocol", "reward", "{code}:reward")
+    assert main(["export", str(run), "--supervised", "--html"]) in (0, 2)
+    assert main(["compare", str(run)]) in (0, 1, 2)
+    assert len(list(Run.open(run).debates())) == 2
+    assert not executed.exists()
+
+
+def test_named_again_or_trusted_it_is_run_and_trust_says_what(theirs: Edit, capsys: pytest.CaptureFixture[str]) -> None:
+    run, executed = theirs("debate", "task", "{code}:task")
+    named = str(executed.with_name("theirs.py")) + ":task"
+    assert main(["eval", str(run), "--questions", "2", "--task", named]) == 0
+    assert executed.exists()
+    executed.unlink()
+    capsys.readouterr()
+    assert main(["eval", str(run), "--questions", "2", "--trust-run"]) == 0
+    assert f"is trusted, so this is run or called: task {named}" in "".join(capsys.readouterr()).replace("\n", "")
+    assert executed.exists()
+
+
+def test_another_task_named_for_an_evaluation_leaves_the_runs_own_alone(theirs: Edit) -> None:
+    run, executed = theirs("debate", "task", "{code}:task")
+    assert main(["eval", str(run), "--questions", "2", "--task", "arithmetic"]) == 0
+    assert not executed.exists()
+
+
+def test_a_resumed_run_takes_its_code_when_it_is_named_again(theirs: Edit) -> None:
+    run, executed = theirs("debate", "task", "{code}:task")
+    named = str(executed.with_name("theirs.py")) + ":task"
+    assert main(["train", "--resume", str(run), "--num-train-datapoints", "3", "--task", named]) == 0
+    assert executed.exists()
+
+
+def test_the_library_refuses_too_and_a_choice_that_replaces_the_code_is_enough(theirs: Edit) -> None:
+    run, executed = theirs("protocol", "reward", "{code}:reward")
+    with pytest.raises(ConfigError, match="names code or an address"):
+        rescore(Run.open(run), {})
+    assert rescore(Run.open(run), {"reward": "win_rate", "advantage": "center_group"}).after.debates == 2
+    assert not executed.exists()
