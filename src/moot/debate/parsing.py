@@ -24,6 +24,7 @@ CONTRACTS: dict[str, tuple[str, ...]] = {
 _THINK = re.compile(r"</?think>", re.I | re.A)
 _THINK_END = re.compile(r"</think>", re.I | re.A)
 _YES_OR_NO = re.compile(r"yes|no", re.I | re.A)
+_SAYS_YES_OR_NO = re.compile(r"\b(?:yes|no)\b", re.I | re.A)
 
 
 @cache
@@ -35,12 +36,13 @@ def stop_marker(contract: str) -> str:
     return f"</{CONTRACTS[contract][-1]}>"
 
 
-def parse(text: str, contract: str, closed: bool = True) -> Parsed | ParseFailure:
-    """`closed` says whether a missing last closing tag is forgiven: sampling stopped on it, or nobody can know."""
+def parse(text: str, contract: str, closed: bool = True, any_consensus: bool = False) -> Parsed | ParseFailure:
+    """`closed` says whether a missing last closing tag is forgiven: sampling stopped on it, or nobody can know. With `any_consensus` the
+    first YES or NO in that section is read, and without one it is NO."""
     end = _last_think_end(text)
-    if end is not None and isinstance(after := _parse_from(text, end, contract, closed), Parsed):
+    if end is not None and isinstance(after := _parse_from(text, end, contract, closed, any_consensus), Parsed):
         return after
-    return _parse_from(text, 0, contract, closed)
+    return _parse_from(text, 0, contract, closed, any_consensus)
 
 
 def _last_think_end(text: str) -> int | None:
@@ -50,7 +52,7 @@ def _last_think_end(text: str) -> int | None:
     return end
 
 
-def _parse_from(raw: str, start: int, contract: str, closed: bool) -> Parsed | ParseFailure:
+def _parse_from(raw: str, start: int, contract: str, closed: bool, any_consensus: bool) -> Parsed | ParseFailure:
     kept = _without_think_markers(raw, start)
     text = "".join(raw[a:b] for a, b in kept)
     starts = list(accumulate((b - a for a, b in kept), initial=0))
@@ -87,6 +89,9 @@ def _parse_from(raw: str, start: int, contract: str, closed: bool) -> Parsed | P
         fields[names[-1]] = text[content:].strip()
         spans[names[-1]] = (raw_index(opened), len(raw))
 
+    if any_consensus and "consensus" in fields:
+        said = _SAYS_YES_OR_NO.search(fields["consensus"])
+        fields["consensus"] = said[0].upper() if said else "NO"
     if "consensus" in fields and not _YES_OR_NO.fullmatch(fields["consensus"]):
         return ParseFailure(f"consensus is {_short(fields['consensus'])}, not YES or NO")
     return Parsed(fields, spans, comparison_lines(fields["comparison"]))

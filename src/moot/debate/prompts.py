@@ -138,18 +138,19 @@ def conversation(debate: Debate, agent: int, round: int, whole_turns: bool = Fal
         turn = debate.turns[i]
         messages.append(_user_message(debate, agent, turn.round, i, round))
         if debate.rules.sections == "asked" and not whole_turns:
-            messages += _exchanges(debate, i)
+            messages += _exchanges(debate, i, first_round_shown(debate.rules, round))
         else:
             messages.append(Message("assistant", turn.text))
     return (*messages, _user_message(debate, agent, round, len(debate.turns), round))
 
 
-def _exchanges(debate: Debate, index: int) -> list[Message]:
-    """What was said after the first message of a turn: replies, and the requests between them."""
+def _exchanges(debate: Debate, index: int, oldest: int) -> list[Message]:
+    """What was said after the first message of a turn: replies, and the requests between them. Nothing about answers before round
+    `oldest`, which are not shown any more."""
     turn = debate.turns[index]
     contract = BALLOT if turn.ballot else debate.rules.contract
-    parsed = parse(turn.text, contract)
-    others = eligible(debate.rules, debate.turns[:index], turn.agent, turn.round, debate.num_agents)
+    parsed = parse(turn.text, contract, any_consensus=True)
+    others = eligible(debate.rules, debate.turns[:index], turn.agent, turn.round, debate.num_agents, oldest)
     spoken = sections.plan(contract, len(others), debate.rules.judge_first)
     if not isinstance(parsed, Parsed):
         return [Message("assistant", turn.text)]
@@ -311,8 +312,10 @@ def _instructions(debate: Debate, round: int, numbers: Sequence[int], ballot: bo
     if debate.rules.contract == "five_tag":
         rest += ["<consensus>YES or NO</consensus>", "<consensus_reason> the reason </consensus_reason>"]
     listed = " and ".join(rest)
-    text = prompts.say(
+    text = _text(
+        prompts,
         f"tagged.{'ballot_' if ballot else ''}{case}",
+        debate.open_ended,
         round=round,
         rounds=debate.max_rounds,
         names=_names(numbers),

@@ -25,7 +25,6 @@ NOTHING = "N/A"
 
 _ANY_TAG = re.compile(rf"</?(?:{'|'.join(CONTRACTS['five_tag'])})>", re.I | re.A)
 _THINKING = re.compile(r"</?think>", re.I | re.A)
-_YES_OR_NO = re.compile(r"\b(yes|no)\b", re.I | re.A)
 
 
 def plan(contract: str, others: int, judge_first: bool) -> tuple[str, ...]:
@@ -60,10 +59,11 @@ def content_of(reply: str) -> tuple[int, str]:
         if marker[0].startswith("</"):
             begin = marker.end()
     said = reply[begin:]
-    if tag := _ANY_TAG.search(said):
-        said = said[: tag.start()]
     stripped = said.lstrip()
-    return begin + len(said) - len(stripped), _THINKING.sub("", stripped).rstrip()
+    # What is left out may join two halves to a tag or to another marker: the section ends there too.
+    plain = _THINKING.sub("", stripped)
+    ends = [found.start() for found in (_ANY_TAG.search(plain), _THINKING.search(plain)) if found]
+    return begin + len(said) - len(stripped), plain[: min(ends, default=len(plain))].rstrip()
 
 
 def asked_text(contract: str, replies: Mapping[str, str]) -> tuple[str, dict[str, Piece]]:
@@ -71,8 +71,6 @@ def asked_text(contract: str, replies: Mapping[str, str]) -> tuple[str, dict[str
     text, pieces = "", {}
     for name in CONTRACTS[contract]:
         lead, content = content_of(replies[name]) if name in replies else (0, NOTHING)
-        if name == "consensus" and (said := _YES_OR_NO.search(content)):
-            content = said[1].upper()
         text += f"{'' if not text else chr(10)}<{name}>"
         if name in replies:
             pieces[name] = Piece(lead, len(content), len(text))
@@ -90,10 +88,40 @@ def stop_tags(contract: str) -> tuple[str, ...]:
 
 def kept_length(section: str, reply: str) -> int:
     """How much of a reply stays in the turn: all of it, up to and with the section's own closing tag, or up to any other tag."""
-    tag = _ANY_TAG.search(reply)
-    if tag is None:
-        return len(reply)
+    tag, hidden = _ANY_TAG.search(reply), _hidden_tag(reply)
+    if tag is None or (hidden is not None and hidden < tag.start()):
+        return len(reply) if hidden is None else hidden
     return tag.end() if tag[0].lower() == f"</{section}>" else tag.start()
+
+
+def kept(section: str, reply: str) -> str:
+    """What stays in the turn of a reply whose tag was given."""
+    length = kept_length(section, reply)
+    rest = reply[length:]
+    # The last token of a closing tag may hold the beginning of what would follow. Between two sections that is read by nobody.
+    return reply if is_closed(section, reply) and not _ANY_TAG.search(rest) and not _THINKING.search(rest) else reply[:length]
+
+
+def _hidden_tag(reply: str) -> int | None:
+    """Where a tag begins that has a marker of thinking inside. A parser reads it without the marker, as a tag."""
+    places: list[int] = []
+    last = 0
+    for marker in _THINKING.finditer(reply):
+        places += range(last, marker.start())
+        last = marker.end()
+    if not last:
+        return None
+    places += range(last, len(reply))
+    for tag in _ANY_TAG.finditer("".join(reply[i] for i in places)):
+        if places[tag.end() - 1] - places[tag.start()] >= len(tag[0]):
+            return places[tag.start()]
+    return None
+
+
+def is_closed(section: str, reply: str) -> bool:
+    """Whether a reply ends its section itself."""
+    tag, hidden = _ANY_TAG.search(reply), _hidden_tag(reply)
+    return tag is not None and tag[0].lower() == f"</{section}>" and (hidden is None or tag.start() < hidden)
 
 
 def opening(contract: str, spoken: Sequence[str], replies: Sequence[str]) -> str:
@@ -109,10 +137,9 @@ def closing(contract: str, spoken: Sequence[str], replies: Sequence[str]) -> str
 def _closed(spoken: Sequence[str], replies: Sequence[str]) -> str:
     if not replies:
         return ""
-    last, tag = replies[-1], f"</{spoken[len(replies) - 1]}>"
-    ended = last.rstrip().lower().endswith(tag)
+    last, section = replies[-1], spoken[len(replies) - 1]
     line = "" if last.endswith("\n") else "\n"
-    return line if ended else f"{line}{tag}\n"
+    return line if is_closed(section, last) else f"{line}</{section}>\n"
 
 
 def _filled(contract: str, spoken: Sequence[str], done: int) -> str:
@@ -136,11 +163,11 @@ def given_text(contract: str, spoken: Sequence[str], replies: Sequence[str]) -> 
 
 def joined(way: Sections, contract: str, spoken: Sequence[str], said: Sequence[Said]) -> Said:
     """The parts of a turn as one. An empty solution, or one that was cut at its limit, fails the turn; other sections may be short."""
-    replies = [each.text for each in said]
+    replies = {section: each.text for section, each in zip(spoken, said, strict=True)}
     if way == "given":
-        text = given_text(contract, spoken, replies)
+        text = given_text(contract, spoken, [kept(section, reply) for section, reply in replies.items()])
     else:
-        text, _ = asked_text(contract, dict(zip(spoken, replies, strict=True)))
+        text, _ = asked_text(contract, replies)
     failure = ""
     if "solution" in spoken:
         solution = said[spoken.index("solution")]

@@ -137,8 +137,9 @@ class Debate:
         """The part of a turn that comes after those that were said."""
         if not (spoken := self.parts(whole)):
             return whole
-        replies, section = [each.text for each in said], spoken[len(said)]
+        said, section = tuple(said), spoken[len(said)]  # a copy: who plays goes on adding to theirs
         given = self.rules.sections == "given"
+        replies = [sections.kept(name, each.text) if given else each.text for name, each in zip(spoken, said, strict=False)]
         newest = whole.newest if given or not said else prompts.request(self, whole.agent, section, whole.eligible)
 
         def conversation() -> tuple[Message, ...]:
@@ -159,7 +160,9 @@ class Debate:
             part=len(said),
             last_part=len(said) == len(spoken) - 1,
             opening=sections.opening(whole.contract, spoken, replies) if given else "",
-            closing=(lambda reply: sections.closing(whole.contract, spoken, [*replies, reply])) if given else whole.closing,
+            closing=(lambda reply: sections.closing(whole.contract, spoken, [*replies, sections.kept(section, reply)]))
+            if given
+            else whole.closing,
         )
 
     def parts(self, observation: Observation) -> tuple[str, ...]:
@@ -197,7 +200,10 @@ class Debate:
 
     def read(self, round: int, agent: int, said: Said, ballot: bool = False) -> Turn:
         """What was said, as a turn: in sections, and about seats instead of the author's labels."""
-        parsed = ParseFailure(said.failure) if said.failure else parse(said.text, BALLOT if ballot else self.rules.contract, said.closed)
+        contract = BALLOT if ballot else self.rules.contract
+        # Spoken on its own, a consensus may be a sentence: only its YES or NO is read, and nothing else can spoil the turn.
+        in_parts = self.rules.sections != "sampled"
+        parsed = ParseFailure(said.failure) if said.failure else parse(said.text, contract, said.closed, any_consensus=in_parts)
         if self.rules.shuffle_labels and isinstance(parsed, Parsed):
             parsed = with_agents(parsed, self.labels(agent))
         return Turn(round, agent, said.text, parsed, ballot)
@@ -228,7 +234,7 @@ class Debate:
             agent=self.num_agents + judge,
             round=self.jury_round,
             eligible=tuple(sorted(self.answers())),
-            temperature=1.0,
+            temperature=self.rules.temperature,
             newest=messages[-1],
             extends=False,
             own_turns=(),

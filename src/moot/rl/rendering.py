@@ -113,7 +113,16 @@ class Rendering:
 
     def encode(self, text: str) -> Ints:
         """Text that is inserted into a turn, as it stands."""
-        return np.asarray(self.tokenizer.encode(text, add_special_tokens=False) if text else [], dtype=np.int32)
+        ids = self.tokenizer.encode(text, add_special_tokens=False) if text else []
+        if ids and self._text.text(ids) != text:
+            # SentencePiece puts a space before a text of its own, so the text is taken out of a longer one.
+            for before in ("\n", "a", ";"):
+                head = self.tokenizer.encode(before, add_special_tokens=False)
+                whole = self.tokenizer.encode(before + text, add_special_tokens=False)
+                if whole[: len(head)] == head and self._text.text(whole[len(head) :]) == text:
+                    ids = whole[len(head) :]
+                    break
+        return np.asarray(ids, dtype=np.int32)
 
     @property
     def stop_texts(self) -> tuple[str, ...]:

@@ -154,8 +154,10 @@ class TokenSpeaker:
         text, starts = self._rendering.said(tokens)
         length = sections.kept_length(section, text)
         ends = np.append(starts[1:], len(text))
-        count = int((starts < length).sum()) if text[:length].lower().endswith(f"</{section}>") else int((ends <= length).sum())
-        return replace(sample, tokens=tokens[:count], logprobs=sample.logprobs[:count])
+        # The last token of a closing tag may hold what follows it too; one that holds the beginning of another tag is left out.
+        count = int((starts < length).sum()) if sections.is_closed(section, text) else int((ends <= length).sum())
+        ended = length < len(text) or sections.is_closed(section, text)
+        return replace(sample, tokens=tokens[:count], logprobs=sample.logprobs[:count], stop_reason="stop" if ended else sample.stop_reason)
 
     def _finished(self, observation: Observation, spoken: _Spoken) -> SampledTurn:
         last = spoken.parts[-1].sample
