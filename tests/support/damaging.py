@@ -48,7 +48,7 @@ def cut(run: Path, chance: random.Random) -> str:
 
 
 def cut_lines(run: Path, chance: random.Random) -> str:
-    files = sorted(run.rglob("*.jsonl"))
+    files = sorted(file for file in run.rglob("*.jsonl") if file.is_file())
     if not files:
         return "no lines to cut"
     file = chance.choice(files)
