@@ -30,7 +30,7 @@ READING = (
     ["rescore", "RUN", "--json"],
     ["export", "RUN", "--out", "OUT", "--supervised", "--preferences", "--html"],
     ["export", "RUN", "--out", "OUT", "--adapter"],
-    ["compare", "RUN"],
+    ["compare", "RUN", "--out", "OUT"],
     ["eval", "RUN", "--questions", "1", "--modes", "direct", "--out", "OUT"],
     ["check", "RUN", "--questions", "1", "--out", "OUT"],
     ["train", "--resume", "RUN", "--dry-run"],
