@@ -153,7 +153,7 @@ class TokenSpeaker:
             tokens = tokens[:-1]
         text, starts = self._rendering.said(tokens)
         length = sections.kept_length(section, text)
-        ends = np.append(starts[1:], len(text))
+        ends = np.append(starts[1:], len(text))[: len(starts)]
         # The last token of a closing tag may hold what follows it too; one that holds the beginning of another tag is left out.
         count = int((starts < length).sum()) if sections.is_closed(section, text) else int((ends <= length).sum())
         ended = length < len(text) or sections.is_closed(section, text)

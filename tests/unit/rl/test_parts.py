@@ -22,14 +22,15 @@ from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine, read_scene
-from moot.rl.advantages import ESTIMATORS, StepAdvantages, advantages
-from moot.rl.datums import credit, datums
-from moot.rl.metrics import rollout_metrics
+from moot.records.played import PlayedDebate
+from moot.rl.advantages import ESTIMATORS, advantages
+from moot.rl.datums import datums
+from moot.rl.metrics import rollout_metrics, token_counts
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player, Rollout, rollout, token_counts
+from moot.rl.rollout import Player, rollout
 from moot.rl.warm import examples
 from moot.tasks import load
-from moot.turns import NOWHERE, SampledTurn, tokens_by_section
+from moot.turns import NOWHERE, SampledTurn, StepAdvantages, credit, tokens_by_section
 
 QUESTION = Question("What is 3 + 4?", "7", instruction="Put the answer in a box.")
 PARTS = ("given", "asked")
@@ -45,7 +46,7 @@ CHOICES: tuple[dict[str, Any], ...] = (
 
 
 @cache
-def _played(rendering: Rendering, way: str, choice: int, style: str, limits: tuple[tuple[str, int], ...]) -> Rollout:
+def _played(rendering: Rendering, way: str, choice: int, style: str, limits: tuple[tuple[str, int], ...]) -> PlayedDebate:
     engine = ScriptedEngine(style=style, tokenizer=rendering.tokenizer)  # type: ignore[arg-type]
     debate = Debate(QUESTION, 4, 3, Rules(sections=way, **CHOICES[choice]))  # type: ignore[arg-type]
     judge = Player(engine, rendering, learns=False)
@@ -54,7 +55,7 @@ def _played(rendering: Rendering, way: str, choice: int, style: str, limits: tup
     return done
 
 
-def played(rendering: Rendering, way: str, choice: int = 0, style: str = "well_formed", **limits: int) -> Rollout:
+def played(rendering: Rendering, way: str, choice: int = 0, style: str = "well_formed", **limits: int) -> PlayedDebate:
     return _played(rendering, way, choice, style, tuple(limits.items()))
 
 
@@ -188,7 +189,7 @@ class Says:
         return np.zeros(len(tokens), dtype=np.float32)
 
 
-def said_by_all(rendering: Rendering, way: str, replies: dict[str, str], **limits: int) -> Rollout:
+def said_by_all(rendering: Rendering, way: str, replies: dict[str, str], **limits: int) -> PlayedDebate:
     debate = Debate(QUESTION, 3, 2, Rules(sections=way, personas=False))  # type: ignore[arg-type]
     most = limits.pop("solution", 400)
     (done,) = asyncio.run(rollout([debate], Says(rendering, replies), rendering, SamplingParams(most), limits=limits))
