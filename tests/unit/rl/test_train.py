@@ -235,7 +235,7 @@ def test_learning_rate_schedules_start_full_and_fall_to_nearly_nothing(tmp_path:
 
 def test_the_presets_are_the_published_tables() -> None:
     math, easy, hard, v1 = (PRESETS[name] for name in ("math", "easy", "hard", "v1"))
-    assert (math.model.model, math.debate.max_tokens, math.debate.num_agents, math.debate.max_rounds) == ("Qwen/Qwen3-8B", 512, 3, 3)
+    assert (math.model.model, math.debate.max_tokens, math.debate.num_agents, math.debate.max_rounds) == ("Qwen/Qwen3-8B", 768, 3, 3)
     assert (math.optim.batch_size, math.optim.learning_rate, math.optim.num_train_datapoints) == (16, 3e-5, 1024)
     assert (math.eval_every, math.save_every, math.optim.lr_schedule) == (50, 100, "constant")
     # Not the source's, and why, stands beside it.
