@@ -181,8 +181,10 @@ class Debate:
         return self.question.answer is None and not self.question.instruction
 
     def labels(self, viewer: int) -> Sequence[int]:
-        """The number by which `viewer` knows each agent."""
-        return labels_for(self.question, viewer, self.num_agents) if self.rules.shuffle_labels else range(self.num_agents)
+        """The number by which `viewer` knows each agent. Who judges in both orders has them the other way round the second time."""
+        swapped = self.rules.both_orders and viewer >= self.num_agents and (viewer - self.num_agents) % 2 == 1
+        shuffled = labels_for(self.question, viewer - swapped, self.num_agents) if self.rules.shuffle_labels else range(self.num_agents)
+        return [self.num_agents - 1 - label for label in shuffled] if swapped else shuffled
 
     def advance(self, said: Mapping[int, Said]) -> Debate:
         """Takes what each of `next_speakers` said. Under `abort`, turns of a parallel round after the first failed one are not kept."""
@@ -198,7 +200,7 @@ class Debate:
     def read(self, round: int, agent: int, said: Said, ballot: bool = False) -> Turn:
         """What was said, as a turn: in sections, and about seats instead of the author's labels."""
         parsed = ParseFailure(said.failure) if said.failure else parse(said.text, BALLOT if ballot else self.rules.contract, said.closed)
-        if self.rules.shuffle_labels and isinstance(parsed, Parsed):
+        if (self.rules.shuffle_labels or self.rules.both_orders) and isinstance(parsed, Parsed):
             parsed = with_agents(parsed, self.labels(agent))
         return Turn(round, agent, said.text, parsed, ballot)
 
