@@ -40,6 +40,7 @@ SPOKEN = {
     "max_chars_per_field": "it decides how much of each section agents saw",
     "on_parse_failure": "it decides whether the debate continued after a turn that could not be read",
     "personas": "it decides the characters and temperatures that agents spoke with",
+    "both_orders": "it decides how often judges without a seat were asked",
     "shuffle_labels": "it decides the numbers by which agents knew each other",
     "closing_ballot": "it decides whether agents were asked to judge the last answers",
     "sections": "it decides whether agents wrote the tags of a turn themselves",

@@ -187,7 +187,7 @@ def score(
                 raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {scoring.reward!r}")
             if scoring.estimator not in estimators:
                 raise ConfigError(f"advantage must be one of {', '.join(estimators)} or auto, got {scoring.advantage!r}")
-            truth = scoring.reward in NEED_GRADES or scoring.reward_mix or scoring.correct_bonus
+            truth = scoring.reward in NEED_GRADES or scoring.reward_mix or scoring.correct_bonus or scoring.drop_own_answer
             scored = PlayedDebate(debate, number=number).scored(scoring, grade(debate) if truth else None, rewards[scoring.reward])
             if isinstance(scored.scores, AgentScores) and scoring.estimator == "center_round":
                 raise ConfigError(f"advantage center_round needs rewards by step, and {scoring.reward} is by agent; use center_group")

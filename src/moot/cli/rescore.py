@@ -62,6 +62,10 @@ class Rescore:
     """Share of ground truth in the reward."""
     correct_bonus: Annotated[float | None, tyro.conf.arg(metavar="NUMBER", help_behavior_hint=AS_TRAINED)] = None
     """Added to the reward of a right answer."""
+    voters: Annotated[Literal["both", "agents", "judges"] | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
+    """Whose votes count: agents, judges without a seat, or both."""
+    drop_own_answer: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
+    """Leave out votes of an agent who holds one of the two answers."""
     judge_counts: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
     """Whether votes of judges without a seat count, where such judges were asked."""
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None

@@ -107,12 +107,13 @@ def votes_of(debate: Debate, scores: Scores, scoring: Scoring) -> tuple[AgentVot
     """The votes that count, as that kind of scores reads them: about agents, or about responses."""
     if isinstance(scores, AgentScores):
         return tuple(_about_agents(debate, vote) for vote in scores.votes or comparisons(debate, scoring)[0])
-    return tuple(_about_responses(debate, vote) for vote in scores.votes or ballots(debate, scoring).votes)
+    cast = scores.votes if "judge" in scores.streams else scores.votes or ballots(debate, scoring).votes
+    return tuple(_about_responses(debate, vote) for vote in cast)
 
 
 def onlookers_votes(debate: Debate, scoring: Scoring) -> tuple[AgentVote, ...]:
     """Those of outside judges who only look on."""
-    if scoring.judge_counts:
+    if scoring.judges_count:
         return ()
     return tuple(_about_responses(debate, vote, counts=False) for vote in outside_votes(debate, scoring))
 

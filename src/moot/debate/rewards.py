@@ -14,6 +14,7 @@ from typing import Any
 from moot.debate.scoring import BY_TURN, Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Vote
+from moot.debate.voters import count_agents, count_responses
 from moot.debate.votes import ballots as ballots
 from moot.debate.votes import clear_consensus
 from moot.debate.votes import comparisons as comparisons
@@ -121,7 +122,8 @@ def win_minus_loss(votes: Sequence[Vote], num_agents: int) -> list[float]:
 
 def _by_agent(rule: Callable[[Sequence[Vote], int], list[float]]) -> Reward:
     def reward(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
-        valid, malformed = comparisons(debate, scoring)
+        cast, malformed = comparisons(debate, scoring)
+        valid = count_agents(debate, cast, scoring, None if grades is None else grades.same)
         return replace(_agent_scores(debate, rule(valid, debate.num_agents), len(valid), malformed), votes=tuple(valid))
 
     return reward
@@ -209,7 +211,7 @@ def _by_turn(debate: Debate, scoring: Scoring, values: Sequence[float]) -> StepS
 def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> StepScores:
     literal = scoring.literal
     cast = ballots(debate, scoring)
-    votes = cast.votes
+    votes = count_responses(debate, cast.votes, scoring, None if grades is None else grades.same)
 
     won: Counter[int] = Counter()
     lost: Counter[int] = Counter()
@@ -242,7 +244,8 @@ def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> 
             aligned[vote.turn].append(1.0 if vote.verdict == ">" and vote.left == better else -1.0)
 
     steps = debate.steps()
-    penalty = dict.fromkeys(cast.abstained, FORMAT_PENALTY) if scoring.enable_format_penalty else {}
+    # Where agents' votes do not count nobody is asked to cast any.
+    penalty = dict.fromkeys(cast.abstained, FORMAT_PENALTY) if scoring.enable_format_penalty and scoring.agents_count else {}
     alignment = {i: sum(marks) / len(marks) for i, marks in aligned.items()}
 
     def table(cell: Callable[[int], Any]) -> tuple[tuple[Any, ...], ...]:

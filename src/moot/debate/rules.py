@@ -14,7 +14,7 @@ from moot.debate.parsing import CONTRACTS
 from moot.debate.types import ConfigError, Turn
 
 FIELDS = CONTRACTS["five_tag"]
-_LATER = ("shuffle_labels", "closing_ballot", "sections", "judge_first", "temperature")
+_LATER = ("shuffle_labels", "closing_ballot", "sections", "judge_first", "temperature", "both_orders")
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,8 @@ class Rules:
     tags; each section is its own exchange, and round 1 is the plain question."""
     judge_first: bool = True
     """With sections asked, whether an agent judges the others before it solves again, so that the critique can help it."""
+    both_orders: bool = False
+    """Ask each judge without a seat twice, the second time with the answers in the other order; only what survives the swap counts."""
     temperature: float = 1.0
     """What is sampled at. A persona's own temperature is multiplied by it."""
 

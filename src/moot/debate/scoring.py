@@ -16,7 +16,7 @@ BY_TURN = ("truth", "majority")
 """The rewards that look at each turn's own answer."""
 BY_LAST_ANSWER = {"truth": "truth_last", "majority": "majority_last"}
 """What `truth` and `majority` were before they looked at each turn, and what they are called now."""
-_LATER = ("reward_mix", "correct_bonus", "judge_counts", "evaluation_credit")
+_LATER = ("reward_mix", "correct_bonus", "judge_counts", "evaluation_credit", "voters", "drop_own_answer")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,12 @@ class Scoring:
     """Whether votes of judges without a seat count. One that is held out only measures how far the peers have drifted from it
     (trust/outside_agreement)."""
 
+    voters: Literal["both", "agents", "judges"] = "both"
+    """Whose votes count, where there are judges without a seat. With judges alone the agents' own votes are neither counted nor paid."""
+    drop_own_answer: bool = False
+    """Leave out votes of an agent who holds one of the two answers: it prefers its own, whatever that is. Needs a grader, and leaves few
+    votes where few answers differ."""
+
     def __post_init__(self) -> None:
         check_types(self)
         if not self.reward:
@@ -67,6 +73,14 @@ class Scoring:
     def by_votes(self) -> bool:
         """Whether the reward is made of votes, so that nobody wins without one."""
         return self.reward in PEER_REWARDS
+
+    @property
+    def judges_count(self) -> bool:
+        return self.judge_counts and self.voters != "agents"
+
+    @property
+    def agents_count(self) -> bool:
+        return self.voters != "judges"
 
     @property
     def estimator(self) -> str:

@@ -184,8 +184,10 @@ class Debate:
         return self.question.answer is None and not self.question.instruction
 
     def labels(self, viewer: int) -> Sequence[int]:
-        """The number by which `viewer` knows each agent."""
-        return labels_for(self.question, viewer, self.num_agents) if self.rules.shuffle_labels else range(self.num_agents)
+        """The number by which `viewer` knows each agent. Who judges in both orders has them the other way round the second time."""
+        swapped = self.rules.both_orders and viewer >= self.num_agents and (viewer - self.num_agents) % 2 == 1
+        shuffled = labels_for(self.question, viewer - swapped, self.num_agents) if self.rules.shuffle_labels else range(self.num_agents)
+        return [self.num_agents - 1 - label for label in shuffled] if swapped else shuffled
 
     def advance(self, said: Mapping[int, Said]) -> Debate:
         """Takes what each of `next_speakers` said. Under `abort`, turns of a parallel round after the first failed one are not kept."""
@@ -204,7 +206,7 @@ class Debate:
         # Spoken on its own, a consensus may be a sentence: only its YES or NO is read, and nothing else can spoil the turn.
         in_parts = self.rules.sections != "sampled"
         parsed = ParseFailure(said.failure) if said.failure else parse(said.text, contract, said.closed, any_consensus=in_parts)
-        if self.rules.shuffle_labels and isinstance(parsed, Parsed):
+        if (self.rules.shuffle_labels or self.rules.both_orders) and isinstance(parsed, Parsed):
             parsed = with_agents(parsed, self.labels(agent))
         return Turn(round, agent, said.text, parsed, ballot)
 

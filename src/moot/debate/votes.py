@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from moot.debate.rules import candidates
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.debate.types import Line, Parsed, Vote
+from moot.debate.types import Line, Parsed, Turn, Vote
+from moot.debate.voters import surviving
 
 
 def comparisons(debate: Debate, scoring: Scoring = Scoring()) -> tuple[list[Vote], int]:
@@ -29,7 +30,7 @@ def comparisons(debate: Debate, scoring: Scoring = Scoring()) -> tuple[list[Vote
                 malformed += 1
             else:
                 valid.append(Vote(turn.agent, line.left, line.right, line.verdict, i))
-    if scoring.judge_counts:
+    if scoring.judges_count:
         agent = [turn.agent for turn in debate.turns]
         valid += [replace(vote, left=agent[vote.left], right=agent[vote.right]) for vote in outside_votes(debate, scoring)]
     return valid, malformed
@@ -86,7 +87,7 @@ def ballots(debate: Debate, scoring: Scoring = Scoring()) -> Ballots:
         if not cast and (i >= 2 if scoring.literal else able):
             abstained.append(i)
     outside = tuple(outside_votes(debate, scoring))
-    if scoring.judge_counts:
+    if scoring.judges_count:
         votes += outside
     return Ballots(tuple(votes), tuple(abstained), could_vote, did_vote, lines_invalid, total, repeated, outside)
 
@@ -96,16 +97,29 @@ def _last_words(cast: Sequence[Vote]) -> list[Vote]:
 
 
 def outside_votes(debate: Debate, scoring: Scoring) -> Iterator[Vote]:
-    """What judges without a seat say about the agents' newest answers, by turn index."""
-    may_judge = debate.answers() if debate.jury else {}
-    for turn in debate.jury:
-        lines = turn.parsed.lines if isinstance(turn.parsed, Parsed) else ()
-        cast = [
-            Vote(turn.agent, may_judge[line.left], may_judge[line.right], line.verdict)
-            for line in lines
-            if line.kind == "comparison" and line.left != line.right and line.left in may_judge and line.right in may_judge
-        ]
-        yield from _last_words(cast) if scoring.one_ballot_per_pair else cast
+    """What judges without a seat say about the agents' newest answers, by turn index. Where one is asked in both orders, what survives."""
+    if not debate.rules.both_orders:
+        for turn in debate.jury:
+            cast = _jury_votes(debate, turn)
+            yield from _last_words(cast) if scoring.one_ballot_per_pair else cast
+    else:
+        for first, second in in_both_orders(debate):
+            yield from surviving(first, second)
+
+
+def in_both_orders(debate: Debate) -> Iterator[tuple[list[Vote], list[Vote]]]:
+    """Each judge's last words on every pair, in the one order and in the other. Its two ballots stand side by side in the jury."""
+    for one, other in zip(debate.jury[::2], debate.jury[1::2], strict=False):
+        yield _last_words(_jury_votes(debate, one)), _last_words(_jury_votes(debate, other))
+
+
+def _jury_votes(debate: Debate, turn: Turn) -> list[Vote]:
+    may_judge = debate.answers()
+    return [
+        Vote(turn.agent, may_judge[line.left], may_judge[line.right], line.verdict)
+        for line in (turn.parsed.lines if isinstance(turn.parsed, Parsed) else ())
+        if line.kind == "comparison" and line.left != line.right and line.left in may_judge and line.right in may_judge
+    ]
 
 
 def _lines(debate: Debate, turn: int) -> tuple[Line, ...]:

@@ -31,6 +31,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "enable_format_penalty": _YES_NO,
     "literal": _YES_NO,
     "judge_counts": _YES_NO,
+    "voters": ("both", "agents", "judges"),
+    "drop_own_answer": _YES_NO,
 }
 NUMBERS = ("reward_mix", "correct_bonus", "lambda_gen", "lambda_judge")
 

@@ -201,7 +201,9 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
         return read
     # Read by other rules than today's: what counted then still counts.
     parsed = Parsed(fields, {}, comparison_lines(fields["comparison"]))
-    return replace(read, parsed=with_agents(parsed, debate.labels(agent)) if debate.rules.shuffle_labels else parsed)
+    return replace(
+        read, parsed=with_agents(parsed, debate.labels(agent)) if debate.rules.shuffle_labels or debate.rules.both_orders else parsed
+    )
 
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:

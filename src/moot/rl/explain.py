@@ -44,6 +44,14 @@ PANEL: dict[str, Meaning] = {
         "Different answers among the agents in the last round, divided by their number. 1/N means all agree.",
         "Near 1/N: harder questions, fewer rounds or more agents; there is nothing left to vote on.",
     ),
+    "trust/self_preference": Meaning(
+        "Of the votes between the judge's own answer and another, the share that prefer its own. Near 1 votes only count answers.",
+        "Above 0.8: drop_own_answer, or judges without a seat whose votes alone count (judge, voters judges).",
+    ),
+    "trust/order_flips": Meaning(
+        "Of the pairs that a judge without a seat was shown in both orders, the share whose verdict changed with the order.",
+        "Above 0.3: this judge follows the order it reads in; keep both_orders on, or name a stronger one.",
+    ),
     "trust/judges_per_pair": Meaning(
         "Votes cast on each pair of answers that has any. With one, a judge is measured against itself.",
         "Below 2: five agents, or judge_consensus leave_one_out.",

@@ -138,6 +138,7 @@ async def rollout(
         asked = [
             speaker_for(replace(judge, learns=False) if isinstance(judge, Player) else judge, number)
             for judge in (judges(number) if judges else ())
+            for _ in range(2 if debate.rules.both_orders else 1)
         ]
         heard = await hear(debate, *asked)
         said = zip(asked, heard.jury, strict=False)  # nobody has said anything where there was nothing to compare

@@ -10,7 +10,8 @@ from typing import Any
 
 from moot.debate.rewards import has_signal, last_parsed
 from moot.debate.types import Parsed, Vote
-from moot.debate.votes import clear_consensus
+from moot.debate.voters import flips, own_answers
+from moot.debate.votes import clear_consensus, in_both_orders
 from moot.records.played import PlayedDebate
 from moot.rl.metrics import Metrics, mean
 from moot.statistics import wilson
@@ -33,6 +34,8 @@ def panel(debates: Sequence[PlayedDebate]) -> Metrics:
         "trust/length_bias": _less_half([left > right for left, right in lengths if left != right]),
         "trust/vote_cycles": mean(float(cycle) for cycle in cycles),
         "trust/answer_diversity": mean(diversity(each) for each in debates),
+        "trust/self_preference": mean(float(own) for each in debates for own in _own_preferred(each)),
+        "trust/order_flips": mean(float(flipped) for each in debates for flipped in _flipped(each)),
         "trust/judges_per_pair": mean(float(len(votes)) for votes in pairs),
         "trust/duplicate_votes": sum(each.ballots.repeated for each in debates) / cast if cast else None,
     }
@@ -77,6 +80,23 @@ def diversity(each: PlayedDebate) -> float:
         if turn.round == last:
             held[turn.agent] = None if each.grades is None else each.grades.same[i]
     return len(set(held)) / each.debate.num_agents
+
+
+def _own_preferred(each: PlayedDebate) -> Iterator[bool]:
+    """For each `>` vote between a response with the judge's own answer and one with another, whether it prefers its own."""
+    if each.grades is None:
+        return
+    same, own = each.grades.same, own_answers(each.debate, each.grades.same)
+    for vote in each.decided_votes():
+        held, left, right = own[vote.turn], same[vote.left], same[vote.right]
+        if held is not None and left is not None and right is not None and left != right and held in (left, right):
+            yield left == held
+
+
+def _flipped(each: PlayedDebate) -> Iterator[bool]:
+    if each.debate.rules.both_orders:
+        for first, second in in_both_orders(each.debate):
+            yield from flips(first, second)
 
 
 def _less_half(wins: list[bool]) -> float | None:

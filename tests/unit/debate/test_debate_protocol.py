@@ -45,6 +45,9 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "reward_mix": (0, 0),
     "correct_bonus": (0, 0),
     "judge_counts": (True, True),
+    "voters": ("both", "both"),
+    "drop_own_answer": (False, False),
+    "both_orders": (False, False),
 }
 
 

@@ -48,6 +48,11 @@ def test_the_panel_by_hand() -> None:
         "trust/vote_cycles": 0.0,
         # Last round: 7, 7, 8, none.
         "trust/answer_diversity": 0.75,
+        # In round 2 they hold 7, 7, 8 and none. 0's 1 > 2 is 8 over its own 7; 1's 0 > 3 is its own 7 over 9; 2's 0 > 1 and 3 > 1 are 7 and
+        # 9 over its own 8. 1 > 3 has no 7 in it, 0 > 2 two of them, and 3 holds nothing.
+        "trust/self_preference": pytest.approx(1 / 4),
+        # Nobody was asked in both orders.
+        "trust/order_flips": None,
         # 8 votes on the 5 pairs 1-2, 1-3, 0-3, 0-2, 0-1.
         "trust/judges_per_pair": pytest.approx(8 / 5),
         # 9 votes before ballots, one of them Agent 1's 0 > 3 again.

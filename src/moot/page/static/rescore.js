@@ -22,6 +22,8 @@ const LABELS = {
   enable_format_penalty: "Format penalty",
   literal: "To the letter",
   judge_counts: "Outside judges count",
+  voters: "Whose votes count",
+  drop_own_answer: "Votes for one's own answer are dropped",
   reward_mix: "Share of truth",
 };
 const NAMES = Object.keys(LABELS);
