@@ -297,7 +297,7 @@ def told(run: Run) -> list[dict[str, Any]]:
 def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every_debate(tmp_path: Path) -> None:
     runs = []
     for faults in (0.0, 0.2):
-        with engine_on(Server(Manners(vocabulary=258)), faults, seed=5) as engine:
+        with engine_on(Server(Manners(vocabulary=258)), faults, seed=1) as engine:
             runs.append(run_of(engine, tmp_path / str(faults)))
             if faults:
                 assert 0 < max(row.get("engine/replays", 0) for row in runs[1].metrics()) <= engine.statistics["replays"]

@@ -71,6 +71,16 @@ export const TRUST = {
     name: "Answers differ",
     read: (v) => (v < 0.4 ? ["fair", "mostly one answer"] : ["plain", ""]),
   },
+  "trust/self_preference": {
+    name: "Judges prefer their own answer",
+    show: share,
+    read: (v) => (v > 0.8 ? ["bad", "votes only count answers"] : v > 0.6 ? ["fair", "often"] : ["good", "seldom more than chance"]),
+  },
+  "trust/order_flips": {
+    name: "Verdicts turn with the order",
+    show: share,
+    read: (v) => (v > 0.3 ? ["bad", "the order decides"] : v > 0.15 ? ["fair", "some do"] : ["good", "few do"]),
+  },
   "trust/judges_per_pair": {
     name: "Judges for a pair",
     read: (v) => (v < 2 ? ["fair", "often a single judge"] : ["good", "several judges"]),
