@@ -75,7 +75,7 @@ def test_a_run_through_all_of_it_is_the_run_of_a_quiet_day(disk: Path, tmp_path:
         assert seen == expected[: len(seen)]
 
     filler = disk / "filler"
-    with filler.open("wb") as file:
+    with filler.open("wb", buffering=0) as file:
         try:
             while True:
                 file.write(b"x" * 4096)

@@ -20,7 +20,10 @@ from support.paging import record, turn, write_run, write_step
 
 pytestmark = pytest.mark.slow
 
-TRAIN = "--engine scripted --batch-size 8 --num-train-datapoints 96 --num-agents 4 --max-rounds 3 --max-tokens 2000 --warm-questions 4"
+TRAIN = (
+    "--engine scripted --sections sampled --personas --batch-size 8 --num-train-datapoints 96 --num-agents 4 --max-rounds 3 "
+    "--max-tokens 2000 --warm-questions 4"
+)
 
 
 @pytest.fixture(scope="module")
