@@ -53,8 +53,12 @@ class Prompts:
         return {"digest": self.digest, "texts": dict(self.texts)}
 
     @classmethod
-    def from_dict(cls, recorded: Mapping[str, Mapping[str, str]]) -> Prompts:
-        return cls({**DEFAULT.texts, **recorded["texts"]})
+    def from_dict(cls, recorded: object) -> Prompts:
+        """As a run has them. What stands in a file may be anything."""
+        texts = recorded.get("texts") if isinstance(recorded, Mapping) else None
+        if not isinstance(texts, Mapping):
+            raise ConfigError(f"prompts of a run must be texts by name, got {recorded!r:.60}")
+        return DEFAULT.with_texts(texts, "the run's prompts")
 
     def with_texts(self, changes: Mapping[str, object], where: str) -> Prompts:
         return Prompts({**self.texts, **{name: _checked(name, text, where) for name, text in changes.items()}})

@@ -193,8 +193,10 @@ class LoraTrainer:
         before = [name for name in new if name in self.gradient]
         if before:
             torch._foreach_add_([self.gradient[name] for name in before], [new[name] for name in before])
-        for name in new.keys() - self.gradient.keys():
-            self.gradient[name] = new[name].float().clone()
+        # In the order of the parameters: a norm is summed in this order, and a set's changes from process to process.
+        for name, grad in new.items():
+            if name not in self.gradient:
+                self.gradient[name] = grad.float().clone()
 
     def _smaller(self, datums: Sequence[Datum], todo: list[list[int]], error: BaseException) -> list[list[int]]:
         """What is left to do, in smaller pieces."""
