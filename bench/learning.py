@@ -38,9 +38,9 @@ RISE = 0.2
 RATE = 0.02
 """For a model of a few thousand parameters; the presets' rates are for models a million times larger."""
 ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    # The scoring's choices and the optimizer's, over the preset `easy`.
-    "defaults": ({"reward": "truth"}, {}),
-    "before": ({"reward": "truth_last", "advantage": "center_group"}, {"grad_clip": 1.0, "lr_warmup": 0}),
+    # The protocol's choices and the optimizer's, over the preset `easy`. The two whole turns of this model stand in tags.
+    "defaults": ({"reward": "truth", "sections": "sampled"}, {}),
+    "before": ({"reward": "truth_last", "advantage": "center_group", "sections": "sampled"}, {"grad_clip": 1.0, "lr_warmup": 0}),
 }
 
 

@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
 DEBATES, BATCH = 8, 2
 SMALL = [
     "--engine", "tinker", "--lora-rank", 4, "--batch-size", BATCH, "--num-train-datapoints", DEBATES, "--warm-questions", 1,
-    "--warm-batch-size", 1, "--eval-every", 0, "--max-tokens", 24, "--learning-rate", 1e-3, "--run", "run",
+    "--warm-batch-size", 1, "--eval-every", 0, "--max-tokens", 24, "--learning-rate", 1e-3, "--personas", "--run", "run",
 ]  # fmt: skip
 ENVIRONMENT = {"TINKER_API_KEY": KEY, "HF_HUB_OFFLINE": "1"}
 
@@ -74,7 +74,9 @@ def check_every_debate_is_there_once(where: Path) -> None:
             moved = {int(d) for d, a, b in zip(arrays["debate"], arrays["offsets"], arrays["offsets"][1:], strict=False)
                      if arrays["advantages"][a:b].any()}  # fmt: skip
             tokens = sum(
-                int(b - a) for d, a, b in zip(arrays["debate"], arrays["offsets"], arrays["offsets"][1:], strict=False) if int(d) in moved
+                int((~arrays["inserted"][a:b]).sum())
+                for d, a, b in zip(arrays["debate"], arrays["offsets"], arrays["offsets"][1:], strict=False)
+                if int(d) in moved
             )
         assert row["optim/trained_tokens"] == tokens
     assert len(set(questions)) == DEBATES
@@ -139,7 +141,12 @@ def test_a_server_that_stays_away_stops_the_run_and_a_later_one_goes_on_from_its
     server.stop(hard=True)
     server.start()
     resumed = subprocess.run(
-        command("train", "--resume", "run"), cwd=tmp_path, env=surroundings(ENVIRONMENT), capture_output=True, text=True, timeout=1500
+        command("train", "--resume", "run", "--base-url", server.url),
+        cwd=tmp_path,
+        env=surroundings(ENVIRONMENT),
+        capture_output=True,
+        text=True,
+        timeout=1500,
     )
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     check_every_debate_is_there_once(tmp_path)

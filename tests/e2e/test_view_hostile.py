@@ -53,7 +53,9 @@ def url(place: Path, driver: Any) -> Iterator[str]:  # noqa: F811
         {"step": 1, "phase": "<img src=x onerror=window.hurt=10>", "<script>window.hurt=11</script>": 1.0, "x": float("nan")},
         {"step": 1, "phase": "self_play", "<img src=x onerror=window.hurt=12>": 1.0, "alarm/random_noise": 1.0},
     ]
-    lost = {**record(), "turns": [], "error": ATTACKS[0] * 50}
+    # A debate that the engine lost is never scored.
+    told = {name: value for name, value in record().items() if name not in ("rewards", "advantages", "votes", "winner", "signal")}
+    lost = {**told, "turns": [], "error": ATTACKS[0] * 50}
     folder = place / "hostile" / "<img src=x onerror=window.hurt=13>"
     run = write_run(folder, {1: [hostile(attack) for attack in ATTACKS] + [lost]}, metrics)
     header = json.loads((run / "run.json").read_text())
