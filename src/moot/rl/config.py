@@ -334,7 +334,7 @@ PRESETS: dict[str, TrainConfig] = {
     # SmolLM2 on two cores: short turns, small batches, and a warm start without which it writes no valid turn at all.
     "demo": TrainConfig(
         protocol=_PEOPLE,
-        debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=128, evaluation_tokens=96, comparison_tokens=32),
+        debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=96, evaluation_tokens=48, comparison_tokens=16),
         optim=OptimConfig(batch_size=6, num_train_datapoints=18, learning_rate=2e-5),
         warm=WarmConfig(warm_questions=16, warm_batch_size=2, warm_learning_rate=1e-3),
         eval_every=3,
