@@ -95,4 +95,8 @@ ALARMS: dict[str, Meaning] = {
         "agents stopped voting, or their turns can no longer be read.",
         "Lower learning_rate, keep enable_format_penalty on, start with warm_questions, or use distill_every 5.",
     ),
+    "alarm/length_collapse": Meaning(
+        "solutions have less than half of the tokens they began with, and the answers are no better: the reasoning is being trained away.",
+        "Use the best checkpoint (RUN@best), lower learning_rate, keep near the start (kl_coef 0.001), or use sections asked and labels_from start.",
+    ),
 }
