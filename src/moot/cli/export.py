@@ -45,8 +45,8 @@ class Export:
     """debates.html: debates to read, one file without scripts."""
     figures: bool = False
     """figures/: the main curves as PNG and SVG."""
-    checkpoint: Annotated[int | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
-    """Whose weights the adapter and the merged model have."""
+    checkpoint: Annotated[int | Literal["best"] | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
+    """Whose weights the adapter and the merged model have: a step, or best."""
     merged_dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the merged model; auto is the base model's own, which can swallow small updates."""
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None

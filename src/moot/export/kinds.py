@@ -33,7 +33,7 @@ ShowSteps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 
 @dataclass(frozen=True)
 class Options:
-    checkpoint: int | None = None
+    checkpoint: int | str | None = None
     """Whose weights the adapter and the merged model have; the newest if not given."""
     merged_dtype: str = "auto"
     steps: str | None = None
