@@ -19,7 +19,9 @@ MOST = 200
 """Debates of a step that are counted: each takes about two milliseconds, and somebody waits for the page."""
 FEWEST = 10
 """Debates without which a mean that is not a share has no interval."""
-MEANS = ("trust/vote_truth_agreement", "trust/answer_diversity", "trust/mean_accuracy", "trust/judges_per_pair")
+MEANS = (
+    *("trust/vote_truth_agreement", "trust/answer_diversity", "trust/plurality_share", "trust/mean_accuracy", "trust/judges_per_pair"),
+)
 """What is not a share of votes or debates, so that Wilson's interval does not apply."""
 GAP = "trust/winner_gap"
 """How much more often the winner is right than the mean agent of the same debates."""

@@ -47,6 +47,19 @@ PANEL: dict[str, Meaning] = {
         "Near 1/N: harder questions (`--task`), fewer rounds (`--max-rounds 2`) or more agents (`--num-agents 5`); there is "
         "nothing left to vote on.",
     ),
+    "trust/plurality_share": Meaning(
+        "Of the agents of a debate, the share that give its most frequent answer. It needs no label, and rises as a run loses its variety.",
+        "Near 1 while accuracy stands still: use the best checkpoint (RUN@best), `--labels-from start`, or harder questions (`--task`).",
+    ),
+    "trust/plurality_flips": Meaning(
+        "Of the questions that were debated before, the share whose most frequent answer is another one now. It needs no label.",
+        "Above 0.3: the majority is noise; more agents (`--num-agents 5`) or easier questions (`--task`). Below 0.05 with a "
+        "share above 0.9: nothing is left to learn.",
+    ),
+    "env/all/ac_tokens_per_turn": Meaning(
+        "Tokens that a turn has on average. It needs no label; turns that grow or shrink by half are being paid for their length.",
+        "Falling or rising fast: a lower `--learning-rate`, or keep near the start with `--kl-coef 0.001`.",
+    ),
     "trust/self_preference": Meaning(
         "Of the votes between the judge's own answer and another, the share that prefer its own. Near 1 votes only count answers.",
         "Above 0.8: `--drop-own-answer`, or judges without a seat whose votes alone count (`--judge NAME --voters judges`).",

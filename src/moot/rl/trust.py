@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
-from moot.debate.rewards import has_signal, last_parsed
+from moot.debate.rewards import has_signal, last_parsed, plurality
 from moot.debate.types import Parsed, Vote
 from moot.debate.voters import flips, own_answers
 from moot.debate.votes import clear_consensus, in_both_orders
@@ -24,7 +24,7 @@ LESS_HALF = ("trust/position_bias", "trust/length_bias")
 OUTSIDE = ("trust/outside_agreement", "trust/outside_accuracy")
 PEERS = (
     *("trust/judge_accuracy", "trust/vote_truth_agreement", "trust/winner_correct", "trust/mean_accuracy"),
-    *("trust/position_bias", "trust/length_bias", "trust/vote_cycles", "trust/answer_diversity"),
+    *("trust/position_bias", "trust/length_bias", "trust/vote_cycles", "trust/answer_diversity", "trust/plurality_share"),
     *("trust/self_preference", "trust/order_flips", "trust/judges_per_pair", "trust/duplicate_votes"),
 )
 
@@ -56,6 +56,7 @@ def counts(each: PlayedDebate) -> dict[str, Share]:
         "trust/length_bias": _share(left > right for left, right in lengths if left != right),
         "trust/vote_cycles": _share(_triples(each)),
         "trust/answer_diversity": (diversity(each), 1.0),
+        "trust/plurality_share": (0.0, 0.0) if each.grades is None else (plurality_share(each), 1.0),
         "trust/self_preference": _share(_own_preferred(each)),
         "trust/order_flips": _share(_flipped(each)),
         "trust/judges_per_pair": (float(sum(map(len, pairs))), float(len(pairs))),
@@ -104,6 +105,14 @@ def diversity(each: PlayedDebate) -> float:
         if turn.round == last:
             held[turn.agent] = None if each.grades is None else each.grades.same[i]
     return len(set(held)) / each.debate.num_agents
+
+
+def plurality_share(each: PlayedDebate) -> float:
+    """Of all agents, those whose last answer is the plurality's; an agent without an answer is one of them too. Needs no label."""
+    same = () if each.grades is None else each.grades.same
+    held = [None if i is None else same[i] for i in last_parsed(each.debate)]
+    most = plurality(held)
+    return 0.0 if most is None else held.count(most) / len(held)
 
 
 def _own_preferred(each: PlayedDebate) -> Iterator[bool]:
