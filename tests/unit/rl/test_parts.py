@@ -42,6 +42,7 @@ CHOICES: tuple[dict[str, Any], ...] = (
     {"contract": "five_tag"},
     {"schedule": "sequential", "shuffle_labels": True},
     {"personas": False, "judge_first": False, "temperature": 0.7},
+    {"layout": "shared"},
 )
 
 
