@@ -7,8 +7,8 @@
 
 Arms are alike in everything but what is named here, and sample equally many tokens. Each end is evaluated on the same questions as its
 start and paired with it: tables/result.md has one line per arm. Whatever is there already is not done again, and an interrupted run
-continues, so that short stretches of a GPU add up (`timeout 540 python recipes/experiment.py …`). --as-is evaluates what there is and trains nothing.
-Options not listed below go to `moot train`.
+continues, so that short stretches of a GPU add up (`timeout 540 python recipes/experiment.py …`). --as-is evaluates what there is and
+trains nothing. Options not listed below go to `moot train`.
 """
 
 from __future__ import annotations
