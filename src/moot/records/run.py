@@ -61,6 +61,10 @@ class Run:
     def exists(path: Path) -> bool:
         return (path / "run.json").is_file()
 
+    def held_out(self, step: int) -> Path:
+        """What the evaluation after this step counted, question by question."""
+        return self.path / "held_out" / f"{step:06d}.json"
+
     @property
     def header(self) -> dict[str, Any]:
         try:

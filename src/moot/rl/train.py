@@ -356,6 +356,7 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
         tempered=loop.engine.capabilities.tempered_training,
         opponents=loop.opponents,
         finished=finished,
+        keep=lambda report: report.save(loop.run.held_out(step)),
     )
     grades = await graded([each.debate for each in debates], [loop.task] * len(debates))
     held_out = [(loop.task, replace(each, grades=own)) for each, own in zip(debates, grades, strict=True)]
