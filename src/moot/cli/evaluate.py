@@ -14,7 +14,7 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
-from moot.debate.wording import Prompts
+from moot.debate.wording import load_prompts
 from moot.evaluate import EvalConfig, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
@@ -74,7 +74,7 @@ class Eval:
         Literal["sampled", "given", "asked"] | None, tyro.conf.arg(metavar="{sampled,given,asked}", help_behavior_hint="")
     ] = None
     """Whether the model writes the tags of a turn, is given them, or is asked for each section by itself; the run's, or sampled."""
-    prompts: Annotated[Prompts | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    prompts: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """A file with the texts that agents read; the run's, or the defaults."""
     engine: _Str = None
     """What runs the model; the run's, or local. openai is a chat server: no weights, no RUN."""
@@ -142,7 +142,7 @@ class Eval:
         rules = {"sections": self.sections, "temperature": self.temperature}
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
         if self.prompts is not None:
-            changes["prompts"] = self.prompts
+            changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(
             config,
             modes=self.modes,

@@ -53,6 +53,8 @@ def test_the_panel_by_hand() -> None:
         "trust/vote_cycles": 0.0,
         # Last round: 7, 7, 8, none.
         "trust/answer_diversity": 0.75,
+        # Last answers: 7, 7, 8 and, from round 1, 9.
+        "trust/plurality_share": 0.5,
         # In round 2 they hold 7, 7, 8 and none. 0's 1 > 2 is 8 over its own 7; 1's 0 > 3 is its own 7 over 9; 2's 0 > 1 and 3 > 1 are 7 and
         # 9 over its own 8. 1 > 3 has no 7 in it, 0 > 2 two of them, and 3 holds nothing.
         "trust/self_preference": pytest.approx(1 / 4),
@@ -72,6 +74,7 @@ def test_nothing_measured_is_none_and_not_zero() -> None:
     assert {name for name, value in found.items() if value is not None} == {
         "trust/mean_accuracy",
         "trust/answer_diversity",
+        "trust/plurality_share",
     }
     near([found["trust/mean_accuracy"], found["trust/answer_diversity"]], [2 / 3, 2 / 3])
     assert set(panel([]).values()) == {None}
@@ -358,7 +361,7 @@ def spoken(
 def test_tokens_of_a_solution_by_hand() -> None:
     assert solution_lengths([spoken(100), spoken(40)]) == [100] * 3 + [40] * 3
     assert rollout_metrics([spoken(100), spoken(40)])["tokens/solution"] == 70.0
-    assert rollout_metrics([FINE])["tokens/solution"] is None, "nobody knows its tokens"
+    assert solution_lengths([FINE]) == [], "nobody knows its tokens"
 
 
 LENGTHS = {
