@@ -108,6 +108,7 @@ ALARMS: dict[str, Meaning] = {
     ),
     "alarm/length_collapse": Meaning(
         "solutions have less than half of the tokens they began with, and the answers are no better: the reasoning is being trained away.",
-        "Use the best checkpoint (RUN@best), a lower --learning-rate, or keep near the start (--kl-coef 0.001); --sections asked begins longer.",
+        "Use the best checkpoint (`RUN@best`), a lower `--learning-rate`, or keep near the start (`--kl-coef 0.001`); `--sections asked` "
+        "begins longer.",
     ),
 }
