@@ -65,8 +65,10 @@ class Loop:
     """Votes from outside, and is never trained."""
     opponents: Mapping[str, Opponent] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""
-    reopened: list[BatchQuestion] = field(default_factory=list)
-    """Questions to be debated once more, by more agents."""
+    reopened: dict[int, list[BatchQuestion]] = field(default_factory=dict)
+    """By step: questions to be debated once more in it, by more agents. They stay until it is committed."""
+    easy: set[str] = field(default_factory=set)
+    """Questions whose last visit ended in one answer, by level and id."""
     start_from: int | None = None
     """The step whose checkpoint to continue from; None means the newest that can be used."""
     lock: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -75,8 +77,8 @@ class Loop:
     """Weights that stand still, by name."""
     labels: dict[tuple[int, int], Label] = field(default_factory=dict)
     """Labels of the questions met so far, by level and number, where they come from elsewhere."""
-    past: list[Player] = field(default_factory=list)
-    """Kept checkpoints that may hold a seat."""
+    past: dict[int, Player] = field(default_factory=dict)
+    """Kept checkpoints that may hold a seat, by step; few, however long the run."""
 
     def __post_init__(self) -> None:
         self.curriculum = Curriculum(self.stages or [self.task], self.config.recipe.promote_at)
