@@ -45,6 +45,41 @@ def newest_whole(run: Run, step: int | None = None) -> Checkpoint | None:
     return next((checkpoint for checkpoint in checkpoints(run, step) if checkpoint.state is not None), None)
 
 
+def best_step(run: Run) -> int | None:
+    """The step that the evaluations during training found best; 0 is the model before training."""
+    found = next((row.get("test/best_step") for row in reversed(run.metrics()) if row["phase"] == "eval"), None)
+    return found if type(found) is int else None
+
+
+def result_step(run: Run) -> int | None:
+    """What is meant by a run whose step is not named: the best where an alarm stopped it, otherwise None, the newest."""
+    last: dict[str, Any] = next((row for row in reversed(run.metrics()) if row["phase"] == "self_play"), {})
+    recipe = run.config.get("recipe")
+    stops = isinstance(recipe, dict) and recipe.get("stop_on_alarm")
+    return best_step(run) if stops and any(name.startswith("alarm/") and value for name, value in last.items()) else None
+
+
+def step_named(run: Run, name: int | str | None) -> int | None:
+    """The step by its number, as `best`, or, not named, as the run ended; None is the newest."""
+    if name is None:
+        return result_step(run)
+    if name == "best":
+        if (best := best_step(run)) is None:
+            raise ConfigError(f"{run.path} has no best checkpoint: nothing was evaluated in training (eval_every); name a step")
+        return best
+    if isinstance(name, str) and not (name.isascii() and name.isdigit()):
+        raise ConfigError(f"{run.path}@{name}: a checkpoint is a step's number, or best")
+    return int(name)
+
+
+def split_name(name: str | Path) -> tuple[Path, str | None] | None:
+    """A run and the step that is named with it: RUN, RUN@STEP, RUN@best. None where it is no run."""
+    if Run.exists(Path(name)):
+        return Path(name), None
+    path, _, at = str(name).rpartition("@")
+    return (Path(path), at) if path and Run.exists(Path(path)) else None
+
+
 UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError)
 """What loading a checkpoint fails with: damage, another version, another rank, another model."""
 
@@ -86,13 +121,17 @@ async def _load(engine: Trainer, checkpoint: Checkpoint) -> None:
     await engine.load_state(checkpoint.engine_state)
 
 
-def find_trained(given: str) -> tuple[dict[str, Any], str]:
-    """How a model was trained, and what an engine loads. `given` is a run, one of its checkpoints, or the name a server has for one."""
+def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
+    """How a model was trained, and what an engine loads: None for the model before training. `given` is a run, RUN@STEP, RUN@best, one of
+    its checkpoints, or the name a server has for one."""
     path = Path(given)
-    if Run.exists(path):
-        run = Run.open(path)
-        if (checkpoint := newest_whole(run)) is None:
-            raise ConfigError(f"checkpoint: the run {path} has no whole checkpoint yet; train it a step further")
+    if named := split_name(given):
+        run = Run.open(named[0])
+        if (step := step_named(run, named[1])) == 0:
+            return _model_of(run), None
+        if (checkpoint := newest_whole(run, step)) is None:
+            which = "whole checkpoint yet; train it a step further" if step is None else f"whole checkpoint of step {step}"
+            raise ConfigError(f"checkpoint: the run {run.path} has no {which}")
         return _model_of(run), checkpoint.engine_state
     if path.is_dir() and path.resolve().name.isdigit() and Run.exists(path.resolve().parent.parent):
         run = Run.open(path.resolve().parent.parent)

@@ -22,7 +22,7 @@ async def evaluate_players(
     count: int,
     watcher: EvalWatcher,
     *,
-    step: int | None = None,
+    step: int | str | None = None,
     opponents: Sequence[str] = (),
     out: Path | None = None,
     name: str | None = None,
@@ -34,18 +34,18 @@ async def evaluate_players(
     config, run = players.config, players.run
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(players.close)
-        step = await players.load(step)
-        questions, notes = unseen_questions(task, None if run is None else config, step, count)
+        at = await players.load(step)
+        questions, notes = unseen_questions(task, None if run is None else config, at, count)
         for note in notes:
             watcher.note(note)
         guests = await players.opponents(opponents) if "opponents" in settings.modes else {}
         identities = {guest: identity for guest, (_, identity) in guests.items()}
         settings = replace(settings, policy=players.identity, opponents=identities)
-        folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, step)
+        folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, at)
         answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
         seats = {guest: seat for guest, (seat, _) in guests.items()}
         report = await evaluate(players.policy, task, settings, questions, opponents=seats, answers=answers, watcher=watcher)
-    about = {"run": None if run is None else str(run.path), "step": step, "model": config.model.model}
+    about = {"run": None if run is None else str(run.path), "step": at, "model": config.model.model}
     return replace(report, settings={**report.settings, **about}), folder
 
 

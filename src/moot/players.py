@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.checkpoints import Note, load_checkpoint
+from moot.checkpoints import Note, load_checkpoint, split_name, step_named
 from moot.debate.types import ConfigError
 from moot.engine.create import create_engine
 from moot.engine.protocol import Trainer
@@ -80,14 +80,15 @@ class Players:
         self.identity = ""
         self.step = 0
 
-    async def load(self, step: int | None) -> int:
-        """The policy: the run's checkpoint of `step`, or its newest; the model itself where there is no run. Answers with the step."""
+    async def load(self, step: int | str | None) -> int:
+        """The policy: the run's checkpoint of `step`, of `best`, or its newest; the model where there is no run. Answers with the step."""
         model = self.config.model.model
         if not isinstance(self._own, tuple):
             where = self._own.chat.endpoint
             self.policy, self.identity, self.step = self._own, f"{where.model}@{where.base_url}", 0
             return 0
         engine, rendering = self._own
+        step = 0 if self.run is None else step_named(self.run, step)
         if self.run is None or step == 0:
             self.policy, self.identity, self.step = Player(await engine.base(), rendering), model, 0
         else:
@@ -116,22 +117,23 @@ class Players:
         if name == "base":
             engine, rendering = self._own
             return _seated(Player(await engine.base(), rendering, learns=False)), self.config.model.model
-        path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
-        if path and Run.exists(Path(path)):
-            return await self._past(Path(path), int(at) if at.isdigit() else None)
+        if named := split_name(name):
+            return await self._past(*named)
         if self.config.model.engine == "scripted":
             raise ConfigError(f"opponents may name base, a run or an endpoint here, got {name!r}, which is no run")
         config = replace(self.config, model=replace(self.config.model, model=name, renderer="auto"))
         engine, rendering = self._make(config)
         return _seated(Player(await engine.base(), rendering, learns=False)), name
 
-    async def _past(self, path: Path, step: int | None) -> tuple[Opponent, str]:
+    async def _past(self, path: Path, at: str | None) -> tuple[Opponent, str]:
         """A run's checkpoint. Where it is of the same model, it shares the engine: samplers are frozen copies of the adapter."""
         run = Run.open(path)
         config = config_of(run)
         ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
         check_same_server(path, theirs.base_url, ours.base_url, "opponents")
         engine, rendering = self._own if isinstance(self._own, tuple) and ours == theirs else self._make(replace(config, model=theirs))
+        if (step := step_named(run, at)) == 0:
+            return _seated(Player(await engine.base(), rendering, learns=False)), theirs.model
         checkpoint = await load_checkpoint(engine, run, step, self._note)
         return _seated(Player(await engine.snapshot(), rendering, learns=False)), f"{theirs.model} {checkpoint.seal}"
 
@@ -192,21 +194,21 @@ async def outsider(
     name: str, setting: str, config: TrainConfig, engine: Trainer, rendering: Rendering, note: Note = lambda text: None,
     busy: Busy = nullcontext,
 ) -> tuple[Guest, Any]:  # fmt: skip
-    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, a model, MODEL@URL. And the engine that must be closed
-    when done, if it needs one beside the run's own."""
+    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And the engine
+    that must be closed when done, if it needs one beside the run's own."""
     if name == "base":
         return Player(await engine.base(), rendering, learns=False), None
     if is_endpoint(name):
         player = chat_player(named_endpoint(name, _key(), setting))
         return player, player
     # An engine of its own: loading another run's weights into ours would be what training starts from.
-    path, _, at = name.rpartition("@") if not Run.exists(Path(name)) else (name, "", "")
-    run = Run.open(Path(path)) if path and Run.exists(Path(path)) else None
+    named = split_name(name)
+    run, step = (None, 0) if named is None else (opened := Run.open(named[0]), step_named(opened, named[1]))
     model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
     check_same_server(name, model.base_url, config.model.base_url, setting)
     with busy(f"loading {name}"):
         own_engine, own_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
-    if run is not None:
-        await load_checkpoint(own_engine, run, int(at) if at.isdigit() else None, note)
-    sampler = await (own_engine.base() if run is None else own_engine.snapshot())
+    if run is not None and step != 0:
+        await load_checkpoint(own_engine, run, step, note)
+    sampler = await (own_engine.base() if step == 0 else own_engine.snapshot())
     return Player(sampler, own_rendering, learns=False), own_engine

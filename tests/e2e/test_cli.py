@@ -117,7 +117,7 @@ def test_the_table_shows_votes_winner_and_reasons_of_failures() -> None:
     assert rows["round 2, votes won–lost"] == ["0–0", "0–0", "0–0"]
     assert rows["round 3, votes won–lost"] == ["0–0", "0–0", "failed"]
     # Generator rewards 1, 0, 0; 0, 0, 0; -1, 0, -1.
-    assert rows["generator reward, mean of steps"] == ["+0.333", "+0.000", "-0.667"]
+    assert rows["generator reward, mean of turns"] == ["+0.333", "+0.000", "-0.667"]
     assert "Agent 0 won (1 votes won, 0 lost)." in done.stdout
     assert "round 3, Agent 2 failed: no <solution> in the text" in done.stdout
 

@@ -252,3 +252,12 @@ def test_a_chat_server_takes_the_seats_that_the_policy_does_not(tmp_path: Path) 
     assert {request["model"] for request in Server.asked} == {"tiny"}
     report = json.loads((tmp_path / "evals/scripted-arithmetic/report.json").read_text())
     assert report["rows"][0]["name"] == f"against {name}" and report["rows"][0]["questions"] == 2
+
+
+def test_other_texts_are_named_by_their_file(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('[asked]\nquestion = "Sums, please: {question} {instruction}"\n')
+    done = evaluate(tmp_path, *SCRIPTED, "--sections", "asked", "--questions", "2", "--modes", "direct", "--prompts", "mine.toml", "--json")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "prompts:" not in evaluate(tmp_path, "--help").stdout  # a file, not a subcommand
+    refused = evaluate(tmp_path, *SCRIPTED, "--prompts", "nowhere.toml")
+    assert refused.returncode == 2 and "nowhere.toml" in refused.stderr

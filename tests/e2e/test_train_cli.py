@@ -58,6 +58,9 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
     assert "5 agents, 3 rounds" in words and "64 steps of 16 questions" in words and "512 labelled questions" in words
     assert "Nothing was started" in words
     assert list(tmp_path.iterdir()) == []
+    # 16 questions, 5 agents, 3 turns of 300 tokens and two judgements: 96,320 tokens per step, so that the third passes 200,000.
+    budget = train(tmp_path, "--preset", "hard", "--engine", "scripted", "--max-sampled-tokens", "200000", "--dry-run")
+    assert "about 3 steps of 16 questions" in " ".join(budget.stdout.split())
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,14 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+import markdown
 import pytest
 
 import moot
@@ -35,6 +37,8 @@ from moot.transcripts import as_json, score
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
+README = "../README.md"
+"""Seen from the pages' folder."""
 BLOCK = re.compile(r"^<!-- (run|file: (\S+)) -->\n```(\w*)\n(.*?)^```$", re.M | re.S)
 FOREIGN = {"--backend", "--checkpoints-base"}
 """Options of other programs that the pages name alone."""
@@ -97,6 +101,58 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
     return pages
 
 
+@pytest.fixture(scope="module")
+def readme() -> Page:
+    page = Page()
+    page.feed(markdown.markdown((DOCS / README).read_text(encoding="utf-8"), extensions=["tables", "fenced_code", "toc"]))
+    return page
+
+
+@pytest.fixture(scope="module")
+def texts(site: dict[Path, Page], readme: Page) -> dict[Path, Page]:
+    return {**site, Path("README"): readme}
+
+
+def test_every_link_of_the_readme_resolves(readme: Page) -> None:
+    near = [urlsplit(link) for link in readme.links + readme.loaded if not urlsplit(link).scheme]
+    assert len(near) > 10
+    assert [link.path for link in near if not (ROOT / link.path).exists()] == []
+    for link in near:
+        text = (ROOT / (link.path or "README.md")).read_text(encoding="utf-8") if link.fragment else ""
+        headings = {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in re.findall(r"(?m)^#+ (.*)", text)}
+        assert not link.fragment or link.fragment in headings, link
+
+
+def test_the_readme_has_ten_lines_of_python_and_the_result_before_any_table_of_engineering() -> None:
+    text = (DOCS / README).read_text(encoding="utf-8")
+    (example,) = re.findall(r"<!-- run -->\n```python\n(.*?)```", text, re.S)
+    assert len([line for line in example.splitlines() if line.strip()]) <= 10
+    order = [
+        "**For whom:**",
+        "## The loop",
+        "pip install",
+        "import moot",
+        "<!-- result -->",
+        "## Your own questions",
+        "## On a GPU",
+        "## What it is not",
+    ]
+    order += ["docs/benchmarks.md", "## Related work", "## Licence and citation"]
+    assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
+    assert text.index("|---|") > text.index("<!-- result -->")
+
+
+def test_the_citation_has_the_version_of_the_package() -> None:
+    assert f'version: "{moot.__version__}"' in (ROOT / "CITATION.cff").read_text(encoding="utf-8")
+
+
+def test_what_the_readme_the_demo_and_the_image_install_are_extras_that_exist() -> None:
+    known = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"])
+    for name in ("README.md", "Dockerfile", "scripts/demo"):
+        (extras,) = re.findall(r"(?:'\.\[|install )([a-z,]+)(?:\]|$)", (ROOT / name).read_text(encoding="utf-8"), re.M)
+        assert set(extras.split(",")) == {"local", "data", "view"} <= known, name
+
+
 def test_every_link_and_anchor_of_the_site_resolves(site: dict[Path, Page]) -> None:
     dead = []
     for html, page in site.items():
@@ -150,10 +206,10 @@ def commands(code: str) -> Iterator[tuple[str, list[str]]]:
             yield name, re.findall(r"(?<!\S)(--[a-z][a-z0-9-]*)", rest)
 
 
-def test_every_command_and_option_named_in_the_docs_exists(site: dict[Path, Page], options: dict[str, set[str]]) -> None:
+def test_every_command_and_option_named_in_the_docs_exists(texts: dict[Path, Page], options: dict[str, set[str]]) -> None:
     wrong, seen = [], 0
     anywhere = set.union(*options.values()) | FOREIGN
-    for html, page in site.items():
+    for html, page in texts.items():
         for code in page.code:
             for name, given in commands(code):
                 seen += 1
@@ -170,10 +226,10 @@ def test_every_command_and_option_named_in_the_docs_exists(site: dict[Path, Page
     assert seen > 40
 
 
-def test_every_command_line_in_the_docs_is_understood(site: dict[Path, Page]) -> None:
+def test_every_command_line_in_the_docs_is_understood(texts: dict[Path, Page]) -> None:
     """Whole lines are read as the command would, without running them: a wrong value, or one argument too many, is told too."""
     wrong, seen = [], 0
-    for html, page in site.items():
+    for html, page in texts.items():
         listings = [code.replace("\\\n", " ") for code in page.code if code.endswith("\n")]
         for line in (line for code in listings for line in code.splitlines()):
             # What follows a comment sign or a wide gap is about the command.
@@ -274,11 +330,11 @@ def blocks(page: str) -> list[tuple[str, str, str, str]]:
 
 def test_every_mark_is_read() -> None:
     """A mark that does not stand directly before its block would be silently passed over."""
-    for page in PAGES:
-        assert len(re.findall(r"<!-- (?:run|file)", page.read_text(encoding="utf-8"))) == len(blocks(page.name)), page.name
+    for page in (*PAGES, DOCS / README):
+        assert len(re.findall(r"<!-- (?:run|file)", page.read_text(encoding="utf-8"))) == len(blocks(str(page))), page.name
 
 
-@pytest.mark.parametrize("page", [page.name for page in PAGES if "<!-- run -->" in page.read_text(encoding="utf-8")])
+@pytest.mark.parametrize("page", [README, *(page.name for page in PAGES if "<!-- run -->" in page.read_text(encoding="utf-8"))])
 def test_what_a_page_marks_to_run_runs(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

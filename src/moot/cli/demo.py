@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -41,8 +41,8 @@ class Demo:
     """Rounds of a debate."""
     protocol: Literal["v1", "v2", "v2_literal"] = "v2"
     """The rules."""
-    style: Literal["well_formed", "sloppy", "hostile", "mixed"] = "mixed"
-    """How the script speaks."""
+    style: Literal["well_formed", "sloppy", "hostile", "mixed"] = "well_formed"
+    """How the script speaks: as the contract asks, or with the mistakes that models make."""
     seed: int = 0
     """The same seed gives the same debates."""
     out: Path = Path("runs/demo.jsonl")
@@ -55,8 +55,6 @@ class Demo:
             )
         console = Terminal()
         protocol = preset(self.protocol)
-        if warning := judge_warning(protocol.scoring, self.num_agents):
-            console.note(warning)
         engine = ScriptedEngine(style=self.style, seed=self.seed)
         rendering = Rendering(engine.tokenizer)
         questions = [Question(f"What is {3 + i % 4} + {4 - i % 4}?", "7", id=str(i)) for i in range(self.debates)]
@@ -68,6 +66,8 @@ class Demo:
             finished = lambda *_: bars.advance("debates")  # noqa: E731
             played = interruptible(rollout(debates, engine, rendering, params, seed=self.seed, finished=finished))
         self._report(console, protocol.scoring, played)
+        if warning := judge_warning(protocol.scoring, self.num_agents):
+            console.note(warning)  # last: a reader wants the debate first
         return 0
 
     def _report(self, console: Terminal, scoring: Scoring, played: list[PlayedDebate]) -> None:
@@ -77,7 +77,7 @@ class Demo:
 
         shown = max(range(len(played)), key=lambda i: (sum(not turn.failed for turn in played[i].debate.turns), -i))
         tell(played[shown].debate, console)
-        show(replace(taught[shown], number=shown + 1), console)
+        show(taught[shown], console, "How the votes were counted")
 
         self.out.parent.mkdir(parents=True, exist_ok=True)
         self.out.write_text("".join(json.dumps(to_transcript(each.debate)) + "\n" for each in played))
@@ -99,4 +99,5 @@ def tell(debate: Debate, console: Terminal) -> None:
         for turn in turns:
             console.say(f"  Agent {turn.agent}")
             for name, content in (turn.fields or {"could not be read": turn.text}).items():
-                console.say(f"    {name}: {one_line(content, 100)}")
+                parts = content.splitlines() if name == "comparison" else [content]
+                console.say(f"    {name}: {one_line(', '.join(filter(None, map(str.strip, parts))), 100)}")

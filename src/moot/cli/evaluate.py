@@ -9,11 +9,12 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import tyro
 
+from moot.checkpoints import split_name
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
-from moot.debate.wording import Prompts
+from moot.debate.wording import load_prompts
 from moot.evaluate import EvalConfig, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
@@ -39,7 +40,8 @@ class Eval:
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
-    """A run's folder; its newest checkpoint is evaluated, with the settings it was trained with."""
+    """A run's folder; its newest checkpoint is evaluated, with the settings it was trained with. RUN@best is the best one, RUN@30 that of
+    step 30."""
     model: _Str = None
     """Instead of a run: a hub id, a directory with a checkpoint, or smollm2-135m (the default)."""
     step: _Int = None
@@ -72,7 +74,7 @@ class Eval:
         Literal["sampled", "given", "asked"] | None, tyro.conf.arg(metavar="{sampled,given,asked}", help_behavior_hint="")
     ] = None
     """Whether the model writes the tags of a turn, is given them, or is asked for each section by itself; the run's, or sampled."""
-    prompts: Annotated[Prompts | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
+    prompts: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """A file with the texts that agents read; the run's, or the defaults."""
     engine: _Str = None
     """What runs the model; the run's, or local. openai is a chat server: no weights, no RUN."""
@@ -101,7 +103,10 @@ class Eval:
 
     def run(self) -> int:
         console = Terminal(stderr=self.json or self.markdown)
-        config, run = policy_config(self.run_dir, self.model, self._model_changes(), self.task, self.trust_run, console.note)
+        run_dir, at = (self.run_dir and split_name(self.run_dir)) or (self.run_dir, None)
+        if at is not None and self.step is not None:
+            raise ConfigError(f"{self.run_dir} names its step already; leave --step {self.step} out")
+        config, run = policy_config(run_dir, self.model, self._model_changes(), self.task, self.trust_run, console.note)
         if self.step is not None and run is None:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
         if self.questions < 1:
@@ -112,7 +117,15 @@ class Eval:
         players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"), watching:
             work = evaluate_players(
-                players, settings, task, self.questions, watching, step=self.step, opponents=self.opponents, out=self.out, name=self.name
+                players,
+                settings,
+                task,
+                self.questions,
+                watching,
+                step=at or self.step,
+                opponents=self.opponents,
+                out=self.out,
+                name=self.name,
             )
             report, out = interruptible(work)
             target = report_folder(out, report.settings)
@@ -129,7 +142,7 @@ class Eval:
         rules = {"sections": self.sections, "temperature": self.temperature}
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
         if self.prompts is not None:
-            changes["prompts"] = self.prompts
+            changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(
             config,
             modes=self.modes,

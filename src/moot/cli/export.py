@@ -12,6 +12,8 @@ import tyro
 from moot.cli.console import Terminal, bar
 from moot.cli.ending import complain, disk_is_full
 from moot.debate.types import ConfigError
+from moot.engine.protocol import EngineError
+from moot.export.hub import check_push, push_folder
 from moot.export.kinds import KINDS, LARGE, Exporting, Options
 from moot.records import Run
 from moot.terminal import one_line
@@ -43,8 +45,8 @@ class Export:
     """debates.html: debates to read, one file without scripts."""
     figures: bool = False
     """figures/: the main curves as PNG and SVG."""
-    checkpoint: Annotated[int | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
-    """Whose weights the adapter and the merged model have."""
+    checkpoint: Annotated[int | Literal["best"] | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
+    """Whose weights the adapter and the merged model have: a step, or best."""
     merged_dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the merged model; auto is the base model's own, which can swallow small updates."""
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
@@ -57,6 +59,8 @@ class Export:
     """Which debates the HTML file shows, like 12/0 12/3."""
     force: bool = False
     """Replace what an earlier export left."""
+    push: Annotated[str | None, tyro.conf.arg(metavar="OWNER/NAME", help_behavior_hint="")] = None
+    """Upload the adapter, or the merged model with --merged, to this repository of the hub, with a model card. A new one is private."""
 
     def run(self) -> int:
         if not self.runs:
@@ -67,6 +71,11 @@ class Export:
             if self.out is None:
                 raise ConfigError("several runs need --out: there is no one folder for their figures")
             named = named or ["figures"]
+        if self.push is not None:
+            if self.adapter and self.merged:
+                raise ConfigError("push takes the adapter or the merged model, got both; name one of them")
+            check_push(self.push)
+            named += [] if self.adapter or self.merged else ["adapter"]
         kinds = named or [kind for kind in KINDS if kind not in LARGE]
         options = Options(self.checkpoint, self.merged_dtype, self.steps, self.pairs, self.only_right, self.debates)
         runs = [Run.open(path) for path in self.runs]
@@ -86,6 +95,19 @@ class Export:
             raise ConfigError("; ".join(failed))
         for reason in failed:
             console.say(f"Left out: {one_line(reason, 300)}")
+        if self.push is not None:
+            return self._push(self.push, job, console)
+        return 1 if job.damaged else 0
+
+    def _push(self, repo: str, job: Exporting, console: Terminal) -> int:
+        folder = job.place("merged" if self.merged else "adapter")
+        try:
+            with console.status(f"uploading to {repo}"):
+                address = push_folder(folder, repo, f"{folder.name} of {job.run.path.resolve().name}")
+        except EngineError as error:
+            complain(str(error))
+            return 1
+        console.say(f"Pushed: {address}", "green")
         return 1 if job.damaged else 0
 
 

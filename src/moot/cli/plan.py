@@ -20,17 +20,18 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     rules, scoring = config.protocol.rules, config.protocol.scoring
     kind = f"{rules.schedule}, {rules.contract}, sections {rules.sections}"
     longest = f"{'turns' if rules.sections == 'sampled' else 'solutions'} of at most {d.max_tokens} tokens"
-    table.add_row("debates", f"{d.num_agents} agents, {d.max_rounds} rounds, {kind}, {longest}")
+    table.add_row("debates", f"{d.num_agents} agents, {d.max_rounds} round{'s' * (d.max_rounds != 1)}, {kind}, {longest}")
     table.add_row("reward", f"{scoring.reward}, advantages by {scoring.estimator}")
     if config.warm_steps:
         taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""
         table.add_row("warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}")
-    table.add_row("self-play", f"{config.iterations} steps of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}")
+    budget = config.recipe.max_sampled_tokens
+    steps = min(config.iterations, -(-budget // tokens["sampled"])) if budget else config.iterations
+    about = "about " if steps < config.iterations else ""
+    table.add_row("self-play", f"{about}{steps:,} steps of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}")
     turn = min(d.max_tokens, TYPICAL_TURN)
     table.add_row("tokens per step", ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})")
-    table.add_row(
-        "tokens in all", f"{tokens['sampled'] * config.iterations:,} sampled, {tokens['trained on'] * config.iterations:,} trained on"
-    )
+    table.add_row("tokens in all", f"{tokens['sampled'] * steps:,} sampled, {tokens['trained on'] * steps:,} trained on")
     table.add_row("longest sequence", f"about {tokens['longest']:,} tokens, at most {d.max_rounds * d.max_tokens * d.num_agents + 2000:,}")
     memory = memory_gib(config) if config.model.engine == "local" else None
     if memory:

@@ -13,6 +13,8 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.loggers import Logger
 from moot.records import Run
 from moot.records.played import PlayedDebate
+from moot.rl.best import NAME as BEST
+from moot.rl.best import told_best
 from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
 
@@ -121,7 +123,7 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     played = [row for row in rows if row["phase"] == "self_play"]
     debates = sum(row["debates/played"] for row in played)
     taught, told = (_debates_with(played, name) for name in ("gradient", "signal"))
-    console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {len(played)} steps.", "bold")
+    console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {len(played)} step{'s' * (len(played) != 1)}.", "bold")
     if told < taught:
         console.say(f"  In {told:.0f} of them the votes tell answers apart (signal); in the others the gradient comes from penalties.")
     evals = [row for row in rows if row["phase"] == "eval"]
@@ -141,6 +143,8 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         verdict = "rose" if new > old else "fell" if new < old else "did not move"
         count = int(last["debates/played"])
         console.say(f"Held-out accuracy {verdict} in self-play; with {count} question{'s' * (count != 1)} that is a hint, not a result.")
+    if best := told_best(rows, evals[-1].get(BEST) if evals else None, config.recipe.best_by):
+        console.say(f"Best checkpoint: {best}. Use it as {run.path}@best, as in: {_command()} eval {run.path}@best")
     for name, text in alarm_digest(played).items():
         console.say(f"ALARM {name}: {text}", "red")
     where = f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view {run.path}"

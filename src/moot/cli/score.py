@@ -109,8 +109,8 @@ def _lines(file: str) -> Iterator[str]:
             yield f"not UTF-8: {error.reason} at byte {error.start}"
 
 
-def show(scored: PlayedDebate, console: Console) -> Outcome:
-    """One debate: votes won and lost per round and agent, then what it came to, which is also the answer."""
+def show(scored: PlayedDebate, console: Console, title: str = "") -> Outcome:
+    """One debate: votes won and lost per round and agent, then the verdict. Returns the outcome."""
     debate = scored.debate
     outcome = scored.outcome
     assert outcome is not None
@@ -123,7 +123,7 @@ def show(scored: PlayedDebate, console: Console) -> Outcome:
         rows.append((f"{'closing ballot' if ballot else f'round {round}'}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
         rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
-    lines = [(f"\nLine {scored.number}: {one_line(debate.question.text)}", "bold"), *_aligned(rows), (_verdict(outcome), "")]
+    lines = [(f"\n{title or f'Line {scored.number}: {one_line(debate.question.text)}'}", "bold"), *_aligned(rows), (_verdict(outcome), "")]
     lines += [(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow") for round, agent, reason in failures(debate)]
     if console.is_terminal:
         console.print(Text("\n").join(Text(line, style=style) for line, style in lines), soft_wrap=True)
@@ -165,8 +165,8 @@ def _summary(scored: PlayedDebate) -> dict[str, list[float]]:
     assert scored.scores is not None and isinstance(scored.advantages, StepAdvantages)
     rows: dict[str, list[float]] = {}
     for name, stream in scored.scores.streams.items():
-        rows[f"{name} reward, mean of steps"] = [_mean(values) for values in stream.values]
-        rows[f"{name} advantage, mean of steps"] = [_mean(values) for values in scored.advantages.streams[name]]
+        rows[f"{name} reward, mean of turns"] = [_mean(values) for values in stream.values]
+        rows[f"{name} advantage, mean of turns"] = [_mean(values) for values in scored.advantages.streams[name]]
     return rows
 
 

@@ -117,6 +117,6 @@ def judge_warning(scoring: Scoring, num_agents: int) -> str | None:
     judges = "one possible judge, who always agrees with itself" if num_agents == 3 else "two possible judges, who agree or tie"
     return (
         f"With {num_agents} agents each pair has {judges}: the judge reward teaches little but to vote. "
-        "Use num_agents 5 or more, or set judge_consensus to leave_one_out"
+        "Use --num-agents 5 or more, or --judge-consensus leave_one_out"
         + (" (which needs at least 4 agents to say anything)." if num_agents == 3 else ".")
     )

@@ -239,7 +239,7 @@ class ScriptedEngine:
             tempered_training=True,
             deterministic=True,
             learns=False,
-            notes=("speaks from a script: nothing is learned",),
+            notes=("the scripted engine repeats a script; it learns nothing.",),
         )
 
     # Sampling

@@ -2,6 +2,8 @@
 
     places.py    nothing is overwritten unasked, and nothing half written is left
     weights.py   the adapter of a checkpoint, as peft reads it
+    card.py      its model card, from the run's records
+    hub.py       weights to the hub
     sets.py      supervised and preference sets, as TRL reads them
     pages.py     debates as one HTML file without scripts
     figures.py   curves of one run or several, as PNG and SVG

@@ -13,6 +13,7 @@ from typing import Any
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError
 from moot.export import figures, pages, sets
+from moot.export.card import card
 from moot.export.places import check_free, new_file, new_folder
 from moot.export.weights import copy_adapter, find_adapter
 from moot.records import Damaged, PlayedDebate, Run
@@ -32,7 +33,7 @@ ShowSteps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 
 @dataclass(frozen=True)
 class Options:
-    checkpoint: int | None = None
+    checkpoint: int | str | None = None
     """Whose weights the adapter and the merged model have; the newest if not given."""
     merged_dtype: str = "auto"
     steps: str | None = None
@@ -92,6 +93,7 @@ def _adapter(job: Exporting) -> None:
     adapter = find_adapter(job.run, job.options.checkpoint, job.note)
     with new_folder(job.place("adapter")) as folder:
         copy_adapter(adapter, folder)
+        _write_card(job, folder, adapter.step, "adapter")
     job.written.append((job.place("adapter"), f"the adapter of step {adapter.step}, for {one_line(adapter.model)}"))
 
 
@@ -107,12 +109,21 @@ def _merged(job: Exporting) -> None:
             made = job.merge(adapter.model, adapter.place, folder, dtype=job.options.merged_dtype, probe=_probe(job.run), stops=stops)
         except (EngineError, ValueError) as error:
             raise ConfigError(f"model {adapter.model!r} cannot be merged: {error}") from error
+        _write_card(job, folder, adapter.step, "merged")
     kept = f"logprobs within {made.difference:.2g} of the adapter's, which training moved by up to {made.update:.2g}"
     job.written.append(
         (job.place("merged"), f"{one_line(adapter.model)} with the adapter of step {adapter.step} in it, {made.dtype}; {kept}")
     )
     if made.difference > 0.1 * made.update and made.dtype != "float32":
         job.note(f"rounding to {made.dtype} swallows part of what was learned; --merged-dtype fp32 keeps it")
+
+
+def _write_card(job: Exporting, folder: Path, step: int, kind: str) -> None:
+    """Weights without a card are better than none: a damaged run.json costs the card alone."""
+    try:
+        (folder / "README.md").write_text(card(job.run, step, kind), encoding="utf-8")
+    except ConfigError as error:
+        job.note(f"there is no model card: {error}")
 
 
 def _probe(run: Run, most: int = 512) -> list[int]:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from moot.checkpoints import step_named
 from moot.debate.types import ConfigError
 from moot.records import Run
 
@@ -25,8 +26,11 @@ class Adapter:
     digests: dict[str, str]
 
 
-def find_adapter(run: Run, step: int | None = None, note: Callable[[str], None] = lambda _: None) -> Adapter:
-    """Of the newest checkpoint that is whole, or of the one asked for."""
+def find_adapter(run: Run, name: int | str | None = None, note: Callable[[str], None] = lambda _: None) -> Adapter:
+    """Of the newest checkpoint that is whole, or of the one asked for, by its step or as best."""
+    step = step_named(run, name)
+    if step == 0 and name != 0:
+        raise ConfigError(f"the best of {run.path} is the model before training, which has no adapter; name a step with --checkpoint")
     present = dict(run.checkpoints())
     if step is not None and step not in present:
         steps = ", ".join(map(str, sorted(present))) or "none"

@@ -10,7 +10,7 @@
 
 A step is committed by its checkpoint. Files are written beside their place and moved there, so a kill leaves either all of
 one or none; what a killed step left behind is overwritten when it is played again. What was committed is never deleted: only
-a rolling checkpoint goes, once two newer ones can be read.
+a rolling checkpoint goes, once two newer ones can be read and an evaluation found another one better.
 """
 
 from __future__ import annotations
@@ -187,8 +187,9 @@ class Run:
         place.mkdir(parents=True)
         return place
 
-    def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool) -> Path:
-        """Rolling checkpoints go away once two newer ones can be read; kept ones stay, and damaged ones get a name that says so."""
+    def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool, best: int | None = None) -> Path:
+        """Rolling checkpoints go away once two newer ones can be read; kept ones and that of step `best` stay, and damaged ones get a name
+        that says so."""
         temporary = self.path / "checkpoints" / f"{step:06d}.tmp"
         body = json.dumps({**state, "step": step, "keep": keep})
         seal = hashlib.sha256(body.encode()).hexdigest()
@@ -203,7 +204,7 @@ class Run:
             known = _state(place)
             if known is None:
                 _rename_damaged(place)
-            elif not known.get("keep") and number <= step:
+            elif not known.get("keep") and number <= step and number != best:
                 rolling.append(place)
         for place in rolling[2:]:
             shutil.rmtree(place, ignore_errors=True)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from moot.checkpoints import Checkpoint, checkpoints, load_checkpoint, load_newest, newest_whole
+from moot.checkpoints import Checkpoint, best_step, checkpoints, load_checkpoint, load_newest, newest_whole
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Sampler
 from moot.rl.advantages import SeatMeans
@@ -18,6 +18,7 @@ from moot.rl.pace import Pace
 from moot.rl.remedies import BatchQuestion
 from moot.rl.rollout import Player
 from moot.rl.trust import Alarms
+from moot.rl.visits import Visits
 from moot.rl.warm_from import warm_start_of
 
 
@@ -39,7 +40,7 @@ async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
     }
     if saved not in (str(place), str(place.absolute())):
         state["engine_state"] = saved  # a server keeps its states itself, under names of its own
-    loop.run.commit_checkpoint(step, state, is_kept(loop, step))
+    loop.run.commit_checkpoint(step, state, is_kept(loop, step), loop.best)
     loop.run.append_metrics(row)
     loop.watcher.row(row)
 
@@ -58,6 +59,7 @@ async def restore(loop: Loop) -> int:
     if checkpoint is not None and checkpoint.state is not None:
         remember(loop, checkpoint.state)
         loop.run.rewind(checkpoint.step, checkpoint.state["metrics"])
+        loop.best, loop.visits = best_step(loop.run), Visits.until(loop.run, checkpoint.step)
         await wake_past_selves(loop, checkpoint)
         return checkpoint.step
     taken = warm_start_of(loop.config) if loop.config.warm.warm_from else None

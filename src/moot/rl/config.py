@@ -153,8 +153,11 @@ class RecipeConfig:
     above it there is little to learn."""
     max_sampled_tokens: int = 0
     """End self-play once this many tokens were sampled, so that runs can be compared at equal cost; 0 is no limit."""
+    best_by: Literal["accuracy", "agreement"] = "accuracy"
+    """Which evaluation during training names the best checkpoint, which is kept and called RUN@best: the one with the highest accuracy of
+    its debates; or, without labels (and where answers are not known), the one whose agents agree most."""
     stop_on_alarm: bool = False
-    """Stop the run when an alarm rings, with what to do about it."""
+    """Stop the run when an alarm rings, with what to do about it. The run's result is then its best checkpoint, not its last."""
 
     def __post_init__(self) -> None:
         for name in ("judge_share", "past_selves"):

@@ -44,6 +44,18 @@ PANEL: dict[str, Meaning] = {
         "Different answers among the agents in the last round, divided by their number. 1/N means all agree.",
         "Near 1/N: harder questions, fewer rounds or more agents; there is nothing left to vote on.",
     ),
+    "trust/plurality_share": Meaning(
+        "Of the agents of a debate, the share that give its most frequent answer. It needs no label, and rises as a run loses its variety.",
+        "Near 1 while accuracy stands still: use the best checkpoint (RUN@best), labels_from start, or harder questions.",
+    ),
+    "trust/plurality_flips": Meaning(
+        "Of the questions that were debated before, the share whose most frequent answer is another one now. It needs no label.",
+        "Above 0.3: the majority is noise; more agents or easier questions. Below 0.05 with a share above 0.9: nothing is left to learn.",
+    ),
+    "env/all/ac_tokens_per_turn": Meaning(
+        "Tokens that a turn has on average. It needs no label; turns that grow or shrink by half are being paid for their length.",
+        "Falling or rising fast: lower learning_rate, or keep near the start with kl_coef 0.001.",
+    ),
     "trust/self_preference": Meaning(
         "Of the votes between the judge's own answer and another, the share that prefer its own. Near 1 votes only count answers.",
         "Above 0.8: drop_own_answer, or judges without a seat whose votes alone count (judge, voters judges).",

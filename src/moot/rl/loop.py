@@ -21,6 +21,7 @@ from moot.rl.remedies import BatchQuestion, Curriculum
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Guest, Player
 from moot.rl.trust import Alarms
+from moot.rl.visits import Visits
 from moot.tasks.task import Task
 
 
@@ -77,10 +78,15 @@ class Loop:
     """Weights that stand still, by name."""
     labels: dict[tuple[int, int], Label] = field(default_factory=dict)
     """Labels of the questions met so far, by level and number, where they come from elsewhere."""
+    visits: Visits = field(init=False)
+    """What most agents answered when a question was last debated."""
+    best: int | None = None
+    """The step of the best evaluation so far."""
     past: dict[int, Player] = field(default_factory=dict)
     """Kept checkpoints that may hold a seat, by step; few, however long the run."""
 
     def __post_init__(self) -> None:
+        self.visits = Visits.until(self.run, 0)
         self.curriculum = Curriculum(self.stages or [self.task], self.config.recipe.promote_at)
 
     @property

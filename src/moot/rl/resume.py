@@ -14,7 +14,7 @@ from moot.rl.config import TrainConfig
 from moot.rl.stored import config_of
 
 CHANGEABLE = {
-    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "log_full_transcript", "stop_on_alarm",
+    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "log_full_transcript", "stop_on_alarm", "best_by",
     "concurrency", "device", "cache_gib", "token_budget", "base_url",
 }  # fmt: skip
 """How far a run goes, how often it looks, and where it runs. All else would make the steps before and after two different runs."""

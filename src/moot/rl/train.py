@@ -26,6 +26,8 @@ from moot.evaluate.training import evaluate_in_training
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import SeatMeans, with_advantages
 from moot.rl.batches import further_questions, look_back, questions
+from moot.rl.best import NAME as BEST
+from moot.rl.best import better_step, told_best
 from moot.rl.commit import commit, fresh_optimizer, is_kept, restore, seat_past_self
 from moot.rl.config import MOST_BATCHES, section_limits
 from moot.rl.datums import datums_by_debate
@@ -202,6 +204,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
         raise Stopped(f"every debate of step {step} failed in the engine ({played[0].error}); mend that and start again to continue")
     taught = await scored_and_taught(loop, step, batch, played, loop.seats)
     scoring, grades = scoring_at(loop, step), [each.grades for each in taught if each.grades is not None]
+    tasks = [loop.curriculum.tasks[each.level] for each in asked]
 
     groups, constant = datums_by_debate(taught, config.optim.remove_constant_groups)
     random.Random(f"{config.seed}/{step}/order").shuffle(groups)
@@ -227,6 +230,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
         **answers,
         "grading/given_up": float(sum(each.given_up for each in grades)),
         **panel(taught),
+        **await loop.visits.update(step, "self_play", list(zip(tasks, taught, strict=True))),
         **loop.alarms.update(taught),
         **trained,
         **penalty.metrics,
@@ -308,7 +312,10 @@ async def distill(loop: Loop, step: int, debates: Sequence[PlayedDebate], rate: 
 def stop_if_alarmed(loop: Loop, row: Mapping[str, Any]) -> None:
     ringing = [name for name, value in row.items() if name.startswith("alarm/") and value]
     if ringing and loop.config.recipe.stop_on_alarm:
-        raise Stopped(" ".join(f"{name} rings: {ALARMS[name].means} {ALARMS[name].remedy}" for name in ringing))
+        told = " ".join(f"{name} rings: {ALARMS[name].means} {ALARMS[name].remedy}" for name in ringing)
+        best = told_best(loop.run.metrics(), loop.best, loop.config.recipe.best_by)
+        ended = f"The run's result is its best checkpoint, {best}; moot eval, export and ask take that for {loop.run.path}."
+        raise Stopped(f"{told} {ended if best else 'Nothing was evaluated (eval_every 0), so its result is its last step.'}")
 
 
 # Evaluation on held-out questions
@@ -324,7 +331,12 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
     if not due or any(row["step"] == step and row["phase"] == "eval" for row in loop.run.metrics()):
         return
     loop.watcher.began(step, loop.total, "eval")
-    started = time.perf_counter()
+    started, debates = time.perf_counter(), list[PlayedDebate]()
+
+    def finished(played: PlayedDebate) -> None:
+        debates.extend([played] if played.error is None else [])
+        loop.watcher.debate_finished(played)
+
     measured = await evaluate_in_training(
         sampler,
         loop.rendering,
@@ -332,8 +344,13 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
         config,
         tempered=loop.engine.capabilities.tempered_training,
         opponents=loop.opponents,
-        finished=loop.watcher.debate_finished,
+        finished=finished,
     )
-    row = {"step": step, "phase": "eval", **measured, "time/eval_s": time.perf_counter() - started}
+    grades = await graded([each.debate for each in debates], [loop.task] * len(debates))
+    held_out = [(loop.task, replace(each, grades=own)) for each, own in zip(debates, grades, strict=True)]
+    flips = await loop.visits.update(step, "eval", held_out)
+    row = {"step": step, "phase": "eval", **measured, **flips, "time/eval_s": time.perf_counter() - started}
+    if step >= config.warm_steps:
+        loop.best = row[BEST] = better_step(loop.run.metrics(), loop.best, row, config.recipe.best_by)
     loop.run.append_metrics(row)
     loop.watcher.row(row)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
-from moot.debate.rewards import has_signal, last_parsed
+from moot.debate.rewards import has_signal, last_parsed, plurality
 from moot.debate.types import Parsed, Vote
 from moot.debate.voters import flips, own_answers
 from moot.debate.votes import clear_consensus, in_both_orders
@@ -34,6 +34,7 @@ def panel(debates: Sequence[PlayedDebate]) -> Metrics:
         "trust/length_bias": _less_half([left > right for left, right in lengths if left != right]),
         "trust/vote_cycles": mean(float(cycle) for cycle in cycles),
         "trust/answer_diversity": mean(diversity(each) for each in debates),
+        "trust/plurality_share": mean(plurality_share(each) for each in debates if each.grades is not None),
         "trust/self_preference": mean(float(own) for each in debates for own in _own_preferred(each)),
         "trust/order_flips": mean(float(flipped) for each in debates for flipped in _flipped(each)),
         "trust/judges_per_pair": mean(float(len(votes)) for votes in pairs),
@@ -80,6 +81,14 @@ def diversity(each: PlayedDebate) -> float:
         if turn.round == last:
             held[turn.agent] = None if each.grades is None else each.grades.same[i]
     return len(set(held)) / each.debate.num_agents
+
+
+def plurality_share(each: PlayedDebate) -> float:
+    """Of all agents, those whose last answer is the plurality's; an agent without an answer is one of them too. Needs no label."""
+    same = () if each.grades is None else each.grades.same
+    held = [None if i is None else same[i] for i in last_parsed(each.debate)]
+    most = plurality(held)
+    return 0.0 if most is None else held.count(most) / len(held)
 
 
 def _own_preferred(each: PlayedDebate) -> Iterator[bool]:

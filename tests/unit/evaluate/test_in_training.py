@@ -23,7 +23,7 @@ env/all/total_episodes env/all/total_turns env/all/turns_per_episode env/all/ac_
 tokens/sampled tokens/read debates/played debates/failed debates/overflowed parse_error round consensus_reached turns/cut
 test_arithmetic/format test_arithmetic/correct test_arithmetic/pass@k test_arithmetic/avg@k test_arithmetic/cons@k
 trust/judge_accuracy trust/vote_truth_agreement trust/winner_correct trust/mean_accuracy trust/position_bias trust/length_bias
-trust/vote_cycles trust/answer_diversity trust/self_preference trust/order_flips
+trust/vote_cycles trust/answer_diversity trust/plurality_share trust/self_preference trust/order_flips
 trust/judges_per_pair trust/duplicate_votes test/valid_turns test/turns_with_vote
 """.split()  # noqa: SIM905 - names without quotes are easier to compare
 

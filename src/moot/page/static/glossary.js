@@ -71,6 +71,21 @@ export const TRUST = {
     name: "Answers differ",
     read: (v) => (v < 0.4 ? ["fair", "mostly one answer"] : ["plain", ""]),
   },
+  "trust/plurality_share": {
+    name: "Agents agree",
+    show: share,
+    read: (v) => (v > 0.9 ? ["fair", "nearly all give one answer"] : ["plain", ""]),
+  },
+  "trust/plurality_flips": {
+    name: "The plurality changes",
+    show: share,
+    read: (v) => (v > 0.3 ? ["fair", "often another answer than last time"] : ["plain", ""]),
+  },
+  "env/all/ac_tokens_per_turn": {
+    name: "Tokens of a turn",
+    show: (v) => String(Math.round(v)),
+    read: () => ["plain", ""],
+  },
   "trust/self_preference": {
     name: "Judges prefer their own answer",
     show: share,

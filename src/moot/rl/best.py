@@ -1,0 +1,34 @@
+"""Which of a run's checkpoints is the best, by the evaluations during training.
+
+Each row of an evaluation names the best step so far as `test/best_step`; retention never deletes that checkpoint, and `RUN@best` means it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+NAME = "test/best_step"
+
+
+def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
+    """What an evaluation is ranked by: the accuracy of its debates, or, without labels, how far their agents agree."""
+    accuracy = next((value for name, value in row.items() if name.startswith("test_") and name.endswith("/correct")), None)
+    if by == "accuracy" and accuracy is not None:
+        return "accuracy", accuracy
+    share = row.get("trust/plurality_share")
+    return None if share is None else ("agreement", share)
+
+
+def better_step(rows: Sequence[Mapping[str, Any]], best: int | None, row: Mapping[str, Any], by: str) -> int | None:
+    """`best`, or the step of the new `row` if that is higher. Of those that are level the earlier one stays: it moved less."""
+    standing = next((each for each in rows if each["phase"] == "eval" and each["step"] == best), None)
+    new, old = held_out_score(row, by), held_out_score(standing, by) if standing else None
+    return int(row["step"]) if new is not None and (old is None or new[1] > old[1]) else best
+
+
+def told_best(rows: Sequence[Mapping[str, Any]], best: int | None, by: str) -> str:
+    """`step 30 (held-out accuracy 41%)`; empty where there is none."""
+    row = next((each for each in rows if each["phase"] == "eval" and each["step"] == best), None)
+    found = held_out_score(row, by) if row else None
+    return f"step {best} (held-out {found[0]} {found[1]:.0%})" if found else ""

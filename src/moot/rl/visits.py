@@ -1,0 +1,70 @@
+"""How often a question's plurality changes from one visit to the next.
+
+A plurality that still flips is noise; one that never flips while its share nears 1 has nothing left to teach. Neither needs a label. What
+most agents answered lies in visits.jsonl in the run's folder, a line per step, so that a run that continues remembers it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from moot.debate.rewards import last_parsed, plurality
+from moot.records import Run
+from moot.records.files import append_line, json_lines
+from moot.records.played import PlayedDebate
+from moot.rl.metrics import Metrics, mean
+from moot.tasks.answers import in_parallel
+from moot.tasks.comparing import Comparing, Grader
+from moot.tasks.task import Task
+
+FILE = "visits.jsonl"
+FLIPS = "trust/plurality_flips"
+
+
+def plurality_answer(played: PlayedDebate) -> str | None:
+    """What most agents answered last, as the lowest-numbered of them wrote it."""
+    if played.grades is None:
+        return None
+    last, same = last_parsed(played.debate), played.grades.same
+    most = plurality([None if i is None else same[i] for i in last])
+    return next((played.grades.answers[i] for i in last if i is not None and same[i] == most), None) if most is not None else None
+
+
+@dataclass
+class Visits:
+    """By task and question: the plurality of its last visit, in self-play and in evaluations apart."""
+
+    file: Path
+    last: dict[str, dict[str, str]]
+
+    @classmethod
+    def until(cls, run: Run, step: int) -> Visits:
+        """Those of a run that continues after `step`. Later lines are of steps that are played again."""
+        last: dict[str, dict[str, str]] = {}
+        for _, row, _ in json_lines(run.path / FILE):
+            if isinstance(row, dict) and {"step", "phase", "pluralities"} <= row.keys() and row["step"] <= step:
+                last.setdefault(row["phase"], {}).update(row["pluralities"])
+        return cls(run.path / FILE, last)
+
+    async def update(self, step: int, phase: str, debates: Sequence[tuple[Task, PlayedDebate]]) -> Metrics:
+        """The share of the questions met before whose plurality is another now. Several debates of a question are one visit: the first."""
+        before, now, pairs = self.last.setdefault(phase, {}), dict[str, str](), list[tuple[Grader, str, str]]()
+        for task, played in debates:
+            question, answer = played.debate.question, plurality_answer(played)
+            key = f"{task.name}/{question.id or question.text}"
+            if answer is not None and key not in now:
+                now[key] = answer
+                pairs += [(task.equal, before[key], answer)] if key in before else []
+        flips = await asyncio.to_thread(in_parallel, _differ, pairs, pairs[0][0]) if pairs else []
+        before |= now
+        append_line(self.file, {"step": step, "phase": phase, "pluralities": now})
+        return {FLIPS: mean(map(float, flips))}
+
+
+def _differ(pair: tuple[Grader, str, str]) -> bool:
+    equal, before, now = pair
+    comparing = Comparing(equal, None)
+    return comparing.class_of(before, 0) != comparing.class_of(now, 1)
