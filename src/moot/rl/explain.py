@@ -76,6 +76,10 @@ PANEL: dict[str, Meaning] = {
         "Share of votes that repeat the author's own on the same pair. They count once with `--one-ballot-per-pair`.",
         "Rising: judges repeat their votes; keep `--one-ballot-per-pair` on.",
     ),
+    "trust/judge_held_out": Meaning(
+        "With judge renewed: how often votes on held-out debates preferred the right answer when the copy that judges now was taken.",
+        "Standing still for long: the policy no longer judges better, so its own votes add nothing; see recipe/judge_step.",
+    ),
     "trust/outside_agreement": Meaning(
         "Of the pairs on which the peers clearly agree and the outside judge has a preference, how often it is the same.",
         "Falling while the reward rises: the peers are drifting into a taste of their own; `--past-selves 0.3`, or let the "

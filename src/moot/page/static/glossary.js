@@ -126,6 +126,11 @@ export const TRUST = {
     show: share,
     read: (v) => (v > 0.2 ? ["fair", "judges repeat themselves"] : ["good", "few"]),
   },
+  "trust/judge_held_out": {
+    name: "The frozen judge was right",
+    show: share,
+    read: (v) => (v < 0.6 ? ["fair", "hardly better than a coin"] : ["good", "it knew right from wrong"]),
+  },
   "trust/outside_agreement": {
     name: "Outside judges agree",
     means: "Of an outside judge's votes on pairs that the agents have settled, the share that agree with them.",
