@@ -45,7 +45,7 @@ class View:
             if not place.exists():
                 raise ConfigError(f"{place}: there is no such folder; name a run, or a folder of runs")
             if place.is_file() and next(read_debates(place), None) is None:
-                raise ConfigError(f"{place} is a file; name a run's folder, or a folder of runs (or what moot demo or moot ask wrote)")
+                raise ConfigError(f"{place} is a file; name a run's folder, or a folder of runs")
         made = tempfile.TemporaryDirectory(prefix="moot-view-")
         transcripts = Transcripts(self.runs, Path(made.name))
         runs = Runs((*(place for place in self.runs if place.is_dir()), Path(made.name)), transcripts.refresh)

@@ -146,7 +146,7 @@ class Watched:
                 "right": metrics.recent(metrics.key_like("train", "train_", "/correct")),
                 "held_out": metrics.last("eval", metrics.key_like("eval", "test_", "/correct")),
             },
-            "sets": [name for name in ("debates", "held_out") if (self.path / name).is_dir()],
+            "held_out": next((self.path / "held_out").glob("*.jsonl"), None) is not None,
             "transcripts": config.get("transcripts"),
             "seed": config.get("seed"),
             "recipe": _recipe(config),

@@ -121,7 +121,7 @@ class Run:
         (self.path / "debates").mkdir(exist_ok=True)
         committed = max((row["step"] for _, row in lines if row is not None), default=0)
         debates = [file for file in (self.path / "debates").iterdir() if (_step_of(file) or 0) > step]
-        held_out = [file for file in (self.path / "held_out").glob("*.jsonl") if (_step_of(file) or 0) > step]
+        held_out = [file for file in (self.path / "held_out").glob("*.json*") if (_step_of(file) or 0) > step]
         places = [place for number, place in self.checkpoints() if number > step]
         if step + 1 > committed and not places:
             for file in debates:
