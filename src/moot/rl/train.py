@@ -350,9 +350,14 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
         finished=finished,
         keep=lambda report: report.save(loop.run.held_out(step)),
     )
+    # In the order of the questions, whichever ended first: a question then has the same number in every evaluation.
+    place = {question.id: i for i, question in enumerate(loop.task.held_out)}
+    debates.sort(key=lambda each: place[each.debate.question.id])
     grades = await graded([each.debate for each in debates], [loop.task] * len(debates))
-    held_out = [(loop.task, replace(each, grades=own)) for each, own in zip(debates, grades, strict=True)]
-    flips = await loop.visits.update(step, "eval", held_out)
+    scoring = config.protocol.scoring.peers_alone()
+    held_out = [each.scored(scoring, own) for each, own in zip(debates, grades, strict=True)]
+    loop.run.write_held_out(step, held_out)
+    flips = await loop.visits.update(step, "eval", [(loop.task, each) for each in held_out])
     row = {"step": step, "phase": "eval", **measured, **flips, "time/eval_s": time.perf_counter() - started}
     if step >= config.warm_steps:
         row |= renew_judge(loop, row, sampler)

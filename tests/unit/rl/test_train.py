@@ -15,7 +15,7 @@ from moot.debate.rewards import REWARDS
 from moot.engine.protocol import EngineError, LossOutput, StepOutput
 from moot.engine.scripted import ScriptedEngine
 from moot.records import Run
-from moot.records.codec import to_record
+from moot.records.codec import read_line, to_record
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import PRESETS, DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
@@ -88,6 +88,15 @@ def test_a_run_is_two_warm_steps_four_iterations_and_evaluations_first_last_and_
         (3, "self_play"), (4, "self_play"), (4, "eval"), (5, "self_play"), (6, "self_play"), (6, "eval"),
     ]  # fmt: skip
     assert finished.engine.steps == 2 + 4 * 2  # two warm, then two substeps an iteration
+
+
+def test_the_debates_of_each_evaluation_are_kept_with_the_questions_in_one_order(finished: Loop) -> None:
+    folder = finished.run.path / "held_out"
+    assert sorted(file.name for file in folder.glob("*.jsonl")) == ["000000.jsonl", "000002.jsonl", "000004.jsonl", "000006.jsonl"]
+    for step, file in ((row["step"], folder / f"{row['step']:06d}.jsonl") for row in finished.run.metrics() if row["phase"] == "eval"):
+        debates = [read_line(line, step, place) for place, line in enumerate(file.read_bytes().splitlines())]
+        assert all(isinstance(each, PlayedDebate) and each.outcome is not None for each in debates)
+        assert [each.debate.question for each in debates] == list(finished.task.held_out[:3])
 
 
 def test_every_key_that_the_sources_name_is_in_the_row_of_an_iteration(finished: Loop) -> None:
