@@ -1,7 +1,7 @@
 """What the contract costs a model: right answers, valid turns and votes in each way to speak, against the plain question.
 
     python bench/contract.py --model smollm2-135m --task arithmetic
-    python bench/contract.py --model MODEL --task gsm8k:train=train.jsonl --questions 200 [--prompts FILE] [--json OUT]
+    python bench/contract.py --model MODEL --task gsm8k:train=train.jsonl --questions 200 [--layout shared] [--prompts FILE] [--json OUT]
 
 Untrained models, training-slice questions, one temperature and one limit for all. `plain` rows ask the question alone, with the task's
 own instruction and with others. The other rows are debates of three agents and two rounds: `asked`, `given` and `sampled` sections.
@@ -84,7 +84,7 @@ async def plain(args: argparse.Namespace, sampler: Any, rendering: Rendering, ta
 async def debates(
     args: argparse.Namespace, way: str, sampler: Any, rendering: Rendering, task: Task, questions: Sequence[Question]
 ) -> dict[str, Any]:
-    rules = Rules(sections=way, personas=False, temperature=args.temperature)
+    rules = Rules(sections=way, layout=args.layout, personas=False, temperature=args.temperature)
     texts = load_prompts(args.prompts) if args.prompts else DEFAULT
     empty = [Debate(question, args.agents, 2, rules, prompts=texts) for question in questions]
     limit = args.max_tokens if way != "sampled" else args.max_tokens + sum(LIMITS.values())
@@ -202,6 +202,7 @@ def main() -> None:
     parser.add_argument("--max-tokens", type=int, default=512)
     parser.add_argument("--temperature", type=float, default=0.8)
     parser.add_argument("--ways", nargs="+", default=["asked", "given", "sampled"])
+    parser.add_argument("--layout", default="growing", choices=["growing", "rebuilt", "shared"])
     parser.add_argument("--prompts", default="")
     parser.add_argument("--concurrency", type=int, default=128, help="debates at once")
     parser.add_argument("--cache-gib", type=float, default=0.0)

@@ -24,6 +24,7 @@ ALL = [
     v2(closing_ballot=True, schedule="sequential"),
     v2(closing_ballot=True, shuffle_labels=True),
     v2(layout="rebuilt"),
+    v2(layout="shared", closing_ballot=True),
     v2(visible=("solution",), history_rounds=1, layout="rebuilt"),
     v1(layout="growing", personas=True),
 ]

@@ -1,7 +1,8 @@
 """What agents are told, put together from the texts of wording.py.
 
 The system text of a seat never changes; what is new stands in the newest user message, which ends with what to write now. With
-sections `asked` there are no tags and, without personas, no system text: round 1 is the plain question.
+sections `asked` there are no tags and, without personas, no system text: round 1 is the plain question. With layout `shared` everything up
+to the last answer is the same for all agents, and what the seat is stands after it.
 """
 
 from __future__ import annotations
@@ -57,11 +58,12 @@ def system_text(
 ) -> str:
     """Of a seat. `label` is what the agent is called, where that is not its seat. Empty where there is nothing to say."""
     called = agent if label is None else label
-    who = prompts.say("both.persona", character=persona(agent).name, style=persona(agent).style) if rules.personas else ""
+    shared = rules.layout == "shared"
+    who = "" if shared else _character(rules, agent, prompts)
     if rules.sections == "asked":
         return who
     text = prompts.say(
-        "tagged.system",
+        "tagged.system_shared" if shared else "tagged.system",
         agent=called,
         num_agents=num_agents,
         last=num_agents - 1,
@@ -73,6 +75,10 @@ def system_text(
         # There, a conversation is the system text and one message: the example has no exchange to stand in.
         parts += [message.content for message in _example(rules, prompts, open_ended)]
     return "\n\n".join(parts)
+
+
+def _character(rules: Rules, agent: int, prompts: Prompts) -> str:
+    return prompts.say("both.persona", character=persona(agent).name, style=persona(agent).style) if rules.personas else ""
 
 
 def _form(prompts: Prompts, names: Sequence[str], open_ended: bool) -> str:
@@ -132,7 +138,7 @@ def conversation(debate: Debate, agent: int, round: int, whole_turns: bool = Fal
     """
     system = system_text(debate.rules, agent, debate.num_agents, debate.labels(agent)[agent], debate.prompts, debate.open_ended)
     messages = [Message("system", system)] if system else []
-    if debate.rules.layout == "growing":
+    if debate.rules.layout != "rebuilt":
         messages += _example(debate.rules, debate.prompts, debate.open_ended)
     for i in own_turns(debate, agent, round):
         turn = debate.turns[i]
@@ -168,8 +174,8 @@ def newest(debate: Debate, agent: int, round: int) -> Message:
 
 
 def own_turns(debate: Debate, agent: int, round: int) -> tuple[int, ...]:
-    """The turns that stand in the conversation as the agent's own. `rebuilt` shows them in the transcript instead."""
-    if debate.rules.layout == "rebuilt":
+    """The turns that stand in the conversation as the agent's own. The other layouts show them in the transcript instead."""
+    if debate.rules.layout != "growing":
         return ()
     return tuple(i for i in shown(debate.rules, debate.turns, round) if debate.turns[i].agent == agent)
 
@@ -206,15 +212,26 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
     parts = []
     if first:
         parts.append(prompts.say(f"{table}.question", question=debate.question.text, instruction=debate.question.instruction))
-    if (mine := _last_of(turns, agent)) is not None and mine.failed and rules.history_rounds != 0:
-        parts.append(prompts.say(f"{table}.failed"))
-    blocks = [_block(debate, turns[i], agent, labels) for i in visible]
+    shared = rules.layout == "shared"
+    mine = _last_of(turns, agent)
+    failed = [prompts.say(f"{table}.failed")] if mine is not None and mine.failed and rules.history_rounds != 0 else []
+    blocks = [_block(debate, turns[i], -1 if shared else agent, labels) for i in visible]
     ballot, work = round == now and debate.balloting, _work(debate, turns, visible)
+    # What differs between seats: at the end where they share what stands before it.
+    if not shared:
+        parts += failed
     if table == "asked":
         if blocks:
-            parts.append(prompts.say("asked.others", answers="\n\n".join(blocks)))
-            if work != "answers":
+            name = "asked.others_shared" if shared else "asked.others"
+            parts.append(prompts.say(name, answers="\n\n".join(blocks), num_agents=debate.num_agents))
+            if work != "answers" and not shared:
                 parts.append(prompts.say("asked.you", agent=labels[agent]))
+    else:
+        parts += blocks
+    if shared:
+        owns = any(turns[i].agent == agent for i in visible)
+        parts += [*_seat(debate, agent, named=table == "tagged" or bool(blocks), owns=owns), *failed]
+    if table == "asked":
         spoken_sections = sections.plan(BALLOT if ballot else rules.contract, len(others), rules.judge_first)
         if ballot:
             parts.append(prompts.say("asked.ballot"))
@@ -222,9 +239,17 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
         if blocks or not first or spoken_sections[0] != "solution":
             parts.append(request(debate, agent, spoken_sections[0], others, work).content)
     else:
-        parts += blocks
         parts.append(_instructions(debate, round, sorted(labels[other] for other in others), ballot, work))
     return Message("user", "\n\n".join(parts))
+
+
+def _seat(debate: Debate, agent: int, named: bool, owns: bool) -> list[str]:
+    """Who the reader is, in one paragraph. A plain question needs no number."""
+    prompts = debate.prompts
+    said = [prompts.say("both.seat", agent=agent)] if named else []
+    said += [prompts.say("both.own", agent=agent)] if owns else []
+    said.append(_character(debate.rules, agent, prompts))
+    return [text] if (text := " ".join(filter(None, said))) else []
 
 
 def request(debate: Debate, agent: int, section: str, others: Sequence[int], work: str = "answers") -> Message:
@@ -250,8 +275,8 @@ def _last_of(turns: tuple[Turn, ...], agent: int) -> Turn | None:
     return next((turn for turn in reversed(turns) if turn.agent == agent), None)
 
 
-BLOCKS = ("[Agent ", "Round ")
-"""How, after a blank line, a response and the instructions begin. A renderer may tokenise each once for all its readers."""
+BLOCKS = ("[Agent ", "Round ", "You are Agent ")
+"""How, after a blank line, a response, the instructions and what a seat is begin. A renderer may tokenise each once for all its readers."""
 
 
 def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> str:

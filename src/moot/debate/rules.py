@@ -19,7 +19,7 @@ _LATER = ("shuffle_labels", "closing_ballot", "sections", "judge_first", "temper
 
 @dataclass(frozen=True)
 class Rules:
-    """Independent choices; any combination is allowed."""
+    """Independent choices; any combination is allowed, but for a shared layout with shuffled labels."""
 
     schedule: Literal["sequential", "parallel"] = "parallel"
     """sequential: agents speak one at a time, and each sees what was already said in this round. parallel: all speak at once, and each sees
@@ -28,9 +28,10 @@ class Rules:
     """The sections of a turn: solution, evaluation, comparison; five_tag adds consensus and consensus_reason."""
     visible: tuple[str, ...] = ("solution", "evaluation")
     """The sections that others see. Hiding comparison keeps reviews blind."""
-    layout: Literal["growing", "rebuilt"] = "growing"
+    layout: Literal["growing", "rebuilt", "shared"] = "growing"
     """growing: each agent has one conversation, in which its own turns stand as sampled. rebuilt: each turn has one new user message
-    with the transcript."""
+    with the transcript. shared: as rebuilt, with all that differs between seats at its end, so that the agents of a debate read one
+    prefix."""
     history_rounds: int = -1
     """How many finished rounds an agent sees: -1 is all of them, 0 is none, K is the last K."""
     max_chars_per_field: int = 2000
@@ -61,6 +62,11 @@ class Rules:
             raise ConfigError(f"history_rounds must be -1 or more, got {self.history_rounds}; -1 shows every round, 0 shows none")
         if self.max_chars_per_field < 0:
             raise ConfigError(f"max_chars_per_field must be 0 or more, got {self.max_chars_per_field}; the usual value is 2000")
+        if self.layout == "shared" and self.shuffle_labels:
+            raise ConfigError(
+                "shuffle_labels gives each agent numbers of its own, so with layout 'shared' they would read no common prefix; "
+                "leave it off, or use layout rebuilt"
+            )
         if not 0 <= self.temperature <= 10:
             raise ConfigError(f"temperature must be from 0 to 10, got {self.temperature}; the usual value is 1")
 

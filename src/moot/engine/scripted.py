@@ -94,7 +94,9 @@ class Scene:
     """The one section asked for, where the prompt asks for one."""
 
 
-_WHO = re.compile(r"You are Agent (\d+)\. (\d+) agents")
+_WHO = re.compile(r"(?:You are Agent (\d+)\. )?(\d+) agents(?: \(Agent 0 to Agent \d+\))? answer\b")
+_SEAT = re.compile(r"You are Agent (\d+)\.(?: What Agent \1 said above is your own\.)?")
+"""Where layout shared says it, after all that every agent reads."""
 _WHOM = re.compile(r"in exactly these names: ((?:Agent \d+(?: and |; )?)+)")
 _TAG_LEFT_OPEN = re.compile(r"<(solution|evaluation|comparison|consensus|consensus_reason)>\n\Z")
 _REQUESTS = {
@@ -116,6 +118,9 @@ def read_scene(prompt: str) -> Scene:
     newest = prompt
     for begin in _USER.finditer(prompt):
         newest = prompt[begin.end() :]
+    seats = list(_SEAT.finditer(newest))
+    if seats:
+        newest = newest[seats[-1].end() :]
     # In tags, what to write now stands at the end; otherwise the message is the request, and what follows it is the chat format's.
     request = newest[newest.rfind("Round ") :] if tagged else newest.partition("<|im_end|>")[0]
     whom = _WHOM.search(request) if tagged else None
@@ -126,7 +131,7 @@ def read_scene(prompt: str) -> Scene:
         section = next((name for name, asks in _REQUESTS.items() if asks.search(request)), "solution")
     named = whom[1] if whom else request if section in ("evaluation", "comparison") and not tagged else ""
     return Scene(
-        agent=int(who[1]) if who else -1,
+        agent=int(who[1]) if who and who[1] else int(seats[-1][1]) if seats else -1,
         num_agents=int(who[2]) if who else 1,
         eligible=tuple(sorted({int(i) for i in re.findall(r"Agent (\d{1,9})\b", named)})),
         five_tag="<consensus_reason>" in prompt,

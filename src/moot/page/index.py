@@ -85,14 +85,14 @@ class Index:
     def _fill(self, until: Callable[[], bool]) -> bool:
         """Whether it came to the end."""
         with contextlib.closing(self._open()) as connection:
-            files = self._files()
-            stamps = dict(connection.execute("select step, stamp from steps"))
-            gone = stamps.keys() - files.keys()
+            files = stamps(self.run)
+            filed_as = dict(connection.execute("select step, stamp from steps"))
+            gone = filed_as.keys() - files.keys()
             with _transaction(connection):
                 for step in gone:
                     _forget(connection, step)
             changes = self.progress.changes + len(gone)
-            missing = sorted((step for step in files if stamps.get(step) != files[step]), reverse=True)
+            missing = sorted((step for step in files if filed_as.get(step) != files[step]), reverse=True)
             words = {step for (step,) in connection.execute("select step from steps where words")} & files.keys() - set(missing)
             filed, searchable = len(files) - len(missing), len(words)
             self.progress = Progress(len(files), filed, searchable, changes)
@@ -113,17 +113,6 @@ class Index:
                 if until():
                     return False
         return True
-
-    def _files(self) -> dict[int, str]:
-        """The run's steps, each with what changes when its file is written anew."""
-        stamps = {}
-        with contextlib.suppress(OSError, Outside), os.scandir(inside(self.run, "debates")) as entries:
-            for entry in entries:
-                stem, _, kind = entry.name.partition(".")
-                if kind == "jsonl" and stem.isascii() and stem.isdigit() and len(stem) < 16:
-                    with contextlib.suppress(OSError):
-                        stamps[int(stem)] = _stamp(entry.stat())
-        return stamps
 
     def _file(self, connection: sqlite3.Connection, step: int, stamp: str) -> None:
         if connection.execute("select 1 from steps where step = ? and stamp = ?", (step, stamp)).fetchone():
@@ -231,6 +220,7 @@ class Index:
             "mixed": "correct > 0 and correct < 1",
             "wrong": "correct = 0",
             "misled": "winner_correct = 0 and correct > 0",
+            "winner_wrong": "winner_correct = 0",
             "no_signal": "signal = 0",
             "error": "error is not null",
         }
@@ -352,6 +342,18 @@ def lines(run: Path, step: int) -> Iterator[tuple[int, bytes]]:
         if line:
             yield offset, line
         offset += len(line) + 1
+
+
+def stamps(run: Path) -> dict[int, str]:
+    """The run's steps, each with what changes when its file is written anew."""
+    found = {}
+    with contextlib.suppress(OSError, Outside), os.scandir(inside(run, "debates")) as entries:
+        for entry in entries:
+            stem, _, kind = entry.name.partition(".")
+            if kind == "jsonl" and stem.isascii() and stem.isdigit() and len(stem) < 16:
+                with contextlib.suppress(OSError):
+                    found[int(stem)] = _stamp(entry.stat())
+    return found
 
 
 def _stamp(status: os.stat_result) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import threading
@@ -139,16 +140,25 @@ class Watched:
             "age_s": metrics.age(),
             "alarms": {key: metrics.last("train", key) for key in ALARMS},
             "headline": {
-                "reward": metrics.last("train", "env/all/reward/total"),
-                "judges": metrics.last("train", "trust/judge_accuracy"),
-                "right": metrics.last_like("train", "train_", "/correct"),
-                "held_out": metrics.last_like("eval", "test_", "/correct"),
+                "reward": metrics.recent("env/all/reward/total"),
+                "right": metrics.recent(metrics.key_like("train", "train_", "/correct")),
+                "held_out": metrics.last("eval", metrics.key_like("eval", "test_", "/correct")),
             },
+            "seed": config.get("seed"),
+            "recipe": _recipe(config),
         }
 
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _recipe(config: Mapping[str, Any]) -> str | None:
+    """The same for runs that differ by their seed alone; None where a run has no seed."""
+    if "seed" not in config:
+        return None
+    others = {key: value for key, value in config.items() if key != "seed"}
+    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _total(optim: Mapping[str, Any], warm: Mapping[str, Any]) -> int | None:
@@ -222,8 +232,12 @@ class Metrics:
         _, values = self.series.get(phase, {}).get(key, ([], []))
         return values[-1] if values else None
 
-    def last_like(self, phase: str, begin: str, end: str) -> float | None:
-        return next((self.last(phase, key) for key in self.series.get(phase, {}) if key.startswith(begin) and key.endswith(end)), None)
+    def recent(self, key: str) -> float | None:
+        """The mean over the last steps that have it, as the trust panel's."""
+        return _about(*self.series.get("train", {}).get(key, ([], [])))["recent"]
+
+    def key_like(self, phase: str, begin: str, end: str) -> str:
+        return next((key for key in self.series.get(phase, {}) if key.startswith(begin) and key.endswith(end)), "")
 
     def keys(self) -> dict[str, dict[str, dict[str, float | int | None]]]:
         """Everything that was measured, with what it came to."""

@@ -28,6 +28,7 @@ from moot.page.filters import Refused, Where, where, whole
 from moot.page.index import Index
 from moot.page.rescoring import rescored
 from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
+from moot.page.trust import measured
 from moot.rl import explain
 
 STATIC = Path(__file__).parent / "static"
@@ -57,6 +58,7 @@ def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
         Route("/api/metrics", _json(page.metrics)),
         Route("/api/curves", _json(page.curves)),
         Route("/api/config", _json(page.config)),
+        Route("/api/trust", _json(page.trust)),
         Route("/api/evals", _json(page.evals)),
         Route("/api/words", _json(page.words)),
         Route("/api/rescore", _json(page.rescore)),
@@ -226,6 +228,9 @@ class _Page:
         run = self._run(request)
         return {"name": run.name, "path": str(run.path), "header": run.header()}
 
+    def trust(self, request: Request) -> Any:
+        return {run.name: measured(run.path, run.ask(lambda m: m.step)) for run in self._named(request)}
+
     def evals(self, request: Request) -> Any:
         return {run.name: run.evals() for run in self._named(request)}
 
@@ -268,6 +273,7 @@ class _Page:
             "run": run.name,
             "previous": None if before is None else f"{before[0]}.{before[1]}",
             "next": f"{after[0]['step']}.{after[0]['number']}" if after else None,
+            "same": index.counts(where({"same": asked.get("debate", "")}, lambda _: []))["debates"],
             "alarms": run.ask(lambda m: [alarm for alarm in ALARMS if here[0] in m.ringing(alarm.removeprefix("alarm/"))]),
         }
 

@@ -10,7 +10,7 @@
 
 A step is committed by its checkpoint. Files are written beside their place and moved there, so a kill leaves either all of
 one or none; what a killed step left behind is overwritten when it is played again. What was committed is never deleted: only
-a rolling checkpoint goes, once two newer ones can be read and an evaluation found another one better.
+a rolling checkpoint goes, once two newer ones can be read and it is neither the best nor in use.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import hashlib
 import itertools
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,10 @@ class Run:
     @staticmethod
     def exists(path: Path) -> bool:
         return (path / "run.json").is_file()
+
+    def held_out(self, step: int) -> Path:
+        """What the evaluation after this step counted, question by question."""
+        return self.path / "held_out" / f"{step:06d}.json"
 
     @property
     def header(self) -> dict[str, Any]:
@@ -187,9 +191,9 @@ class Run:
         place.mkdir(parents=True)
         return place
 
-    def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool, best: int | None = None) -> Path:
-        """Rolling checkpoints go away once two newer ones can be read; kept ones and that of step `best` stay, and damaged ones get a name
-        that says so."""
+    def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool, used: Container[int | None] = ()) -> Path:
+        """Rolling checkpoints go away once two newer ones can be read; kept ones and those of steps in `used` stay, and damaged ones get
+        a name that says so."""
         temporary = self.path / "checkpoints" / f"{step:06d}.tmp"
         body = json.dumps({**state, "step": step, "keep": keep})
         seal = hashlib.sha256(body.encode()).hexdigest()
@@ -204,7 +208,7 @@ class Run:
             known = _state(place)
             if known is None:
                 _rename_damaged(place)
-            elif not known.get("keep") and number <= step and number != best:
+            elif not known.get("keep") and number <= step and number not in used:
                 rolling.append(place)
         for place in rolling[2:]:
             shutil.rmtree(place, ignore_errors=True)

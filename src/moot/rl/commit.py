@@ -38,7 +38,8 @@ async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
     }
     if saved not in (str(place), str(place.absolute())):
         state["engine_state"] = saved  # a server keeps its states itself, under names of its own
-    loop.run.commit_checkpoint(step, state, is_kept(loop, step), loop.best)
+    used = {loop.best, loop.judge_taken.step if loop.judge_taken else None}
+    loop.run.commit_checkpoint(step, state, is_kept(loop, step), used)
     loop.run.append_metrics(row)
     loop.watcher.row(row)
 

@@ -111,6 +111,8 @@ class WarmConfig:
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
 
+RENEWED = "renewed"
+"""The judge that is a frozen copy of the policy."""
 MOST_BATCHES = 4
 """How often as many questions as a batch has are looked at, at most, before a step is taken with what there is."""
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
@@ -132,7 +134,8 @@ class RecipeConfig:
     """Go to the next task of the curriculum once the mean accuracy of the last three steps reaches this."""
     judge: str = ""
     """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or MODEL@URL of an
-    OpenAI-compatible server. Use it when judge accuracy is near one half."""
+    OpenAI-compatible server. Or renewed: a frozen copy of the policy, renewed at each evaluation at which the held-out accuracy of its
+    votes has not fallen. Use it when judge accuracy is near one half."""
     judge_share: float = 1.0
     """Share of debates about which the outside judge is asked."""
     judge_schedule: Schedule = "constant"
@@ -239,6 +242,8 @@ class TrainConfig:
             raise ConfigError(f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}")
         if not 0 <= o.ema_decay < 1:
             raise ConfigError(f"ema_decay must be from 0 to below 1, got {o.ema_decay}")
+        if self.recipe.judge == RENEWED and not self.eval_every:
+            raise ConfigError("judge renewed needs evaluations, at which the judge is renewed: set eval_every, got 0")
         if self.recipe.labels_from != "self" and not self.protocol.scoring.reward.startswith("majority"):
             raise ConfigError(f"labels_from needs the reward majority, got {self.protocol.scoring.reward}; leave it at self")
         if self.model.deterministic and o.max_staleness:
@@ -255,6 +260,8 @@ class TrainConfig:
     def check(self, capabilities: Capabilities) -> None:
         """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid for."""
         if not capabilities.frozen_samplers:
+            if self.recipe.judge == RENEWED:
+                raise ConfigError("judge may not be renewed on this server: its samplers do not keep their weights; use base")
             for name, value in (("max_staleness", self.optim.max_staleness), ("past_selves", self.recipe.past_selves)):
                 if value:
                     raise ConfigError(f"{name} must be 0 on this server, got {value}: its samplers do not keep their weights")

@@ -38,6 +38,14 @@ class Watcher(Interface):
     def note(self, text: str) -> None: ...
 
 
+@dataclass(frozen=True)
+class JudgeTaken:
+    """A copy of the policy that judges: its step, and the held-out accuracy of its votes then."""
+
+    step: int
+    accuracy: float | None
+
+
 @dataclass
 class Loop:
     """Everything one run needs, and the little that changes from step to step, which `rl/commit.py` puts into each checkpoint."""
@@ -64,6 +72,8 @@ class Loop:
     """The curriculum's tasks; none means `task` alone."""
     judge: Guest | None = None
     """Votes from outside, and is never trained."""
+    judge_taken: JudgeTaken | None = None
+    """Where it is a frozen copy of the policy: of which step."""
     opponents: Mapping[str, Opponent] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""
     reopened: list[BatchQuestion] = field(default_factory=list)

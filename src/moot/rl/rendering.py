@@ -167,7 +167,7 @@ def _special_pattern(tokenizer: Any) -> re.Pattern[str] | None:
 def _cannot_extend(model: str, name: str) -> str:
     return (
         f"the chat format of {model} ({name}) cannot be extended turn by turn, which the growing layout needs; "
-        "use layout rebuilt, or a model whose format keeps earlier turns as they were"
+        "use layout rebuilt or shared, or a model whose format keeps earlier turns as they were"
     )
 
 
@@ -201,7 +201,7 @@ class _Pieces:
         return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
     def _fits(self, before: bool) -> bool:
-        texts = [f"solution: {e}\n\n{BLOCKS[0]}1, round 1]\nsolution: {e}\n\n{BLOCKS[1]}2 of 3." for e in self.ENDINGS]
+        texts = [f"solution: {e}\n\n{BLOCKS[0]}1, round 1]\nsolution: {e}\n\n{last}2 of 3." for e in self.ENDINGS for last in BLOCKS[1:]]
         return all(np.array_equal(self.whole(t), np.concatenate([self.whole(p) for p in self._split(t, before)])) for t in texts)
 
 

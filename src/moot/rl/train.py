@@ -36,6 +36,7 @@ from moot.rl.loop import Loop, Stopped, Watcher
 from moot.rl.metrics import Metrics, answer_metrics, reward_metrics, rollout_metrics
 from moot.rl.optimise import in_chunks, optimise
 from moot.rl.remedies import BatchQuestion, judges_of_a_share, seats_of_past_selves, still_open, winners_turns
+from moot.rl.renewed_judge import judge_metrics, renew_judge, seat_judge
 from moot.rl.rollout import Judges, Player, Seats, rollout
 from moot.rl.schedules import scheduled
 from moot.rl.still import keep_still, move_average, penalise_distance, still_point
@@ -65,6 +66,7 @@ async def train(loop: Loop) -> None:
             await evaluate_if_due(loop, step, sampler)
 
     await keep_still(loop, step, sampler)
+    await seat_judge(loop, step, sampler)
     ahead: deque[_Batch] = deque()
     try:
         while step < loop.total and not loop.spent:
@@ -254,6 +256,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
         **answers,
         "grading/given_up": float(sum(each.given_up for each in grades)),
         **panel(taught),
+        **judge_metrics(loop),
         **await loop.visits.update(step, "self_play", list(zip(tasks, taught, strict=True))),
         **loop.alarms.update(taught),
         **trained,
@@ -356,12 +359,14 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
         tempered=loop.engine.capabilities.tempered_training,
         opponents=loop.opponents,
         finished=finished,
+        keep=lambda report: report.save(loop.run.held_out(step)),
     )
     grades = await graded([each.debate for each in debates], [loop.task] * len(debates))
     held_out = [(loop.task, replace(each, grades=own)) for each, own in zip(debates, grades, strict=True)]
     flips = await loop.visits.update(step, "eval", held_out)
     row = {"step": step, "phase": "eval", **measured, **flips, "time/eval_s": time.perf_counter() - started}
     if step >= config.warm_steps:
+        row |= renew_judge(loop, row, sampler)
         loop.best = row[BEST] = better_step(loop.run.metrics(), loop.best, row, config.recipe.best_by)
     loop.run.append_metrics(row)
     loop.watcher.row(row)

@@ -76,6 +76,7 @@ def test_choices_go_to_json_and_back() -> None:
         ({"schedule": ["parallel"]}, ["schedule", "['parallel']", "sequential"]),
         ({"contract": 5}, ["contract", "5", "three_tag", "five_tag"]),
         ({"layout": True}, ["layout", "True", "growing", "rebuilt"]),
+        ({"layout": "shared", "shuffle_labels": True}, ["shuffle_labels", "'shared'", "layout rebuilt"]),
         ({"on_parse_failure": "stop"}, ["on_parse_failure", "'stop'", "continue", "abort"]),
         ({"judge_consensus": "some"}, ["judge_consensus", "'some'", "leave_one_out"]),
         ({"visible": "solution"}, ["visible", "'solution'", "list"]),
@@ -126,7 +127,7 @@ def debates(draw: st.DrawFn) -> tuple[Protocol, list[Turn], int]:
     protocol = v2(
         schedule=draw(st.sampled_from(["sequential", "parallel"])),
         history_rounds=draw(st.sampled_from([-1, 0, 1, 2, 3])),
-        layout=draw(st.sampled_from(["growing", "rebuilt"])),
+        layout=draw(st.sampled_from(["growing", "rebuilt", "shared"])),
     )
     num_agents = draw(st.integers(1, 5))
     turns = []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -50,7 +52,9 @@ def rounds_seen(state: Debate, agent: int, other: int) -> list[int]:
 # The system text
 
 
-@pytest.mark.parametrize("protocol", [v1(), v2(), v2(layout="rebuilt"), v1(layout="growing", on_parse_failure="continue")])
+@pytest.mark.parametrize(
+    "protocol", [v1(), v2(), v2(layout="rebuilt"), v2(layout="shared"), v1(layout="growing", on_parse_failure="continue")]
+)
 def test_the_system_text_of_a_seat_never_changes(protocol: Protocol) -> None:
     texts = []
     for turns in range(0, 3 * N + 1, N):
@@ -116,7 +120,7 @@ def test_without_personas_everyone_is_alike_at_temperature_1() -> None:
         ((), ("solution", "evaluation", "comparison", "consensus_reason")),
     ],
 )
-@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("layout", ["growing", "rebuilt", "shared"])
 def test_only_visible_fields_of_others_are_shown(visible: tuple[str, ...], hidden: tuple[str, ...], layout: str) -> None:
     state = played(v1(visible=visible, layout=layout), N)
     said = whole(state.observe(0))
@@ -129,7 +133,7 @@ def test_the_consensus_word_itself_is_hidden_by_v1_and_reviews_are_blind_in_v2()
     assert "comparison-r1a1" not in whole(played(v2(), N).observe(0))
 
 
-@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("layout", ["growing", "rebuilt", "shared"])
 @pytest.mark.parametrize("limit", [0, 1, 10, 2000])
 def test_every_shown_field_of_another_is_clipped(layout: str, limit: int) -> None:
     protocol = v2(layout=layout, max_chars_per_field=limit)
@@ -156,7 +160,7 @@ def test_own_turns_are_clipped_and_filtered_in_rebuilt_and_stand_as_they_are_in_
             assert "s" * 2001 not in conversation[1].content
 
 
-@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("layout", ["growing", "rebuilt", "shared"])
 def test_a_failed_turn_is_shown_as_no_valid_response(layout: str) -> None:
     state = played(v2(layout=layout), N, failed=frozenset({(1, 1)}))
     said = state.observe(0).newest.content
@@ -199,7 +203,7 @@ def test_eligible_ids_are_named_exactly() -> None:
 SEEN = {-1: [1, 2, 3], 0: [], 1: [3], 2: [2, 3], 5: [1, 2, 3]}
 
 
-@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("layout", ["growing", "rebuilt", "shared"])
 @pytest.mark.parametrize("history", SEEN)
 def test_history_in_a_parallel_debate(history: int, layout: str) -> None:
     state = played(v2(history_rounds=history, layout=layout), 3 * N)
@@ -208,7 +212,7 @@ def test_history_in_a_parallel_debate(history: int, layout: str) -> None:
             assert rounds_seen(state, agent, other) == SEEN[history]
 
 
-@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("layout", ["growing", "rebuilt", "shared"])
 @pytest.mark.parametrize("history", SEEN)
 def test_history_in_a_sequential_debate(history: int, layout: str) -> None:
     """Agent 1 speaks in round 4 after Agent 0: of Agent 0 it sees the current round too, unless history is 0."""
@@ -262,7 +266,7 @@ def test_rebuilt_never_goes_on(history: int, schedule: str) -> None:
 @settings(max_examples=150)
 @given(
     st.sampled_from(["parallel", "sequential"]),
-    st.sampled_from(["growing", "rebuilt"]),
+    st.sampled_from(["growing", "rebuilt", "shared"]),
     st.sampled_from([-1, 0, 1, 2, 3]),
     st.sets(st.tuples(st.integers(1, 4), st.integers(0, N - 1)), max_size=5),
 )
@@ -280,7 +284,7 @@ def test_a_conversation_that_goes_on_is_the_last_one_the_turn_and_the_newest_mes
             assert conversation[-1] == observation.newest
             assert conversation[-1].role == "user"
             own = [message.content for message in conversation if message.role == "assistant"]
-            if layout == "growing":
+            if layout != "rebuilt":
                 own = own[1:]  # the first is the example of the form
             assert own == [state.turns[i].text for i in observation.own_turns]
             assert all(state.turns[i].agent == agent for i in observation.own_turns)
@@ -291,3 +295,44 @@ def test_a_conversation_that_goes_on_is_the_last_one_the_turn_and_the_newest_mes
             round = state.next_round
             said[agent] = Said(FAILED if (round, agent) in failed else response(protocol, round, agent))
         state = state.advance(said)
+
+
+# One prefix for all
+
+
+def common(texts: list[str]) -> str:
+    end = next((i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1), min(map(len, texts)))
+    return texts[0][:end]
+
+
+@pytest.mark.parametrize("sections", ["sampled", "given", "asked"])
+@pytest.mark.parametrize("turns", [0, N, 2 * N, 3 * N])
+def test_with_layout_shared_only_the_end_differs_between_seats(sections: str, turns: int) -> None:
+    """Whatever was said stands before it, also the failed turn of Agent 1; the persona, the number and the complaint come after."""
+    state = played(v2(layout="shared", sections=sections, closing_ballot=True), turns, max_rounds=3, failed=frozenset({(1, 1)}))
+    prompts = [whole(state.observe(agent)) for agent in range(N)]
+    begin = "You are Agent" if turns or sections != "asked" else "You are the"
+    prefix, ends = common(prompts), [prompt.rpartition(begin)[2] for prompt in prompts]
+    assert all(len(prompt) - len(prefix) <= len(end) for prompt, end in zip(prompts, ends, strict=True))
+    assert all(mark("solution", turn.round, turn.agent) in prefix for turn in state.turns if not turn.failed)
+    assert ("gave no valid response" in prefix) == (turns > 0)
+    for agent, end in enumerate(ends):
+        assert PERSONAS[agent].name in end
+        assert end.startswith(f" {agent}." if turns or sections != "asked" else " ")
+        assert (f"What Agent {agent} said above is your own." in end) == (turns > 0)
+        assert ("Your last" in end) == (turns == N and agent == 1)
+        assert not any(persona.name in prefix for persona in PERSONAS)
+
+
+def test_with_layout_shared_a_round_begins_with_all_that_the_round_before_was_shown() -> None:
+    texts = [whole(played(v2(layout="shared"), turns).observe(0)) for turns in (N, 2 * N, 3 * N)]
+    for before, after in pairwise(texts):
+        shown = before.rpartition("You are Agent")[0]
+        assert after.startswith(shown)
+
+
+def test_with_layout_shared_and_asked_sections_round_1_is_the_plain_question_without_personas() -> None:
+    state = Debate(
+        Question("What is 3 + 4?", "7", instruction="Box it."), N, 2, v2(layout="shared", sections="asked", personas=False).rules
+    )
+    assert {state.observe(agent).conversation() for agent in range(N)} == {(Message("user", "What is 3 + 4?\n\nBox it."),)}

@@ -66,6 +66,8 @@ def fields(debate: Debate) -> list[tuple[int, int, Mapping[str, str] | None]]:
     [
         {},
         {"layout": "rebuilt"},
+        {"layout": "shared"},
+        {"layout": "shared", "schedule": "sequential", "contract": "five_tag", "closing_ballot": True},
         {"history_rounds": 1},
         {"history_rounds": 0},
         {"schedule": "sequential"},
@@ -236,7 +238,7 @@ def test_the_order_of_judging_and_solving_is_a_choice(judge_first: bool, order: 
     assert [each.last_part for each in seen] == [True, False, False, True, False, False, True]
 
 
-@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("layout", ["growing", "rebuilt", "shared"])
 @pytest.mark.parametrize("history", [-1, 1, 2])
 def test_in_an_asked_conversation_user_and_assistant_take_turns(layout: str, history: int) -> None:
     """So any chat format can render it; and each part's conversation begins with the one before."""

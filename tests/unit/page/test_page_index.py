@@ -48,6 +48,9 @@ def places(index: Index, ringing: Callable[[str], list[int]] = none, **asked: st
         ({"correct": "all"}, ["1.0"]),
         ({"correct": "mixed"}, ["1.1"]),
         ({"correct": "misled"}, ["1.1"]),
+        ({"winner": "wrong"}, ["2.0", "1.1"]),
+        ({"same": "1.1"}, ["1.1"]),
+        ({"same": "9.9"}, []),
         ({"correct": "none"}, ["2.0"]),
         ({"correct": "unknown"}, ["10.0", "2.1"]),
         ({"failed": "yes"}, ["2.0"]),
@@ -109,6 +112,7 @@ def test_counts_say_what_each_filter_would_leave(index: Index) -> None:
         "mixed": 1,
         "wrong": 1,
         "misled": 1,
+        "winner_wrong": 2,
         "no_signal": 1,
         "error": 1,
     }

@@ -422,7 +422,7 @@ def test_turns_cut_at_their_limit_are_failed_and_the_sequence_still_grows(render
 
 
 @pytest.mark.parametrize("style", STYLES)
-@pytest.mark.parametrize("layout", ["growing", "rebuilt"])
+@pytest.mark.parametrize("layout", ["growing", "rebuilt", "shared"])
 def test_every_style_of_speaking_can_be_trained_on(rendering: Rendering, style: str, layout: str) -> None:
     engine = ScriptedEngine(style=style, tokenizer=rendering.tokenizer)  # type: ignore[arg-type]
     protocol = v2(layout=layout)

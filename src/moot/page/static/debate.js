@@ -87,6 +87,9 @@ export function debateView(main, query) {
             : "Nobody knows the answer here.",
           debate.question.id ? ` · ${oneLine(debate.question.id, 60)}` : "",
           ` · ${rules(debate)}`,
+          debate.same > 1
+            ? [" · ", h("a", { href: link({ view: "debates", run, same: place, sort: "oldest" }) }, `this question in ${debate.same} debates`)]
+            : null,
         ),
         debate.alarms?.map((key) => h("span", { class: "chip bad", title: ALARMS[key].means }, "⚠ ", ALARMS[key].name, " at this step")),
       ),
@@ -94,7 +97,7 @@ export function debateView(main, query) {
         "section",
         { class: "outcome" },
         h("p", { class: "why" }, why(debate, rows)),
-        debate.error ? h("pre", { class: "said" }, visible(debate.error)) : h("div", { class: "scroll" }, node),
+        debate.error ? h("pre", { class: "said" }, visible(debate.error)) : h("div", { class: "scroll", tabindex: 0 }, node),
       ),
       debate.turns.length ? toolbar() : null,
       rounds.map(round),
@@ -143,7 +146,7 @@ export function debateView(main, query) {
         { class: stacked ? "turns stacked" : `turns n${Math.min(debate.jury.length, 6)}` },
         debate.jury.map((turn) => card(turn, debate, mode, 0)),
       ),
-      votes.length ? h("div", { class: "scroll" }, matrix(votes, debate.agents)) : null,
+      votes.length ? h("div", { class: "scroll", tabindex: 0 }, matrix(votes, debate.agents)) : null,
     );
   }
 
@@ -241,7 +244,7 @@ export function debateView(main, query) {
       h("h2", {}, own.every((turn) => turn.ballot) ? "Closing ballot" : `Round ${number}`),
       box,
       votes.length
-        ? h("div", { class: "scroll" }, matrix(votes, debate.agents))
+        ? h("div", { class: "scroll", tabindex: 0 }, matrix(votes, debate.agents))
         : h(
             "p",
             { class: "quiet novotes" },
