@@ -104,9 +104,9 @@ class WarmConfig:
     """Questions per optimizer step of the warm start."""
     warm_learning_rate: float = 1e-4
     """Learning rate of Adam in the warm start."""
-    warm_wrong: Literal["near_miss", "sampled"] = "near_miss"
+    warm_wrong: Literal["near_miss", "sampled", "none"] = "near_miss"
     """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
-    shows judges the mistakes they will really meet."""
+    shows judges the mistakes they will really meet; with none, right solutions alone are learned, and no judging."""
     warm_from: str = ""
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
@@ -129,9 +129,10 @@ class RecipeConfig:
     """How reward_mix and correct_bonus fall to 0 over the run. Use linear to lean on answers early and on peers alone late."""
     curriculum: tuple[str, ...] = ()
     """Tasks to train on, easiest first, instead of task; evaluation stays with task. Use it when direct accuracy is under 10%. Promotion
-    needs known answers."""
+    by accuracy needs known answers."""
     promote_at: float = 0.7
-    """Go to the next task of the curriculum once the mean accuracy of the last three steps reaches this."""
+    """Go to the next task of the curriculum once the mean accuracy of the last three steps reaches this. A number above 1
+    counts steps instead: that many on each task, in sequence."""
     judge: str = ""
     """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or MODEL@URL of an
     OpenAI-compatible server. Or renewed: a frozen copy of the policy, renewed at each evaluation at which the held-out accuracy of its
@@ -146,6 +147,8 @@ class RecipeConfig:
     """Add up to this many rounds while the answers still differ."""
     hard_agents: int = 0
     """Debate a question again in the next step, with this many agents, if its agents ended in disagreement; 0 is off."""
+    easy_agents: int = 0
+    """Debate a question with only this many agents if they all ended with one answer when it last came by; 0 is off."""
     past_selves: float = 0.0
     """Share of debates in which one seat is held by a frozen checkpoint of this run. Use it when the vote drifts into a private code."""
     distill_every: int = 0
@@ -167,18 +170,21 @@ class RecipeConfig:
     """Stop the run when an alarm rings, with what to do about it. The run's result is then its best checkpoint, not its last."""
 
     def __post_init__(self) -> None:
-        for name in ("judge_share", "past_selves", "promote_at"):
+        for name in ("judge_share", "past_selves"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
-        for name in ("extra_rounds", "hard_agents", "distill_every", "max_sampled_tokens"):
+        if self.promote_at < 0 or (self.promote_at > 1 and self.promote_at % 1):
+            raise ConfigError(f"promote_at must be an accuracy from 0 to 1, or a whole number of steps, got {self.promote_at}")
+        for name in ("extra_rounds", "hard_agents", "easy_agents", "distill_every", "max_sampled_tokens"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}; 0 is off")
         if self.label_samples < 1:
             raise ConfigError(f"label_samples must be at least 1, got {self.label_samples}")
         if not 0 <= self.label_band[0] <= self.label_band[1] <= 1:
             raise ConfigError(f"label_band must be two shares from 0 to 1, the lower first, got {self.label_band}")
-        if self.hard_agents in (1, 2):
-            raise ConfigError(f"hard_agents must be 0 or at least 3, got {self.hard_agents}: with fewer nobody can vote")
+        for name in ("hard_agents", "easy_agents"):
+            if getattr(self, name) in (1, 2):
+                raise ConfigError(f"{name} must be 0 or at least 3, got {getattr(self, name)}: with fewer nobody can vote")
 
 
 @dataclass(frozen=True)
@@ -240,6 +246,8 @@ class TrainConfig:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
         if self.protocol.scoring.advantage == "center_question" and d.debates_per_question < 2:
             raise ConfigError(f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}")
+        if self.recipe.easy_agents >= d.num_agents:
+            raise ConfigError(f"easy_agents must be below num_agents, which is {d.num_agents}, got {self.recipe.easy_agents}; 0 is off")
         if not 0 <= o.ema_decay < 1:
             raise ConfigError(f"ema_decay must be from 0 to below 1, got {o.ema_decay}")
         if self.recipe.judge == RENEWED and not self.eval_every:
@@ -384,7 +392,7 @@ PRESETS: dict[str, TrainConfig] = {
         debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2, max_tokens=4096),
         optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),
-        recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math"), truth_schedule="linear"),
+        recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math", "aime24:past"), truth_schedule="linear"),
         eval_modes=("direct", "vote"),
         eval_questions=30,
     ),
@@ -395,5 +403,5 @@ ABOUT = {
     "easy": "its settings for easier questions (GSM8K, MATH): 2 rounds, larger batches",
     "hard": "its settings for hard questions: warm start, 5 agents, weight on judging",
     "v1": "the first source: sequential, five sections, win rate",
-    "aime": "warm start, then a curriculum from GSM8K to MATH with truth faded out, evaluated on AIME 2024",
+    "aime": "warm start, then a curriculum from GSM8K over MATH to earlier AIME problems with truth faded out, evaluated on AIME 2024",
 }
