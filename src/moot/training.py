@@ -64,7 +64,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     task = load(config.debate.task, config.seed, config.eval_questions)
     check_task(config.debate.task, task)
-    stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
+    stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions, config.recipe.promote_at <= 1)
     check_warm_start(config, (stages or [task])[0])
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)

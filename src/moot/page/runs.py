@@ -40,8 +40,9 @@ def inside(run: Path, *parts: str) -> Path:
 class Runs:
     """The runs in some places: a run's own folder, or folders of runs up to two levels down. Names are short and stay the same."""
 
-    def __init__(self, places: Sequence[Path]) -> None:
-        self.places = [place.resolve() for place in places]
+    def __init__(self, places: Sequence[Path], before: Callable[[], None] = lambda: None) -> None:
+        """`before` is called before each look."""
+        self.places, self._before = [place.resolve() for place in places], before
         self._lock = threading.Lock()
         self._looked = -math.inf
         self._found: dict[str, Watched] = {}
@@ -50,6 +51,7 @@ class Runs:
         """By name, in the order of the places, then by name. New runs turn up within two seconds."""
         with self._lock:
             if time.monotonic() - self._looked > 2:
+                self._before()
                 watched = {each.path: each for each in self._found.values()}
                 self._found = {name: watched.get(path) or Watched(name, path) for name, path in _named(self.places)}
                 self._looked = time.monotonic()
@@ -144,6 +146,8 @@ class Watched:
                 "right": metrics.recent(metrics.key_like("train", "train_", "/correct")),
                 "held_out": metrics.last("eval", metrics.key_like("eval", "test_", "/correct")),
             },
+            "held_out": next((self.path / "held_out").glob("*.jsonl"), None) is not None,
+            "transcripts": config.get("transcripts"),
             "seed": config.get("seed"),
             "recipe": _recipe(config),
         }

@@ -4,6 +4,7 @@
     metrics.jsonl                one object per step (and evaluation), in order
     debates/000012.jsonl         every debate of step 12: text, fields, votes, rewards
     debates/000012.npz           its tokens, logprobs and advantages: one array each, cut by `offsets`
+    held_out/000012.jsonl        the debates of the evaluation after step 12, without tokens
     checkpoints/000012/          the engine's state, and state.json: the loop's own, with the step's metrics
     aside/001/                   what a restart, or a return to an older checkpoint, took out of the way
     lock                         held by the process that writes here
@@ -120,15 +121,16 @@ class Run:
         (self.path / "debates").mkdir(exist_ok=True)
         committed = max((row["step"] for _, row in lines if row is not None), default=0)
         debates = [file for file in (self.path / "debates").iterdir() if (_step_of(file) or 0) > step]
+        held_out = [file for file in (self.path / "held_out").glob("*.json*") if (_step_of(file) or 0) > step]
         places = [place for number, place in self.checkpoints() if number > step]
         if step + 1 > committed and not places:
             for file in debates:
                 if _step_of(file) == step + 1:
                     file.unlink()
-        if dropped or places or any(_step_of(file) != step + 1 for file in debates):
+        if dropped or places or held_out or any(_step_of(file) != step + 1 for file in debates):
             aside = new_aside(self.path)
             write_atomically(aside / "metrics.jsonl", b"".join(line + b"\n" for line in dropped))
-            for file in (*debates, *places):
+            for file in (*debates, *held_out, *places):
                 if file.exists():
                     (aside / file.parent.name).mkdir(exist_ok=True)
                     file.rename(aside / file.parent.name / file.name)
@@ -160,6 +162,12 @@ class Run:
         write_atomically(self._debates(step), b"".join(lines))
         with beside(self._debates(step).with_suffix(".npz")) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **token_arrays(played))
+
+    def write_held_out(self, step: int, played: Sequence[PlayedDebate]) -> None:
+        """The debates of an evaluation, for people to read: nothing is trained on them, so they have no tokens."""
+        (self.path / "held_out").mkdir(exist_ok=True)
+        lines = [json.dumps({"number": i, **to_record(each)}).encode() + b"\n" for i, each in enumerate(played)]
+        write_atomically(self.path / "held_out" / f"{step:06d}.jsonl", b"".join(lines))
 
     def debates(self, steps: Iterable[int] | None = None, equal: Grader = exact) -> Iterator[PlayedDebate | Damaged]:
         """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being written."""

@@ -97,6 +97,12 @@ export function debatesView(main, query, runs) {
           waiting = setTimeout(() => change({ q: event.target.value.trim() }), 250);
         },
       }),
+      runs.find((each) => each.name === run)?.held_out
+        ? pick("set", "Played", [
+            ["", "in training"],
+            ["held_out", "in evaluations, held out"],
+          ])
+        : null,
       pick("correct", "Answers", [
         ["", "any"],
         ["all", "all right"],

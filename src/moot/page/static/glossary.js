@@ -226,6 +226,7 @@ const MEANINGS = [
   [/^recipe\/correct_bonus$/, "What a right answer is given on top at this step."],
   [/^recipe\/curriculum_level$/, "Which task of the curriculum is being trained on."],
   [/^recipe\/debated_again$/, "Questions debated once more because their agents had ended in disagreement."],
+  [/^recipe\/fewer_agents$/, "Questions debated by fewer agents because all had ended with one answer before."],
   [/^distill\/loss_per_token$/, "Loss a token of the supervised step on winners' turns."],
   [/^jury\/ballots$/, "Ballots that judges without a seat gave."],
   [/^jury\/parse_error$/, "Share of those ballots that could not be read."],

@@ -29,7 +29,8 @@ function span({ low, high }, show = (v) => Math.round(v * 100)) {
 export function overview(main, query, runs) {
   let chosen = query.getAll("run").filter((name) => runs.some((run) => run.name === name));
   if (!chosen.length)
-    chosen = [...runs]
+    // Files of debates have no curves: they are shown where there is no run.
+    chosen = (runs.some((run) => !run.transcripts) ? runs.filter((run) => !run.transcripts) : [...runs])
       .sort((a, b) => (a.age_s ?? 1e12) - (b.age_s ?? 1e12))
       .slice(0, 4)
       .map((run) => run.name);
@@ -174,6 +175,7 @@ export function overview(main, query, runs) {
   }
 
   function progress(run) {
+    if (run.transcripts) return plural(run.transcripts, "debate");
     if (run.step === null) return h("span", { class: "quiet" }, "not started");
     const words = `${run.step}${run.total ? ` / ${run.total}` : ""}`;
     return [

@@ -54,7 +54,7 @@ function seen(debate, place) {
     if (asked || !event.target.open) return;
     asked = true;
     try {
-      const { messages } = await ask("seen", { run: debate.run, debate: `${debate.step}.${debate.number}`, turn: place });
+      const { messages } = await ask("seen", { run: debate.run, set: debate.set, debate: `${debate.step}.${debate.number}`, turn: place });
       fill(
         inside,
         messages.map(({ role, content }) => h("section", { class: "part" }, h("h3", {}, role), said(content, false))),
