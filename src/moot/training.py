@@ -16,7 +16,7 @@ from moot.records import Run
 from moot.records.aside import set_aside
 from moot.records.lock import locked, open_lock
 from moot.rl.choices import find_estimator, find_reward
-from moot.rl.config import TrainConfig
+from moot.rl.config import RENEWED, TrainConfig
 from moot.rl.loop import Loop
 from moot.rl.ready import check_scoring, check_task, check_warm_start
 from moot.rl.resume import differences, told
@@ -64,7 +64,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     task = load(config.debate.task, config.seed, config.eval_questions)
     check_task(config.debate.task, task)
-    stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions)
+    stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions, config.recipe.promote_at <= 1)
     check_warm_start(config, (stages or [task])[0])
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
@@ -106,7 +106,7 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
                 stack.push_async_callback(engine.close)
             return player
 
-        if config.recipe.judge:
+        if config.recipe.judge not in ("", RENEWED):
             loop.judge = await outside(config.recipe.judge, "judge")
         if "opponents" in config.eval_modes:
             players = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
+
+from moot.records import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -54,3 +59,32 @@ def test_the_look_at_the_learning_rate_says_when_it_looked(tmp_path: Path) -> No
     assert done.returncode == 0, done.stderr
     looks = [line.split("  ")[0] for line in done.stdout.splitlines() if "right answers" in line]
     assert looks == ["before", "1 steps of 0.001", "2 steps of 0.001", "1 steps of 1e-05", "2 steps of 1e-05"]
+
+
+def rows_of(count: int, plus: int) -> str:
+    sums = [(f"What is {i} + {plus}?", i + plus) for i in range(count)]
+    return "".join(json.dumps({"question": question, "answer": f"#### {answer}"}) + "\n" for question, answer in sums)
+
+
+@pytest.mark.slow
+def test_an_interrupted_arm_continues_and_its_end_is_paired_with_the_model_it_started_from(tmp_path: Path) -> None:
+    (tmp_path / "train.jsonl").write_text(rows_of(60, 3))
+    (tmp_path / "test.jsonl").write_text(rows_of(8, 500))
+    out = tmp_path / "gsm8k"
+    small = "--engine scripted --tokens 60000 --batch-size 4 --eval-questions 2 --questions 4 --seeds 0 --jobs 2 --modes vote"
+    command = [sys.executable, str(ROOT / "recipes" / "experiment.py"), "--plan", "gsm8k", *small.split(), "--out", str(out)]
+    command += ["--task", f"gsm8k:train={tmp_path / 'train.jsonl'},test={tmp_path / 'test.jsonl'}"]
+    frozen = [*command, "--arms", "majority-frozen"]
+    with subprocess.Popen(frozen, stdout=subprocess.DEVNULL, start_new_session=True) as begun:
+        while begun.poll() is None and not (out / "majority-frozen-seed0" / "checkpoints" / "000002").exists():
+            time.sleep(0.05)
+        os.killpg(begun.pid, signal.SIGTERM)
+    assert not (out / "majority-frozen-seed0" / "evals").exists(), "it was stopped on its way"
+    done = subprocess.run([*command, "--arms", "majority-frozen", "peers-judges"], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    steps = [row["step"] for row in Run.open(out / "majority-frozen-seed0").metrics() if row["phase"] == "self_play"]
+    assert steps == list(range(1, len(steps) + 1)) and len(steps) > 2
+    for run in ("majority-frozen-seed0", "peers-judges-seed0"):
+        assert {file.parent.name for file in (out / run / "evals").glob("*/report.json")} == {"start", "final"}
+    table = (out / "tables" / "result.md").read_text().splitlines()
+    assert [line.split(" | ")[:2] for line in table[2:]] == [["| majority-frozen", "1"], ["| peers-judges", "1"]]

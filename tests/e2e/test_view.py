@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from support.accessible import findings
 from support.browsing import binaries, browser, missing, resize, scheme, serving
 from support.making import command, surroundings
 from support.paging import record, turn, write_run, write_step
@@ -171,6 +172,36 @@ def test_a_run_that_is_not_ticked_leaves_the_curves(driver: Any, url: str) -> No
     until(lambda: len(driver.find_elements("css selector", values)) == 1)
     until(lambda: one_text(driver, ".chart:not([hidden]) .values").startswith("0.300"), "the last value of the run by hand")
     assert "run=by-hand" in driver.current_url and "run=real" not in driver.current_url
+
+
+def test_the_page_claims_no_more_than_its_intervals_say(driver: Any, url: str) -> None:
+    driver.get(f"{url}?run=real")
+    first = until(lambda: all_text(driver, "table.trust tbody tr:first-child td"))
+    assert re.fullmatch(r"\d+%\s\[\d+%, \d+%\]", first[0]) and "cannot be told from guessing (50%)" in first[1]  # as the alarm says
+    assert "Judges prefer right answers" in all_text(driver, ".key .chart figcaption span")[0]
+    assert len(all_text(driver, ".key .chart")) == 5
+    assert "--reward-mix 0.3" in all_text(driver, ".alarm code")
+    readings = driver.execute_async_script(
+        "const done = arguments[arguments.length - 1]; import('/static/glossary.js').then(({TRUST}) => done(arguments[0].map("
+        "([low, high]) => TRUST['trust/judge_accuracy'].read(0.49, {low, high})[0])))",
+        [[0.41, 0.57], [0.40, 0.49], [0.51, 0.7], [None, None]],
+    )
+    assert readings == ["fair", "bad", "good", "plain"]
+
+
+def test_runs_of_one_recipe_stand_together_and_are_ticked_together(driver: Any, place: Path) -> None:
+    for seed, reward in ((0, 1.0), (1, 2.0), (2, 6.0)):
+        run = write_run(place / "seeds" / f"s{seed}", {}, [{"step": 1, "phase": "self_play", "env/all/reward/total": reward}])
+        header = json.loads((run / "run.json").read_text())
+        (run / "run.json").write_text(json.dumps({**header, "config": {**header["config"], "seed": seed}}))
+    with visiting(driver, place / "seeds", cache=place / "cache") as url:
+        driver.get(url)
+        together = one_text(driver, "tr.seeds")
+        assert "3 seeds: 0, 1, 2" in together and "+3.00 +1.00 to +6.00" in together
+        driver.execute_script("document.querySelector('tr.seeds input').click()")
+        until(lambda: "run=" not in driver.current_url)
+        driver.execute_script("document.querySelector('tr.seeds input').click()")
+        until(lambda: driver.current_url.count("run=") == 3)
 
 
 # Debates: filters, search, links
@@ -425,6 +456,30 @@ def test_nothing_sticks_out_of_a_narrow_window(driver: Any, url: str, address: s
     driver.get(url + address)
     until(lambda: driver.find_elements("css selector", ".chart, tr[data-place], .turn, table.rescored"))
     assert driver.execute_script("return document.documentElement.scrollWidth") <= 380
+
+
+@pytest.mark.parametrize("colours", ["light", "dark"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_axe_finds_nothing_serious(driver: Any, url: str, colours: str, width: int) -> None:
+    resize(driver, width, 900)
+    scheme(driver, colours)
+    debate = "?view=debate&run=real&debate=8.1"
+    for address in ("", "?view=debates&run=real", debate, f"{debate}&shade=advantage", "?view=rescore&run=real"):
+        driver.get(url + address)
+        until(lambda: driver.find_elements("css selector", "table.trust tbody tr, tr[data-place], .turn, table.rescored"))
+        assert findings(driver) == [], address
+
+
+def test_the_table_of_runs_fits_a_narrow_window(driver: Any, url: str) -> None:
+    resize(driver, 400, 800)
+    driver.get(url)
+    until(lambda: driver.find_elements("css selector", "table.trust tbody tr"))
+    for table in ("table.runs", "table.trust"):
+        right = driver.execute_script(
+            "return Math.max(...[...document.querySelectorAll(arguments[0] + ' *')].map((node) => node.getBoundingClientRect().right))",
+            table,
+        )
+        assert right <= 400, table
 
 
 # While a run is written

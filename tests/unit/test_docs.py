@@ -275,6 +275,12 @@ def test_the_trust_page_says_what_the_remedies_say(heading: str, known: dict[str
     assert rows("trust.md", heading) == wanted
 
 
+def test_remedies_name_options_as_one_types_them() -> None:
+    """Options stand in backticks, so that the page shows them as code and the check of options above reads them in the docs."""
+    outside = [re.sub(r"`[^`]*`", "", f"{each.means} {each.remedy}") for each in (PANEL | ALARMS).values()]
+    assert [text for text in outside if re.search(r"[a-z]_[a-z]|--", text)] == []
+
+
 def test_the_recipe_page_has_every_setting_with_its_default() -> None:
     shown = {name: cells[0] for name, cells in rows("recipe.md").items()}
 

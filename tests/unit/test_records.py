@@ -51,8 +51,12 @@ def test_rewinding_drops_later_rows_and_puts_back_the_one_a_kill_swallowed(tmp_p
     run = new_run(tmp_path)
     for step in (1, 2, 4):
         run.append_metrics({"step": step, "phase": "self_play"})
+    for step in (2, 4):
+        run.write_held_out(step, [])
     run.rewind(3, {"step": 3, "phase": "self_play", "x": 7})
     assert [row["step"] for row in run.metrics()] == [1, 2, 3]
+    assert [file.name for file in (run.path / "held_out").iterdir()] == ["000002.jsonl"]
+    assert (run.path / "aside" / "001" / "held_out" / "000004.jsonl").is_file()
     run.rewind(3, {"step": 3, "phase": "self_play", "x": 7})
     assert [row["step"] for row in run.metrics()] == [1, 2, 3]
 

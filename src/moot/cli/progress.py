@@ -11,6 +11,7 @@ from typing import Any
 
 from moot.cli.console import Bars, Terminal
 from moot.cli.loggers import Logger
+from moot.evaluate.report import Report, ReportRow, compare
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.rl.best import NAME as BEST
@@ -117,6 +118,23 @@ def _number(value: float | None) -> str:
     return "–" if value is None else f"{value:.1e}"
 
 
+def _points(change: dict[str, Any]) -> str:
+    """A difference of shares and its interval, in points."""
+    return f"{100 * change['value']:+.0f} points [{100 * change['low']:+.0f}, {100 * change['high']:+.0f}]"
+
+
+def held_out_debates(run: Run, step: int) -> ReportRow | None:
+    """What an evaluation during training counted in its debates, by question; None for a run from before it was kept."""
+    path = run.held_out(step)
+    return Report.read(path).rows[0] if path.exists() else None
+
+
+def difference(new: ReportRow, old: ReportRow, metric: str, seed: int) -> dict[str, Any] | None:
+    """In pairs by question, over those in which it could be counted both times."""
+    sides = [{question: share for question, share in row.by_question.get(metric, {}).items() if share[1]} for row in (new, old)]
+    return compare(sides[0], sides[1], "", seed)
+
+
 def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     """What improved, what did not, and where to look. Fails if no debate carried a gradient."""
     rows = run.metrics()
@@ -131,18 +149,25 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         moments = {"before": evals[0], "after": evals[-1]}
         if evals[0]["step"] < config.warm_steps and (between := next((row for row in evals if row["step"] == config.warm_steps), None)):
             moments = {"before": evals[0], "after the warm start": between, "after self-play": evals[-1]}
-        for name, pick in (
-            ("valid turns", lambda row: row["test/valid_turns"]),
-            ("turns with a vote", lambda row: row["test/turns_with_vote"]),
-            ("right answers, held out", lambda row: _find(row, "test_", "/correct")),
-            ("judges right", lambda row: row["trust/judge_accuracy"]),
+        old, new = (held_out_debates(run, row["step"]) for row in list(moments.values())[-2:])
+        moved = []
+        for name, metric, pick in (
+            ("valid turns", "valid_turns", lambda row: row["test/valid_turns"]),
+            ("turns with a vote", "turns_with_vote", lambda row: row["test/turns_with_vote"]),
+            ("right answers, held out", "accuracy", lambda row: _find(row, "test_", "/correct")),
+            ("judges right", "judge", lambda row: row["trust/judge_accuracy"]),
         ):
-            console.say(f"  {name:<24}" + ", ".join(f"{_share(pick(row))} {when}" for when, row in moments.items()))
-        first, last = list(moments.values())[-2:]
-        old, new = _find(first, "test_", "/correct") or 0.0, _find(last, "test_", "/correct") or 0.0
-        verdict = "rose" if new > old else "fell" if new < old else "did not move"
-        count = int(last["debates/played"])
-        console.say(f"Held-out accuracy {verdict} in self-play; with {count} question{'s' * (count != 1)} that is a hint, not a result.")
+            change = None if old is None or new is None else difference(new, old, metric, config.seed)
+            by_self_play = "" if change is None else f"; self-play {_points(change)}"
+            console.say(f"  {name:<24}" + ", ".join(f"{_share(pick(row))} {when}" for when, row in moments.items()) + by_self_play)
+            if change is not None and (change["low"] > 0 or change["high"] < 0):
+                moved.append(f"{name} {'up' if change['value'] > 0 else 'down'}")
+        count = int(list(moments.values())[-1]["debates/played"])
+        questions = f"{count} held-out question{'s' * (count != 1)}"
+        if moved:
+            console.say(f"Self-play moved: {'; '.join(moved)} (95% intervals over {questions}, the same before and after, that exclude 0).")
+        else:
+            console.say(f"Self-play moved none of these beyond chance: with {questions} a difference is a hint, not a result.")
     if best := told_best(rows, evals[-1].get(BEST) if evals else None, config.recipe.best_by):
         console.say(f"Best checkpoint: {best}. Use it as {run.path}@best, as in: {_command()} eval {run.path}@best")
     for name, text in alarm_digest(played).items():

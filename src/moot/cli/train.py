@@ -48,7 +48,7 @@ class Train:
     config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
     """Settings from a YAML file, or from a run's run.json. Options on the command line win over it."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS[_DEFAULT])
-    run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR")] = None
+    run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR", help_behavior_hint="")] = None
     """The run's folder; runs/PRESET-TASK-seedSEED if not given."""
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT [INT ...]", help_behavior_hint="")] = ()
     """Train once with each of these seeds, one after the other; each run's folder ends in its seed."""
@@ -59,11 +59,11 @@ class Train:
     restart: bool = False
     """Begin again at step 0 in the same folder; what is there is moved to RUN/aside, where it is still a run."""
     trust_run: bool = False
-    """With --resume: run the code and call the addresses that the run itself names; shows which."""
+    """With --resume: run the code and call the addresses that the run itself names, and print them."""
     dry_run: bool = False
     """Print the plan, with tokens and memory, and stop."""
     log: tuple[str, ...] = ()
-    """Besides JSON lines: tensorboard, wandb, trackio."""
+    """Where to log besides metrics.jsonl: tensorboard, wandb, trackio."""
 
     def run(self) -> int:
         if self.restart and self.checkpoint is not None:

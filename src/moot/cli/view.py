@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import tempfile
 import webbrowser
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,7 +25,7 @@ class View:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (Path("runs"),)
-    """Runs, or folders of runs."""
+    """Runs, files of debates (what `moot demo` and `moot ask` write, anything `moot score` reads), or folders with either."""
     port: int = 8717
     """Where the page is; the next free one if it is taken, any if 0."""
     open: bool = False
@@ -37,14 +38,17 @@ class View:
             from moot.page.index import cache_folder, tidy
             from moot.page.runs import Runs
             from moot.page.server import make_app
+            from moot.page.transcripts import Transcripts, read_debates
         except ModuleNotFoundError as error:
             raise ConfigError(f"the page needs {error.name}, which is not installed; run: pip install 'moot[view]'") from None
         for place in self.runs:
-            if place.is_file():
-                raise ConfigError(f"{place} is a file; name a run's folder, or a folder of runs")
-            if not place.is_dir():
+            if not place.exists():
                 raise ConfigError(f"{place}: there is no such folder; name a run, or a folder of runs")
-        runs = Runs(self.runs)
+            if place.is_file() and next(read_debates(place), None) is None:
+                raise ConfigError(f"{place} is a file; name a run's folder, or a folder of runs")
+        made = tempfile.TemporaryDirectory(prefix="moot-view-")
+        transcripts = Transcripts(self.runs, Path(made.name))
+        runs = Runs((*(place for place in self.runs if place.is_dir()), Path(made.name)), transcripts.refresh)
         count = len(runs.all())
         cache = cache_folder()
         tidy(cache)
@@ -63,7 +67,7 @@ class View:
                     webbrowser.open(where)
 
         server = Server(uvicorn.Config(make_app(runs, cache), log_level="error", access_log=False, server_header=False, lifespan="off"))
-        with contextlib.suppress(KeyboardInterrupt):  # which is how one leaves
+        with made, contextlib.suppress(KeyboardInterrupt):  # which is how one leaves
             server.run(sockets=[listening])
         return 0
 

@@ -22,16 +22,18 @@ class Rules:
     """Independent choices; any combination is allowed, but for a shared layout with shuffled labels."""
 
     schedule: Literal["sequential", "parallel"] = "parallel"
-    """sequential: one at a time, each sees what was already said this round. parallel: all at once, each sees finished rounds only."""
+    """sequential: agents speak one at a time, and each sees what was already said in this round. parallel: all speak at once, and each sees
+    finished rounds only."""
     contract: Literal["three_tag", "five_tag"] = "three_tag"
     """The sections of a turn: solution, evaluation, comparison; five_tag adds consensus and consensus_reason."""
     visible: tuple[str, ...] = ("solution", "evaluation")
     """The sections that others see. Hiding comparison keeps reviews blind."""
     layout: Literal["growing", "rebuilt", "shared"] = "growing"
-    """growing: one conversation per agent, own turns stand as sampled. rebuilt: one fresh user message per turn with the transcript.
-    shared: as rebuilt, with all that differs between seats at its end, so that the agents of a debate read one prefix."""
+    """growing: each agent has one conversation, in which its own turns stand as sampled. rebuilt: each turn has one new user message
+    with the transcript. shared: as rebuilt, with all that differs between seats at its end, so that the agents of a debate read one
+    prefix."""
     history_rounds: int = -1
-    """How many finished rounds an agent sees: -1 all, 0 nothing at all, K the last K."""
+    """How many finished rounds an agent sees: -1 is all of them, 0 is none, K is the last K."""
     max_chars_per_field: int = 2000
     """Every shown section is clipped to this many characters."""
     on_parse_failure: Literal["continue", "abort"] = "continue"
@@ -39,7 +41,7 @@ class Rules:
     personas: bool = True
     """Give each seat a character and a temperature of its own."""
     shuffle_labels: bool = False
-    """Each viewer knows the agents by numbers of its own, so that no seat gains by a liking for low numbers."""
+    """Each viewer knows the agents by numbers of its own, so that a judge who prefers low numbers favours no seat."""
     closing_ballot: bool = False
     """After the last round everybody judges once more without answering. Otherwise nobody judges the last answers."""
     sections: Literal["sampled", "given", "asked"] = "sampled"
@@ -48,9 +50,9 @@ class Rules:
     judge_first: bool = True
     """With sections asked, whether an agent judges the others before it solves again, so that the critique can help it."""
     both_orders: bool = False
-    """Ask each judge without a seat twice, the second time with the answers in the other order; only what survives the swap counts."""
+    """Ask each judge without a seat twice, the second time with the answers in the other order; only verdicts that stay the same count."""
     temperature: float = 1.0
-    """What is sampled at. A persona's own temperature is multiplied by it."""
+    """The temperature of sampling. A persona's own temperature is multiplied by it."""
 
     def __post_init__(self) -> None:
         check_types(self)

@@ -26,11 +26,11 @@ class Scoring:
     reward: str = "generator_judge"
     """win_rate, win_minus_loss, generator_judge, truth, majority, truth_last, majority_last, or path.py:function."""
     one_ballot_per_pair: bool = True
-    """For generator_judge: an author's last word on a pair in a turn counts, once."""
+    """For generator_judge: each author has one vote per pair and turn, the last one it gave."""
     judge_consensus: Literal["all", "leave_one_out"] = "all"
-    """Whose votes make the consensus a judge is measured by: all, or the other agents' only."""
+    """Whose votes make the consensus by which a judge is measured: those of all agents, or only those of the others."""
     enable_format_penalty: bool = True
-    """-0.5 for a judge who could vote and did not."""
+    """A judge who could vote and did not gets -0.5."""
     lambda_gen: float = 1.0
     """Weight of the generator advantages."""
     lambda_judge: float = 1.0
@@ -42,13 +42,13 @@ class Scoring:
     """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes' that the evaluation
     leads to; or none."""
     literal: bool = False
-    """generator_judge to the letter of its source: unvoted means -1, everything is centred, penalties too."""
+    """Follow the source of generator_judge to the letter: an answer without votes gets -1, and penalties are centred as well."""
     reward_mix: float = 0.0
-    """Share of ground truth in the reward; 0 is peers alone."""
+    """Share of the known answer in the reward; with 0 only the votes of the peers count."""
     correct_bonus: float = 0.0
     """Added to the reward of a right answer."""
     judge_counts: bool = True
-    """Whether votes of judges without a seat count. One that is held out only measures how far the peers have drifted from it
+    """Whether votes of judges without a seat count. If not, they only measure how far the peers have drifted from them
     (trust/outside_agreement)."""
 
     voters: Literal["both", "agents", "judges"] = "both"

@@ -12,32 +12,32 @@ class ModelConfig:
     """A hub id, a directory with a checkpoint, or smollm2-135m."""
     engine: Literal["local", "tinker", "scripted", "openai"] = "local"
     """What runs the model: this machine, or a server that speaks the Tinker API. openai is a chat server, which can be checked and
-    evaluated but not trained. scripted speaks from a script and learns nothing: for trying out a command."""
+    evaluated but not trained. scripted repeats a script and learns nothing: use it to try out a command."""
     base_url: str = ""
-    """Where the server of the tinker or openai engine is; for tinker the hosted service if not given (its key in TINKER_API_KEY)."""
+    """Address of the server, for engine tinker or openai. Without it, tinker uses the hosted service, whose key is in TINKER_API_KEY."""
     tokenizer: str = ""
-    """Where a server's model has its tokenizer, if not under the model's name."""
+    """The tokenizer of a server's model, if it cannot be loaded by the model's name."""
     context_length: int = 0
-    """Longest sequence a server's model takes; 0 asks the server."""
+    """The longest sequence that a server's model takes; 0 asks the server."""
     renderer: str = "auto"
     """The chat format; auto looks it up by the model's id."""
     thinking: bool = False
-    """Let the model think before it answers, where its format knows how."""
+    """Let the model think before it answers, if its chat format has a place for that."""
     lora_rank: int = 16
     """Rank of the trained adapter."""
     lora_alpha: int = 32
-    """Its scale."""
+    """Scale of the adapter."""
     lora_targets: str = "all-linear"
-    """Which matrices it adapts: all-linear, or names with commas."""
+    """Which matrices have an adapter: all-linear, or names with commas between them."""
     dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the weights; auto is bf16 on a GPU and what is fastest on a CPU."""
     device: str = "auto"
     """cpu, cuda, or auto."""
     deterministic: bool = False
-    """fp32 and nothing shared: the same seed gives the same run, also after a kill."""
+    """Use fp32 and share no computation between sequences: the same seed then gives the same run, also after a kill."""
     gradient_checkpointing: bool = False
-    """Trade time for memory in training."""
+    """Compute activations twice in training: slower, with less memory."""
     cache_gib: float = 0.0
     """Memory for the sampler's cache; 0 takes a quarter of what is free. Set it when several runs share a device."""
     token_budget: int = 0
-    """Tokens of one forward and backward pass; 0 chooses by device. Less saves memory."""
+    """Tokens of one forward and backward pass; 0 chooses by device. A smaller number saves memory."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from moot.engine.protocol import Sampler
 from moot.evaluate.modes import EvalConfig
 from moot.evaluate.play import Opponent, evaluate
-from moot.evaluate.report import ReportRow
+from moot.evaluate.report import Report, ReportRow
 from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics, answer_metrics, rollout_metrics
@@ -30,8 +30,10 @@ async def evaluate_in_training(
     tempered: bool = True,
     opponents: Mapping[str, Opponent] | None = None,
     finished: Callable[[PlayedDebate], None] = lambda _: None,
+    keep: Callable[[Report], None] = lambda _: None,
 ) -> Metrics:
-    """The seed is the run's own each time, so that two evaluations differ by the weights alone."""
+    """The seed is the run's own each time, so that two evaluations differ by the weights alone. `keep` gets the whole report, question by
+    question, so that two of them can be compared in pairs."""
     rollouts: list[PlayedDebate] = []
 
     def played(kind: str, rollout: PlayedDebate) -> None:
@@ -42,6 +44,7 @@ async def evaluate_in_training(
     settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered)
     questions = task.held_out[: config.eval_questions]
     report = await evaluate(Player(sampler, rendering), task, settings, questions, opponents=opponents, played=played)
+    keep(report)
     debates, *others = report.rows
     names = answer_metrics([], [], task.name, phase="test")
     return {

@@ -3,6 +3,7 @@
 runs.py        which runs there are, and the metrics of each as they grow
 index.py       where each debate is and what came of it: filters and search over many, without loading them
 filters.py     what can be asked of them
+trust.py       the trust panel with its intervals, from the debates of the last steps
 debate.py      one debate as a reader wants it: sections, votes, and who pays for which token
 rescoring.py   what the votes would have taught under another reward
 server.py      what may be asked, by whom

@@ -20,7 +20,7 @@ from moot.debate.protocol import Protocol
 from moot.debate.rewards import AgentScores, StepScores, has_signal
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
-from moot.page.index import Place, read_line
+from moot.page.index import Part, Place, read_line
 from moot.page.runs import inside
 from moot.records.arrays import read_arrays
 from moot.records.codec import SHOWN, from_record, turn_tokens
@@ -34,9 +34,9 @@ LARGEST = 2**30
 """Bytes of a step's tokens that are unpacked at all: a run may come from somebody else."""
 
 
-def shown(run: Path, step: int, number: int, where: Place | None = None) -> dict[str, Any] | None:
+def shown(run: Path, step: int, number: int, where: Place | None = None, part: Part = "debates") -> dict[str, Any] | None:
     """None where there is no such debate. `where` says where its line stands, if an index knows."""
-    line = read_line(run, step, number, where)
+    line = read_line(run, step, number, where, part)
     if line is None:
         return None
     try:
@@ -46,7 +46,7 @@ def shown(run: Path, step: int, number: int, where: Place | None = None) -> dict
     if not isinstance(record, dict) or not record:
         return {"step": step, "number": number, "broken": "its line is not a JSON object"}
     try:
-        tokens, tokens_error = _tokens(run, step, number), None
+        tokens, tokens_error = _tokens(run, step, number) if part == "debates" else {}, None
     except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
         tokens, tokens_error = {}, f"{type(error).__name__}: {error}"
     try:
@@ -57,9 +57,11 @@ def shown(run: Path, step: int, number: int, where: Place | None = None) -> dict
         return {"step": step, "number": number, "broken": f"{type(error).__name__}: {error}"}
 
 
-def seen_in(run: Path, step: int, number: int, turn: int, where: Place | None = None) -> list[dict[str, str]] | None:
+def seen_in(
+    run: Path, step: int, number: int, turn: int, where: Place | None = None, part: Part = "debates"
+) -> list[dict[str, str]] | None:
     """What the agent of that turn saw before it spoke; None where there is no such turn that can be read."""
-    line = read_line(run, step, number, where)
+    line = read_line(run, step, number, where, part)
     try:
         played = from_record(json.loads(line or b""))
         return seen_to_json(played, turn) if 0 <= turn < len(played.debate.turns) else None

@@ -27,6 +27,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "misled": "winner_correct = 0 and correct > 0",
         "unknown": "correct is null",
     },
+    "winner": {"right": "winner_correct = 1", "wrong": "winner_correct = 0", "none": "winner is null"},
     "disagree": {"yes": "disagreement", "no": "not disagreement"},
     "signal": {"yes": "signal", "no": "signal = 0"},
     "error": {"yes": "error is not null", "no": "error is null"},
@@ -42,6 +43,10 @@ def where(asked: Mapping[str, str], ringing: Callable[[str], list[int]], searcha
             if chosen not in choices:
                 raise Refused(f"{name} must be one of {', '.join(choices)}, got {chosen[:40]!r}")
             clauses.append(choices[chosen])
+    if same := asked.get("same"):
+        step, _, number = same.partition(".")
+        clauses.append("question = (select question from debates where step = ? and number = ?)")
+        values += [whole("same's step", step), whole("same's number", number)]
     for name, sign in (("from", ">="), ("to", "<=")):
         if asked.get(name):
             clauses.append(f"step {sign} ?")

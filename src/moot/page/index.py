@@ -17,12 +17,14 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from moot.page.filters import Where, clean
 from moot.page.runs import Outside, inside
 from moot.records.codec import summary, words
 
+Part = Literal["debates", "held_out"]
+"""The folder of a run: what it trained on, or what its evaluations played."""
 VERSION = 3
 LONGEST = 50_000
 """Characters of a turn that can be searched."""
@@ -52,11 +54,10 @@ class Progress:
 
 
 class Index:
-    def __init__(self, run: Path, folder: Path | None = None) -> None:
-        self.run = run
-        self.file = (
-            folder or cache_folder()
-        ) / f"{hashlib.sha256(str(run.resolve()).encode(errors='surrogateescape')).hexdigest()[:24]}.sqlite"
+    def __init__(self, run: Path, folder: Path | None = None, part: Part = "debates") -> None:
+        self.run, self.part = run, part
+        place = str(run.resolve()) + ("" if part == "debates" else f"/{part}")
+        self.file = (folder or cache_folder()) / f"{hashlib.sha256(place.encode(errors='surrogateescape')).hexdigest()[:24]}.sqlite"
         self._writing = threading.Lock()
         self._folder_stamp: tuple[int, ...] | None = None
         self.progress = Progress()
@@ -70,7 +71,7 @@ class Index:
     def fill(self, until: Callable[[], bool] = lambda: False) -> None:
         """Brings the index up to date; stops early, with all that is done kept, once `until` says so."""
         with self._writing:
-            stamp = _folder_stamp(self.run)
+            stamp = _folder_stamp(self.run, self.part)
             if stamp is not None and stamp == self._folder_stamp and self.progress.words == self.progress.steps:
                 return
             try:
@@ -85,14 +86,14 @@ class Index:
     def _fill(self, until: Callable[[], bool]) -> bool:
         """Whether it came to the end."""
         with contextlib.closing(self._open()) as connection:
-            files = self._files()
-            stamps = dict(connection.execute("select step, stamp from steps"))
-            gone = stamps.keys() - files.keys()
+            files = stamps(self.run, self.part)
+            filed_as = dict(connection.execute("select step, stamp from steps"))
+            gone = filed_as.keys() - files.keys()
             with _transaction(connection):
                 for step in gone:
                     _forget(connection, step)
             changes = self.progress.changes + len(gone)
-            missing = sorted((step for step in files if stamps.get(step) != files[step]), reverse=True)
+            missing = sorted((step for step in files if filed_as.get(step) != files[step]), reverse=True)
             words = {step for (step,) in connection.execute("select step from steps where words")} & files.keys() - set(missing)
             filed, searchable = len(files) - len(missing), len(words)
             self.progress = Progress(len(files), filed, searchable, changes)
@@ -114,22 +115,11 @@ class Index:
                     return False
         return True
 
-    def _files(self) -> dict[int, str]:
-        """The run's steps, each with what changes when its file is written anew."""
-        stamps = {}
-        with contextlib.suppress(OSError, Outside), os.scandir(inside(self.run, "debates")) as entries:
-            for entry in entries:
-                stem, _, kind = entry.name.partition(".")
-                if kind == "jsonl" and stem.isascii() and stem.isdigit() and len(stem) < 16:
-                    with contextlib.suppress(OSError):
-                        stamps[int(stem)] = _stamp(entry.stat())
-        return stamps
-
     def _file(self, connection: sqlite3.Connection, step: int, stamp: str) -> None:
         if connection.execute("select 1 from steps where step = ? and stamp = ?", (step, stamp)).fetchone():
             return  # another page was quicker
         _forget(connection, step)
-        rows = [(*_row(step, place, line), offset, len(line)) for place, (offset, line) in enumerate(lines(self.run, step))]
+        rows = [(*_row(step, place, line), offset, len(line)) for place, (offset, line) in enumerate(lines(self.run, step, self.part))]
         connection.executemany(f"insert or replace into debates ({_COLUMNS}, offset, length) values ({', '.join('?' * 13)})", rows)
         connection.execute("insert into steps (step, stamp) values (?, ?)", (step, stamp))
 
@@ -138,7 +128,7 @@ class Index:
             return
         if self.searchable:
             ids = dict(connection.execute("select number, id from debates where step = ?", (step,)))
-            said = ((ids.get(place), _said(line)) for place, (_, line) in enumerate(lines(self.run, step)))
+            said = ((ids.get(place), _said(line)) for place, (_, line) in enumerate(lines(self.run, step, self.part)))
             connection.executemany("insert into words (rowid, said) values (?, ?)", (each for each in said if each[0] is not None))
         connection.execute("update steps set words = 1 where step = ?", (step,))
 
@@ -231,6 +221,7 @@ class Index:
             "mixed": "correct > 0 and correct < 1",
             "wrong": "correct = 0",
             "misled": "winner_correct = 0 and correct > 0",
+            "winner_wrong": "winner_correct = 0",
             "no_signal": "signal = 0",
             "error": "error is not null",
         }
@@ -289,10 +280,10 @@ def _timed(steps: Sequence[int], seconds: float = 0.2) -> Iterator[list[int]]:
         size = max(1, min(2 * size, int(size * seconds / max(1e-3, time.perf_counter() - started))))
 
 
-def _folder_stamp(run: Path) -> tuple[int, ...] | None:
+def _folder_stamp(run: Path, part: Part) -> tuple[int, ...] | None:
     """Files are moved into their place, which changes the folder's own time."""
     try:
-        status = inside(run, "debates").stat()
+        status = inside(run, part).stat()
     except (OSError, Outside):
         return None
     return status.st_ino, status.st_mtime_ns
@@ -331,20 +322,20 @@ class Place:
     length: int
 
 
-def read_line(run: Path, step: int, number: int, place: Place | None = None) -> bytes | None:
+def read_line(run: Path, step: int, number: int, place: Place | None = None, part: Part = "debates") -> bytes | None:
     """The line of a debate: at its place, where that is known and still so, or by counting lines. None where there is none."""
     if place is not None:
-        with contextlib.suppress(OSError, Outside), inside(run, "debates", f"{step:06d}.jsonl").open("rb") as file:
+        with contextlib.suppress(OSError, Outside), inside(run, part, f"{step:06d}.jsonl").open("rb") as file:
             if _stamp(os.fstat(file.fileno())) == place.stamp:
                 file.seek(place.offset)
                 return file.read(place.length)
-    return next((line for i, (_, line) in enumerate(lines(run, step)) if i == number), None)
+    return next((line for i, (_, line) in enumerate(lines(run, step, part)) if i == number), None)
 
 
-def lines(run: Path, step: int) -> Iterator[tuple[int, bytes]]:
+def lines(run: Path, step: int, part: Part = "debates") -> Iterator[tuple[int, bytes]]:
     """The debates of a step in the order of its file, each with the place where its line begins."""
     try:
-        whole = inside(run, "debates", f"{step:06d}.jsonl").read_bytes()
+        whole = inside(run, part, f"{step:06d}.jsonl").read_bytes()
     except (OSError, Outside):
         return
     offset = 0
@@ -352,6 +343,18 @@ def lines(run: Path, step: int) -> Iterator[tuple[int, bytes]]:
         if line:
             yield offset, line
         offset += len(line) + 1
+
+
+def stamps(run: Path, part: Part = "debates") -> dict[int, str]:
+    """The run's steps, each with what changes when its file is written anew."""
+    found = {}
+    with contextlib.suppress(OSError, Outside), os.scandir(inside(run, part)) as entries:
+        for entry in entries:
+            stem, _, kind = entry.name.partition(".")
+            if kind == "jsonl" and stem.isascii() and stem.isdigit() and len(stem) < 16:
+                with contextlib.suppress(OSError):
+                    found[int(stem)] = _stamp(entry.stat())
+    return found
 
 
 def _stamp(status: os.stat_result) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import math
 import threading
@@ -39,8 +40,9 @@ def inside(run: Path, *parts: str) -> Path:
 class Runs:
     """The runs in some places: a run's own folder, or folders of runs up to two levels down. Names are short and stay the same."""
 
-    def __init__(self, places: Sequence[Path]) -> None:
-        self.places = [place.resolve() for place in places]
+    def __init__(self, places: Sequence[Path], before: Callable[[], None] = lambda: None) -> None:
+        """`before` is called before each look."""
+        self.places, self._before = [place.resolve() for place in places], before
         self._lock = threading.Lock()
         self._looked = -math.inf
         self._found: dict[str, Watched] = {}
@@ -49,6 +51,7 @@ class Runs:
         """By name, in the order of the places, then by name. New runs turn up within two seconds."""
         with self._lock:
             if time.monotonic() - self._looked > 2:
+                self._before()
                 watched = {each.path: each for each in self._found.values()}
                 self._found = {name: watched.get(path) or Watched(name, path) for name, path in _named(self.places)}
                 self._looked = time.monotonic()
@@ -139,16 +142,27 @@ class Watched:
             "age_s": metrics.age(),
             "alarms": {key: metrics.last("train", key) for key in ALARMS},
             "headline": {
-                "reward": metrics.last("train", "env/all/reward/total"),
-                "judges": metrics.last("train", "trust/judge_accuracy"),
-                "right": metrics.last_like("train", "train_", "/correct"),
-                "held_out": metrics.last_like("eval", "test_", "/correct"),
+                "reward": metrics.recent("env/all/reward/total"),
+                "right": metrics.recent(metrics.key_like("train", "train_", "/correct")),
+                "held_out": metrics.last("eval", metrics.key_like("eval", "test_", "/correct")),
             },
+            "held_out": next((self.path / "held_out").glob("*.jsonl"), None) is not None,
+            "transcripts": config.get("transcripts"),
+            "seed": config.get("seed"),
+            "recipe": _recipe(config),
         }
 
 
 def _dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
+
+
+def _recipe(config: Mapping[str, Any]) -> str | None:
+    """The same for runs that differ by their seed alone; None where a run has no seed."""
+    if "seed" not in config:
+        return None
+    others = {key: value for key, value in config.items() if key != "seed"}
+    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()[:12]
 
 
 def _total(optim: Mapping[str, Any], warm: Mapping[str, Any]) -> int | None:
@@ -222,8 +236,12 @@ class Metrics:
         _, values = self.series.get(phase, {}).get(key, ([], []))
         return values[-1] if values else None
 
-    def last_like(self, phase: str, begin: str, end: str) -> float | None:
-        return next((self.last(phase, key) for key in self.series.get(phase, {}) if key.startswith(begin) and key.endswith(end)), None)
+    def recent(self, key: str) -> float | None:
+        """The mean over the last steps that have it, as the trust panel's."""
+        return _about(*self.series.get("train", {}).get(key, ([], [])))["recent"]
+
+    def key_like(self, phase: str, begin: str, end: str) -> str:
+        return next((key for key in self.series.get(phase, {}) if key.startswith(begin) and key.endswith(end)), "")
 
     def keys(self) -> dict[str, dict[str, dict[str, float | int | None]]]:
         """Everything that was measured, with what it came to."""

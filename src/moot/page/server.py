@@ -25,9 +25,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from moot.page import debate as debates
 from moot.page.filters import Refused, Where, where, whole
-from moot.page.index import Index
+from moot.page.index import Index, Part
 from moot.page.rescoring import rescored
 from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
+from moot.page.trust import measured
 from moot.rl import explain
 
 STATIC = Path(__file__).parent / "static"
@@ -57,6 +58,7 @@ def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
         Route("/api/metrics", _json(page.metrics)),
         Route("/api/curves", _json(page.curves)),
         Route("/api/config", _json(page.config)),
+        Route("/api/trust", _json(page.trust)),
         Route("/api/evals", _json(page.evals)),
         Route("/api/words", _json(page.words)),
         Route("/api/rescore", _json(page.rescore)),
@@ -197,15 +199,15 @@ class _Page:
     def __init__(self, runs: Runs, cache: Path | None) -> None:
         self.runs = runs
         self.cache = cache
-        self._indexes: dict[Path, Index] = {}
-        self._filling: dict[Path, threading.Thread] = {}
+        self._indexes: dict[tuple[Path, Part], Index] = {}
+        self._filling: dict[tuple[Path, Part], threading.Thread] = {}
         self._lock = threading.Lock()
 
     def runs_table(self, request: Request) -> Any:
         rows = []
         for run in self.runs.all().values():
             summary = run.summary()
-            index = self._indexes.get(run.path)
+            index = self._indexes.get((run.path, "debates"))
             rows.append({**summary, "debates": None if index is None else vars(index.progress)})
         return {"runs": rows, "places": [str(place) for place in self.runs.places]}
 
@@ -226,6 +228,9 @@ class _Page:
         run = self._run(request)
         return {"name": run.name, "path": str(run.path), "header": run.header()}
 
+    def trust(self, request: Request) -> Any:
+        return {run.name: measured(run.path, run.ask(lambda m: m.step)) for run in self._named(request)}
+
     def evals(self, request: Request) -> Any:
         return {run.name: run.evals() for run in self._named(request)}
 
@@ -239,7 +244,7 @@ class _Page:
     def debates(self, request: Request) -> Any:
         asked = request.query_params
         run = self._run(request)
-        index = self._index(run, wait=0.5)
+        index = self._index(run, _part(request), wait=0.5)
         chosen = self._where(run, index, request)
         limit = min(MOST, max(1, whole("limit", asked.get("limit", "50"))))
         after = _place("after", asked["after"]) if asked.get("after") else None
@@ -256,8 +261,8 @@ class _Page:
         asked = request.query_params
         run = self._run(request)
         here = _place("debate", asked.get("debate", ""))
-        index = self._index(run, wait=0.1)
-        shown = debates.shown(run.path, *here, index.place(*here))
+        index = self._index(run, _part(request), wait=0.1)
+        shown = debates.shown(run.path, *here, index.place(*here), index.part)
         if shown is None:
             raise NotThere(f"{run.name} has no debate {here[1]} at step {here[0]}; it may not be written yet")
         chosen = self._where(run, index, request)
@@ -268,7 +273,10 @@ class _Page:
             "run": run.name,
             "previous": None if before is None else f"{before[0]}.{before[1]}",
             "next": f"{after[0]['step']}.{after[0]['number']}" if after else None,
-            "alarms": run.ask(lambda m: [alarm for alarm in ALARMS if here[0] in m.ringing(alarm.removeprefix("alarm/"))]),
+            "same": index.counts(where({"same": asked.get("debate", "")}, lambda _: []))["debates"],
+            "alarms": []
+            if index.part == "held_out"
+            else run.ask(lambda m: [alarm for alarm in ALARMS if here[0] in m.ringing(alarm.removeprefix("alarm/"))]),
         }
 
     def seen(self, request: Request) -> Any:
@@ -276,7 +284,8 @@ class _Page:
         asked = request.query_params
         run = self._run(request)
         here = _place("debate", asked.get("debate", ""))
-        found = debates.seen_in(run.path, *here, whole("turn", asked.get("turn", "")), self._index(run, wait=0.1).place(*here))
+        index = self._index(run, _part(request), wait=0.1)
+        found = debates.seen_in(run.path, *here, whole("turn", asked.get("turn", "")), index.place(*here), index.part)
         if found is None:
             raise NotThere(f"{run.name} has no such turn that can be read")
         return {"messages": found}
@@ -302,14 +311,14 @@ class _Page:
 
         return where(dict(request.query_params), ringing, index.searchable)
 
-    def _index(self, run: Watched, wait: float) -> Index:
+    def _index(self, run: Watched, part: Part, wait: float) -> Index:
         """The run's index, being brought up to date beside us; a short wait lets a small run be there at once."""
         with self._lock:
-            index = self._indexes.setdefault(run.path, Index(run.path, self.cache))
-            worker = self._filling.get(run.path)
+            index = self._indexes.setdefault((run.path, part), Index(run.path, self.cache, part))
+            worker = self._filling.get((run.path, part))
             if worker is None or not worker.is_alive():
                 worker = threading.Thread(target=index.fill, name="index", daemon=True)
-                self._filling[run.path] = worker
+                self._filling[run.path, part] = worker
                 worker.start()
         until = time.monotonic() + wait
         while worker.is_alive() and time.monotonic() < until:
@@ -319,6 +328,10 @@ class _Page:
             if progress.filed and (progress.filed == progress.steps or progress.filed * 4 >= MOST):
                 break
         return index
+
+
+def _part(request: Request) -> Part:
+    return "held_out" if request.query_params.get("set") == "held_out" else "debates"
 
 
 def _place(name: str, text: str) -> tuple[int, int]:

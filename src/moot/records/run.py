@@ -4,13 +4,14 @@
     metrics.jsonl                one object per step (and evaluation), in order
     debates/000012.jsonl         every debate of step 12: text, fields, votes, rewards
     debates/000012.npz           its tokens, logprobs and advantages: one array each, cut by `offsets`
+    held_out/000012.jsonl        the debates of the evaluation after step 12, without tokens
     checkpoints/000012/          the engine's state, and state.json: the loop's own, with the step's metrics
     aside/001/                   what a restart, or a return to an older checkpoint, took out of the way
     lock                         held by the process that writes here
 
 A step is committed by its checkpoint. Files are written beside their place and moved there, so a kill leaves either all of
 one or none; what a killed step left behind is overwritten when it is played again. What was committed is never deleted: only
-a rolling checkpoint goes, once two newer ones can be read and an evaluation found another one better.
+a rolling checkpoint goes, once two newer ones can be read and it is neither the best nor in use.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ import hashlib
 import itertools
 import json
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,10 @@ class Run:
     @staticmethod
     def exists(path: Path) -> bool:
         return (path / "run.json").is_file()
+
+    def held_out(self, step: int) -> Path:
+        """What the evaluation after this step counted, question by question."""
+        return self.path / "held_out" / f"{step:06d}.json"
 
     @property
     def header(self) -> dict[str, Any]:
@@ -116,15 +121,16 @@ class Run:
         (self.path / "debates").mkdir(exist_ok=True)
         committed = max((row["step"] for _, row in lines if row is not None), default=0)
         debates = [file for file in (self.path / "debates").iterdir() if (_step_of(file) or 0) > step]
+        held_out = [file for file in (self.path / "held_out").glob("*.json*") if (_step_of(file) or 0) > step]
         places = [place for number, place in self.checkpoints() if number > step]
         if step + 1 > committed and not places:
             for file in debates:
                 if _step_of(file) == step + 1:
                     file.unlink()
-        if dropped or places or any(_step_of(file) != step + 1 for file in debates):
+        if dropped or places or held_out or any(_step_of(file) != step + 1 for file in debates):
             aside = new_aside(self.path)
             write_atomically(aside / "metrics.jsonl", b"".join(line + b"\n" for line in dropped))
-            for file in (*debates, *places):
+            for file in (*debates, *held_out, *places):
                 if file.exists():
                     (aside / file.parent.name).mkdir(exist_ok=True)
                     file.rename(aside / file.parent.name / file.name)
@@ -157,6 +163,12 @@ class Run:
         with beside(self._debates(step).with_suffix(".npz")) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **token_arrays(played))
 
+    def write_held_out(self, step: int, played: Sequence[PlayedDebate]) -> None:
+        """The debates of an evaluation, for people to read: nothing is trained on them, so they have no tokens."""
+        (self.path / "held_out").mkdir(exist_ok=True)
+        lines = [json.dumps({"number": i, **to_record(each)}).encode() + b"\n" for i, each in enumerate(played)]
+        write_atomically(self.path / "held_out" / f"{step:06d}.jsonl", b"".join(lines))
+
     def debates(self, steps: Iterable[int] | None = None, equal: Grader = exact) -> Iterator[PlayedDebate | Damaged]:
         """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being written."""
         for step in self.steps() if steps is None else steps:
@@ -187,9 +199,9 @@ class Run:
         place.mkdir(parents=True)
         return place
 
-    def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool, best: int | None = None) -> Path:
-        """Rolling checkpoints go away once two newer ones can be read; kept ones and that of step `best` stay, and damaged ones get a name
-        that says so."""
+    def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool, used: Container[int | None] = ()) -> Path:
+        """Rolling checkpoints go away once two newer ones can be read; kept ones and those of steps in `used` stay, and damaged ones get
+        a name that says so."""
         temporary = self.path / "checkpoints" / f"{step:06d}.tmp"
         body = json.dumps({**state, "step": step, "keep": keep})
         seal = hashlib.sha256(body.encode()).hexdigest()
@@ -204,7 +216,7 @@ class Run:
             known = _state(place)
             if known is None:
                 _rename_damaged(place)
-            elif not known.get("keep") and number <= step and number != best:
+            elif not known.get("keep") and number <= step and number not in used:
                 rolling.append(place)
         for place in rolling[2:]:
             shutil.rmtree(place, ignore_errors=True)

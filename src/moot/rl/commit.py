@@ -11,7 +11,7 @@ from typing import Any
 
 from moot.checkpoints import Checkpoint, best_step, checkpoints, load_checkpoint, load_newest, newest_whole
 from moot.debate.types import ConfigError
-from moot.engine.protocol import EngineError
+from moot.engine.protocol import EngineError, Sampler
 from moot.rl.advantages import SeatMeans
 from moot.rl.loop import Loop
 from moot.rl.pace import Pace
@@ -34,11 +34,14 @@ async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
         "pace": loop.pace.factor,
         "further": loop.further,
         "curriculum": loop.curriculum.state(),
-        "again": [asdict(each) for each in loop.reopened],
+        # Those of batches that are being sampled ahead too: a kill loses the batches, and they are asked again.
+        "again": {later: [asdict(each) for each in asked] for later, asked in loop.reopened.items() if later > step},
+        "easy": sorted(loop.easy),
     }
     if saved not in (str(place), str(place.absolute())):
         state["engine_state"] = saved  # a server keeps its states itself, under names of its own
-    loop.run.commit_checkpoint(step, state, is_kept(loop, step), loop.best)
+    used = {loop.best, loop.judge_taken.step if loop.judge_taken else None}
+    loop.run.commit_checkpoint(step, state, is_kept(loop, step), used)
     loop.run.append_metrics(row)
     loop.watcher.row(row)
 
@@ -82,7 +85,10 @@ async def restore(loop: Loop) -> int:
 def remember(loop: Loop, state: Mapping[str, Any]) -> None:
     """Puts back what a checkpoint carries. Fails with ValueError, KeyError or the like on the state of another version."""
     seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
-    alarms, reopened = Alarms.from_state(state["alarms"]), [BatchQuestion(**each) for each in state.get("again", ())]
+    alarms, again = Alarms.from_state(state["alarms"]), state.get("again", {})
+    if isinstance(again, list):  # of a version that knew no steps: all in the next one
+        again = {state["metrics"]["step"] + 1: again}
+    reopened = {int(step): [BatchQuestion(**each) for each in asked] for step, asked in again.items()}
     skipped, sampled = int(state["skipped"]), int(state.get("sampled", 0))
     if state["metrics"]["phase"] not in ("warm", "self_play"):
         raise ValueError(f"its metrics are of phase {state['metrics']['phase']!r}")
@@ -90,17 +96,39 @@ def remember(loop: Loop, state: Mapping[str, Any]) -> None:
         loop.curriculum.restore(state["curriculum"])
     loop.pace, loop.further = Pace(float(state.get("pace", 1.0))), int(state.get("further", 0))
     loop.seats, loop.alarms, loop.reopened, loop.skipped, loop.sampled = seats, alarms, reopened, skipped, sampled
+    loop.easy = set(state.get("easy", ()))
+
+
+MOST_PAST_SELVES = 8
+"""Each holds its weights in memory."""
+
+
+def past_steps(loop: Loop, step: int) -> list[int]:
+    """Up to `step`, the kept steps that may hold a seat: every one while they are few, then every second, every fourth and so on. So the
+    whole run is represented, and weights that were let go are never needed again."""
+    kept = [each for each in range(loop.config.warm_steps + 1, step + 1) if is_kept(loop, each)]
+    stride = 1
+    while len(kept[::stride]) > MOST_PAST_SELVES:
+        stride *= 2
+    return kept[::stride]
+
+
+def seat_past_self(loop: Loop, step: int, sampler: Sampler) -> None:
+    """The policy of `step` takes its place among those that may hold a seat, and others make room."""
+    loop.past[step] = Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training)
+    chosen = past_steps(loop, max(loop.past))
+    loop.past = {each: player for each, player in loop.past.items() if each in chosen}
 
 
 async def wake_past_selves(loop: Loop, newest: Checkpoint) -> None:
     """The kept checkpoints up to the newest take their seats again, oldest first."""
     if not loop.config.recipe.past_selves:
         return
+    chosen = past_steps(loop, newest.step)
     for past in reversed(list(checkpoints(loop.run))):
-        if past.state is not None and loop.config.warm_steps < past.step <= newest.step and is_kept(loop, past.step):
+        if past.state is not None and past.step in chosen:
             await loop.engine.load_state(past.engine_state)
-            sampler = await loop.engine.snapshot()
-            loop.past.append(Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training))
+            seat_past_self(loop, past.step, await loop.engine.snapshot())
     await loop.engine.load_state(newest.engine_state)
 
 

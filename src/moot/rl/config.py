@@ -24,17 +24,18 @@ class DebateConfig:
     """Where questions come from: arithmetic, gsm8k, math, aime24, reasoning-gym:NAME, longwriter, or a file; settings follow a colon, as in
     math:algebra,level=1-3 or arithmetic:operands=3. docs/tasks.md lists them."""
     num_agents: int = 3
-    """Copies of the model in a debate. Below 3 nobody can vote."""
+    """Copies of the model in a debate. With fewer than 3 nobody can vote."""
     max_rounds: int = 2
     """Rounds of a debate."""
     debates_per_question: int = 1
-    """Debates of each question in an iteration, for advantage center_question, which compares them seat by seat."""
+    """Debates of each question per step, for advantage center_question, which compares them seat by seat."""
     max_tokens: int = 512
-    """Longest turn; where sections are given or asked, longest solution."""
+    """Most tokens of a turn; where sections are given or asked, most tokens of a solution."""
     evaluation_tokens: int = 256
-    """Longest evaluation, where sections are given or asked."""
+    """Most tokens of an evaluation, where sections are given or asked."""
     comparison_tokens: int = 64
-    """Longest comparison, consensus and reason, where sections are given or asked. A comparison may have 12 per pair in any case."""
+    """Most tokens of a comparison, consensus or reason, where sections are given or asked. A comparison always
+    has at least 12 per pair."""
     concurrency: int = 256
     """Most debates in play at once."""
 
@@ -58,36 +59,39 @@ class OptimConfig:
     batch_size: int = 16
     """Questions per step."""
     num_train_datapoints: int = 1024
-    """Questions in all; the number of steps follows."""
+    """Questions in the whole run. Divided by batch_size this is the number of steps."""
     num_substeps: int = 1
     """Optimizer steps per step, each on a part of the debates."""
     learning_rate: float = 3e-5
+    """Learning rate of Adam in self-play."""
     lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
     """How the learning rate falls to 0 over the run."""
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
+    """The policy gradient: with importance weights alone, or with clipped ones. docs/rewards.md has the formulas."""
     lr_warmup: int = 0
-    """Iterations over which the learning rate rises to its value. Adam's first steps are as long as any, and know the least."""
+    """Steps over which the learning rate rises to its value. Adam's first steps are as long as later ones, and rest on the least data."""
     target_kl: float = 0.0
-    """Halve the learning rate when optim/kl_step is more than half as large again as this, and let it return slowly; 0 is off. For when a
-    step undoes the last ones; 0.01 is a usual value."""
+    """Halve the learning rate when optim/kl_step is more than 1.5 times this, and let it return slowly; 0 is off. Use it when a step undoes
+    the steps before it; 0.01 is a usual value."""
     min_signal: int = 0
-    """Debate further questions, up to 4 batches in all, until so many debates carry a gradient; 0 is off. For when few do: Adam makes a
-    step from 4 debates as long as one from 40."""
+    """Debate further questions, up to 4 batches in all, until this many debates carry a gradient; 0 is off. Use it when few do: Adam
+    makes a step from 4 debates as long as one from 40."""
     grad_clip: float = 0.0
     """Largest norm of the gradient; 0 means no limit. The loss is summed over tokens, so norms are in the hundreds: 1 would clip every
-    step, which Adam undoes but for the differences between batches."""
+    step."""
     weight_decay: float = 0.0
+    """Weight decay of AdamW."""
     kl_coef: float = 0.0
-    """Penalty for leaving the reference."""
+    """Weight of the penalty for moving away from the reference."""
     reference: str = "start"
-    """What kl_coef keeps the policy near to: base; start, the policy after the warm start; ema, a moving average of the policy; or RUN or
-    RUN@STEP."""
+    """The weights that kl_coef keeps the policy near: base; start, the policy after the warm start; ema, a moving average of
+    the policy; or RUN or RUN@STEP."""
     ema_decay: float = 0.99
     """How much of the moving average stays at each step, where reference or labels_from is ema."""
     remove_constant_groups: bool = True
     """Leave out debates in which no token has an advantage: they would only cost time."""
     max_staleness: int = 0
-    """Sample this many batches ahead of training. The importance weights make up for the older weights."""
+    """Sample this many batches ahead of training. The importance weights correct for the older policy."""
 
 
 @dataclass(frozen=True)
@@ -95,16 +99,20 @@ class WarmConfig:
     warm_questions: int = 0
     """Labelled questions to learn the contract from before self-play; 0 leaves this phase out."""
     warm_epochs: int = 1
+    """How often the warm start goes through its questions."""
     warm_batch_size: int = 8
-    """Questions per optimizer step."""
+    """Questions per optimizer step of the warm start."""
     warm_learning_rate: float = 1e-4
-    warm_wrong: Literal["near_miss", "sampled"] = "near_miss"
+    """Learning rate of Adam in the warm start."""
+    warm_wrong: Literal["near_miss", "sampled", "none"] = "near_miss"
     """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
-    shows judges the mistakes they will really meet."""
+    shows judges the mistakes they will really meet; with none, right solutions alone are learned, and no judging."""
     warm_from: str = ""
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
 
+RENEWED = "renewed"
+"""The judge that is a frozen copy of the policy."""
 MOST_BATCHES = 4
 """How often as many questions as a batch has are looked at, at most, before a step is taken with what there is."""
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
@@ -120,31 +128,36 @@ class RecipeConfig:
     truth_schedule: Schedule = "constant"
     """How reward_mix and correct_bonus fall to 0 over the run. Use linear to lean on answers early and on peers alone late."""
     curriculum: tuple[str, ...] = ()
-    """Tasks to train on, easiest first, instead of task; evaluation stays with task. For when direct accuracy is under 10%. Promotion
-    needs known answers."""
+    """Tasks to train on, easiest first, instead of task; evaluation stays with task. Use it when direct accuracy is under 10%. Promotion
+    by accuracy needs known answers."""
     promote_at: float = 0.7
-    """Go to the next task of the curriculum once the mean accuracy of the last three steps reaches this."""
+    """Go to the next task of the curriculum once the mean accuracy of the last three steps reaches this. A number above 1
+    counts steps instead: that many on each task, in sequence."""
     judge: str = ""
     """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or MODEL@URL of an
-    OpenAI-compatible server. For when judge accuracy is near one half."""
+    OpenAI-compatible server. Or renewed: a frozen copy of the policy, renewed at each evaluation at which the held-out accuracy of its
+    votes has not fallen. Use it when judge accuracy is near one half."""
     judge_share: float = 1.0
-    """Share of debates it is asked about."""
+    """Share of debates about which the outside judge is asked."""
     judge_schedule: Schedule = "constant"
-    """How that share falls to 0 over the run: linear phases a stronger judge out."""
+    """How judge_share falls to 0 over the run: linear phases a stronger judge out."""
     stop_when_settled: bool = False
-    """End a debate after a round in which all agents give one answer. Saves tokens; makes cons@k and rewards rest on fewer rounds."""
+    """End a debate after a round in which all agents give one answer. This saves tokens; cons@k and rewards then rest on fewer rounds."""
     extra_rounds: int = 0
-    """Up to this many more rounds while the answers still differ."""
+    """Add up to this many rounds while the answers still differ."""
     hard_agents: int = 0
     """Debate a question again in the next step, with this many agents, if its agents ended in disagreement; 0 is off."""
+    easy_agents: int = 0
+    """Debate a question with only this many agents if they all ended with one answer when it last came by; 0 is off."""
     past_selves: float = 0.0
-    """Share of debates in which one seat is held by a frozen checkpoint of this run. Against a vote that drifts into a private code."""
+    """Share of debates in which one seat is held by a frozen checkpoint of this run. Use it when the vote drifts into a private code."""
     distill_every: int = 0
-    """Every so many steps, one supervised update on the turns of each debate's winner; 0 is off. For when turns often fail."""
+    """Every so many steps, one supervised update on the turns of each debate's winner; 0 is off. Use it when turns often fail."""
     labels_from: str = "self"
     """Whose plurality the reward majority takes for the answer: self, the agents of the debate; or base, start, ema, RUN or RUN@STEP, which
-    answer each question label_samples times before it is debated. For when the majority drifts with the policy."""
+    answer each question label_samples times before it is debated. Use it when the majority drifts with the policy."""
     label_samples: int = 8
+    """Answers from which each label is made, with labels_from."""
     label_band: tuple[float, float] = (0.3, 0.9)
     """With labels_from, only questions are debated whose plurality has a share of the samples in this band: below it the label is noise,
     above it there is little to learn."""
@@ -157,18 +170,21 @@ class RecipeConfig:
     """Stop the run when an alarm rings, with what to do about it. The run's result is then its best checkpoint, not its last."""
 
     def __post_init__(self) -> None:
-        for name in ("judge_share", "past_selves", "promote_at"):
+        for name in ("judge_share", "past_selves"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
-        for name in ("extra_rounds", "hard_agents", "distill_every", "max_sampled_tokens"):
+        if self.promote_at < 0 or (self.promote_at > 1 and self.promote_at % 1):
+            raise ConfigError(f"promote_at must be an accuracy from 0 to 1, or a whole number of steps, got {self.promote_at}")
+        for name in ("extra_rounds", "hard_agents", "easy_agents", "distill_every", "max_sampled_tokens"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}; 0 is off")
         if self.label_samples < 1:
             raise ConfigError(f"label_samples must be at least 1, got {self.label_samples}")
         if not 0 <= self.label_band[0] <= self.label_band[1] <= 1:
             raise ConfigError(f"label_band must be two shares from 0 to 1, the lower first, got {self.label_band}")
-        if self.hard_agents in (1, 2):
-            raise ConfigError(f"hard_agents must be 0 or at least 3, got {self.hard_agents}: with fewer nobody can vote")
+        for name in ("hard_agents", "easy_agents"):
+            if getattr(self, name) in (1, 2):
+                raise ConfigError(f"{name} must be 0 or at least 3, got {getattr(self, name)}: with fewer nobody can vote")
 
 
 @dataclass(frozen=True)
@@ -183,8 +199,9 @@ class TrainConfig:
     warm: WarmConfig = field(default_factory=WarmConfig)
     recipe: RecipeConfig = field(default_factory=RecipeConfig)
     seed: int = 0
+    """Chooses questions, their order, and every sample."""
     eval_every: int = 50
-    """Iterations between evaluations on held-out questions, which also come first and last; 0 means none."""
+    """Steps between evaluations on held-out questions. There is also one before the first step and one after the last; 0 means none."""
     eval_questions: int = 64
     """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
@@ -193,7 +210,7 @@ class TrainConfig:
     eval_opponents: tuple[str, ...] = ("base",)
     """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
     save_every: int = 100
-    """Iterations between checkpoints that are kept; the newest two are always there."""
+    """Steps between checkpoints that are kept; the newest two are always there."""
     log_full_transcript: bool = False
     """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is much shorter."""
 
@@ -229,8 +246,12 @@ class TrainConfig:
             raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
         if self.protocol.scoring.advantage == "center_question" and d.debates_per_question < 2:
             raise ConfigError(f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}")
+        if self.recipe.easy_agents >= d.num_agents:
+            raise ConfigError(f"easy_agents must be below num_agents, which is {d.num_agents}, got {self.recipe.easy_agents}; 0 is off")
         if not 0 <= o.ema_decay < 1:
             raise ConfigError(f"ema_decay must be from 0 to below 1, got {o.ema_decay}")
+        if self.recipe.judge == RENEWED and not self.eval_every:
+            raise ConfigError("judge renewed needs evaluations, at which the judge is renewed: set eval_every, got 0")
         if self.recipe.labels_from != "self" and not self.protocol.scoring.reward.startswith("majority"):
             raise ConfigError(f"labels_from needs the reward majority, got {self.protocol.scoring.reward}; leave it at self")
         if self.model.deterministic and o.max_staleness:
@@ -247,6 +268,8 @@ class TrainConfig:
     def check(self, capabilities: Capabilities) -> None:
         """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid for."""
         if not capabilities.frozen_samplers:
+            if self.recipe.judge == RENEWED:
+                raise ConfigError("judge may not be renewed on this server: its samplers do not keep their weights; use base")
             for name, value in (("max_staleness", self.optim.max_staleness), ("past_selves", self.recipe.past_selves)):
                 if value:
                     raise ConfigError(f"{name} must be 0 on this server, got {value}: its samplers do not keep their weights")
@@ -369,7 +392,7 @@ PRESETS: dict[str, TrainConfig] = {
         debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2, max_tokens=4096),
         optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),
-        recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math"), truth_schedule="linear"),
+        recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math", "aime24:past"), truth_schedule="linear"),
         eval_modes=("direct", "vote"),
         eval_questions=30,
     ),
@@ -380,5 +403,5 @@ ABOUT = {
     "easy": "its settings for easier questions (GSM8K, MATH): 2 rounds, larger batches",
     "hard": "its settings for hard questions: warm start, 5 agents, weight on judging",
     "v1": "the first source: sequential, five sections, win rate",
-    "aime": "warm start, then a curriculum from GSM8K to MATH with truth faded out, evaluated on AIME 2024",
+    "aime": "warm start, then a curriculum from GSM8K over MATH to earlier AIME problems with truth faded out, evaluated on AIME 2024",
 }

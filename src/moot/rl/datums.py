@@ -9,7 +9,8 @@ import numpy as np
 
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats, Ints
-from moot.turns import Advantages, SampledTurn, credit
+from moot.records.played import PlayedDebate
+from moot.turns import Advantages, SampledTurn, carries_gradient, credit
 
 
 @dataclass
@@ -90,3 +91,17 @@ def datums(debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantage
         values = [credit(debate.turns[i], sampled[i], step, advantages) for step, i in enumerate(turns)]
         made += merge([sampled[i] for i in turns], values)
     return made
+
+
+def datums_by_debate(taught: Sequence[PlayedDebate], apart: bool) -> tuple[list[list[Datum]], list[Datum]]:
+    """To train on, debate by debate; and with `apart`, those of debates in which no token has an advantage."""
+    groups: list[list[Datum]] = []
+    constant: list[Datum] = []
+    for each in taught:
+        if each.advantages is not None:
+            made = datums(each.debate, each.sampled, each.advantages)
+            if apart and not carries_gradient(each.advantages):
+                constant += made
+            else:
+                groups.append(made)
+    return groups, constant

@@ -38,6 +38,14 @@ class Watcher(Interface):
     def note(self, text: str) -> None: ...
 
 
+@dataclass(frozen=True)
+class JudgeTaken:
+    """A copy of the policy that judges: its step, and the held-out accuracy of its votes then."""
+
+    step: int
+    accuracy: float | None
+
+
 @dataclass
 class Loop:
     """Everything one run needs, and the little that changes from step to step, which `rl/commit.py` puts into each checkpoint."""
@@ -64,10 +72,14 @@ class Loop:
     """The curriculum's tasks; none means `task` alone."""
     judge: Guest | None = None
     """Votes from outside, and is never trained."""
+    judge_taken: JudgeTaken | None = None
+    """Where it is a frozen copy of the policy: of which step."""
     opponents: Mapping[str, Opponent] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""
-    reopened: list[BatchQuestion] = field(default_factory=list)
-    """Questions to be debated once more, by more agents."""
+    reopened: dict[int, list[BatchQuestion]] = field(default_factory=dict)
+    """By step: questions to be debated once more in it, by more agents. They stay until it is committed."""
+    easy: set[str] = field(default_factory=set)
+    """Questions whose last visit ended in one answer, by level and id."""
     start_from: int | None = None
     """The step whose checkpoint to continue from; None means the newest that can be used."""
     lock: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
@@ -80,8 +92,8 @@ class Loop:
     """What most agents answered when a question was last debated."""
     best: int | None = None
     """The step of the best evaluation so far."""
-    past: list[Player] = field(default_factory=list)
-    """Kept checkpoints that may hold a seat."""
+    past: dict[int, Player] = field(default_factory=dict)
+    """Kept checkpoints that may hold a seat, by step; few, however long the run."""
 
     def __post_init__(self) -> None:
         self.visits = Visits.until(self.run, 0)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Sequence
 
 from moot.engine.protocol import AdamParams, Datum, LossOutput, StepOutput
 from moot.rl.loop import Loop, Stopped
@@ -15,12 +15,16 @@ def in_chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
     return [all_datums[i : i + size] for i in range(0, len(all_datums), size)] if size else []
 
 
-async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float, measured: bool = False) -> Metrics:
+async def optimise(
+    loop: Loop, chunks: list[list[Datum]], loss: str, rate: float, measured: bool = False, beside: Sequence[Datum] = ()
+) -> Metrics:
     """Everything is enqueued before the first result is awaited, so the engine never waits for us.
 
-    `measured` asks once more, after all steps, for logprobs of the first chunk, which were computed before any of them.
+    `measured` asks once more, after all steps, for logprobs of the first chunk, which were computed before any of them. `beside` is looked
+    at and not learned: what was sampled and carries no gradient is part of how far trainer and sampler are from each other.
     """
     adam = AdamParams(rate, weight_decay=loop.config.optim.weight_decay, grad_clip_norm=loop.config.optim.grad_clip)
+    seeing = loop.engine.forward(beside, loss) if beside else None
     queued: list[tuple[Awaitable[LossOutput], Awaitable[StepOutput]]] = []
     for chunk in chunks:
         queued.append((loop.engine.forward_backward(chunk, loss), loop.engine.optim_step(adam)))
@@ -28,13 +32,15 @@ async def optimise(loop: Loop, chunks: list[list[Datum]], loss: str, rate: float
     looking = loop.engine.forward(looked_at, loss) if looked_at else None
     outputs = [(await losses, await steps) for losses, steps in queued]
     after = (await looking).logprobs if looking is not None else []
+    seen = (await seeing).logprobs if seeing is not None else []
     for _, done in outputs:
         loop.skipped = loop.skipped + 1 if done.metrics.get("skipped") else 0
         if loop.skipped == 3:
             raise Stopped(f"three optimizer steps in a row had no finite gradient; lower learning_rate (now {rate:g}) or use fp32")
     norms = [done.metrics["grad_norm"] for _, done in outputs if "grad_norm" in done.metrics]
+    learned = [logprobs for losses, _ in outputs for logprobs in losses.logprobs]
     return {
-        **optim_metrics([d for chunk in chunks for d in chunk], [lp for losses, _ in outputs for lp in losses.logprobs]),
+        **optim_metrics([*beside, *(datum for chunk in chunks for datum in chunk)], [*seen, *learned]),
         "optim/loss": sum(losses.loss for losses, _ in outputs) if outputs else None,
         "optim/grad_norm": sum(norms) / len(norms) if norms else None,
         "optim/steps_skipped": float(sum(bool(done.metrics.get("skipped")) for _, done in outputs)),

@@ -6,13 +6,14 @@ What changes from step to step goes into each checkpoint: `state` gives it, `res
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from moot.debate.rewards import last_parsed
+from moot.debate.types import Question
 from moot.engine.protocol import Datum
 from moot.records.played import PlayedDebate
 from moot.rl.datums import merge
@@ -25,32 +26,44 @@ WINDOW = 3
 
 @dataclass
 class Curriculum:
-    """Tasks from easy to hard. Moves on when the measured accuracy of training debates says so; never back."""
+    """Tasks from easy to hard. Moves on when the measured accuracy of training debates says so, or after so many steps; never back."""
 
     tasks: Sequence[Task]
     promote_at: float = 0.7
+    """Up to 1 an accuracy; above it, steps per task."""
     level: int = 0
     recent: list[float] = field(default_factory=list)
+    steps: int = 0
+    """Taken on this task so far."""
 
     @property
     def task(self) -> Task:
         return self.tasks[self.level]
 
+    def key(self, level: int, question: Question) -> str:
+        """By what a question is known when it comes by again; empty where none does, because the task makes each anew."""
+        return f"{level}/{question.id}" if self.tasks[level].training else ""
+
     def update(self, level: int, accuracy: float | None) -> bool:
         """Takes one step's accuracy at `level`; answers whether it moved on. A batch sampled before the last move says nothing."""
-        if level != self.level or accuracy is None or self.level == len(self.tasks) - 1:
+        if level != self.level or self.level == len(self.tasks) - 1:
             return False
-        self.recent = [*self.recent, accuracy][-WINDOW:]
-        if len(self.recent) < WINDOW or sum(self.recent) / WINDOW < self.promote_at:
+        self.steps += 1
+        if accuracy is not None:
+            self.recent = [*self.recent, accuracy][-WINDOW:]
+        if not (self.steps >= self.promote_at if self.promote_at > 1 else self._holds()):
             return False
-        self.level, self.recent = self.level + 1, []
+        self.level, self.recent, self.steps = self.level + 1, [], 0
         return True
 
+    def _holds(self) -> bool:
+        return len(self.recent) == WINDOW and sum(self.recent) / WINDOW >= self.promote_at
+
     def state(self) -> dict[str, Any]:
-        return {"level": self.level, "recent": self.recent}
+        return {"level": self.level, "recent": self.recent, "steps": self.steps}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.level, self.recent = int(state["level"]), list(state["recent"])
+        self.level, self.recent, self.steps = int(state["level"]), list(state["recent"]), int(state.get("steps", 0))
 
 
 @dataclass(frozen=True)
@@ -64,13 +77,22 @@ class BatchQuestion:
 
 def still_open(asked: Sequence[BatchQuestion], debates: Sequence[PlayedDebate], hard_agents: int) -> list[BatchQuestion]:
     """The questions to debate again with more agents: those whose agents ended with different answers, and were not yet more."""
-    hard = []
-    for question, played in zip(asked, debates, strict=True):
-        same = () if played.grades is None else played.grades.same
-        held = {None if i is None else same[i] for i in last_parsed(played.debate)}
-        if len(held) > 1 and question.num_agents < hard_agents:
-            hard.append(replace(question, num_agents=hard_agents))
-    return hard
+    pairs = zip(asked, debates, strict=True)
+    return [
+        replace(each, num_agents=hard_agents) for each, played in pairs if each.num_agents < hard_agents and len(last_answers(played)) > 1
+    ]
+
+
+def found_easy(easy: Set[str], keys: Sequence[str], debates: Sequence[PlayedDebate]) -> set[str]:
+    """`easy` after further debates, whose questions go by `keys`: those that all their agents ended with one answer to are in it."""
+    disputed = {key for key, played in zip(keys, debates, strict=True) if len(held := last_answers(played)) > 1 or None in held}
+    return {key for key in {*easy, *keys} - disputed if key}
+
+
+def last_answers(played: PlayedDebate) -> set[int | None]:
+    """What its agents ended with, equal answers as one; None stands for no answer."""
+    same = () if played.grades is None else played.grades.same
+    return {None if i is None else same[i] for i in last_parsed(played.debate)}
 
 
 def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num_agents: int) -> Seats | None:

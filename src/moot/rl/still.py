@@ -50,7 +50,8 @@ async def keep_still(loop: Loop, step: int, sampler: Sampler) -> None:
     """Called with the policy as self-play begins or continues: remembers the start, and starts or continues the average."""
     config = loop.config
     if uses(config, "start") and config.warm_steps and "start" not in loop.references:
-        loop.references["start"] = sampler if step == config.warm_steps else await _start_again(loop)
+        start = config.warm_steps
+        loop.references["start"] = sampler if step == start else await weights_of_step(loop, start, "reference start")
     if uses(config, "ema") and step == config.warm_steps:
         await move_average(loop)
 
@@ -62,12 +63,14 @@ async def move_average(loop: Loop) -> None:
         await loop.engine.average(loop.config.optim.ema_decay)
 
 
-async def _start_again(loop: Loop) -> Sampler:
-    """The start of a run that is continued later: its checkpoint is kept, and the newest one is loaded again after it."""
-    start, newest = newest_whole(loop.run, loop.config.warm_steps), newest_whole(loop.run)
-    if start is None or newest is None:
-        raise ConfigError(f"reference start needs the checkpoint of step {loop.config.warm_steps}, which is missing or damaged; use base")
-    await loop.engine.load_state(start.engine_state)
+async def weights_of_step(loop: Loop, step: int, setting: str) -> Sampler:
+    """Those of an earlier step of a run that is continued: its checkpoint was kept, and the newest one is loaded again after it."""
+    if step == 0:
+        return await loop.engine.base()
+    earlier, newest = newest_whole(loop.run, step), newest_whole(loop.run)
+    if earlier is None or newest is None:
+        raise ConfigError(f"{setting} needs the checkpoint of step {step}, which is missing or damaged; use base")
+    await loop.engine.load_state(earlier.engine_state)
     sampler = await loop.engine.snapshot()
     await loop.engine.load_state(newest.engine_state)
     return sampler

@@ -25,18 +25,20 @@ from moot.engine.protocol import Sampler, SamplingParams
 from moot.evaluate.training import evaluate_in_training
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import SeatMeans, with_advantages
+from moot.rl.batches import further_questions, look_back, questions
 from moot.rl.best import NAME as BEST
 from moot.rl.best import better_step, told_best
-from moot.rl.commit import commit, fresh_optimizer, is_kept, restore
-from moot.rl.config import MOST_BATCHES
-from moot.rl.datums import datums
+from moot.rl.commit import commit, fresh_optimizer, is_kept, restore, seat_past_self
+from moot.rl.config import MOST_BATCHES, section_limits
+from moot.rl.datums import datums_by_debate
 from moot.rl.explain import ALARMS
 from moot.rl.frozen_labels import Labeller
 from moot.rl.loop import Loop, Stopped, Watcher
 from moot.rl.metrics import Metrics, answer_metrics, reward_metrics, rollout_metrics
 from moot.rl.optimise import in_chunks, optimise
-from moot.rl.remedies import BatchQuestion, judges_of_a_share, seats_of_past_selves, still_open, winners_turns
-from moot.rl.rollout import Judges, Player, Seats, rollout
+from moot.rl.remedies import BatchQuestion, judges_of_a_share, seats_of_past_selves, winners_turns
+from moot.rl.renewed_judge import judge_metrics, renew_judge, seat_judge
+from moot.rl.rollout import Judges, Seats, rollout
 from moot.rl.schedules import scheduled
 from moot.rl.still import keep_still, move_average, penalise_distance, still_point
 from moot.rl.trust import panel
@@ -65,6 +67,7 @@ async def train(loop: Loop) -> None:
             await evaluate_if_due(loop, step, sampler)
 
     await keep_still(loop, step, sampler)
+    await seat_judge(loop, step, sampler)
     ahead: deque[_Batch] = deque()
     try:
         while step < loop.total and not loop.spent:
@@ -80,7 +83,7 @@ async def train(loop: Loop) -> None:
             sampler = await loop.engine.snapshot()
             await commit(loop, step, row)
             if loop.config.recipe.past_selves and is_kept(loop, step):
-                loop.past.append(Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training))
+                seat_past_self(loop, step, sampler)
             await evaluate_if_due(loop, step, sampler)
             stop_if_alarmed(loop, row)
     finally:
@@ -97,25 +100,6 @@ class _Batch:
 
 
 # One step of self-play
-
-
-def questions(loop: Loop, step: int) -> list[BatchQuestion]:
-    """The next ones of the task, and those that ended in disagreement before."""
-    config = loop.config
-    first = (step - config.warm_steps - 1) * config.optim.batch_size
-    count = min(config.optim.batch_size, config.optim.num_train_datapoints - first)
-    # The warm start took the first questions; self-play continues behind them.
-    first += config.warm.warm_questions
-    reopened, loop.reopened = loop.reopened, []
-    return [*reopened, *(BatchQuestion(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count))]
-
-
-def further_questions(loop: Loop, count: int) -> list[BatchQuestion]:
-    """From behind all batches, none twice."""
-    config = loop.config
-    first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
-    loop.further += count
-    return [BatchQuestion(loop.curriculum.level, number, config.debate.num_agents) for number in range(first, first + count)]
 
 
 async def play_batch(
@@ -173,7 +157,7 @@ async def count_with_gradient(loop: Loop, step: int, asked: Sequence[BatchQuesti
 async def self_play(loop: Loop, step: int, asked: Sequence[BatchQuestion], sampler: Sampler, wave: str = "") -> list[PlayedDebate]:
     recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}{wave}"
     debates = [new_debate(loop, each) for each in asked]
-    seats = seats_of_past_selves(loop.past, recipe.past_selves, seed, loop.config.debate.num_agents)
+    seats = seats_of_past_selves(list(loop.past.values()), recipe.past_selves, seed, loop.config.debate.num_agents)
     share = scheduled(recipe.judge_share, recipe.judge_schedule, loop.done(step))
     return await play_all(loop, debates, sampler, seed, seats, judges_of_a_share(loop.judge, share, seed))
 
@@ -197,17 +181,19 @@ def new_debate(loop: Loop, asked: BatchQuestion) -> Debate:
 async def play_all(
     loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed: str, seats: Seats | None = None, judges: Judges | None = None
 ) -> list[PlayedDebate]:
+    d = loop.config.debate
+    most = max((debate.num_agents for debate in debates), default=d.num_agents)  # more than usual where a question is debated again
     return await rollout(
         debates,
         sampler,
         loop.rendering,
-        SamplingParams(max_tokens=loop.config.debate.max_tokens),
-        concurrency=loop.config.debate.concurrency,
+        SamplingParams(max_tokens=d.max_tokens),
+        concurrency=d.concurrency,
         tempered=loop.engine.capabilities.tempered_training,
         seed=seed,
         seats=seats,
         judges=judges,
-        limits=loop.config.debate.limits,
+        limits=section_limits(d.evaluation_tokens, d.comparison_tokens, max(d.num_agents, most)),
         finished=lambda _, done: loop.watcher.debate_finished(done),
     )
 
@@ -221,31 +207,23 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
     taught = await scored_and_taught(loop, step, batch, played, loop.seats)
     scoring, grades = scoring_at(loop, step), [each.grades for each in taught if each.grades is not None]
     tasks = [loop.curriculum.tasks[each.level] for each in asked]
-    task = tasks[-1]
 
-    groups = [
-        datums(each.debate, each.sampled, each.advantages)
-        for each in taught
-        if each.advantages is not None and (carries_gradient(each.advantages) or not config.optim.remove_constant_groups)
-    ]
+    groups, constant = datums_by_debate(taught, config.optim.remove_constant_groups)
     random.Random(f"{config.seed}/{step}/order").shuffle(groups)
     penalty = await penalise_distance(loop, [datum for group in groups for datum in group])
     chunks = in_chunks(penalty.datums, config.optim.num_substeps)
     rate = loop.pace.rate(config.optim, step - config.warm_steps, loop.done(step))
-    trained = await optimise(loop, chunks, config.optim.loss, rate, measured=True)
+    trained = await optimise(loop, chunks, config.optim.loss, rate, measured=True, beside=constant)
     loop.pace.update(config.optim.target_kl, trained["optim/kl_step"])
     copied = await distill(loop, step, taught, rate)
 
     remaining = iter(taught)
     saved = [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played]
     loop.run.write_debates(step, saved, config.log_full_transcript)
-    answers = answer_metrics([each.debate for each in taught], grades, task.name)
     counts = rollout_metrics(played)
     loop.sampled += int(counts["tokens/sampled"] or 0)
-    if recipe.hard_agents:
-        loop.reopened += dict.fromkeys(still_open(asked, taught, recipe.hard_agents))
-    if loop.curriculum.update(asked[-1].level, answers[f"train_{task.name}/correct"]):
-        loop.watcher.note(f"the curriculum moves on to {loop.curriculum.task.name}")
+    look_back(loop, step, asked, taught)
+    answers = answers_by_task(loop, asked, taught)
     return {
         "step": step,
         "phase": "self_play",
@@ -254,14 +232,16 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
         **answers,
         "grading/given_up": float(sum(each.given_up for each in grades)),
         **panel(taught),
+        **judge_metrics(loop),
         **await loop.visits.update(step, "self_play", list(zip(tasks, taught, strict=True))),
         **loop.alarms.update(taught),
         **trained,
         **penalty.metrics,
         **copied,
         **truth_metrics(config.protocol.scoring, scoring),
-        **({"recipe/curriculum_level": float(asked[-1].level)} if recipe.curriculum else {}),
+        **({"recipe/curriculum_level": float(max(each.level for each in asked))} if recipe.curriculum else {}),
         **({"recipe/debated_again": float(sum(each.num_agents == recipe.hard_agents for each in asked))} if recipe.hard_agents else {}),
+        **({"recipe/fewer_agents": float(sum(each.num_agents == recipe.easy_agents for each in asked))} if recipe.easy_agents else {}),
         "optim/staleness": float(staleness),
         "optim/lr": rate,
         **({"optim/lr_factor": loop.pace.factor} if config.optim.target_kl else {}),
@@ -270,6 +250,18 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
         **{f"engine/{name}": float(count) for name, count in getattr(loop.engine, "faults", {}).items()},
         "time/train_s": time.perf_counter() - started,
     }
+
+
+def answers_by_task(loop: Loop, asked: Sequence[BatchQuestion], taught: Sequence[PlayedDebate]) -> Metrics:
+    """Each answer counts for its debate's own task, and for that task's promotion: what is debated again may be of an earlier one."""
+    metrics: Metrics = {}
+    for level in sorted({each.level for each in asked}):
+        own = [each for question, each in zip(asked, taught, strict=True) if question.level == level]
+        name = loop.curriculum.tasks[level].name
+        metrics |= answer_metrics([each.debate for each in own], [each.grades for each in own if each.grades is not None], name)
+        if loop.curriculum.update(level, metrics[f"train_{name}/correct"]):
+            loop.watcher.note(f"the curriculum moves on to {loop.curriculum.task.name}")
+    return metrics
 
 
 async def scored_and_taught(
@@ -356,12 +348,19 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
         tempered=loop.engine.capabilities.tempered_training,
         opponents=loop.opponents,
         finished=finished,
+        keep=lambda report: report.save(loop.run.held_out(step)),
     )
+    # In the order of the questions, whichever ended first: a question then has the same number in every evaluation.
+    place = {question.id: i for i, question in enumerate(loop.task.held_out)}
+    debates.sort(key=lambda each: place[each.debate.question.id])
     grades = await graded([each.debate for each in debates], [loop.task] * len(debates))
-    held_out = [(loop.task, replace(each, grades=own)) for each, own in zip(debates, grades, strict=True)]
-    flips = await loop.visits.update(step, "eval", held_out)
-    row = {"step": step, "phase": "eval", **measured, **flips, "time/eval_s": time.perf_counter() - started}
-    if step >= config.warm_steps:
+    scoring = config.protocol.scoring.peers_alone()
+    held_out = [each.scored(scoring, own) for each, own in zip(debates, grades, strict=True)]
+    loop.run.write_held_out(step, held_out)
+    row = {"step": step, "phase": "eval", **measured, "time/eval_s": time.perf_counter() - started}
+    if step >= config.warm_steps:  # from the start on, so that a warm start that was taken over makes no difference
+        row |= await loop.visits.update(step, "eval", [(loop.task, each) for each in held_out])
+        row |= renew_judge(loop, row, sampler)
         loop.best = row[BEST] = better_step(loop.run.metrics(), loop.best, row, config.recipe.best_by)
     loop.run.append_metrics(row)
     loop.watcher.row(row)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
@@ -16,49 +16,73 @@ from moot.records.played import PlayedDebate
 from moot.rl.metrics import Metrics, mean
 from moot.statistics import wilson
 
+Share = tuple[float, float]
+"""What was counted in a debate, and what could have been. A number of the panel is the one over the other, each summed over debates."""
+LESS_HALF = ("trust/position_bias", "trust/length_bias")
+"""Shares of which one half is taken away: 0 is fair."""
+
+OUTSIDE = ("trust/outside_agreement", "trust/outside_accuracy")
+PEERS = (
+    *("trust/judge_accuracy", "trust/vote_truth_agreement", "trust/winner_correct", "trust/mean_accuracy"),
+    *("trust/position_bias", "trust/length_bias", "trust/vote_cycles", "trust/answer_diversity", "trust/plurality_share"),
+    *("trust/self_preference", "trust/order_flips", "trust/judges_per_pair", "trust/duplicate_votes"),
+)
+
 
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
-    with_answer = [each for each in debates if each.answer_known]
-    right, mixed = judge_accuracy(debates)
-    level = [(each, vote) for each in with_answer for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)]
-    lengths = [(_length(each, vote.left), _length(each, vote.right)) for each, vote in level]
-    cycles = [cycle for each in debates for cycle in _triples(each)]
-    pairs = [votes for each in debates for votes in each.votes_by_pair().values()]
-    cast = sum(each.ballots.cast for each in debates)
-    metrics: Metrics = {
-        "trust/judge_accuracy": right / mixed if mixed else None,
-        "trust/vote_truth_agreement": mean(gap for each in with_answer if (gap := _agreement(each)) is not None),
-        "trust/winner_correct": mean(float(won) for each in with_answer if (won := each.winner_is_right()) is not None),
-        "trust/mean_accuracy": mean(share for each in with_answer for share in [_accuracy(each)]),
-        "trust/position_bias": _less_half([_label(each, vote, vote.left) < _label(each, vote, vote.right) for each, vote in level]),
-        "trust/length_bias": _less_half([left > right for left, right in lengths if left != right]),
-        "trust/vote_cycles": mean(float(cycle) for cycle in cycles),
-        "trust/answer_diversity": mean(diversity(each) for each in debates),
-        "trust/plurality_share": mean(plurality_share(each) for each in debates if each.grades is not None),
-        "trust/self_preference": mean(float(own) for each in debates for own in _own_preferred(each)),
-        "trust/order_flips": mean(float(flipped) for each in debates for flipped in _flipped(each)),
-        "trust/judges_per_pair": mean(float(len(votes)) for votes in pairs),
-        "trust/duplicate_votes": sum(each.ballots.repeated for each in debates) / cast if cast else None,
+    counted = [counts(each) for each in debates]
+    outside = OUTSIDE if any(each.debate.jury for each in debates) else ()
+    return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside)}
+
+
+def _ratio(key: str, shares: Sequence[Share]) -> float | None:
+    top, bottom = sum(top for top, _ in shares), sum(bottom for _, bottom in shares)
+    return top / bottom - 0.5 * (key in LESS_HALF) if bottom else None
+
+
+def counts(each: PlayedDebate) -> dict[str, Share]:
+    """One debate's share in every number of the panel."""
+    right, mixed = judge_accuracy([each])
+    level = [vote for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)] if each.answer_known else []
+    lengths = [(_length(each, vote.left), _length(each, vote.right)) for vote in level]
+    gap, won = _agreement(each), each.winner_is_right()
+    pairs = each.votes_by_pair().values()
+    return {
+        "trust/judge_accuracy": (right, mixed),
+        "trust/vote_truth_agreement": (0.0, 0.0) if gap is None else (gap, 1.0),
+        "trust/winner_correct": (0.0, 0.0) if won is None else (won, 1.0),
+        "trust/mean_accuracy": (_accuracy(each), 1.0) if each.answer_known else (0.0, 0.0),
+        "trust/position_bias": _share(_label(each, vote, vote.left) < _label(each, vote, vote.right) for vote in level),
+        "trust/length_bias": _share(left > right for left, right in lengths if left != right),
+        "trust/vote_cycles": _share(_triples(each)),
+        "trust/answer_diversity": (diversity(each), 1.0),
+        "trust/plurality_share": (0.0, 0.0) if each.grades is None else (plurality_share(each), 1.0),
+        "trust/self_preference": _share(_own_preferred(each)),
+        "trust/order_flips": _share(_flipped(each)),
+        "trust/judges_per_pair": (float(sum(map(len, pairs))), float(len(pairs))),
+        "trust/duplicate_votes": (each.ballots.repeated, each.ballots.cast),
+        **_outside(each),
     }
-    if any(each.debate.jury for each in debates):
-        metrics |= outside(debates)
-    return metrics
 
 
-def outside(debates: Sequence[PlayedDebate]) -> Metrics:
-    """What judges without a seat make of the same answers. Only where some were asked."""
+def _outside(each: PlayedDebate) -> dict[str, Share]:
+    """What judges without a seat make of the same answers."""
     agreed: list[bool] = []
     right: list[bool] = []
-    for each in debates:
-        pairs = each.votes_by_pair()
-        for vote in each.ballots.outside:
-            if vote.verdict != ">":
-                continue
-            if (better := clear_consensus(pairs.get(frozenset((vote.left, vote.right)), ()))) is not None:
-                agreed.append(vote.left == better)
-            if each.answer_known and each.correct(vote.left) != each.correct(vote.right):
-                right.append(each.correct(vote.left))
-    return {"trust/outside_agreement": mean(map(float, agreed)), "trust/outside_accuracy": mean(map(float, right))}
+    pairs = each.votes_by_pair()
+    for vote in each.ballots.outside:
+        if vote.verdict != ">":
+            continue
+        if (better := clear_consensus(pairs.get(frozenset((vote.left, vote.right)), ()))) is not None:
+            agreed.append(vote.left == better)
+        if each.answer_known and each.correct(vote.left) != each.correct(vote.right):
+            right.append(each.correct(vote.left))
+    return {"trust/outside_agreement": _share(agreed), "trust/outside_accuracy": _share(right)}
+
+
+def _share(hits: Iterable[bool]) -> Share:
+    listed = list(hits)
+    return float(sum(listed)), float(len(listed))
 
 
 def judge_accuracy(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
@@ -108,10 +132,6 @@ def _flipped(each: PlayedDebate) -> Iterator[bool]:
             yield from flips(first, second)
 
 
-def _less_half(wins: list[bool]) -> float | None:
-    return sum(wins) / len(wins) - 0.5 if wins else None
-
-
 def _label(each: PlayedDebate, vote: Vote, turn: int) -> int:
     """The number the voter knew the response's author by: a liking for low numbers is for the numbers one is shown."""
     return each.debate.labels(vote.author)[each.debate.turns[turn].agent]
@@ -132,6 +152,8 @@ def _vote_shares(each: PlayedDebate) -> dict[int, float]:
 
 
 def _agreement(each: PlayedDebate) -> float | None:
+    if not each.answer_known:
+        return None
     shares = _vote_shares(each)
     right = mean(share for turn, share in shares.items() if each.correct(turn))
     wrong = mean(share for turn, share in shares.items() if not each.correct(turn))

@@ -2,7 +2,8 @@
 
 A model that never writes a valid turn gets no votes, and learns nothing from them. So questions with known answers are debated by
 a script that knows the truth: some agents slip in round 1, and from then on everyone evaluates rightly, votes rightly and answers
-rightly. Only right turns are learned; wrong ones stand in the context with weight 0. This uses labels: report its gain apart.
+rightly. Only right turns are learned; wrong ones stand in the context with weight 0. Or right solutions alone are learned, and no judging.
+Either uses labels: report its gain apart.
 """
 
 from __future__ import annotations
@@ -26,20 +27,23 @@ from moot.rl.rendering import Rendering
 from moot.rl.speaker import turn_seed
 from moot.tasks.answers import answer_in
 from moot.tasks.task import Task
+from moot.turns import tokens_by_section
 
 
 class _Teacher:
     """Writes each turn from what the seat was shown. Keeps the text for the sampler below, which only turns it into tokens."""
 
-    def __init__(self, question: Question, task: Task, debate: Debate, rng: random.Random, wrong: Sequence[str] = ()) -> None:
-        if task.solution is None or task.near_miss is None or question.answer is None:
+    def __init__(
+        self, question: Question, task: Task, debate: Debate, rng: random.Random, wrong: Sequence[str] = (), alone: bool = False
+    ) -> None:
+        if task.solution is None or (task.near_miss is None and not alone) or question.answer is None:
             raise ConfigError(f"the warm start needs worked solutions, and task {task.name} has none; set warm_questions to 0")
         self._right, self._task, self._question = task.solution(question), task, question
         self._debate, self._wrong = debate, wrong
         # At least one seat is right and, where there are three, usually one is wrong: otherwise there is nothing to judge.
         seats = list(range(debate.num_agents))
         rng.shuffle(seats)
-        slips = rng.choice([0, 1, 1, 2]) if debate.num_agents > 2 else 0
+        slips = rng.choice([0, 1, 1, 2]) if debate.num_agents > 2 and not alone else 0
         self._slips = {seat: rng.randrange(5) for seat in seats[: min(slips, debate.num_agents - 1)]}
 
     def watch(self, debate: Debate) -> None:
@@ -102,13 +106,14 @@ async def examples(
     numbers: Sequence[int],
     seed: int,
     wrong: Mapping[int, Sequence[str]] | None = None,
+    alone: bool = False,
 ) -> list[Datum]:
     """One debate per question, like the `empty` one but for its question, as datums whose mask marks the tokens to learn. `wrong` holds
-    real mistakes, by question number."""
+    real mistakes, by question number. With `alone` there is one round, and the right solutions in it are all that is learned."""
     made: list[Datum] = []
     for number in numbers:
-        debate = replace(empty, question=task.train(number))
-        made += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"), (wrong or {}).get(number, ()))
+        debate = replace(empty, question=task.train(number), max_rounds=1 if alone else empty.max_rounds)
+        made += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"), (wrong or {}).get(number, ()), alone)
     return made
 
 
@@ -139,8 +144,8 @@ async def sample_wrong(
     return dict(zip(chosen, await asyncio.gather(*(one(number) for number in chosen)), strict=True))
 
 
-async def _example(debate: Debate, task: Task, rendering: Rendering, rng: random.Random, wrong: Sequence[str] = ()) -> list[Datum]:
-    teacher, dictation = _Teacher(debate.question, task, debate, rng, wrong), Dictation(rendering)
+async def _example(debate: Debate, task: Task, rendering: Rendering, rng: random.Random, wrong: Sequence[str], alone: bool) -> list[Datum]:
+    teacher, dictation = _Teacher(debate.question, task, debate, rng, wrong, alone), Dictation(rendering)
     speaker = dictation.speaker(debate.rules.contract)
     worth: dict[tuple[int, int], bool] = {}
 
@@ -152,7 +157,9 @@ async def _example(debate: Debate, task: Task, rendering: Rendering, rng: random
     sampled = speaker.sampled(played)
     made: list[Datum] = []
     for turns in played.steps():
-        marks = [float(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]
-        weights = [sampled[i].sampled * np.float32(mark) for i, mark in zip(turns, marks, strict=True)]
+        weights = [sampled[i].sampled * np.float32(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]
+        if alone:
+            sections = [tokens_by_section(played.turns[i].parsed, sampled[i].starts) for i in turns]
+            weights = [each * by_name.get("solution", np.float32(0)) for each, by_name in zip(weights, sections, strict=True)]
         made += [replace(datum, mask=datum.advantages) for datum in merge([sampled[i] for i in turns], weights)]
     return [datum for datum in made if datum.mask.any()]

@@ -27,7 +27,7 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     task = loop.curriculum.tasks[0]
     wrong = await wrong_answers(loop, task)
     empty = Debate(task.train(0), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
-    examples = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong)
+    examples = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong, alone=w.warm_wrong == "none")
     trained = await optimise(loop, [examples], "cross_entropy", w.warm_learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {
@@ -46,7 +46,7 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
 async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
     """Wrong solutions that the untrained model wrote to the warm start's questions: sampled once, and kept with the run."""
     w = loop.config.warm
-    if w.warm_wrong == "near_miss":
+    if w.warm_wrong != "sampled":
         return {}
     kept = loop.run.path / "warm_wrong.json"
     if not kept.exists():

@@ -1,28 +1,38 @@
-"""AIME 2024: thirty problems whose answers are whole numbers from 0 to 999. A test set alone: there is nothing to train on."""
+"""AIME 2024: thirty problems whose answers are whole numbers from 0 to 999. A test set: `aime24:past` has the problems of the years before
+it to train on."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from moot.debate.types import ConfigError
 from moot.tasks.graders import grading
 from moot.tasks.rows import Raw, Row, convert, fetch, field, read
 from moot.tasks.sets import SetSettings, fixed_set
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-HUB = "HuggingFaceH4/aime_2024"
+HUB, PAST_HUB = "HuggingFaceH4/aime_2024", "di-zhang-fdu/AIME_1983_2024"
+TESTED_YEAR = "2024"
 
 
-def row(raw: Raw, where: str) -> Row:
-    return Row(field(raw, where, "problem", "question"), field(raw, where, "answer"), str(raw.get("solution") or ""))
+def row(raw: Raw, where: str) -> Row | None:
+    """Copies of the sets name things differently. Where years are told, those of the test set are left out."""
+    if str(raw.get("Year", "")) >= TESTED_YEAR:
+        return None
+    question, answer = field(raw, where, "problem", "question", "Question"), field(raw, where, "answer", "Answer")
+    return Row(question, answer, str(raw.get("solution") or ""))
 
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
-    spec.no_words()
+    if spec.words not in ((), ("past",)):
+        raise ConfigError(f"task {spec.text!r}: {spec.words[0]!r} means nothing here; there is past, the problems of the years before 2024")
     chosen = spec.fill(SetSettings)
-    splits = {
-        "test": lambda: convert(read(Path(chosen.test)) if chosen.test else fetch("aime24", HUB, "train", files="test=FILE.jsonl"), row)
-    }
-    if chosen.train:
-        splits["train"] = lambda: convert(read(Path(chosen.train)), row)
+
+    def split(file: str, hub: str, setting: str) -> list[Row]:
+        return convert(read(Path(file)) if file else fetch("aime24", hub, "train", files=f"{setting}=FILE.jsonl"), row)
+
+    splits = {"test": lambda: split(chosen.test, HUB, "test")}
+    if chosen.train or spec.words:
+        splits["train"] = lambda: split(chosen.train, PAST_HUB, "train")
     return fixed_set(spec.label, grading(chosen.grader or "number"), splits, chosen.held_out or "test", seed, held_out)

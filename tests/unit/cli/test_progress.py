@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from moot.cli.console import Terminal
-from moot.cli.progress import RunProgress, alarm_digest, line
+from moot.cli.progress import RunProgress, alarm_digest, line, summary
+from moot.evaluate.report import Report, ReportRow
+from moot.records import Run
 from moot.rl.config import PRESETS
 
 ROW: dict[str, Any] = {
@@ -58,3 +61,32 @@ def test_the_summary_tells_when_an_alarm_rang_and_what_it_means() -> None:
     assert digest["random_noise"].startswith("rang at 2 of 4 steps, first at step 8, last at step 9. It means: votes between ")
     assert "to the end" in alarm_digest(played[:3])["random_noise"]
     assert alarm_digest(played[:1]) == {}
+
+
+def held_out(run: Run, step: int, right: int, valid: int) -> None:
+    """An evaluation of ten questions, so many of them right and so many readable."""
+    shares = {
+        "accuracy": {f"q{i}": (float(i < right), 1.0) for i in range(10)},
+        "valid_turns": {f"q{i}": (float(i < valid), 1.0) for i in range(10)},
+        "judge": {f"q{i}": (0.0, 0.0) for i in range(10)},  # no vote that could be right
+    }
+    Report({}, [ReportRow("debate", 4, 10, 0, 50.0, {}, None, shares)], {}).save(run.held_out(step))
+    run.append_metrics(
+        {"step": step, "phase": "eval", "test/valid_turns": valid / 10, "test/turns_with_vote": 0.0, "trust/judge_accuracy": None}
+        | {"test_arithmetic/correct": right / 10, "debates/played": 10.0}
+    )
+
+
+def test_the_summary_pairs_held_out_questions_and_says_what_self_play_moved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nine of ten questions go from wrong to right: +90, whose interval excludes 0; one turn more can be read: +10, which does not."""
+    config = PRESETS["demo"]
+    run = Run.create(tmp_path / "run", config.as_dict(), {})
+    held_out(run, 0, 0, 0)
+    held_out(run, config.warm_steps, 1, 5)
+    held_out(run, config.warm_steps + 3, 10, 6)
+    summary(run, config, Terminal())
+    told = capsys.readouterr().out
+    assert "right answers, held out 0% before, 10% after the warm start, 100% after self-play; self-play +90 points [+70, +100]" in told
+    assert "60% after self-play; self-play +10 points [+0, +30]" in told
+    assert "judges right            – before, – after the warm start, – after self-play\n" in told
+    assert "Self-play moved: right answers, held out up (95% intervals over 10 held-out questions" in told

@@ -48,6 +48,9 @@ def places(index: Index, ringing: Callable[[str], list[int]] = none, **asked: st
         ({"correct": "all"}, ["1.0"]),
         ({"correct": "mixed"}, ["1.1"]),
         ({"correct": "misled"}, ["1.1"]),
+        ({"winner": "wrong"}, ["2.0", "1.1"]),
+        ({"same": "1.1"}, ["1.1"]),
+        ({"same": "9.9"}, []),
         ({"correct": "none"}, ["2.0"]),
         ({"correct": "unknown"}, ["10.0", "2.1"]),
         ({"failed": "yes"}, ["2.0"]),
@@ -109,6 +112,7 @@ def test_counts_say_what_each_filter_would_leave(index: Index) -> None:
         "mixed": 1,
         "wrong": 1,
         "misled": 1,
+        "winner_wrong": 2,
         "no_signal": 1,
         "error": 1,
     }
@@ -271,3 +275,16 @@ def test_a_debates_line_is_read_at_its_place_and_found_again_where_the_file_is_a
     write_step(index.run, 1, [WRONG, RIGHT])
     assert json.loads(read_line(index.run, 1, 1, place) or b"")["question"]["text"] == "Which is right?"
     assert read_line(index.run, 1, 2, place) is None and read_line(index.run, 9, 0) is None
+
+
+def test_what_evaluations_played_has_an_index_of_its_own(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", {1: [record(question="Trained?")]})
+    (run / "held_out").mkdir()
+    for step in (0, 3):
+        line = json.dumps({**record(question="Held out?"), "number": 0})
+        (run / "held_out" / f"{step:06d}.jsonl").write_text(line + "\n")
+    trained, held_out = Index(run, tmp_path / "cache"), Index(run, tmp_path / "cache", "held_out")
+    for index in (trained, held_out):
+        index.fill()
+    assert (places(trained), places(held_out)) == (["1.0"], ["3.0", "0.0"])
+    assert places(held_out, same="0.0") == ["3.0", "0.0"]

@@ -180,3 +180,25 @@ def test_thinning_keeps_order_extremes_and_true_points(values: list[float | None
 
 def test_metrics_begin_empty() -> None:
     assert Metrics().keys() == {} and Metrics().age() is None
+
+
+# A line in the table of runs
+
+
+def test_the_table_shows_means_of_the_last_five_steps_and_the_last_evaluation(tmp_path: Path) -> None:
+    key = "env/all/reward/total"
+    rows = [row(step, **{key: float(step), "train_sums/correct": step / 10}) for step in range(1, 8)]
+    rows += [row(6, "eval", **{"test_sums/correct": 0.25}), row(7, "eval", **{"test_sums/correct": 0.5})]
+    found, _ = watched(tmp_path / "run", lines(*rows))
+    assert found.summary()["headline"] == {"reward": 5.0, "right": pytest.approx(0.5), "held_out": 0.5}  # (3 + 4 + 5 + 6 + 7) / 5
+
+
+def test_runs_that_differ_by_their_seed_alone_have_one_recipe(tmp_path: Path) -> None:
+    def recipe(name: str, **config: Any) -> Any:
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "run.json").write_text(json.dumps({"format": 1, "config": config}))
+        return Watched(name, tmp_path / name).summary()["recipe"]
+
+    first, second, other = recipe("a", seed=0, lr=1), recipe("b", seed=1, lr=1), recipe("c", seed=0, lr=2)
+    assert first == second != other
+    assert recipe("d", lr=1) is None  # a run that does not say its seed stands alone

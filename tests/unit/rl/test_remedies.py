@@ -12,18 +12,22 @@ from typing import Any
 import numpy as np
 import pytest
 
+from moot.checkpoints import checkpoints
 from moot.debate.protocol import V2
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, Question, Turn
 from moot.engine.scripted import ScriptedEngine
 from moot.records.played import PlayedDebate
-from moot.rl.config import RecipeConfig, TrainConfig
-from moot.rl.remedies import BatchQuestion, Curriculum, seats_of_past_selves, still_open
+from moot.rl.commit import past_steps, remember, restore
+from moot.rl.config import ModelConfig, RecipeConfig, TrainConfig
+from moot.rl.metrics import answer_metrics
+from moot.rl.remedies import BatchQuestion, Curriculum, found_easy, seats_of_past_selves, still_open
 from moot.rl.rollout import Player
 from moot.rl.schedules import scheduled
-from moot.rl.train import Loop, Stopped, train
+from moot.rl.train import Loop, Stopped, answers_by_task, train
 from moot.tasks import load
+from moot.tasks.answers import grade
 from unit.rl.test_train import CONFIG, Silent, make_loop, untimed
 
 QUIET = replace(CONFIG, eval_every=0)
@@ -94,6 +98,50 @@ def test_a_run_with_a_curriculum_trains_on_its_stages_and_says_so(tmp_path: Path
     assert isinstance(loop.watcher, Silent) and loop.watcher.notes == ["the curriculum moves on to hard"]
 
 
+def test_a_curriculum_in_sequence_moves_on_after_its_steps_whatever_the_accuracy(tmp_path: Path) -> None:
+    stages = Curriculum(easy_and_hard().tasks, promote_at=2)
+    assert [stages.update(0, accuracy) for accuracy in (0.0, None)] == [False, True]
+    config = with_recipe(curriculum=("arithmetic", "arithmetic"), promote_at=2)
+    loop = make_loop(tmp_path / "run", config)
+    loop.curriculum = Curriculum(stages.tasks, 2)
+    asyncio.run(train(loop))
+    assert [row["recipe/curriculum_level"] for row in self_play_rows(loop)] == [0, 0, 1, 1]
+
+
+def ended(answers: tuple[int, ...], right: int | None = None, question: Question = Question("?", "7")) -> PlayedDebate:
+    """A debate of one round in which agent i ends with the answer `answers[i]`; equal numbers are equal answers."""
+    turns = tuple(Turn(1, agent, "", Parsed({"solution": "x"}, {})) for agent in range(len(answers)))
+    grades = Grades(tuple(map(str, answers)), tuple(each == right for each in answers), answers)
+    return PlayedDebate(Debate(question, len(answers), 1, V2.rules, turns), grades=grades)
+
+
+def test_answers_count_for_their_own_task_and_its_promotion(tmp_path: Path) -> None:
+    """A question of the first task is debated again after the second has begun: three of three are right there, none in the second."""
+    loop = make_loop(tmp_path / "run", with_recipe(curriculum=("arithmetic", "arithmetic"), hard_agents=3))
+    first, second = easy_and_hard().tasks
+    loop.curriculum = Curriculum([first, second, second], promote_at=0.6, level=1)
+    for _ in range(3):
+        asked = [BatchQuestion(0, 1, 3), BatchQuestion(1, 2, 3)]
+        metrics = answers_by_task(loop, asked, [ended((0, 0, 0), right=0), ended((0, 1, 2))])
+    assert (metrics["train_easy/correct"], metrics["train_hard/correct"]) == (1.0, 0.0)
+    assert loop.curriculum.level == 1 and loop.curriculum.recent == [0.0] * 3
+    for _ in range(2):  # the last three average 2/3
+        answers_by_task(loop, [BatchQuestion(1, 2, 3)], [ended((0, 0, 0), right=0)])
+    assert loop.curriculum.level == 2
+
+
+def test_a_batch_of_two_tasks_has_the_metrics_of_both(tmp_path: Path) -> None:
+    loop = make_loop(tmp_path / "run", with_recipe(curriculum=("arithmetic", "arithmetic"), promote_at=2, hard_agents=6))
+    loop.curriculum = Curriculum(easy_and_hard().tasks, 2)
+    asyncio.run(train(loop))
+    row = self_play_rows(loop)[2]  # its batch has questions of the second task, and those of the first that stayed open
+    assert row["recipe/debated_again"] > 0 and row["recipe/curriculum_level"] == 1
+    for name, agents in (("easy", 6), ("hard", 4)):
+        own = [each for each in loop.run.debates([row["step"]]) if isinstance(each, PlayedDebate) and each.debate.num_agents == agents]
+        grades = [grade(each.debate, loop.task.equal, loop.task.extract) for each in own]
+        assert answer_metrics([each.debate for each in own], grades, name).items() <= row.items()
+
+
 # More agents for what stays open
 
 
@@ -119,7 +167,95 @@ def test_an_open_question_comes_back_with_more_agents_in_the_next_iteration(tmp_
     assert sum(each["num_agents"] == 4 for each in second) == 3
 
 
+@pytest.mark.parametrize("calls", [40, 70, 100, 130])
+def test_what_is_to_be_debated_again_survives_a_kill_while_batches_are_sampled_ahead(tmp_path: Path, calls: int) -> None:
+    config = replace(with_recipe(hard_agents=6), model=ModelConfig(engine="scripted"), optim=replace(QUIET.optim, max_staleness=1))
+
+    def again(loop: Loop) -> dict[int, list[str]]:
+        return {step: [each["question"]["text"] for each in loop.run.records(step) if each["num_agents"] == 6] for step in loop.run.steps()}
+
+    class Dies(ScriptedEngine):
+        left = calls
+
+        async def sample(self, *args: Any, **kwargs: Any) -> Any:
+            self.left -= 1
+            if self.left < 0:
+                raise RuntimeError("cut off")
+            return await super().sample(*args, **kwargs)
+
+    whole = played(tmp_path / "whole", config)
+    assert sum(map(len, again(whole).values())) > 2
+    with contextlib.suppress(RuntimeError):
+        played(tmp_path / "cut", config, engine=Dies(seed=0))
+    assert again(played(tmp_path / "cut", config)) == again(whole)
+
+
+def test_a_checkpoint_of_before_debates_again_what_it_lists_in_the_next_step(tmp_path: Path) -> None:
+    loop = played(tmp_path / "run", with_recipe(hard_agents=6))
+    state = dict(next(checkpoints(loop.run, 4)).state or {})
+    state["again"] = [{"level": 0, "number": 7, "num_agents": 6}]
+    remember(loop, state)
+    assert loop.reopened == {5: [BatchQuestion(0, 7, 6)]}
+
+
+# Fewer agents for what was easy
+
+
+def test_a_question_is_easy_while_all_its_agents_end_with_one_answer() -> None:
+    debates = [ended((0, 0, 0)), ended((0, 1, 0)), ended((0, 0, 0)), ended((0, 1, 1)), ended((4, 4, 4))]
+    assert found_easy({"0/b", "0/d"}, ["0/a", "0/b", "0/c", "0/c", ""], debates) == {"0/a", "0/d"}
+    nobody = replace(ended((0, 0, 0)), grades=Grades((None,) * 3, (False,) * 3, (None,) * 3))
+    assert found_easy({"0/a"}, ["0/a"], [nobody]) == set()
+
+
+def test_an_easy_question_comes_by_again_with_fewer_agents_and_a_killed_run_knows_it(tmp_path: Path) -> None:
+    file = tmp_path / "three.jsonl"
+    file.write_text("".join(f'{{"question": "What is {i} + {i}?", "answer": "{2 * i}"}}\n' for i in range(3)))
+    config = replace(with_recipe(easy_agents=3), warm=replace(QUIET.warm, warm_questions=0))
+    config = replace(config, optim=replace(config.optim, num_train_datapoints=24))
+
+    def loop_of(name: str) -> Loop:
+        loop = make_loop(tmp_path / name, config)
+        loop.task = load(str(file))
+        loop.curriculum = Curriculum([loop.task])
+        return loop
+
+    loop = loop_of("run")
+    asyncio.run(train(loop))
+    easy: set[str] = set()
+    for row in self_play_rows(loop):
+        debates = [each for each in loop.run.debates([row["step"]]) if isinstance(each, PlayedDebate)]
+        ids = [each.debate.question.id for each in debates]
+        assert [each.debate.num_agents for each in debates] == [3 if each in easy else 4 for each in ids]
+        assert row["recipe/fewer_agents"] == sum(each in easy for each in ids)
+        graded = [replace(each, grades=grade(each.debate, loop.task.equal, loop.task.extract)) for each in debates]
+        easy = found_easy(easy, ids, graded)
+    assert sum(row["recipe/fewer_agents"] for row in self_play_rows(loop)) > 0
+    resumed = loop_of("run")
+    asyncio.run(restore(resumed))
+    assert resumed.easy == loop.easy == {f"0/{each}" for each in easy}
+
+
+def test_questions_that_are_made_anew_are_not_remembered(tmp_path: Path) -> None:
+    assert played(tmp_path / "run", with_recipe(easy_agents=3)).easy == set()
+
+
 # Past selves
+
+
+def test_past_selves_stay_few_and_stand_for_the_whole_run(tmp_path: Path) -> None:
+    config = replace(with_recipe(past_selves=1.0), save_every=1, optim=replace(QUIET.optim, batch_size=1, num_train_datapoints=10))
+    loop = played(tmp_path / "run", config)
+    assert list(loop.past) == [3, 5, 7, 9, 11]  # of steps 3 to 12, more than eight
+    resumed = make_loop(tmp_path / "run", config)
+    asyncio.run(restore(resumed))
+    assert list(resumed.past) == list(loop.past)
+    long = make_loop(tmp_path / "long", replace(config, optim=replace(config.optim, num_train_datapoints=1000)))
+    before: set[int] = set()
+    for step in range(3, 1002):
+        now = set(past_steps(long, step))
+        assert len(now) <= 8 and now <= before | {step}, "weights that were let go are not needed again"
+        before = now
 
 
 def test_past_selves_take_one_seat_in_a_share_of_debates() -> None:
@@ -172,7 +308,7 @@ def test_an_alarm_stops_the_run_only_when_asked_and_says_what_to_do(tmp_path: Pa
     config = replace(QUIET, optim=replace(QUIET.optim, batch_size=24, num_train_datapoints=48), warm=replace(QUIET.warm, warm_questions=0))
     engine = ScriptedEngine(style="hostile", seed=0)
     assert self_play_rows(played(tmp_path / "on", config, engine=engine))[-1]["alarm/format_collapse"] == 1
-    with pytest.raises(Stopped, match=r"format_collapse rings: .* Lower learning_rate"):
+    with pytest.raises(Stopped, match=r"format_collapse rings: .* lower `--learning-rate`"):
         played(tmp_path / "off", with_recipe(config, stop_on_alarm=True), engine=ScriptedEngine(style="hostile", seed=0))
 
 
@@ -205,7 +341,7 @@ def test_sampled_mistakes_are_kept_with_the_run_and_are_mistakes(tmp_path: Path)
 def test_a_run_with_every_remedy_goes_on_after_a_cut_as_if_nothing_had_happened(tmp_path: Path, calls: int) -> None:
     recipe: dict[str, Any] = {
         "truth_schedule": "cosine", "hard_agents": 5, "past_selves": 0.7, "distill_every": 2, "max_sampled_tokens": 200_000,
-        "curriculum": ("arithmetic", "arithmetic"), "promote_at": 0.0,
+        "curriculum": ("arithmetic", "arithmetic"), "promote_at": 0.0, "easy_agents": 3,
     }  # fmt: skip
     config = with_recipe(replace(CONFIG, protocol=CONFIG.protocol.with_choices(reward_mix=0.5)), **recipe)
 
@@ -239,12 +375,20 @@ def test_a_run_with_every_remedy_goes_on_after_a_cut_as_if_nothing_had_happened(
         ({"judge_share": 1.5}, "judge_share"),
         ({"past_selves": -0.1}, "past_selves"),
         ({"hard_agents": 2}, "hard_agents"),
+        ({"easy_agents": 2}, "easy_agents"),
+        ({"promote_at": 2.5}, "promote_at"),
+        ({"promote_at": -0.5}, "promote_at"),
         ({"extra_rounds": -1}, "extra_rounds"),
     ],
 )
 def test_a_setting_out_of_range_is_named(setting: dict[str, Any], complaint: str) -> None:
     with pytest.raises(ConfigError, match=complaint):
         RecipeConfig(**setting)
+
+
+def test_easy_questions_have_fewer_agents_than_others() -> None:
+    with pytest.raises(ConfigError, match="easy_agents must be below num_agents, which is 4, got 4"):
+        with_recipe(easy_agents=4)
 
 
 def test_a_configuration_with_remedies_survives_its_json() -> None:

@@ -12,10 +12,10 @@ import pytest
 
 from moot.debate.protocol import V1, V2
 from moot.debate.rewards import REWARDS
-from moot.engine.protocol import EngineError, StepOutput
+from moot.engine.protocol import EngineError, LossOutput, StepOutput
 from moot.engine.scripted import ScriptedEngine
 from moot.records import Run
-from moot.records.codec import to_record
+from moot.records.codec import read_line, to_record
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import PRESETS, DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
@@ -90,6 +90,15 @@ def test_a_run_is_two_warm_steps_four_iterations_and_evaluations_first_last_and_
     assert finished.engine.steps == 2 + 4 * 2  # two warm, then two substeps an iteration
 
 
+def test_the_debates_of_each_evaluation_are_kept_with_the_questions_in_one_order(finished: Loop) -> None:
+    folder = finished.run.path / "held_out"
+    assert sorted(file.name for file in folder.glob("*.jsonl")) == ["000000.jsonl", "000002.jsonl", "000004.jsonl", "000006.jsonl"]
+    for step, file in ((row["step"], folder / f"{row['step']:06d}.jsonl") for row in finished.run.metrics() if row["phase"] == "eval"):
+        debates = [read_line(line, step, place) for place, line in enumerate(file.read_bytes().splitlines())]
+        assert all(isinstance(each, PlayedDebate) and each.outcome is not None for each in debates)
+        assert [each.debate.question for each in debates] == list(finished.task.held_out[:3])
+
+
 def test_every_key_that_the_sources_name_is_in_the_row_of_an_iteration(finished: Loop) -> None:
     row = next(row for row in finished.run.metrics() if row["phase"] == "self_play")
     for key in KEYS:
@@ -162,6 +171,34 @@ def test_sampling_ahead_trains_on_batches_one_step_old_and_says_so(tmp_path: Pat
     asyncio.run(train(loop))
     stale = [row["optim/staleness"] for row in loop.run.metrics() if row["phase"] == "self_play"]
     assert stale == [0, 1, 1, 1]
+
+
+def test_debates_without_a_gradient_are_not_trained_on_but_are_part_of_what_was_sampled(tmp_path: Path) -> None:
+    class Off(ScriptedEngine):
+        def forward(self, datums: Any, loss: str = "cross_entropy") -> Any:
+            result = super().forward(datums, loss)
+
+            async def off() -> LossOutput:
+                out = await result
+                # Further off for debates without a gradient, so that leaving them out would show.
+                return replace(
+                    out, logprobs=[lp - (0.1 if d.advantages.any() else 0.3) for lp, d in zip(out.logprobs, datums, strict=True)]
+                )
+
+            return off()
+
+    rows: dict[bool, list[dict[str, Any]]] = {}
+    for removed in (True, False):
+        optim = replace(CONFIG.optim, remove_constant_groups=removed)
+        config = replace(CONFIG, eval_every=0, optim=optim, protocol=CONFIG.protocol.with_choices(reward="truth_last"))
+        loop = make_loop(tmp_path / str(removed), config, engine=Off(seed=0))
+        asyncio.run(train(loop))
+        rows[removed] = [row for row in loop.run.metrics() if row["phase"] == "self_play"]
+    assert sum(row["debates/dropped"] for row in rows[True]) > 0 == sum(row["debates/dropped"] for row in rows[False])
+    assert sum(row["optim/trained_tokens"] for row in rows[True]) < sum(row["optim/trained_tokens"] for row in rows[False])
+    for left_out, all_in in zip(rows[True], rows[False], strict=True):
+        for key in ("optim/kl_sample_train_v1", "optim/kl_sample_train_v2", "optim/entropy"):
+            assert left_out[key] == pytest.approx(all_in[key])
 
 
 def test_three_skipped_steps_in_a_row_stop_the_run(tmp_path: Path) -> None:

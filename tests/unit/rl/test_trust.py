@@ -48,6 +48,8 @@ def test_the_panel_by_hand() -> None:
         "trust/vote_cycles": 0.0,
         # Last round: 7, 7, 8, none.
         "trust/answer_diversity": 0.75,
+        # Last answers: 7, 7, 8 and, from round 1, 9.
+        "trust/plurality_share": 0.5,
         # In round 2 they hold 7, 7, 8 and none. 0's 1 > 2 is 8 over its own 7; 1's 0 > 3 is its own 7 over 9; 2's 0 > 1 and 3 > 1 are 7 and
         # 9 over its own 8. 1 > 3 has no 7 in it, 0 > 2 two of them, and 3 holds nothing.
         "trust/self_preference": pytest.approx(1 / 4),
@@ -67,6 +69,7 @@ def test_nothing_measured_is_none_and_not_zero() -> None:
     assert {name for name, value in found.items() if value is not None} == {
         "trust/mean_accuracy",
         "trust/answer_diversity",
+        "trust/plurality_share",
     }
     near([found["trust/mean_accuracy"], found["trust/answer_diversity"]], [2 / 3, 2 / 3])
     assert set(panel([]).values()) == {None}

@@ -58,3 +58,15 @@ def test_wrong_turns_stand_in_the_context_and_are_not_learned() -> None:
     shown = "".join(engine.tokenizer.decode(d.tokens.tolist()) for d in found)
     assert "It is \\boxed{-999}." in shown and "<solution>It is \\boxed{-999}." not in learned
     assert "says -999, which is wrong" in learned
+
+
+@pytest.mark.parametrize("sections", ["sampled", "asked"])
+def test_right_solutions_alone_are_learned_and_no_judging(sections: str) -> None:
+    engine = ScriptedEngine()
+    empty = Debate(TASK.train(0), 3, 2, v2().with_choices(sections=sections, closing_ballot=True).rules)  # type: ignore[arg-type]
+    made = asyncio.run(examples(TASK, Rendering(engine.tokenizer), empty, [4], 0, alone=True))
+    assert TASK.solution is not None
+    solution = TASK.solution(TASK.train(4))
+    learned = [engine.tokenizer.decode([int(t) for t, m in zip(d.targets, d.mask, strict=True) if m]) for d in made]
+    expected = f"<solution>{solution}</solution>" if sections == "sampled" else f"{solution}<|im_end|>"
+    assert learned == [expected] * 3

@@ -339,6 +339,18 @@ def test_a_curriculum_reaches_aime_with_the_problems_of_other_years(tmp_path: Pa
     assert stages[1].notes == ("1 questions of aime24 are held out elsewhere and not trained on",)
 
 
+def test_a_curriculum_reaches_aime_with_the_years_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    published = {("HuggingFaceH4/aime_2024", "train"): "aime24.jsonl", ("di-zhang-fdu/AIME_1983_2024", "train"): "aime_past.jsonl"}
+    monkeypatch.setitem(sys.modules, "datasets", FakeHub(published))
+    stages = load_curriculum([GSM8K, "aime24:past"], load("aime24"))
+    assert [stage.name for stage in stages] == ["gsm8k", "aime24:past"]
+    assert {stages[1].train(i).answer for i in range(20)} == {"19", "23"}  # of 1983 and 2023; that of 2024 is tested on
+    with pytest.raises(ConfigError, match=r"'future' means nothing here; there is past"):
+        load("aime24:future")
+
+
 def test_two_slices_of_one_set_share_no_question_that_is_trained_on_and_measured(tmp_path: Path) -> None:
     """Of 100 easy and 400 hard questions, the easy ones alone hold out 20 and all together 100: those of the 20 that are not among
     the 100 would be trained on."""
@@ -356,6 +368,7 @@ def test_a_curriculum_needs_answers_to_know_when_to_continue() -> None:
     with pytest.raises(ConfigError, match="task longwriter has no right answers, so nothing tells when to continue to gsm8k; put it last"):
         load_curriculum([prompts, GSM8K], load(GSM8K))
     assert [stage.name for stage in load_curriculum([GSM8K, prompts], load(GSM8K))] == ["gsm8k", "longwriter"]
+    assert [stage.name for stage in load_curriculum([prompts, GSM8K], load(GSM8K), by_accuracy=False)] == ["longwriter", "gsm8k"]
 
 
 def test_without_a_curriculum_the_task_itself_must_have_questions() -> None:

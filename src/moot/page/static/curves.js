@@ -2,10 +2,11 @@
 /* global uPlot */
 
 import { fill, h, number } from "./dom.js";
-import { group, GROUP_ORDER, meaning, title } from "./glossary.js";
+import { FIRST, first, group, GROUP_ORDER, meaning, title } from "./glossary.js";
 import { ask, go, note } from "./state.js";
 
 const HEIGHT = 150;
+const KEY = "Key";
 const live = new Set();
 
 export function curvesThemeChanged() {
@@ -15,6 +16,7 @@ export function curvesThemeChanged() {
 export function curves(query) {
   const charts = new Map();
   const groups = h("div");
+  const others = h("details", { class: "others" });
   const count = h("span", { class: "quiet" });
   let chosen = [];
   let colour = () => "c0";
@@ -116,24 +118,24 @@ export function curves(query) {
     const signature = order.map((chart) => chart.id).join("\n");
     if (signature === arranged) return;
     arranged = signature;
-    fill(
-      groups,
-      GROUP_ORDER.map((name) => {
-        const own = order.filter((chart) => chart.group === name);
-        return own.length
-          ? h(
-              "details",
-              { open: true, class: "group" },
-              h("summary", {}, name, h("span", { class: "quiet" }, ` ${own.length}`)),
-              h(
-                "div",
-                { class: "charts" },
-                own.map((chart) => chart.node),
-              ),
-            )
-          : null;
-      }),
+    const own = (name) => order.filter((chart) => chart.group === name).sort((a, b) => (name === KEY ? a.first - b.first : 0));
+    const named = (name) =>
+      h(
+        name === KEY ? "div" : "details",
+        { open: name !== KEY, class: name === KEY ? "group key" : "group" },
+        name === KEY ? null : h("summary", {}, name, h("span", { class: "quiet" })),
+        h(
+          "div",
+          { class: "charts" },
+          own(name).map((chart) => chart.node),
+        ),
+      );
+    const present = [KEY, ...GROUP_ORDER].filter((name) => own(name).length);
+    others.replaceChildren(
+      h("summary", {}, "All other metrics", h("span", { class: "quiet" })),
+      ...present.filter((name) => name !== KEY).map(named),
     );
+    fill(groups, present.includes(KEY) ? named(KEY) : null, others);
     for (const chart of order) seen.observe(chart.node);
   }
 
@@ -145,10 +147,12 @@ export function curves(query) {
       chart.node.hidden = !match;
       left += match;
     }
-    for (const each of groups.querySelectorAll(".group")) {
+    if (words.length || !groups.querySelector(".key")) others.open = true;
+    for (const each of groups.querySelectorAll(".group, .others")) {
       const shown = each.querySelectorAll(".chart:not([hidden])").length;
       each.hidden = !shown;
-      each.querySelector("summary .quiet").textContent = ` ${shown}`;
+      const told = each.querySelector("summary .quiet");
+      if (told) told.textContent = ` ${shown}`;
     }
     fill(count, charts.size ? (words.length ? `${left} of ${charts.size}` : `${charts.size} metrics`) : "");
   }
@@ -189,12 +193,13 @@ export function curves(query) {
 
 class Chart {
   constructor(id, phase, key, settings) {
-    Object.assign(this, { id, phase, key, settings, group: group(key), data: [], plot: null, shape: "", stale: true, visible: false });
+    Object.assign(this, { id, phase, key, settings, first: first(phase, key), data: [], plot: null, shape: "", stale: true, visible: false });
+    this.group = this.first < 0 ? group(key) : KEY;
     const about = meaning(key);
     this.haystack = `${key} ${title(key)} ${about} ${phase}`.toLowerCase();
     this.canvas = h("div", { class: "plot" });
     this.values = h("div", { class: "values" });
-    const name = title(key);
+    const name = this.first < 0 ? title(key) : FIRST[this.first][2];
     this.node = h(
       "figure",
       { class: "chart", data: { id, key } },

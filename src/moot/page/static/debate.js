@@ -25,7 +25,7 @@ export function debateView(main, query) {
 
   async function load(patience = 5) {
     try {
-      debate = await ask("debate", { run, debate: place, ...kept });
+      debate = { ...(await ask("debate", { run, debate: place, ...kept })), set: kept.set };
       if (!gone) draw();
     } catch (error) {
       if (!gone)
@@ -51,7 +51,7 @@ export function debateView(main, query) {
       "div",
       { class: "bar crumbs" },
       h("a", { href: list }, "← ", oneLine(run, 50)),
-      h("span", { class: "quiet" }, `step ${debate.step} · debate ${debate.number}`),
+      h("span", { class: "quiet" }, `${kept.set ? "held out, after " : ""}step ${debate.step} · debate ${debate.number}`),
       h("span", { class: "grow" }),
       step("previous", "‹ previous", "k"),
       step("next", "next ›", "j"),
@@ -65,7 +65,7 @@ export function debateView(main, query) {
           { class: "pad" },
           h("h1", {}, "This record cannot be read"),
           h("p", {}, visible(debate.broken)),
-          h("p", { class: "quiet" }, `Line ${debate.number + 1} of debates/${String(debate.step).padStart(6, "0")}.jsonl.`),
+          h("p", { class: "quiet" }, `Line ${debate.number + 1} of ${kept.set ?? "debates"}/${String(debate.step).padStart(6, "0")}.jsonl.`),
         ),
       );
     const known = debate.question.answer !== null && debate.question.answer !== undefined;
@@ -87,6 +87,9 @@ export function debateView(main, query) {
             : "Nobody knows the answer here.",
           debate.question.id ? ` · ${oneLine(debate.question.id, 60)}` : "",
           ` · ${rules(debate)}`,
+          debate.same > 1
+            ? [" · ", h("a", { href: link({ view: "debates", run, set: kept.set, same: place, sort: "oldest" }) }, `this question in ${debate.same} debates`)]
+            : null,
         ),
         debate.alarms?.map((key) => h("span", { class: "chip bad", title: ALARMS[key].means }, "⚠ ", ALARMS[key].name, " at this step")),
       ),
@@ -94,7 +97,7 @@ export function debateView(main, query) {
         "section",
         { class: "outcome" },
         h("p", { class: "why" }, why(debate, rows)),
-        debate.error ? h("pre", { class: "said" }, visible(debate.error)) : h("div", { class: "scroll" }, node),
+        debate.error ? h("pre", { class: "said" }, visible(debate.error)) : h("div", { class: "scroll", tabindex: 0 }, node),
       ),
       debate.turns.length ? toolbar() : null,
       rounds.map(round),
@@ -143,7 +146,7 @@ export function debateView(main, query) {
         { class: stacked ? "turns stacked" : `turns n${Math.min(debate.jury.length, 6)}` },
         debate.jury.map((turn) => card(turn, debate, mode, 0)),
       ),
-      votes.length ? h("div", { class: "scroll" }, matrix(votes, debate.agents)) : null,
+      votes.length ? h("div", { class: "scroll", tabindex: 0 }, matrix(votes, debate.agents)) : null,
     );
   }
 
@@ -204,7 +207,7 @@ export function debateView(main, query) {
             { class: "quiet" },
             debate.tokens_error
               ? `its tokens cannot be read: ${oneLine(debate.tokens_error, 120)}`
-              : "this run kept no tokens, so there is no shading",
+              : "no tokens are kept here, so there is no shading",
           )
         : null,
     );
@@ -241,7 +244,7 @@ export function debateView(main, query) {
       h("h2", {}, own.every((turn) => turn.ballot) ? "Closing ballot" : `Round ${number}`),
       box,
       votes.length
-        ? h("div", { class: "scroll" }, matrix(votes, debate.agents))
+        ? h("div", { class: "scroll", tabindex: 0 }, matrix(votes, debate.agents))
         : h(
             "p",
             { class: "quiet novotes" },

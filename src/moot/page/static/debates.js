@@ -31,7 +31,7 @@ export function debatesView(main, query, runs) {
       fresh,
       h(
         "div",
-        { class: "scroll" },
+        { class: "scroll", tabindex: 0 },
         h(
           "table",
           { class: "debates" },
@@ -97,13 +97,25 @@ export function debatesView(main, query, runs) {
           waiting = setTimeout(() => change({ q: event.target.value.trim() }), 250);
         },
       }),
+      runs.find((each) => each.name === run)?.held_out
+        ? pick("set", "Played", [
+            ["", "in training"],
+            ["held_out", "in evaluations, held out"],
+          ])
+        : null,
       pick("correct", "Answers", [
         ["", "any"],
         ["all", "all right"],
         ["mixed", "some right"],
         ["none", "all wrong"],
-        ["misled", "winner wrong, another right"],
+        ["misled", "wrong winner, right loser"],
         ["unknown", "not known"],
+      ]),
+      pick("winner", "Winner", [
+        ["", "any or none"],
+        ["right", "right"],
+        ["wrong", "wrong"],
+        ["none", "none"],
       ]),
       pick("failed", "Failed turns", [
         ["", "any"],
@@ -194,7 +206,7 @@ export function debatesView(main, query, runs) {
   const stamp = (index) => `${index.steps} ${index.filed} ${index.changes} ${asked.q ? index.words : ""}`;
 
   function tell({ counts, index, rows }) {
-    const parts = [plural(counts.debates, "debate")];
+    const parts = [plural(counts.debates, "debate"), asked.same ? ` of the question of ${asked.same}, step by step` : null];
     const hint = (count, text, values) =>
       count && count < counts.debates
         ? h("a", { href: link({ view: "debates", run, ...asked, ...values }) }, `${count.toLocaleString("en")} ${text}`)
@@ -202,7 +214,8 @@ export function debatesView(main, query, runs) {
     const hints = [
       hint(counts.failed, "with failed turns", { failed: "yes" }),
       hint(counts.mixed, "some right, some wrong", { correct: "mixed" }),
-      hint(counts.misled, "won by a wrong answer", { correct: "misled" }),
+      hint(counts.winner_wrong, "with a wrong winner", { winner: "wrong" }),
+      hint(counts.misled, "in which a wrong answer beat a right one", { correct: "misled" }),
       hint(counts.disagree, "in disagreement", { disagree: "yes" }),
       hint(counts.no_signal, "whose votes say nothing", { signal: "no" }),
       hint(counts.error, "lost by the engine", { error: "yes" }),
@@ -295,7 +308,7 @@ export function debatesView(main, query, runs) {
           debate.error === "this record cannot be read" ? "unreadable record" : "engine failed",
         ),
       debate.failures ? h("span", { class: "chip warn" }, plural(debate.failures, "failed turn")) : null,
-      debate.winner_correct === 0 && debate.correct > 0 ? h("span", { class: "chip warn" }, "wrong answer won") : null,
+      debate.winner_correct === 0 && debate.correct > 0 ? h("span", { class: "chip warn" }, "beat a right answer") : null,
       debate.disagreement ? h("span", { class: "chip" }, "disagree") : null,
       debate.signal === 0 ? h("span", { class: "chip" }, "no signal") : null,
     ];

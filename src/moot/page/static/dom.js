@@ -26,6 +26,11 @@ export function fill(node, ...children) {
   return add(node, children);
 }
 
+// Our own words: what stands between backticks is what one types.
+export function withCode(text) {
+  return (text ?? "").split("`").map((part, i) => (i % 2 ? h("code", {}, part) : part));
+}
+
 // What moves the cursor, turns the line around or cannot be shown is written as its number, as on the terminal.
 const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]|\p{Surrogate}/gu;
 

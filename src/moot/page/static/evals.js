@@ -21,7 +21,7 @@ export function evaluations() {
       h("p", { class: "quiet" }, "Accuracy in percent with its 95% interval, and the difference from the first row on the same questions."),
       h(
         "div",
-        { class: "scroll" },
+        { class: "scroll", tabindex: 0 },
         h(
           "table",
           { class: "evals" },

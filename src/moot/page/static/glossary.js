@@ -4,39 +4,53 @@
 import { ask } from "./state.js";
 
 const share = (value) => `${Math.round(value * 100)}%`;
+const points = (value) => `${value < 0 ? "−" : "+"}${Math.abs(Math.round(value * 100))}`;
+
+// More or less than what guessing gives, only where the 95% interval says so. `bounds` is { low, high }, each null where too little was seen.
+function against(chance, bounds, { above, below, between }) {
+  if (!bounds || bounds.low === null || bounds.high === null) return ["plain", "too few debates to say"];
+  return bounds.low > chance ? above : bounds.high < chance ? below : between;
+}
+
+// A lean either way is bad where it may be large, and small where the whole interval is.
+function lean(bounds, more, less) {
+  const size = bounds && Math.max(Math.abs(bounds.low), Math.abs(bounds.high)) > 0.1 ? "bad" : "fair";
+  return against(0, bounds, { above: [size, more], below: [size, less], between: ["good", "no lean can be seen"] });
+}
 
 export const TRUST = {
   "trust/judge_accuracy": {
     name: "Judges prefer right answers",
     show: share,
-    read: (v) =>
-      v < 0.5
-        ? ["bad", "worse than a coin: votes reward wrong answers"]
-        : v < 0.6
-          ? ["fair", "hardly better than a coin"]
-          : ["good", "votes carry truth"],
+    read: (v, bounds) =>
+      against(0.5, bounds, {
+        above: ["good", "better than guessing"],
+        below: ["bad", "worse than guessing: votes reward wrong answers"],
+        between: ["fair", "cannot be told from guessing (50%)"],
+      }),
   },
   "trust/vote_truth_agreement": {
     name: "Votes favour the truth",
-    read: (v) =>
-      v < 0
-        ? ["bad", "wrong answers are paid more"]
-        : v < 0.2
-          ? ["fair", "next to no pull to the truth"]
-          : ["good", "right answers are paid more"],
+    read: (v, bounds) =>
+      against(0, bounds, {
+        above: ["good", "right answers are paid more"],
+        below: ["bad", "wrong answers are paid more"],
+        between: ["fair", "no pull either way can be seen"],
+      }),
   },
   "trust/winner_correct": {
     name: "Winners are right",
     show: share,
-    against: "trust/mean_accuracy",
-    read: (v, other) =>
-      other === null || other === undefined
-        ? ["plain", ""]
-        : v > other + 0.02
-          ? ["good", `better than the mean agent (${share(other)})`]
-          : v < other - 0.02
-            ? ["bad", `worse than the mean agent (${share(other)})`]
-            : ["fair", `no better than the mean agent (${share(other)})`],
+    read: (v, bounds, panel) => {
+      const gap = panel?.["trust/winner_gap"];
+      if (!gap) return ["plain", ""];
+      const said = `${points(gap.value)} points [${points(gap.low)}, ${points(gap.high)}] against the mean agent`;
+      return against(0, gap, {
+        above: ["good", `more often than the mean agent: ${said}`],
+        below: ["bad", `less often than the mean agent: ${said}`],
+        between: ["fair", `cannot be told from picking by lot: ${said}`],
+      });
+    },
   },
   "trust/mean_accuracy": {
     name: "Agents are right",
@@ -46,26 +60,21 @@ export const TRUST = {
   },
   "trust/position_bias": {
     name: "Numbers matter",
-    read: (v) =>
-      Math.abs(v) > 0.2
-        ? ["bad", v > 0 ? "lower numbers win for no reason" : "higher numbers win for no reason"]
-        : Math.abs(v) > 0.1
-          ? ["fair", "a lean worth watching"]
-          : ["good", "fair"],
+    read: (v, bounds) => lean(bounds, "lower numbers win more often", "higher numbers win more often"),
   },
   "trust/length_bias": {
     name: "Length matters",
-    read: (v) =>
-      Math.abs(v) > 0.2
-        ? ["bad", v > 0 ? "longer answers win for no reason" : "shorter answers win for no reason"]
-        : Math.abs(v) > 0.1
-          ? ["fair", "a lean worth watching"]
-          : ["good", "fair"],
+    read: (v, bounds) => lean(bounds, "longer answers win more often", "shorter answers win more often"),
   },
   "trust/vote_cycles": {
     name: "Votes run in circles",
     show: share,
-    read: (v) => (v > 0.2 ? ["bad", "as good as chance"] : v > 0.1 ? ["fair", "some"] : ["good", "preferences are consistent"]),
+    read: (v, bounds) =>
+      against(0.25, bounds, {
+        above: ["bad", "more often than by chance (25%)"],
+        below: ["good", "less often than by chance (25%)"],
+        between: ["fair", "cannot be told from chance (25%)"],
+      }),
   },
   "trust/answer_diversity": {
     name: "Answers differ",
@@ -89,33 +98,60 @@ export const TRUST = {
   "trust/self_preference": {
     name: "Judges prefer their own answer",
     show: share,
-    read: (v) => (v > 0.8 ? ["bad", "votes only count answers"] : v > 0.6 ? ["fair", "often"] : ["good", "seldom more than chance"]),
+    read: (v, bounds) =>
+      against(0.5, bounds, {
+        above: bounds?.low > 0.8 ? ["bad", "votes only count answers"] : ["fair", "more often than not"],
+        below: ["good", "less often than not"],
+        between: ["good", "no more often than another's, as far as can be seen"],
+      }),
   },
   "trust/order_flips": {
-    name: "Verdicts turn with the order",
+    name: "Verdicts change with the order",
     show: share,
-    read: (v) => (v > 0.3 ? ["bad", "the order decides"] : v > 0.15 ? ["fair", "some do"] : ["good", "few do"]),
+    read: (v, bounds) =>
+      against(0.3, bounds, {
+        above: ["bad", "the order decides often"],
+        below: ["good", "the order seldom decides"],
+        between: ["fair", "cannot be told from 30%"],
+      }),
   },
   "trust/judges_per_pair": {
     name: "Judges for a pair",
+    exact: true, // a count of what was said, not an estimate
     read: (v) => (v < 2 ? ["fair", "often a single judge"] : ["good", "several judges"]),
   },
   "trust/duplicate_votes": {
     name: "Votes said twice",
+    exact: true,
     show: share,
     read: (v) => (v > 0.2 ? ["fair", "judges repeat themselves"] : ["good", "few"]),
+  },
+  "trust/judge_held_out": {
+    name: "The frozen judge was right",
+    show: share,
+    read: (v) => (v < 0.6 ? ["fair", "hardly better than a coin"] : ["good", "it knew right from wrong"]),
   },
   "trust/outside_agreement": {
     name: "Outside judges agree",
     means: "Of an outside judge's votes on pairs that the agents have settled, the share that agree with them.",
     show: share,
-    read: (v) => (v < 0.6 ? ["fair", "the agents' taste is their own"] : ["good", "others see it the same way"]),
+    read: (v, bounds) =>
+      against(0.5, bounds, {
+        above: ["good", "more often than not"],
+        below: ["fair", "less often than not: the agents' taste is their own"],
+        between: ["fair", "cannot be told from 50%"],
+      }),
   },
   "trust/outside_accuracy": {
     name: "Outside judges are right",
     means: "Of an outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
     show: share,
-    read: (v) => (v < 0.6 ? ["fair", "hardly better than a coin"] : ["good", "it knows better"]),
+    read: (v, bounds) =>
+      against(0.5, bounds, {
+        above: ["good", "better than guessing"],
+        below: ["bad", "worse than guessing"],
+        between: ["fair", "cannot be told from guessing (50%)"],
+      }),
   },
 };
 
@@ -185,6 +221,7 @@ const MEANINGS = [
   [/^recipe\/correct_bonus$/, "What a right answer is given on top at this step."],
   [/^recipe\/curriculum_level$/, "Which task of the curriculum is being trained on."],
   [/^recipe\/debated_again$/, "Questions debated once more because their agents had ended in disagreement."],
+  [/^recipe\/fewer_agents$/, "Questions debated by fewer agents because all had ended with one answer before."],
   [/^distill\/loss_per_token$/, "Loss a token of the supervised step on winners' turns."],
   [/^jury\/ballots$/, "Ballots that judges without a seat gave."],
   [/^jury\/parse_error$/, "Share of those ballots that could not be read."],
@@ -210,6 +247,20 @@ export function title(key) {
   return (TRUST[key] ?? ALARMS[key])?.name ?? key;
 }
 
+// The five that are looked at first: do judges know, do answers get better here and on questions held out, is it rewarded, can it be read.
+export const FIRST = [
+  ["train", /^trust\/judge_accuracy$/, "Judges prefer right answers"],
+  ["train", /^train_.*\/correct$/, "Agents are right"],
+  ["eval", /^test_[^/]*\/correct$/, "Agents are right"],
+  ["train", /^env\/all\/reward\/total$/, "Reward"],
+  ["train", /^parse_error$/, "Turns that cannot be read"],
+];
+
+// The place of a metric among them; -1 where it is not one.
+export function first(phase, key) {
+  return FIRST.findIndex(([where, pattern]) => where === phase && pattern.test(key));
+}
+
 // Groups in the order a reader asks: is it trustworthy, is it rewarded, is it right, does it debate well, does it train well.
 const GROUPS = [
   ["Trust", /^(trust|alarm)\//],
@@ -226,14 +277,15 @@ export function group(key) {
 
 export const GROUP_ORDER = [...GROUPS.map(([name]) => name), "Other"];
 
+// What became of each line of a comparison. ✓ and ✗ are kept for right and wrong answers.
 export const FATES = {
-  vote: ["✓", "counted"],
-  self: ["✗", "names its own author, so it is thrown away"],
-  same: ["✗", "compares an agent with itself"],
-  unknown: ["✗", "names an agent that is not here"],
-  unseen: ["✗", "not counted: the author could not compare these two"],
-  superseded: ["↺", "not counted: the author said something else about this pair later, or said it before"],
-  unreadable: ["✗", "not a comparison: a line is “Agent A > Agent B” or “Agent A = Agent B”"],
+  vote: ["counted", "this line is a vote"],
+  self: ["not counted", "it names its own author"],
+  same: ["not counted", "it compares an agent with itself"],
+  unknown: ["not counted", "it names an agent that is not here"],
+  unseen: ["not counted", "the author could not compare these two"],
+  superseded: ["not counted", "the author said something else about this pair later, or said it before"],
+  unreadable: ["not counted", "a comparison is “Agent A > Agent B” or “Agent A = Agent B”"],
 };
 
 // A parser's reason, and what a reader can do with it.
@@ -245,7 +297,7 @@ export function failure(reason, protocol) {
   let why = "The sections must each stand once, in their order, with opening and closing tag.";
   if (/^no </.test(reason)) why = "There is no section at all: the model did not follow the form.";
   else if (/^sampling ended/.test(reason))
-    why = "The turn was cut at its token limit before the last tag: it was too long, so max_tokens may be too small.";
+    why = "The turn was cut at its token limit before the last tag: it was too long, so --max-tokens may be too small.";
   else if (/^the text ends/.test(reason)) why = "The turn stops before all sections are written.";
   else if (/^expected/.test(reason)) why = "The tags do not come in their order: one is missing, doubled or misplaced.";
   else if (/^consensus is/.test(reason)) why = "The consensus section may only say YES or NO.";

@@ -1,16 +1,36 @@
 // Runs side by side: the table, then whether their votes can be trusted, then every curve.
 
 import { curves } from "./curves.js";
-import { ago, fill, h, number, oneLine, percent, plural, signed } from "./dom.js";
+import { ago, fill, h, oneLine, percent, plural, signed, withCode } from "./dom.js";
 import { ALARMS, TRUST } from "./glossary.js";
 import { evaluations } from "./evals.js";
 import { settings } from "./settings.js";
 import { ask, link, note } from "./state.js";
 
+const COLUMNS = ["Reward", "Judges right", "Agents right", "Held out"];
+
+// Runs in their order, those of one recipe together where its first one stands.
+function bySeed(runs) {
+  const groups = new Map();
+  for (const run of runs) {
+    const key = run.recipe ?? run.name;
+    groups.set(key, [...(groups.get(key) ?? []), run]);
+  }
+  return [...groups.values()];
+}
+
+const twoDigits = (v) => signed(v).replace("+", "");
+
+// A 95% interval, where there is one.
+function span({ low, high }, show = (v) => Math.round(v * 100)) {
+  return low === null || high === null ? null : h("small", { class: "span", title: "95% interval" }, ` [${show(low)}, ${show(high)}]`);
+}
+
 export function overview(main, query, runs) {
   let chosen = query.getAll("run").filter((name) => runs.some((run) => run.name === name));
   if (!chosen.length)
-    chosen = [...runs]
+    // Files of debates have no curves: they are shown where there is no run.
+    chosen = (runs.some((run) => !run.transcripts) ? runs.filter((run) => !run.transcripts) : [...runs])
       .sort((a, b) => (a.age_s ?? 1e12) - (b.age_s ?? 1e12))
       .slice(0, 4)
       .map((run) => run.name);
@@ -18,7 +38,7 @@ export function overview(main, query, runs) {
 
   const table = h("tbody");
   const alarms = h("div", { class: "alarms" });
-  const trust = h("div", { class: "scroll" });
+  const trust = h("div", { class: "scroll", tabindex: 0 });
   const charts = curves(query);
   const told = settings();
   const tested = evaluations();
@@ -29,7 +49,7 @@ export function overview(main, query, runs) {
       h("h1", {}, "Runs"),
       h(
         "div",
-        { class: "scroll tall" },
+        { class: "scroll tall", tabindex: 0 },
         h(
           "table",
           { class: "runs" },
@@ -39,11 +59,17 @@ export function overview(main, query, runs) {
             h(
               "tr",
               {},
-              ["", "Run", "Progress", "Reward", "Judges right", "Right", "Held out", "Last row"].map((name) => h("th", {}, name)),
+              h("th", {}, h("span", { class: "unseen" }, "Shown")),
+              ["Run", "Progress", ...COLUMNS, "Last row"].map((name) => h("th", {}, name)),
             ),
           ),
           table,
         ),
+      ),
+      h(
+        "p",
+        { class: "quiet note" },
+        "Reward, judges and agents: means of the last 5 steps. Judges: the runs that are shown, with 95% intervals. Held out: the last evaluation.",
       ),
       told.node,
     ),
@@ -54,6 +80,7 @@ export function overview(main, query, runs) {
 
   let drawn = "";
   let rows = "";
+  const panels = {};
 
   function colour(name) {
     return `c${runs.findIndex((run) => run.name === name) % 8}`;
@@ -62,54 +89,93 @@ export function overview(main, query, runs) {
   function drawTable() {
     fill(
       table,
-      runs.map((run) => {
-        const ringing = Object.entries(run.alarms)
-          .filter(([, on]) => on)
-          .map(([key]) => ALARMS[key].name);
-        const on = chosen.includes(run.name);
-        return h(
-          "tr",
-          { class: on ? "" : "off" },
-          h(
-            "td",
-            {},
-            h(
-              "label",
-              { class: "pick", title: "Show its curves" },
-              h("input", { type: "checkbox", checked: on, "aria-label": `Show ${run.name}`, onchange: () => pick(run.name) }),
-              h("span", { class: `swatch ${colour(run.name)}` }),
-            ),
-          ),
-          h(
-            "td",
-            { class: "run" },
-            h("a", { href: link({ view: "debates", run: run.name }), title: `Its debates\n${run.path}` }, oneLine(run.name, 80)),
-            ringing.map((name) => h("span", { class: "chip bad" }, "⚠ ", name)),
-            h(
-              "small",
-              {},
-              [
-                run.model && oneLine(run.model, 40),
-                run.engine === "scripted" && "scripted",
-                run.task && oneLine(run.task, 30),
-                run.agents && `${run.agents} agents × ${run.rounds} rounds`,
-              ]
-                .filter(Boolean)
-                .join(" · "),
-            ),
-          ),
-          h("td", { class: "progress" }, progress(run)),
-          h("td", { class: "num" }, signed(run.headline.reward)),
-          h("td", { class: "num" }, percent(run.headline.judges)),
-          h("td", { class: "num" }, percent(run.headline.right)),
-          h("td", { class: "num" }, percent(run.headline.held_out)),
-          h("td", { class: "quiet age", data: { run: run.name } }, ago(run.age_s)),
-        );
+      bySeed(runs).flatMap((same) => [same.length > 1 ? seeds(same) : null, same.map((run) => line(run, same.length > 1))]),
+    );
+  }
+
+  function line(run, grouped) {
+    const ringing = Object.entries(run.alarms)
+      .filter(([, on]) => on)
+      .map(([key]) => ALARMS[key].name);
+    const on = chosen.includes(run.name);
+    const judges = panels[run.name]?.panel?.["trust/judge_accuracy"];
+    return h(
+      "tr",
+      { class: `${on ? "" : "off"} ${grouped ? "seed" : ""}` },
+      h("td", {}, tickbox([run.name], `Show ${run.name}`, colour(run.name))),
+      h(
+        "td",
+        { class: "run" },
+        h("a", { href: link({ view: "debates", run: run.name }), title: `Its debates\n${run.path}` }, oneLine(run.name, 80)),
+        ringing.map((name) => h("span", { class: "chip bad" }, "⚠ ", name)),
+        h(
+          "small",
+          {},
+          [
+            run.model && oneLine(run.model, 40),
+            run.engine === "scripted" && "scripted",
+            run.task && oneLine(run.task, 30),
+            run.agents && `${run.agents} agents × ${run.rounds} rounds`,
+          ]
+            .filter(Boolean)
+            .join(" · "),
+        ),
+      ),
+      h("td", { class: "progress" }, progress(run)),
+      values([signed(run.headline.reward), judges ? [percent(judges.value), span(judges)] : "–", percent(run.headline.right), percent(run.headline.held_out)]),
+      h("td", { class: "quiet age", data: { run: run.name } }, ago(run.age_s)),
+    );
+  }
+
+  // A cell says what it is, for a window too narrow for the table's head.
+  const values = (texts) => texts.map((text, i) => h("td", { class: "num", data: { column: COLUMNS[i] } }, text));
+
+  function tickbox(names, label, tint) {
+    return h(
+      "label",
+      { class: "pick", title: "Show its curves" },
+      h("input", {
+        type: "checkbox",
+        checked: names.every((name) => chosen.includes(name)),
+        "aria-label": label,
+        onchange: (event) => pick(names, event.target.checked),
       }),
+      tint ? h("span", { class: `swatch ${tint}` }) : null,
+    );
+  }
+
+  // Runs that differ by their seed alone: their mean, and the least and the most of them, for a few seeds have no interval worth the name.
+  function seeds(same) {
+    const names = same.map((run) => run.name);
+    const over = (found, show) => {
+      const known = found.filter((value) => value !== null && value !== undefined);
+      if (!known.length) return "–";
+      const mean = known.reduce((a, b) => a + b, 0) / known.length;
+      return [show(mean), h("small", {}, ` ${show(Math.min(...known))} to ${show(Math.max(...known))}`)];
+    };
+    return h(
+      "tr",
+      { class: "seeds" },
+      h("td", {}, tickbox(names, `Show all ${plural(same.length, "seed")} of ${names[0]}`)),
+      h(
+        "td",
+        { class: "run" },
+        `${plural(same.length, "seed")}: ${same.map((run) => run.seed).join(", ")}`,
+        h("small", {}, "mean, least to most"),
+      ),
+      h("td", { class: "progress" }),
+      values([
+        over(same.map((run) => run.headline.reward), signed),
+        over(same.map((run) => panels[run.name]?.panel?.["trust/judge_accuracy"]?.value), percent),
+        over(same.map((run) => run.headline.right), percent),
+        over(same.map((run) => run.headline.held_out), percent),
+      ]),
+      h("td", {}),
     );
   }
 
   function progress(run) {
+    if (run.transcripts) return plural(run.transcripts, "debate");
     if (run.step === null) return h("span", { class: "quiet" }, "not started");
     const words = `${run.step}${run.total ? ` / ${run.total}` : ""}`;
     return [
@@ -119,15 +185,17 @@ export function overview(main, query, runs) {
     ];
   }
 
-  function pick(name) {
-    chosen = runs.map((run) => run.name).filter((each) => (each === name ? !chosen.includes(each) : chosen.includes(each)));
+  function pick(names, on) {
+    chosen = runs.map((run) => run.name).filter((each) => (names.includes(each) ? on : chosen.includes(each)));
     note({ run: chosen });
     rows = "";
     tick(runs);
   }
 
   async function drawTrust() {
-    const found = await ask("metrics", { run: chosen });
+    const [found, counted] = await Promise.all([ask("metrics", { run: chosen }), ask("trust", { run: chosen })]);
+    Object.assign(panels, counted);
+    drawTable();
     const keys = Object.keys(TRUST).filter(
       (key) => key !== "trust/mean_accuracy" && chosen.some((name) => found[name]?.phases.train?.[key]),
     );
@@ -157,8 +225,8 @@ export function overview(main, query, runs) {
               h(
                 "tr",
                 {},
-                h("th", { scope: "row" }, TRUST[key].name, h("small", {}, TRUST[key].means)),
-                chosen.map((name) => trustCells(key, found[name]?.phases.train ?? {}, lines[name]?.[key], colour(name))),
+                h("th", { scope: "row" }, TRUST[key].name, h("small", {}, withCode(TRUST[key].means))),
+                chosen.map((name) => trustCells(name, key, found[name]?.phases.train ?? {}, counted[name], lines[name]?.[key], colour(name))),
               ),
             ),
           ),
@@ -168,26 +236,30 @@ export function overview(main, query, runs) {
     charts.update(chosen, found, colour, runs);
   }
 
-  function trustCells(key, measured, series, tint) {
-    const about = measured[key];
-    if (!about || about.recent === null) return h("td", { colspan: 2, class: "quiet" }, "nothing to measure yet");
+  function trustCells(run, key, measured, { panel } = {}, series, tint) {
     const entry = TRUST[key];
-    const [judged, verdict] = entry.read(about.recent, entry.against && measured[entry.against]?.recent);
-    // Few steps are few votes: then a number is shown, but not yet judged.
-    const [tone, words] = about.n < 5 && judged !== "plain" ? ["plain", `${plural(about.n, "step")}: too early to say`] : [judged, verdict];
-    const text = (entry.show ?? ((v) => number(v, 2)))(about.recent);
+    const about = panel?.[key];
+    const value = about?.value ?? measured[key]?.recent ?? null;
+    if (value === null) return h("td", { colspan: 2, class: "quiet", data: { run: chosen.length > 1 ? oneLine(run, 40) : "" } }, "nothing to measure yet");
+    const [tone, words] = entry.read(value, about, panel);
+    const show = entry.show ?? twoDigits;
     return [
       h(
         "td",
-        { class: "num" },
-        h("span", { class: "value", title: `Mean of the last 5 steps that have it; the last one: ${number(about.last)}` }, text),
+        { class: "num", data: { run: chosen.length > 1 ? oneLine(run, 40) : "" } },
+        h(
+          "span",
+          { class: "value", title: about ? `Over the last 5 steps, of ${about.of.toLocaleString("en")} that could be counted` : "Mean of the last 5 steps" },
+          show(value),
+        ),
+        about && !entry.exact ? span(about, show) : null,
         sparkline(series, tint),
       ),
       h(
         "td",
         {},
         words ? h("span", { class: `reading ${tone}` }, words) : null,
-        tone === "bad" || tone === "fair" ? h("small", { class: "remedy" }, entry.remedy) : null,
+        tone === "bad" || tone === "fair" ? h("small", { class: "remedy" }, withCode(entry.remedy)) : null,
       ),
     ];
   }
@@ -220,7 +292,7 @@ export function overview(main, query, runs) {
             ),
             h("p", {}, h("b", {}, "Rings because "), ALARMS[key].rings[0].toLowerCase() + ALARMS[key].rings.slice(1)),
             h("p", {}, h("b", {}, "It means "), ALARMS[key].means[0].toLowerCase() + ALARMS[key].means.slice(1)),
-            h("p", {}, h("b", {}, "What to do: "), ALARMS[key].remedy),
+            h("p", {}, h("b", {}, "What to do: "), withCode(ALARMS[key].remedy)),
             h(
               "a",
               { href: link({ view: "debates", run: name, alarm: key.replace("alarm/", "") }) },

@@ -128,7 +128,7 @@ export function rescoreView(main, query, runs) {
       ),
       h(
         "div",
-        { class: "scroll" },
+        { class: "scroll", tabindex: 0 },
         h(
           "table",
           { class: "rescored" },
@@ -167,7 +167,7 @@ export function rescoreView(main, query, runs) {
       agent === null ? "nobody" : `Agent ${agent}${correct === true ? " ✓" : correct === false ? " ✗" : ""}`;
     return h(
       "div",
-      { class: "scroll" },
+      { class: "scroll", tabindex: 0 },
       h(
         "table",
         { class: "changes" },

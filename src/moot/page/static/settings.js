@@ -18,7 +18,7 @@ export function settings() {
     const table = (list) =>
       h(
         "div",
-        { class: "scroll" },
+        { class: "scroll", tabindex: 0 },
         h(
           "table",
           { class: "config" },

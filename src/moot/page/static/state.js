@@ -1,6 +1,6 @@
 // The address is the state: whatever is on the screen can be sent to somebody as a link.
 
-export const FILTERS = ["q", "alarm", "failed", "correct", "disagree", "signal", "error", "from", "to", "sort"];
+export const FILTERS = ["set", "q", "alarm", "failed", "correct", "winner", "same", "disagree", "signal", "error", "from", "to", "sort"];
 
 export function here() {
   return new URLSearchParams(location.search);

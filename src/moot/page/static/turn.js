@@ -54,7 +54,7 @@ function seen(debate, place) {
     if (asked || !event.target.open) return;
     asked = true;
     try {
-      const { messages } = await ask("seen", { run: debate.run, debate: `${debate.step}.${debate.number}`, turn: place });
+      const { messages } = await ask("seen", { run: debate.run, set: debate.set, debate: `${debate.step}.${debate.number}`, turn: place });
       fill(
         inside,
         messages.map(({ role, content }) => h("section", { class: "part" }, h("h3", {}, role), said(content, false))),
@@ -151,9 +151,8 @@ function comparison(lines) {
       h(
         "li",
         { class: fate === "vote" ? "counted" : "void" },
-        h("span", { class: "fate", title: FATES[fate][1] }, FATES[fate][0]),
         h("span", { class: "said", dir: "auto" }, visible(text.slice(0, 1000))),
-        fate === "vote" ? null : h("small", {}, FATES[fate][1]),
+        h("small", { class: "fate" }, fate === "vote" ? FATES[fate][0] : FATES[fate].join(": ")),
       ),
     ),
     lines.length > 500 ? h("li", { class: "quiet" }, `and ${plural(lines.length - 500, "more line")}`) : null,
@@ -223,8 +222,8 @@ function earned(turn) {
     turn.tokens
       ? h(
           "span",
-          { class: "quiet", title: "mean chance of a token, as sampled" },
-          `${plural(turn.tokens.ids.length, "token")}, ${percent(meanChance(turn.tokens.logprobs))}`,
+          { class: "quiet", title: "The geometric mean of the probabilities with which its tokens were sampled" },
+          `${plural(turn.tokens.ids.length, "token")}, mean probability ${percent(meanChance(turn.tokens.logprobs))}`,
         )
       : null,
   );

@@ -1,0 +1,94 @@
+"""Files of debates that are not runs: what `moot demo` and `moot ask` write, and anything `moot score` reads.
+
+The page gets each as a small run, in a folder that goes when the page does; it is written anew when its file grows.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from moot.debate.protocol import preset
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Question
+from moot.records import PlayedDebate, Run
+from moot.records.codec import with_turns
+from moot.records.files import write_atomically
+from moot.rl.advantages import ESTIMATORS, with_advantages
+from moot.rl.metrics import reward_metrics
+from moot.rl.trust import panel
+from moot.tasks.answers import final_number, grade
+from moot.transcripts import read_debate
+
+LARGEST = 200_000_000
+"""Bytes of a file that are read at all: it is read whole, and a run is the place for more."""
+
+
+class Transcripts:
+    """Files, or folders with such files in them, and the runs made of them."""
+
+    def __init__(self, places: Sequence[Path], folder: Path) -> None:
+        self._places, self._folder = places, folder
+        self._known: dict[Path, tuple[Path, tuple[int, int]]] = {}
+        """Where the run of each file is, and what the file was when it was read."""
+
+    def refresh(self) -> None:
+        for file in [file for place in self._places for file in (sorted(place.glob("*.jsonl")) if place.is_dir() else [place])]:
+            with suppress(OSError):
+                status = file.stat()
+                stamp = (status.st_size, status.st_mtime_ns)
+                run, read = self._known.get(file, (self._free(file.name), None))
+                # What holds no debate, such as a file of questions, is not shown.
+                if stamp != read and status.st_size < LARGEST and (debates := list(read_debates(file))):
+                    _write(run, file, debates)
+                self._known[file] = run, stamp
+
+    def _free(self, name: str) -> Path:
+        taken = {run.name for run, _ in self._known.values()}
+        return self._folder / next(each for each in (name, *(f"{name}~{n}" for n in range(2, 10**6))) if each not in taken)
+
+
+def read_debates(file: Path) -> Iterator[PlayedDebate]:
+    """Those lines that are debates, scored and, where the answer is known, graded."""
+    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
+        with suppress(ConfigError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError):
+            record = json.loads(line)
+            asked = "known_answer" in record
+            # A transcript may leave its protocol out; that of v1 is known by the section that v2 has not.
+            base = preset(record["settings"]["protocol"] if asked else "v1" if "<consensus" in line else "v2")
+            debate, scoring = (_asked(record), base.scoring) if asked else read_debate(line, base)
+            gradable = debate.question.answer is not None
+            grades = grade(debate, otherwise=final_number if gradable else lambda _: None)
+            yield PlayedDebate(debate, error=record.get("error")).scored(scoring, grades)
+
+
+def _asked(record: Mapping[str, Any]) -> Debate:
+    """A line of `moot ask`, read under the rules that were asked for."""
+    settings, rules = record["settings"], preset(record["settings"]["protocol"]).rules
+    rules = replace(
+        rules,
+        closing_ballot=bool(settings.get("closing_ballot")),
+        sections=settings.get("sections", "sampled"),
+        judge_first=settings.get("judge_first", True),
+        personas=rules.personas and settings.get("personas", True),
+    )
+    question = Question(str(record["question"]), record["known_answer"], str(record["number"]), str(settings["instruction"]))
+    return with_turns(Debate(question, int(record["num_agents"]), int(record["max_rounds"]), rules), record["turns"])
+
+
+def _write(place: Path, file: Path, debates: Sequence[PlayedDebate]) -> None:
+    """All debates of a file are step 1."""
+    whole = [each for each in debates if each.error is None]
+    taught = with_advantages(whole, ESTIMATORS[whole[0].scoring.estimator]) if len({each.scoring for each in whole}) == 1 else whole
+    lost = [replace(each, scores=None) for each in debates if each.error is not None]
+    seats = {"num_agents": debates[0].debate.num_agents, "max_rounds": debates[0].debate.max_rounds}
+    run = Run.create(place, {"debate": {"task": str(file), **seats}, "transcripts": len(debates)}, {})
+    run.write_debates(1, [*taught, *lost])
+    row = {"step": 1, "phase": "self_play", **panel(whole), **(reward_metrics(taught) if taught else {})}
+    write_atomically(place / "metrics.jsonl", json.dumps(row).encode() + b"\n")
+    os.utime(place / "metrics.jsonl", (file.stat().st_atime, file.stat().st_mtime))  # it is as old as what it shows

@@ -1,0 +1,78 @@
+"""The trust panel with its intervals, from the debates of a run's last steps: what the page may claim, and what it may not."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from moot.page.index import lines, stamps
+from moot.records.codec import from_record
+from moot.rl.trust import LESS_HALF, WINDOW, Share, counts
+from moot.statistics import intervals, wilson
+
+MOST = 200
+"""Debates of a step that are counted: each takes about two milliseconds, and somebody waits for the page."""
+FEWEST = 10
+"""Debates without which a mean that is not a share has no interval."""
+MEANS = (
+    *("trust/vote_truth_agreement", "trust/answer_diversity", "trust/plurality_share", "trust/mean_accuracy", "trust/judges_per_pair"),
+)
+"""What is not a share of votes or debates, so that Wilson's interval does not apply."""
+GAP = "trust/winner_gap"
+"""How much more often the winner is right than the mean agent of the same debates."""
+
+
+def measured(run: Path, last: int | None) -> dict[str, Any]:
+    """By key of the panel: value, low, high, and of how many (votes, pairs or debates). Steps after `last` are still being written."""
+    known = stamps(run)
+    steps = sorted(step for step in known if last is None or step <= last)[-WINDOW:]
+    counted = [each for step in steps for each in _step(run, step, known[step])]
+    keys = [*counted[0], GAP] if counted else []
+    return {"steps": steps, "debates": len(counted), "panel": {key: about for key in keys if (about := _about(key, counted))}}
+
+
+@lru_cache(maxsize=400)
+def _step(run: Path, step: int, stamp: str) -> list[dict[str, Share]]:
+    """The stamp says that the file is still the same."""
+    counted = (_counts(line) for _, line in islice(lines(run, step), MOST))
+    return [each for each in counted if each is not None]
+
+
+def _counts(line: bytes) -> dict[str, Share] | None:
+    """None where a debate has nothing to count: it cannot be read, or the engine lost it."""
+    try:
+        record = json.loads(line)
+        if record.get("error") is not None or not 0 < int(record["num_agents"]) < 1000:
+            return None
+        return counts(from_record(record))
+    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError):
+        return None
+
+
+def _about(key: str, counted: Sequence[Mapping[str, Share]]) -> dict[str, Any] | None:
+    """The wider of a bootstrap over debates and of Wilson's over votes: the votes of one debate hang together, and a few prove little."""
+    top, bottom = zip(*(_gap(each) if key == GAP else each[key] for each in counted), strict=True)
+    (found,) = intervals([(top, bottom)], resamples=2000)
+    if found is None:
+        return None
+    value, low, high, trials = found.value, found.low, found.high, round(sum(bottom))
+    if key in MEANS:
+        low, high = (low, high) if sum(each > 0 for each in bottom) >= FEWEST else (-math.inf, math.inf)
+    else:
+        # The gap is the winners' share seen from the mean agent's.
+        hits = round(sum(each["trust/winner_correct"][0] for each in counted) if key == GAP else sum(top))
+        below = hits / trials - value
+        bounds = wilson(hits, trials)
+        low, high = min(low, bounds[0] - below), max(high, bounds[1] - below)
+    less = 0.5 * (key in LESS_HALF)
+    return {"value": value - less, "low": low - less, "high": high - less, "of": trials}
+
+
+def _gap(each: Mapping[str, Share]) -> Share:
+    won, debates = each["trust/winner_correct"]
+    return won - each["trust/mean_accuracy"][0] * debates, debates

@@ -1,0 +1,60 @@
+"""Files of debates on the page: what `moot demo` and `moot ask` write is shown as a small run, and followed as it grows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from moot.cli.main import main
+from moot.page.debate import seen_in, shown
+from moot.page.runs import Runs
+from moot.page.transcripts import Transcripts, read_debates
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("files")
+    assert main(["demo", "--debates", "3", "--out", str(place / "demo.jsonl")]) == 0
+    assert main(["demo", "--debates", "2", "--protocol", "v1", "--out", str(place / "old.jsonl")]) == 0
+    (place / "questions").write_text('{"question": "What is 3 + 4?", "answer": "7"}\n')
+    options = "--engine scripted --max-tokens 2000 --sections asked --closing-ballot"
+    assert main(["ask", "--file", str(place / "questions"), *options.split(), "--out", str(place / "ask.jsonl")]) == 0
+    (place / "notes.jsonl").write_text('{"question": "no debate"}\n[]\nnot JSON\n')
+    return place
+
+
+def test_each_file_with_debates_is_a_run_of_one_step(place: Path, tmp_path: Path) -> None:
+    runs = Runs([place, tmp_path], Transcripts([place], tmp_path).refresh).all()
+    assert sorted(runs) == ["ask.jsonl", "demo.jsonl", "old.jsonl"]
+    assert [runs[name].summary()["transcripts"] for name in sorted(runs)] == [1, 3, 2]
+    assert runs["ask.jsonl"].summary()["task"] == str(place / "ask.jsonl")
+
+
+def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_path: Path) -> None:
+    Transcripts([place / "ask.jsonl"], tmp_path).refresh()
+    said = json.loads((place / "ask.jsonl").read_text())
+    found = shown(tmp_path / "ask.jsonl", 1, 0)
+    assert found is not None and found["question"] == {"id": "1", "text": "What is 3 + 4?", "answer": "7"}
+    assert (found["winner"], len(found["votes"])) == (said["winner"], len(said["votes"]))
+    assert [turn["ballot"] for turn in found["turns"]] == [False] * 6 + [True] * 3
+    assert [turn["answer"] for turn in found["turns"]][3:6] == said["answers"]
+    messages = seen_in(tmp_path / "ask.jsonl", 1, 0, 3)
+    assert messages is not None and "What is 3 + 4?" in messages[1]["content"]
+
+
+def test_a_transcript_of_the_sequential_protocol_is_known_by_its_sections(place: Path) -> None:
+    assert {each.debate.rules.schedule for each in read_debates(place / "old.jsonl")} == {"sequential"}
+
+
+def test_a_file_that_grows_is_read_again(place: Path, tmp_path: Path) -> None:
+    file, text = tmp_path / "a" / "grows.jsonl", (place / "demo.jsonl").read_text().splitlines(keepends=True)
+    file.parent.mkdir()
+    file.write_text(text[0])
+    transcripts = Transcripts([file], tmp_path / "made")
+    transcripts.refresh()
+    assert shown(tmp_path / "made" / "grows.jsonl", 1, 1) is None
+    file.write_text("".join(text))
+    transcripts.refresh()
+    assert shown(tmp_path / "made" / "grows.jsonl", 1, 2) is not None
