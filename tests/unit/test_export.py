@@ -149,6 +149,22 @@ def test_the_same_text_twice_is_no_preference(tmp_path: Path) -> None:
     assert reason(sets.best_and_worst, each) == reason(sets.voted_pairs, each) == "chosen and rejected are the same"
 
 
+def test_programs_that_differ_in_their_indentation_are_two_programs() -> None:
+    returned = "```python\ndef f(x):\n    for i in x:\n        y = i\n    return y\n```"
+    earlier = returned.replace("    return", "        return")
+    assert " ".join(returned.split()) == " ".join(earlier.split()) and sets._essence(returned) != sets._essence(earlier)
+    assert sets._essence(returned) == sets._essence(returned.replace("y = i", "y = i  ").replace("def", "\ndef"))
+    assert sets._essence("It  is\n5.") == "It is 5."
+
+
+def test_a_page_shows_programs_as_listings_and_their_tests_folded(tmp_path: Path) -> None:
+    assert pages.written("So:\n```python\nif a < b:\n    pass\n```\nDone.") == ('So:\n<div class="code">if a &lt; b:\n    pass</div>Done.')
+    assert pages.written("a ``` b") == "a ``` b"
+    played = replace(debate(v2(), ONE_VOTE, ANSWERS, "7"), question=Question("Complete f.", "# tests of f\nassert f(1) == 2"))
+    shown = "".join(pages.page(saved(tmp_path / "run", played), "t"))
+    assert '<summary class="soft">Tests to pass</summary>' in shown and "Right answer:" not in shown
+
+
 def test_a_ballot_is_never_taken_for_an_answer(tmp_path: Path) -> None:
     (each,) = saved(tmp_path / "run", judged(v2(closing_ballot=True), jury_counts=False))
     (row,) = sets.supervised(each)

@@ -78,7 +78,7 @@ PANEL: dict[str, Meaning] = {
     ),
     "trust/judge_held_out": Meaning(
         "With `--judge renewed`: how often votes on held-out debates preferred the right answer when the copy that judges now was taken.",
-        "Standing still for long: the policy no longer judges better, so its own votes add nothing; see `recipe/judge_step`.",
+        "Standing still for long: the policy does not learn to judge; name a stronger judge (`--judge NAME`).",
     ),
     "trust/outside_agreement": Meaning(
         "Of the pairs on which the peers clearly agree and the outside judge has a preference, how often it is the same.",
@@ -105,5 +105,10 @@ ALARMS: dict[str, Meaning] = {
     "alarm/format_collapse": Meaning(
         "agents stopped voting, or their turns can no longer be read.",
         "Use a lower `--learning-rate`, keep `--enable-format-penalty` on, start with `--warm-questions 100`, or use `--distill-every 5`.",
+    ),
+    "alarm/length_collapse": Meaning(
+        "solutions have less than half of the tokens they began with, and the answers are no better: the reasoning is being trained away.",
+        "Use the best checkpoint (`RUN@best`), a lower `--learning-rate`, or keep near the start (`--kl-coef 0.001`); `--sections asked` "
+        "begins longer.",
     ),
 }

@@ -357,9 +357,9 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
     scoring = config.protocol.scoring.peers_alone()
     held_out = [each.scored(scoring, own) for each, own in zip(debates, grades, strict=True)]
     loop.run.write_held_out(step, held_out)
-    flips = await loop.visits.update(step, "eval", [(loop.task, each) for each in held_out])
-    row = {"step": step, "phase": "eval", **measured, **flips, "time/eval_s": time.perf_counter() - started}
-    if step >= config.warm_steps:
+    row = {"step": step, "phase": "eval", **measured, "time/eval_s": time.perf_counter() - started}
+    if step >= config.warm_steps:  # from the start on, so that a warm start that was taken over makes no difference
+        row |= await loop.visits.update(step, "eval", [(loop.task, each) for each in held_out])
         row |= renew_judge(loop, row, sampler)
         loop.best = row[BEST] = better_step(loop.run.metrics(), loop.best, row, config.recipe.best_by)
     loop.run.append_metrics(row)

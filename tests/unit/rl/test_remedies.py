@@ -308,7 +308,7 @@ def test_an_alarm_stops_the_run_only_when_asked_and_says_what_to_do(tmp_path: Pa
     config = replace(QUIET, optim=replace(QUIET.optim, batch_size=24, num_train_datapoints=48), warm=replace(QUIET.warm, warm_questions=0))
     engine = ScriptedEngine(style="hostile", seed=0)
     assert self_play_rows(played(tmp_path / "on", config, engine=engine))[-1]["alarm/format_collapse"] == 1
-    with pytest.raises(Stopped, match=r"format_collapse rings: .* Lower learning_rate"):
+    with pytest.raises(Stopped, match=r"format_collapse rings: .* lower `--learning-rate`"):
         played(tmp_path / "off", with_recipe(config, stop_on_alarm=True), engine=ScriptedEngine(style="hostile", seed=0))
 
 
