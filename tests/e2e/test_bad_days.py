@@ -59,6 +59,67 @@ def test_a_checkpoint_that_does_not_fit_is_a_full_disk_too(small_disk: Path, tmp
     assert "Traceback" not in full.stderr and len(full.stderr.strip().splitlines()) == 1
 
 
+def test_the_small_model_that_does_not_fit_the_cache_is_a_full_disk_too(
+    small_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As `smollm2-135m` is converted, a tiny model in its place: 20 kB of disk, and some 50 kB of weights."""
+    pytest.importorskip("torch")
+    subprocess.run(["mount", "-o", "remount,size=20k", str(small_disk)], check=True)
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from moot.cli import main
+    from moot.engine.local import smollm
+    from support.tiny_chat import save
+
+    gguf, tiny = tmp_path / "model.gguf", save(tmp_path / "model")
+    gguf.write_bytes(b"a model")
+    model, tokenizer = AutoModelForCausalLM.from_pretrained(tiny), AutoTokenizer.from_pretrained(tiny)
+    model.config.quantization_config = {}
+    monkeypatch.setattr(smollm, "GGUF_SHA256", smollm.sha256(gguf))
+    monkeypatch.setattr(smollm, "_download", lambda scratch: gguf)
+    monkeypatch.setattr(smollm.AutoTokenizer, "from_pretrained", lambda **where: tokenizer)
+    monkeypatch.setattr(smollm.AutoModelForCausalLM, "from_pretrained", lambda dtype, **where: model)
+    monkeypatch.setenv("MOOT_CACHE", str(small_disk))
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    monkeypatch.chdir(tmp_path)
+    assert main(["train", "--model", "smollm2-135m", "--device", "cpu"]) == 2
+    said = capsys.readouterr().err
+    place = small_disk / "smollm2-135m"
+    assert said.splitlines()[-1] == f"moot: model 'smollm2-135m' cannot be loaded: [Errno 28] no space left on the device: '{place}'"
+    assert "Traceback" not in said
+    assert not list(small_disk.iterdir()) and not (tmp_path / "runs").exists(), "nothing is left half written"
+
+
+def test_a_checkpoint_of_another_rank_is_named_in_one_line_and_an_older_one_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    import asyncio
+
+    from moot.checkpoints import load_newest
+    from moot.engine.local import LocalEngine
+    from moot.records import Run
+    from moot.rl.config import ModelConfig, TrainConfig
+    from support.tiny_chat import save
+
+    model = str(save(tmp_path / "model"))
+    run = Run.create(tmp_path / "run", TrainConfig(model=ModelConfig(model=model, lora_rank=2)).as_dict(), {})
+
+    async def saved_and_loaded() -> tuple[int | None, list[str]]:
+        ranks = {step: LocalEngine.create(model, device="cpu", dtype="fp32", lora_rank=4 if step == 3 else 2) for step in (2, 3)}
+        for step, engine in ranks.items():
+            await engine.save_state(str(run.checkpoint_place(step)))
+            run.commit_checkpoint(step, {}, keep=True)
+        notes: list[str] = []
+        loaded = await load_newest(ranks[2], run, notes.append)
+        for engine in ranks.values():
+            await engine.close()
+        return loaded and loaded.step, notes
+
+    step, notes = asyncio.run(saved_and_loaded())
+    newest = run.path / "checkpoints" / "000003"
+    why = f"{newest}: saved with lora_rank=4, this engine runs lora_rank=2"
+    assert step == 2 and notes == [f"checkpoint {newest} cannot be used ({why}); trying the one before it"]
+
+
 def log_records(log: bytes) -> Iterator[bytes]:
     """The offline file is a log in LevelDB's format: blocks of 32 KiB, a record in one piece or in several."""
     at, whole = 7, b""  # the header was cut off, and counts for the blocks

@@ -92,8 +92,8 @@ def _still(run: Path, name: str, content: bytes) -> bool:
     """Somewhere in the run: in its place, aside, or under another name. What is written anew holds what it held."""
     if name == "run.json" or name.endswith(".tmp") or name.startswith("checkpoints/"):
         return True  # rolling checkpoints go once two newer ones can be read
-    if name == "metrics.jsonl":
-        now = b"".join(file.read_bytes() for file in run.rglob("metrics.jsonl") if file.is_file())
+    if name in ("metrics.jsonl", "visits.jsonl"):  # lines are added to them
+        now = b"".join(file.read_bytes() for file in run.rglob(name) if file.is_file())
         return all(line.strip() in now for line in content.split(b"\n")[:-1])
     return any(file.read_bytes() == content for file in run.rglob("*") if file.is_file())
 

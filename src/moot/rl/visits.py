@@ -45,8 +45,9 @@ class Visits:
         """Those of a run that continues after `step`. Later lines are of steps that are played again."""
         last: dict[str, dict[str, str]] = {}
         for _, row, _ in json_lines(run.path / FILE):
-            if isinstance(row, dict) and {"step", "phase", "pluralities"} <= row.keys() and row["step"] <= step:
-                last.setdefault(row["phase"], {}).update(row["pluralities"])
+            match row:  # a line that somebody damaged is passed over
+                case {"step": int(at), "phase": str(phase), "pluralities": dict(answers)} if at <= step:
+                    last.setdefault(phase, {}).update({key: answer for key, answer in answers.items() if isinstance(answer, str)})
         return cls(run.path / FILE, last)
 
     async def update(self, step: int, phase: str, debates: Sequence[tuple[Task, PlayedDebate]]) -> Metrics:

