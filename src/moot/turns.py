@@ -5,6 +5,7 @@ numpy is imported where tokens are: `moot score` has none, and waits for nothing
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -135,6 +136,20 @@ def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) 
     return (_credit(turn, sampled, step, advantages) * sampled.sampled).astype(np.float32)
 
 
+_SOLUTION = re.compile(r"<solution>.*?</solution>", re.I | re.A | re.S)
+
+
+def _broken(turn: Turn, sampled: SampledTurn) -> Flags:
+    """The tokens that a failed turn failed by. Where the model writes the tags, all of them: they are one reply. Spoken in parts, a turn
+    fails only by its solution (empty, or cut at its limit), so nothing that was judged before it is blamed."""
+    import numpy as np
+
+    where = None if sampled.inserted is None else _SOLUTION.search(turn.text)
+    if where is None:
+        return np.ones(len(sampled.tokens), dtype=bool)
+    return (sampled.starts >= where.start()) & (sampled.starts < where.end())
+
+
 def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
     import numpy as np
 
@@ -143,9 +158,10 @@ def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages)
         return np.full(count, advantages.values[turn.agent], dtype=np.float32)
     if "step" in advantages.streams:
         return np.full(count, advantages.streams["step"][turn.agent][step], dtype=np.float32)
-    if turn.failed:
-        return np.full(count, advantages.streams["generator"][turn.agent][step], dtype=np.float32)
     values = np.zeros(count, dtype=np.float32)
+    if turn.failed:
+        values[_broken(turn, sampled)] = advantages.streams["generator"][turn.agent][step]
+        return values
     for name, tokens in tokens_by_section(turn.parsed, sampled.starts).items():
         # In a ballot there is no answer: all of it is judging.
         stream = "judge" if turn.ballot else advantages.stream_of.get(name)

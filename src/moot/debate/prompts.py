@@ -262,7 +262,8 @@ def request(debate: Debate, agent: int, section: str, others: Sequence[int], wor
         case "evaluation":
             text = _text(prompts, "asked.evaluate", debate.open_ended, names=_names(numbers), work=work)
         case "comparison":
-            text = prompts.say("asked.compare", choices=_choices(numbers))
+            pairs = list(combinations(numbers, 2))
+            text = prompts.say("asked.compare" if len(pairs) == 1 else "asked.compare_pairs", choices=_choices(pairs), pairs=len(pairs))
         case "solution":
             asked = debate.question
             text = _text(prompts, "asked.solve", debate.open_ended, question=asked.text, instruction=asked.instruction)
@@ -320,12 +321,9 @@ def _pairs(numbers: Sequence[int]) -> str:
     return "; ".join(f"Agent {a} and Agent {b}" for a, b in combinations(numbers, 2))
 
 
-def _choices(numbers: Sequence[int]) -> str:
+def _choices(pairs: Sequence[tuple[int, int]]) -> str:
     """The three lines that may be written about each pair, so that none looks like the expected one."""
-    return "\n".join(
-        f"`Agent {a} > Agent {b}` if Agent {a} is better, `Agent {b} > Agent {a}` if Agent {b} is better, `Agent {a} = Agent {b}` if equal"
-        for a, b in combinations(numbers, 2)
-    )
+    return "\n\n".join(f"Agent {a} > Agent {b}\nAgent {b} > Agent {a}\nAgent {a} = Agent {b}" for a, b in pairs)
 
 
 def _instructions(debate: Debate, round: int, numbers: Sequence[int], ballot: bool, work: str) -> str:

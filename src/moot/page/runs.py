@@ -18,7 +18,7 @@ T = TypeVar("T")
 Series = tuple[list[float], list[float | None]]
 """Steps and values; None where a step says that nothing was measured."""
 
-ALARMS = ("alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse")
+ALARMS = ("alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse", "alarm/length_collapse")
 LARGEST_REPORT = 50_000_000
 """Bytes of an evaluation's report that are read at all."""
 TRAINING = ("warm", "self_play")

@@ -106,4 +106,9 @@ ALARMS: dict[str, Meaning] = {
         "agents stopped voting, or their turns can no longer be read.",
         "Use a lower `--learning-rate`, keep `--enable-format-penalty` on, start with `--warm-questions 100`, or use `--distill-every 5`.",
     ),
+    "alarm/length_collapse": Meaning(
+        "solutions have less than half of the tokens they began with, and the answers are no better: the reasoning is being trained away.",
+        "Use the best checkpoint (`RUN@best`), a lower `--learning-rate`, or keep near the start (`--kl-coef 0.001`); `--sections asked` "
+        "begins longer.",
+    ),
 }

@@ -11,7 +11,7 @@ from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, has_sig
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats
 from moot.records.played import PlayedDebate
-from moot.turns import carries_gradient
+from moot.turns import carries_gradient, tokens_by_section
 
 Metrics = dict[str, float | None]
 """None where a number's denominator is 0: nothing was measured, which is not the same as 0."""
@@ -51,6 +51,7 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
         "env/all/ob_tokens_per_turn": _prompt_tokens(played) / len(turns) if turns else None,
         "tokens/sampled": float(sampled),
         "tokens/read": float(read),
+        "tokens/solution": mean(map(float, solution_lengths(played))),
         "debates/played": float(len(played)),
         "debates/failed": float(len(rollouts) - len(played)),
         # Of those, the ones whose next turn did not fit the model's context.
@@ -75,6 +76,16 @@ def token_counts(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
     turns = [turn for each in debates for turn in each.sampled]
     sampled = sum(turn.count for turn in turns)
     return sampled, sum(len(turn.prompt) + len(turn.tokens) for turn in turns) - sampled
+
+
+def solution_lengths(debates: Sequence[PlayedDebate]) -> list[int]:
+    """Sampled tokens of each solution that could be read. Turns whose tokens nobody knows are left out."""
+    lengths = []
+    for each in debates:
+        for turn, sampled in zip(each.debate.turns, each.sampled, strict=False):
+            if turn.answers and len(sampled.tokens):
+                lengths.append(int((tokens_by_section(turn.parsed, sampled.starts)["solution"] & sampled.sampled).sum()))
+    return lengths
 
 
 def _prompt_tokens(rollouts: Sequence[PlayedDebate]) -> int:

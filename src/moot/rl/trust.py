@@ -13,7 +13,8 @@ from moot.debate.types import Parsed, Vote
 from moot.debate.voters import flips, own_answers
 from moot.debate.votes import clear_consensus, in_both_orders
 from moot.records.played import PlayedDebate
-from moot.rl.metrics import Metrics, mean
+from moot.rl.explain import ALARMS
+from moot.rl.metrics import Metrics, mean, solution_lengths
 from moot.statistics import wilson
 
 Share = tuple[float, float]
@@ -197,6 +198,15 @@ class _Iteration:
     did_vote: int
     turns: int
     failed_turns: int
+    # Older checkpoints have none of these.
+    solutions: int = 0
+    solution_tokens: int = 0
+    agents: int = 0
+    right_answers: int = 0
+    unlabelled: int = 0
+    """Agents of debates without a known answer."""
+    agreeing: int = 0
+    """Those of them that give the answer of weights that stand still (labels_from), or without one the debate's plurality."""
 
 
 @dataclass
@@ -205,22 +215,28 @@ class Alarms:
 
     best_vote_rate: float = 0.0
     window: deque[_Iteration] = field(default_factory=lambda: deque(maxlen=WINDOW))
+    first: list[_Iteration] = field(default_factory=list)
+    """The first five steps: how long solutions were, and how good."""
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        return {"best_vote_rate": self.best_vote_rate, "window": [asdict(each) for each in self.window]}
+        kept = {name: [asdict(each) for each in steps] for name, steps in (("window", self.window), ("first", self.first))}
+        return {"best_vote_rate": self.best_vote_rate, **kept}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Alarms:
-        return cls(state["best_vote_rate"], deque((_Iteration(**each) for each in state["window"]), maxlen=WINDOW))
+        window, first = ([_Iteration(**each) for each in state.get(name, ())] for name in ("window", "first"))
+        return cls(state["best_vote_rate"], deque(window, maxlen=WINDOW), first)
 
     def update(self, debates: Sequence[PlayedDebate]) -> Metrics:
         """1 for an alarm that rings, 0 for one that does not, None while too little was seen."""
         self.window.append(_summary(debates))
+        if len(self.first) < WINDOW:
+            self.first.append(self.window[-1])
         window = list(self.window)
-        total = {name: sum(getattr(each, name) for each in window) for name in _Iteration.__dataclass_fields__}
+        total = _sums(window)
         if total["debates"] < ENOUGH:
-            return dict.fromkeys(("alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse"))
+            return dict.fromkeys(ALARMS)
         vote_rate = total["did_vote"] / total["could_vote"] if total["could_vote"] else 0.0
         silent = sum(each.signals == 0 for each in window)
         low, high = wilson(total["right"], total["mixed"])
@@ -234,12 +250,29 @@ class Alarms:
             "alarm/degenerate_consensus": float(total["uniform"] > 0.8 * total["debates"] or silent > len(window) / 2),
             "alarm/random_noise": float(noise),
             "alarm/format_collapse": float(collapse or total["failed_turns"] > 0.4 * total["turns"]),
+            "alarm/length_collapse": float(_shrunk(_sums(self.first), total)),
         }
+
+
+def _sums(steps: Sequence[_Iteration]) -> dict[str, int]:
+    return {name: sum(getattr(each, name) for each in steps) for name in _Iteration.__dataclass_fields__}
+
+
+def _shrunk(first: Mapping[str, int], now: Mapping[str, int]) -> bool:
+    """Solutions have less than half of the tokens they began with, and answers are no better for it."""
+    if not (first["solutions"] and now["solutions"]):
+        return False
+    good, of = ("right_answers", "agents") if first["agents"] and now["agents"] else ("agreeing", "unlabelled")
+    risen = now[good] * first[of] > first[good] * now[of]
+    return 2 * now["solution_tokens"] * first["solutions"] < first["solution_tokens"] * now["solutions"] and not risen
 
 
 def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
     right, mixed = judge_accuracy(debates)
     contested = [votes for each in debates for votes in each.votes_by_pair().values() if len({vote.author for vote in votes}) >= 2]
+    lengths = solution_lengths(debates)
+    with_answer = [each for each in debates if each.answer_known]
+    without = [each for each in debates if not each.answer_known]
     return _Iteration(
         debates=len(debates),
         # Where nobody knows the answer there may be none to compare: an essay is not an agreement.
@@ -254,4 +287,18 @@ def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
         did_vote=sum(each.ballots.did_vote for each in debates),
         turns=sum(len(each.debate.turns) for each in debates),
         failed_turns=sum(turn.failed for each in debates for turn in each.debate.turns),
+        solutions=len(lengths),
+        solution_tokens=sum(lengths),
+        agents=sum(each.debate.num_agents for each in with_answer),
+        right_answers=sum(each.correct(turn) for each in with_answer for turn in last_parsed(each.debate)),
+        unlabelled=sum(each.debate.num_agents for each in without),
+        agreeing=sum(map(_agreeing, without)),
     )
+
+
+def _agreeing(each: PlayedDebate) -> int:
+    """How many agents give the answer that weights standing still gave, or without one the debate's plurality."""
+    labelled = None if each.grades is None else each.grades.labelled
+    if labelled is None:
+        return round(plurality_share(each) * each.debate.num_agents)
+    return sum(turn is not None and labelled[turn] for turn in last_parsed(each.debate))

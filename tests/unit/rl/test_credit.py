@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import pairwise
 from typing import Any
@@ -154,6 +154,24 @@ def test_a_turn_cut_inside_its_last_section_has_failed(rendering: Rendering) -> 
     said = say(rendering, "<solution>7</solution><evaluation>ok</evaluation><comparison>Agent 0", ended=False)
     assert said.turn.failed
     assert set(said.values.tolist()) == {GENERATOR}
+
+
+def test_spoken_in_parts_only_the_solution_that_failed_is_blamed() -> None:
+    """Asked for an evaluation, a comparison and then a solution, which was cut. Requests (starts -1) are inserted.
+
+    Characters: the solution stands at 10, the evaluation at 39, the comparison at 70.
+    """
+    text = "<solution>3 + 4</solution>\n<evaluation>Good.</evaluation>\n<comparison>N/A</comparison>"
+    assert (text.index("3"), text.index("Good"), text.index("N/A")) == (10, 39, 70)
+    starts = np.array([39, 41, -1, 70, -1, -1, 10, 12, 14], dtype=np.int32)
+    inserted = np.array([0, 0, 1, 0, 1, 1, 0, 0, 0], dtype=bool)
+    ids = np.arange(9, dtype=np.int32)
+    sampled = SampledTurn(ids, False, ids, np.zeros(9, dtype=np.float32), starts, inserted=inserted)
+    failed = Turn(2, 0, text, ParseFailure("the solution was cut at its token limit"))
+    assert credit(failed, sampled, 0, PAID).tolist() == [0, 0, 0, 0, 0, 0, GENERATOR, GENERATOR, GENERATOR]
+    one_reply = replace(sampled, inserted=None)
+    assert credit(failed, one_reply, 0, PAID).tolist() == [GENERATOR] * 9, "where the model writes the tags, the whole turn"
+    assert credit(failed, sampled, 0, AgentAdvantages((0.25,))).tolist() == [0.25, 0.25, 0, 0.25, 0, 0, 0.25, 0.25, 0.25]
 
 
 def test_an_agents_one_number_is_for_every_token(rendering: Rendering) -> None:

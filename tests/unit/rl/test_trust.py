@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import numpy as np
 import pytest
 
 from moot.debate.state import Debate
 from moot.records.played import PlayedDebate
+from moot.rl.metrics import rollout_metrics, solution_lengths
 from moot.rl.trust import Alarms, panel
 from moot.statistics import wilson
 from moot.tasks.answers import grade
+from moot.turns import SampledTurn
 from support.making import FAILED, debate, near, reward, v1, v2
 
 
@@ -185,6 +190,7 @@ def test_wilsons_interval() -> None:
 # Alarms: None below 20 debates in the last 5 iterations, then 0 or 1.
 
 CONSENSUS, NOISE, COLLAPSE = "alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse"
+SHRUNK = "alarm/length_collapse"
 VOTES = ["1 > 2", "0 > 2", "0 > 1"]
 
 
@@ -199,8 +205,8 @@ FINE = one()
 
 def test_alarms_keep_quiet_until_twenty_debates() -> None:
     alarms = Alarms()
-    assert alarms.update([FINE] * 19) == {CONSENSUS: None, NOISE: None, COLLAPSE: None}
-    assert alarms.update([FINE]) == {CONSENSUS: 0.0, NOISE: 0.0, COLLAPSE: 0.0}
+    assert alarms.update([FINE] * 19) == {CONSENSUS: None, NOISE: None, COLLAPSE: None, SHRUNK: None}
+    assert alarms.update([FINE]) == {CONSENSUS: 0.0, NOISE: 0.0, COLLAPSE: 0.0, SHRUNK: 0.0}
 
 
 def test_the_window_is_five_iterations() -> None:
@@ -332,3 +338,86 @@ def test_format_collapse_rings_above_two_fifths_of_failed_turns(failed: int, rin
     dead = judged(debate(v2(), [[FAILED] * 3], truth="7"))
     alive = judged(debate(v2(), [[""] * 3], answers=[["7", "8", "9"]], truth="7"))
     assert Alarms().update([dead] * failed + [alive] * (20 - failed))[COLLAPSE] == rings
+
+
+# Length collapse. Three agents, one round; a turn's tokens are one per character of its text, and all its solutions are as long.
+
+
+def spoken(
+    length: int, answers: tuple[str, ...] = ("7", "7", "8"), truth: str | None = "7", labelled: tuple[bool, ...] | None = None
+) -> PlayedDebate:
+    """Solutions of `length` characters in all, tags included, with one token each; the other sections have tokens too."""
+    padding = length - len("<solution>\\boxed{7}</solution>")
+    played = debate(v2(), [[""] * 3], [[f"{'.' * padding}\\boxed{{{answer}}}" for answer in answers]], truth=truth)
+    sampled = tuple(
+        SampledTurn(ids, False, ids, ids.astype(np.float32), ids)
+        for turn in played.turns
+        for ids in [np.arange(len(turn.text), dtype=np.int32)]
+    )
+    graded = replace(grade(played), labelled=labelled)
+    return PlayedDebate(played, sampled, scoring=played.scoring, scores=reward(played), grades=graded)
+
+
+def test_tokens_of_a_solution_by_hand() -> None:
+    assert solution_lengths([spoken(100), spoken(40)]) == [100] * 3 + [40] * 3
+    assert rollout_metrics([spoken(100), spoken(40)])["tokens/solution"] == 70.0
+    assert solution_lengths([FINE]) == [], "nobody knows its tokens"
+
+
+LENGTHS = {
+    # first five steps -> last five steps of 4 debates: length and answers (truth 7). Accuracy at first: 2 of 3.
+    "half is not under half": ((100, ("7", "7", "8")), (50, ("7", "7", "8")), 0.0),
+    "under half, as good": ((100, ("7", "7", "8")), (49, ("7", "7", "8")), 1.0),
+    "under half, worse": ((100, ("7", "7", "8")), (49, ("7", "8", "8")), 1.0),
+    "under half, better": ((100, ("7", "7", "8")), (49, ("7", "7", "7")), 0.0),
+    "longer": ((49, ("7", "7", "8")), (100, ("7", "7", "8")), 0.0),
+}
+
+
+@pytest.mark.parametrize(("first", "last", "rings"), LENGTHS.values(), ids=LENGTHS)
+def test_length_collapse_by_hand(first: tuple[int, tuple[str, ...]], last: tuple[int, tuple[str, ...]], rings: float) -> None:
+    alarms = Alarms()
+    assert [alarms.update([spoken(*first)] * 4)[SHRUNK] for _ in range(5)] == [None] * 4 + [0.0]
+    found = [alarms.update([spoken(*last)] * 4)[SHRUNK] for _ in range(5)]
+    assert found[-1] == rings
+    again = Alarms.from_state(alarms.state())
+    assert again.update([spoken(*last)] * 4)[SHRUNK] == rings, "a run that continues remembers its first steps"
+
+
+def test_length_collapse_is_of_the_first_steps_to_the_last_five() -> None:
+    """100 at first. After one to five steps of 40: (4 * 100 + 40) / 5 = 88, 76, 64, 52, 40; only 40 is under 50."""
+    alarms = Alarms()
+    for _ in range(5):
+        alarms.update([spoken(100)] * 4)
+    assert [alarms.update([spoken(40)] * 4)[SHRUNK] for _ in range(5)] == [0.0] * 4 + [1.0]
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "rings"),
+    [
+        # The share of the plurality: 2 of 3, then 3 of 3 or 1 of 3.
+        ((("7", "7", "8"), None), (("7", "7", "7"), None), 0.0),
+        ((("7", "7", "8"), None), (("7", "9", "8"), None), 1.0),
+        # Labels of weights that stand still come first: all three agree now, on another answer than those weights'.
+        ((("7", "7", "8"), (True, True, False)), (("8", "8", "8"), (False, False, False)), 1.0),
+    ],
+)
+def test_without_answers_length_collapse_looks_at_agreement(
+    first: tuple[tuple[str, ...], tuple[bool, ...] | None], last: tuple[tuple[str, ...], tuple[bool, ...] | None], rings: float
+) -> None:
+    alarms = Alarms()
+    for _ in range(5):
+        alarms.update([spoken(100, first[0], None, first[1])] * 4)
+    found = [alarms.update([spoken(40, last[0], None, last[1])] * 4)[SHRUNK] for _ in range(5)]
+    assert found[-1] == rings
+
+
+def test_a_checkpoint_from_before_this_alarm_is_read() -> None:
+    alarms = Alarms()
+    alarms.update([FINE] * 20)
+    old = alarms.state()
+    del old["first"]
+    for step in old["window"]:
+        for name in ("solutions", "solution_tokens", "agents", "right_answers", "unlabelled", "agreeing"):
+            del step[name]
+    assert Alarms.from_state(old).update([spoken(100)] * 20)[SHRUNK] == 0.0

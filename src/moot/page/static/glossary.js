@@ -168,6 +168,10 @@ export const ALARMS = {
     name: "Turns lose their form",
     rings: "Over 40% of turns cannot be read, or only half as many turns cast a vote as at their best.",
   },
+  "alarm/length_collapse": {
+    name: "Solutions shrink",
+    rings: "Solutions have less than half of the tokens of the first 5 steps, and accuracy (or, without answers, agreement) has not risen.",
+  },
 };
 
 // By key, or by the pattern of a key whose middle is a task's name. The rest explain themselves or stay silent.
@@ -180,6 +184,7 @@ const MEANINGS = [
   [/^env\/all\/ac_tokens_per_turn$/, "Tokens a turn: how much the model writes."],
   [/^env\/all\/ob_tokens_per_turn$/, "Tokens of the prompt of a turn: how much the model reads."],
   [/^tokens\/sampled$/, "Tokens written in this step."],
+  [/^tokens\/solution$/, "Tokens of a solution that could be read, on average."],
   [/^tokens\/read$/, "Tokens of prompts that were new in this step."],
   [/^debates\/played$/, "Debates that were played to their end."],
   [/^debates\/failed$/, "Debates that the engine lost; they are left out of training."],
