@@ -367,6 +367,28 @@ def test_mathematics_is_typeset_and_what_is_none_stays_text(driver: Any, url: st
     ]
 
 
+def test_programs_are_highlighted_and_set_against_the_round_before(driver: Any, place: Path) -> None:
+    before, after = "def f(n):\n    # two\n    return n // 2", "def f(n):\n    # two\n    return n % 2 == 0"
+
+    def said(agent: int, code: str, round: int) -> dict[str, Any]:
+        solution = f"So:\n```python\n{code}\n```"
+        made = turn(agent, code, round == 2, round)
+        return {**made, "fields": {**made["fields"], "solution": solution}}
+
+    debate = record(
+        *(said(agent, code, n) for n, code in ((1, before), (2, after)) for agent in range(3)), answer="# tests of f\nassert f(2)"
+    )
+    with visiting(driver, write_run(place / "code" / "run", {1: [debate]}), cache=place / "cache") as url:
+        driver.get(f"{url}?view=debate&run=run&debate=1.0")
+        assert one_text(driver, ".turn .answer") == "3 lines ✗"
+        assert all_text(driver, ".turn:first-child .code .k-word")[:2] == ["def", "return"]
+        assert one_text(driver, ".changes summary") == "Changes since round 1: 1 line added, 1 removed"
+        driver.execute_script("document.querySelector('.changes').open = true")
+        lines = [" ".join(line.split()) for line in all_text(driver, ".turn .changes .line")[:4]]
+        assert lines == ["def f(n):", "# two", "- return n // 2", "+ return n % 2 == 0"]
+        assert findings(driver) == []
+
+
 def test_ballots_outside_judges_and_shuffled_labels_are_told_apart(driver: Any, place: Path) -> None:
     run = place / "remedied" / "run"
     options = f"{TRAIN} --max-rounds 2 --shuffle-labels --closing-ballot --judge base"

@@ -117,6 +117,10 @@ class Train:
         warmer = {seat_temperature(config.protocol.rules, seat) for seat in range(config.debate.num_agents)} - {1.0}
         if not loop.engine.capabilities.tempered_training and warmer:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
+        if config.protocol.rules.layout == "shared" and not loop.engine.capabilities.shares_prefixes:
+            console.note(
+                "this engine computes every turn with its whole prompt, so layout shared saves no training; growing has fewer tokens."
+            )
 
         loop.watcher = progress = RunProgress(console, loggers, config)
         try:

@@ -123,6 +123,8 @@ class Capabilities:
     """False for a script: it has no weights, and nothing to say about tokens it did not write."""
     frozen_samplers: bool = True
     """A sampler keeps the weights it was made with. Where it does not, a batch must not be sampled ahead of training."""
+    shares_prefixes: bool = False
+    """What the datums of a call have in common at their beginning is computed once. Other engines compute each datum whole."""
     averages: bool = False
     """It can keep a moving average of its weights (`Averaging`)."""
     notes: tuple[str, ...] = ()

@@ -54,28 +54,31 @@ def packed_attention(lengths: Sequence[int], device: torch.device) -> Attend:
     return attend
 
 
-def split_attention(lengths: Sequence[int]) -> Attend:
-    """One sequence after the other."""
+def split_attention(lengths: Sequence[int], over: Sequence[int] = (), device: torch.device | None = None) -> Attend:
+    """One sequence after the other. Where `over` says how long the sequences are, the queries are the last so many of each."""
+    whole = list(over or lengths)
+    masks = [_lower_right(long - new, new, device) if long > new else None for long, new in zip(whole, lengths, strict=True)]
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if len(lengths) == 1:
-            return causal(q, k, v)
-        parts = zip(*(torch.split(x, list(lengths)) for x in (q, k, v)), strict=True)
+            return causal(q, k, v, masks[0])
+        parts = zip(torch.split(q, list(lengths)), torch.split(k, whole), torch.split(v, whole), masks, strict=True)
         return torch.cat([causal(*part) for part in parts])
 
     return attend
 
 
-def ragged_attention(lengths: Sequence[int], device: torch.device) -> Attend:
-    """All sequences in one product, by torch's attention for sequences of several lengths: nothing is padded."""
-    ends = upload(np.cumsum([0, *lengths]).astype(np.int32), device)
-    longest = max(lengths)
+def ragged_attention(lengths: Sequence[int], device: torch.device, over: Sequence[int] = ()) -> Attend:
+    """All sequences in one product, by torch's attention for sequences of several lengths: nothing is padded. `over` as above."""
+    whole = over or lengths
+    ends, ends_over = (upload(np.cumsum([0, *sizes]).astype(np.int32), device) for sizes in (lengths, whole))
+    longest, longest_over = max(lengths), max(whole)
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         function, options, grouped = _varlen()
         if not grouped:
             k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
-        out: Tensor = function(q.contiguous(), k.contiguous(), v.contiguous(), ends, ends, longest, longest, **options)
+        out: Tensor = function(q.contiguous(), k.contiguous(), v.contiguous(), ends, ends_over, longest, longest_over, **options)
         return out.reshape(len(q), -1)
 
     return attend
@@ -93,18 +96,20 @@ def _varlen() -> tuple[Callable[..., Any], dict[str, Any], bool]:
 
 
 @lru_cache
-def offers_ragged(device: torch.device, dtype: torch.dtype, dim: int) -> bool:
-    """Whether torch's attention for several lengths runs here, forward and backward, and gives what one after the other gives."""
+def offers_ragged(device: torch.device, dtype: torch.dtype, dim: int, uneven: bool = False) -> bool:
+    """Whether torch's attention for several lengths runs here, forward and backward, and gives what one after the other gives. `uneven`:
+    also where there are fewer queries than keys."""
     if dtype not in (torch.bfloat16, torch.float16):
         return False  # it is made for these alone
     lengths = (5, 130, 1)
+    over = (150, 130, 40) if uneven else lengths
     made = torch.Generator().manual_seed(0)
-    shapes = ((sum(lengths), heads, dim) for heads in (4, 2, 2))
+    shapes = ((sum(sizes), heads, dim) for sizes, heads in ((lengths, 4), (over, 2), (over, 2)))
     try:
         with torch.inference_mode(False), torch.enable_grad():
             given = [torch.randn(shape, generator=made).to(device, dtype).requires_grad_() for shape in shapes]
             found = []
-            for attend in (split_attention(lengths), ragged_attention(lengths, device)):
+            for attend in (split_attention(lengths, over, device), ragged_attention(lengths, device, over)):
                 out = attend(0, *given)
                 found.append([out.detach(), *torch.autograd.grad(out.float().square().sum(), given)])
         return all(bool((ours - theirs).float().norm() <= 0.03 * theirs.float().norm()) for theirs, ours in zip(*found, strict=True))
@@ -148,7 +153,7 @@ def prefill_attention(keys: Sequence[Tensor], values: Sequence[Tensor], parts: S
     at = [torch.arange(part.done, part.done + part.new, device=device) for part in parts]
     page_ids = torch.cat([part.pages[where // page] for part, where in zip(parts, at, strict=True)])
     offsets = torch.cat(at) % page
-    masks = [_lower_right(part, device) if part.done else None for part in parts]
+    masks = [_lower_right(part.done, part.new, device) if part.done else None for part in parts]
     news = [part.new for part in parts]
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
@@ -170,9 +175,9 @@ def _gather(store: Tensor, part: Continuation) -> Tensor:
     return rows[:, : part.done + part.new].transpose(0, 1)
 
 
-def _lower_right(part: Continuation, device: torch.device) -> Tensor:
-    rows = torch.arange(part.done, part.done + part.new, device=device)[:, None]
-    return torch.arange(part.done + part.new, device=device)[None, :] <= rows
+def _lower_right(done: int, new: int, device: torch.device | None) -> Tensor:
+    rows = torch.arange(done, done + new, device=device)[:, None]
+    return torch.arange(done + new, device=device)[None, :] <= rows
 
 
 class DecodePlan:

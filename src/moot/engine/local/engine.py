@@ -101,6 +101,7 @@ class LocalEngine:
             tempered_training=True,
             stop_types=("strings", "ids") if parts.tokenizer is not None else ("ids",),
             deterministic=settings.deterministic,
+            shares_prefixes=parts.trainer.share,
             averages=True,
             notes=parts.notes,
         )
@@ -279,7 +280,7 @@ def _build(model: str, settings: LocalSettings) -> _Parts:
     bound = int(settings.max_cache_gib * GIB) if settings.max_cache_gib is not None else _free_memory(device) // 4
     store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound)
     token_budget = settings.token_budget or (1536 if device.type == "cpu" else 16384)
-    trainer = LoraTrainer(wrapped, network, token_budget, settings.gradient_checkpointing)
+    trainer = LoraTrainer(wrapped, network, token_budget, settings.gradient_checkpointing, share=not settings.deterministic)
     context_length, notes = min(loaded.context_length, store.tokens), (*loaded.notes, *shortened)
     if context_length < loaded.context_length:
         notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context_length} tokens")

@@ -1,7 +1,8 @@
 """Gradients and Adam steps on packed sequences.
 
 Sequences lie one after the other in micro-batches of a token budget, each attending to itself; only attention may be padded, and only on
-a GPU. Logits exist only for trained tokens, and only a chunk of them at a time.
+a GPU. What sequences have in common at their beginning is computed once (trees.py). Logits exist only for trained tokens, and only a chunk
+of them at a time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from moot.engine.local.attention import packed_attention
 from moot.engine.local.losses import Given
 from moot.engine.local.memory import give_back, out_of_memory, pause, spare, upload
 from moot.engine.local.network import Adapter, Network
+from moot.engine.local.trees import Forest, pieces, plant, tree_attention
 from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput
 
 HEAD_CHUNK_BYTES = 32 << 20
@@ -34,32 +36,38 @@ LossFunction = Callable[[Tensor, Given], Tensor]
 class Packed:
     """Datums one after the other, on the device."""
 
+    forest: Forest
     lengths: list[int]
     tokens: Tensor
     positions: Tensor
     trained: Tensor
-    """Where the mask is not 0: `[M]` indices into the tokens."""
+    """Where the mask is not 0: `[M]` indices into the tokens of all datums."""
+    rows: Tensor
+    """Where these stand among the tokens that are computed."""
     targets: Tensor
     temperatures: Tensor
     given: Given
 
 
-def pack(datums: Sequence[Datum], device: torch.device) -> Packed:
+def pack(datums: Sequence[Datum], device: torch.device, share: bool) -> Packed:
     def join(arrays: Sequence[Any], dtype: torch.dtype) -> Tensor:
         return upload(np.concatenate(arrays), device).to(dtype)
 
     mask = np.concatenate([datum.mask for datum in datums])
     chosen = np.flatnonzero(mask)
-    trained = upload(chosen, device)
+    forest = plant([datum.tokens for datum in datums], share)
+    starts = [(datums[i], forest.shared[i]) for i in forest.order]
 
     def pick(name: str) -> Tensor:
         return join([np.concatenate([getattr(datum, name) for datum in datums])[chosen]], torch.float32)
 
     return Packed(
+        forest=forest,
         lengths=[len(datum) for datum in datums],
-        tokens=join([datum.tokens for datum in datums], torch.long),
-        positions=join([np.arange(len(datum)) for datum in datums], torch.long),
-        trained=trained,
+        tokens=join([datum.tokens[start:] for datum, start in starts], torch.long),
+        positions=join([np.arange(start, len(datum)) for datum, start in starts], torch.long),
+        trained=upload(chosen, device),
+        rows=upload(np.concatenate(forest.rows)[chosen], device),
         targets=join([np.concatenate([datum.targets for datum in datums])[chosen]], torch.long),
         temperatures=join([np.concatenate([np.full(len(datum), datum.temperature) for datum in datums])[chosen]], torch.float32),
         given=Given(pick("logprobs"), pick("advantages"), pick("mask")),
@@ -124,9 +132,10 @@ def sequence_logprobs(network: Network, adapter: Adapter, tokens: Tensor, temper
 class LoraTrainer:
     """peft's parameters, their gradient and their optimizer. Everything here runs in the worker's thread."""
 
-    def __init__(self, wrapped: Any, network: Network, token_budget: int, recompute: bool) -> None:
+    def __init__(self, wrapped: Any, network: Network, token_budget: int, recompute: bool, share: bool = True) -> None:
+        """`share`: compute once what datums have in common at their beginning."""
         self.wrapped, self.network = wrapped, network
-        self.token_budget, self.recompute = token_budget, recompute
+        self.token_budget, self.recompute, self.share = token_budget, recompute, share
         self.parameters = lora_parameters(wrapped)
         self.optimizer = torch.optim.AdamW(self.parameters.values(), lr=0.0)
         self.gradient: dict[str, Tensor] = {}
@@ -135,10 +144,10 @@ class LoraTrainer:
         self.poisoned = False
 
     def run(self, datums: Sequence[Datum], loss: LossFunction, backward: bool) -> LossOutput:
-        results: list[tuple[list[int], Tensor, Tensor]] = []  # read at the end: to read is to wait for the device
+        results: list[tuple[list[int], Tensor, Tensor, int]] = []  # read at the end: to read is to wait for the device
         halved = 0
         attempts = 0  # of a single sequence
-        todo = micro_batches([len(datum) for datum in datums], self.token_budget)
+        todo = self._batches(datums, range(len(datums)))
         while todo:
             batch = todo.pop(0)
             try:
@@ -157,7 +166,7 @@ class LoraTrainer:
             attempts = 0
         logprobs: list[Floats] = [np.zeros(0, np.float32)] * len(datums)
         total = 0.0
-        for batch, value, joined in results:
+        for batch, value, joined, _ in results:
             total += float(value)
             ends = np.cumsum([len(datums[i]) for i in batch])[:-1]
             for index, part in zip(batch, np.split(joined.cpu().numpy(), ends), strict=True):
@@ -165,28 +174,39 @@ class LoraTrainer:
         spare()
         if backward and not math.isfinite(total):
             self.poisoned = True
-        tokens = sum(len(datum) for datum in datums)
-        trained = sum(int(np.count_nonzero(datum.mask)) for datum in datums)
-        metrics = {"tokens": tokens, "trained_tokens": trained, "micro_batches": len(results), "padding": 0, "out_of_memory": halved}
-        return LossOutput(logprobs, total, {name: float(value) for name, value in metrics.items()})
+        metrics = {
+            "tokens": sum(len(datum) for datum in datums),
+            "computed_tokens": sum(computed for *_, computed in results),
+            "trained_tokens": sum(int(np.count_nonzero(datum.mask)) for datum in datums),
+            "micro_batches": len(results),
+            "padding": 0,
+            "out_of_memory": halved,
+        }
+        return LossOutput(logprobs, total, {name: float(number) for name, number in metrics.items()})
 
-    def _pass(self, datums: list[Datum], loss: LossFunction, backward: bool) -> tuple[Tensor, Tensor]:
-        """The loss, and the logprobs of all tokens, still on the device."""
-        packed = pack(datums, self.network.device)
+    def _pass(self, datums: list[Datum], loss: LossFunction, backward: bool) -> tuple[Tensor, Tensor, int]:
+        """The loss and the logprobs of all tokens, still on the device; and how many tokens were computed."""
+        packed = pack(datums, self.network.device, self.share)
         self.network.reserve(max(packed.lengths))
         with torch.set_grad_enabled(backward):
             adapter = arrange(self.wrapped, self.network.dtype)
             recompute = self.recompute and backward
-            attend = packed_attention(packed.lengths, self.network.device)
+            plain = not any(packed.forest.shared)
+            attend = packed_attention(packed.lengths, self.network.device) if plain else tree_attention(packed.forest, self.network.device)
             hidden = self.network.hidden(packed.tokens, packed.positions, attend, adapter, recompute)
-            logprobs = target_logprobs(hidden[packed.trained], self.network, packed.targets, packed.temperatures)
+            logprobs = target_logprobs(hidden[packed.rows], self.network, packed.targets, packed.temperatures)
             value = loss(logprobs, packed.given)
             if backward and len(packed.trained):
                 # Not .backward(): a pass that runs out of memory half way must leave no half gradient behind.
                 self._add(torch.autograd.grad(value, list(self.parameters.values()), allow_unused=True))
-        everywhere = torch.zeros(len(packed.tokens), device=self.network.device)
+        everywhere = torch.zeros(sum(packed.lengths), device=self.network.device)
         everywhere[packed.trained] = logprobs.detach()
-        return value.detach(), everywhere
+        return value.detach(), everywhere, len(packed.tokens)
+
+    def _batches(self, datums: Sequence[Datum], indices: Sequence[int]) -> list[list[int]]:
+        """Micro-batches of some of the datums; those that share their beginning stay together where the budget allows."""
+        groups, costs = pieces([datums[i].tokens for i in indices], self.token_budget, self.share)
+        return [[indices[i] for at in batch for i in groups[at]] for batch in micro_batches(costs, self.token_budget)]
 
     def _add(self, grads: Sequence[Tensor | None]) -> None:
         new = {name: grad for name, grad in zip(self.parameters, grads, strict=True) if grad is not None}
@@ -207,8 +227,9 @@ class LoraTrainer:
                 told = f"out of memory with a single sequence of {longest} tokens, activations recomputed"
                 raise EngineError(f"{told}: {type(error).__name__}: {error}") from error
             self.recompute = True
-        self.token_budget = max(1, min(self.token_budget, sum(len(datums[i]) for i in todo[0])) // 2)
-        return [[left[i] for i in batch] for batch in micro_batches([len(datums[i]) for i in left], self.token_budget)]
+        computed = sum(plant([datums[i].tokens for i in todo[0]], self.share).own)
+        self.token_budget = max(1, min(self.token_budget, computed) // 2)
+        return self._batches(datums, left)
 
     def step(self, params: AdamParams) -> StepOutput:
         gradient, self.gradient = self.gradient, {}

@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("torch")
@@ -17,8 +18,10 @@ from moot.debate.types import Question
 from moot.engine.local import LocalEngine
 from moot.engine.protocol import SamplingParams
 from moot.records.played import PlayedDebate
+from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
+from moot.turns import AgentAdvantages
 from support import tiny_chat
 
 AGENTS, ROUNDS, SAID = 4, 2, 40
@@ -30,7 +33,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def play(model: Path, **choices: Any) -> tuple[LocalEngine, PlayedDebate]:
-    engine = LocalEngine.create(str(model), dtype="fp32", device="cpu", max_cache_gib=0.1)
+    engine = LocalEngine.create(str(model), dtype="fp32", device="cpu", max_cache_gib=0.1, token_budget=16384)
     rendering = Rendering(engine.tokenizer, "tiny")
 
     async def one() -> PlayedDebate:
@@ -60,4 +63,23 @@ def test_a_round_is_prefilled_once_for_all_its_agents(model: Path, sections: str
     once = len(prompts[0][0]) + max(len(prompt) for prompt in prompts[1])
     assert engine.statistics["prefilled"] <= once + sum(map(sum, ends)) + inserted
     assert engine.statistics["prefilled"] < 0.6 * sum(len(prompt) for of_round in prompts for prompt in of_round)
+    asyncio.run(engine.close())
+
+
+@pytest.mark.parametrize("sections", ["sampled", "given", "asked"])
+def test_a_debate_is_trained_as_one_tree(model: Path, sections: str) -> None:
+    """The longest prompt once, then for each turn what follows the last answer: its seat, and what it said."""
+    engine, played = play(model, layout="shared", sections=sections)
+    made = datums(played.debate, played.sampled, AgentAdvantages((1.0, -1.0, 0.5, -0.5)))
+    out = engine.forward_backward(made, "importance_sampling").result()
+    assert len(made) == AGENTS * ROUNDS
+    assert out.metrics["tokens"] == sum(map(len, made))
+    own = [len(sampled.tokens) + 900 for sampled in played.sampled]  # in bytes, with the instructions
+    assert out.metrics["computed_tokens"] <= max(len(sampled.prompt) for sampled in played.sampled) + sum(own)
+    assert out.metrics["computed_tokens"] < 0.65 * out.metrics["tokens"]
+    sampled = np.concatenate(
+        [turn.logprobs[turn.sampled] for steps in played.debate.steps() for turn in (played.sampled[i] for i in steps)]
+    )
+    trained = np.concatenate([logprobs[datum.mask > 0] for logprobs, datum in zip(out.logprobs, made, strict=True)])
+    np.testing.assert_allclose(trained, sampled, atol=1e-4)
     asyncio.run(engine.close())
