@@ -78,7 +78,7 @@ def test_a_model_is_evaluated_in_every_mode_and_the_same_command_again_goes_on(t
 def test_a_report_of_other_settings_is_kept_and_the_new_one_is_named_after_what_differs(tmp_path: Path) -> None:
     short = [*SCRIPTED, "--questions", "2", "--modes", "direct"]
     first = evaluate(tmp_path, *short)
-    assert "smollm2-135m on arithmetic: 2 questions, debates of 3 agents and 2 rounds" in first.stdout
+    assert "The scripted engine on arithmetic: 2 questions, debates of 3 agents and 2 rounds" in first.stdout
     report = tmp_path / "evals/scripted-arithmetic/report.json"
     before = report.read_bytes()
     other = evaluate(tmp_path, *short, "--max-tokens", "1500")

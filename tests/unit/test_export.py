@@ -91,6 +91,11 @@ def test_leaders_that_are_level_are_no_winner_whatever_they_answer(tmp_path: Pat
         assert reason(sets.supervised, level) == "nobody won: several are level"
 
 
+def test_a_majority_of_equals_is_level_and_not_short_of_votes(tmp_path: Path) -> None:
+    (level,) = saved(tmp_path / "run", debate(v2(reward="majority"), NO_VOTE, [["7", "7", "6"]] * 2, "7"))
+    assert reason(sets.supervised, level) == "nobody won: several are level"
+
+
 def test_a_winner_whose_last_turn_failed_answers_with_the_one_before(tmp_path: Path) -> None:
     # Round 2: 0 says 1 > 2; round 3: 0 says 1 > 2 again, and 1 fails. Agent 1 has +1, +1, -1: mean 1/3, which leads; agent 0 has 0.
     (lead,) = saved(tmp_path / "run", debate(v2(), [["", "", ""], ["1 > 2", "", ""], ["1 > 2", FAILED, ""]], [["5", "7", "6"]] * 3, "7"))

@@ -88,7 +88,8 @@ class Check:
         for each in results:
             if each.verdict != "pass":
                 console.print(Text.assemble(("\n" + each.check.name, "bold"), ": ", _words(each)))
-        console.say(f"\n{report.rows[0].questions} questions. Answers and debates: {out / 'answers.jsonl'}", "green")
+        count = report.rows[0].questions
+        console.say(f"\n{count} question{'s' * (count != 1)}. Answers and debates: {out / 'answers.jsonl'}", "green")
         watching.say_losses()
         return int(failed or report.rows[0].questions == 0)
 

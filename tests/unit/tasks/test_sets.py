@@ -375,3 +375,11 @@ def test_without_a_curriculum_the_task_itself_must_have_questions() -> None:
     assert load_curriculum([], load(GSM8K)) == []
     with pytest.raises(ConfigError, match=r"^task aime24 has only a test split"):
         load_curriculum([], load(AIME))
+
+
+def test_a_file_whose_answers_have_another_name_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = write(tmp_path / "planets.jsonl", [{"prompt": f"Planet {i}?", "target": f"P{i}"} for i in range(5)])
+    (note,) = load(str(file), 0).notes
+    assert note.endswith(f"if target is the answer, name it as in {file}:answer=target") and note in caplog.text
+    assert load(f"{file}:answer=target", 0).notes == ()
+    assert load(str(write(tmp_path / "prompts.jsonl", [{"prompt": "Write a poem."}] * 2)), 0).notes == ()
