@@ -22,7 +22,7 @@ QUESTION = ("question", "problem", "prompt")
 
 
 @dataclass(frozen=True)
-class Settings:
+class FileSettings:
     question: str = ""
     """The field with the question; question, problem or prompt if not given."""
     answer: str = ""
@@ -37,7 +37,7 @@ class Settings:
     """validation: a slice of the file. test: the test file, for the last measurement."""
 
 
-def row(raw: Raw, where: str, chosen: Settings, labelled: bool) -> Row:
+def row(raw: Raw, where: str, chosen: FileSettings, labelled: bool) -> Row:
     question = field(raw, where, *([chosen.question] if chosen.question else QUESTION))
     if not labelled:
         return Row(question)
@@ -49,7 +49,7 @@ def row(raw: Raw, where: str, chosen: Settings, labelled: bool) -> Row:
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
-    chosen = spec.fill(Settings)
+    chosen = spec.fill(FileSettings)
     raws = {name: read(Path(file)) for name, file in {"train": spec.name, "test": chosen.test}.items() if file}
     for name, rows in raws.items():
         if not rows:
