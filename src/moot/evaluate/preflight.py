@@ -64,7 +64,7 @@ CHECKS = (
 _HARD = "The questions are too hard inside a debate. Take an easier --task, a stronger --model, or mix in the truth (--reward-mix 0.3)."
 _KEEP = (
     "Ask for each section by itself (--sections asked --no-personas), raise --max-tokens where answers are cut, write your own texts "
-    "(moot prompts > FILE, then --prompts FILE), or teach the form first (--warm-questions 64)."
+    "(moot prompts > FILE, then --prompts FILE), or teach the form in the model's own words (--warm-questions 64 --warm-solutions own)."
 )
 CONTRACT = (
     Requirement("accuracy in round 1", "debate", "round_1", 0.05, _HARD),
