@@ -30,6 +30,7 @@ def test_agents_are_counted_by_the_same_option_everywhere(command: str, argument
         (["--no-literal"], {"literal": False}),
         (["--literal"], {"literal": True}),
         (["--literal", "no"], {"literal": False}),
+        (["--no-drop-own-answer"], {"drop_own_answer": False}),
         (["--no-judge-counts", "--steps", "3"], {"judge_counts": False}),
         (["--one-ballot-per-pair", "--reward", "win_rate"], {"one_ballot_per_pair": True, "reward": "win_rate"}),
         ([], {}),
