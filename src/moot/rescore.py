@@ -248,7 +248,7 @@ def rescore(
         old.add(before)
         new.add(after)
         largest = _larger(largest, before, after)
-        if _winner(before) != _winner(after):
+        if before.winner != after.winner:
             changed += 1
             changes += [_change(before, after)] if len(changes) < most_changes else []
     return Rescored(
@@ -269,10 +269,6 @@ def _differences(run: Run, recount: Recount) -> dict[str, tuple[Any, Any]]:
     own = _own_scoring(run)
     both = {name: (getattr(own, name), getattr(recount.scoring, name)) for name in SCORING}
     return {name: (old, new) for name, (old, new) in both.items() if old != new}
-
-
-def _winner(played: PlayedDebate) -> int | None:
-    return None if played.outcome is None else played.outcome.winner
 
 
 def _larger(largest: float | None, before: PlayedDebate, after: PlayedDebate) -> float | None:
@@ -298,8 +294,8 @@ def _change(before: PlayedDebate, after: PlayedDebate) -> Change:
         step=before.step,
         number=before.number,
         question=before.debate.question.text,
-        before=_winner(before),
-        after=_winner(after),
+        before=before.winner,
+        after=after.winner,
         leaders_before=() if before.outcome is None else before.outcome.leaders,
         leaders_after=() if after.outcome is None else after.outcome.leaders,
         correct_before=before.winner_is_right(),
@@ -333,7 +329,7 @@ class Sum:
         right, telling = judge_accuracy([played])
         self.right_votes += right
         self.telling_votes += telling
-        self.winners += _winner(played) is not None
+        self.winners += played.winner is not None
         if (correct := played.winner_is_right()) is not None:
             means["winner_correct"].add(correct)
         for i, value in enumerate(_by_turn(played)):
