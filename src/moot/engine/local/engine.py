@@ -151,7 +151,7 @@ class LocalEngine:
         def make() -> LocalSampler:
             if path is not None:
                 self._save(path, with_optimizer=False)
-            return LocalSampler(self, Weights(next(self._keys), freeze(self._wrapped, self._network.dtype)))
+            return LocalSampler(self, Weights(next(self._keys), patient(lambda: freeze(self._wrapped, self._network.dtype))))
 
         return self._worker.submit(make)
 
