@@ -45,7 +45,11 @@ async def evaluate_players(
         answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
         seats = {guest: seat for guest, (seat, _) in guests.items()}
         report = await evaluate(players.policy, task, settings, questions, opponents=seats, answers=answers, watcher=watcher)
-    about = {"run": None if run is None else str(run.path), "step": at, "model": config.model.model}
+    about = {
+        "run": None if run is None else str(run.path),
+        "step": at,
+        "model": "The scripted engine" if config.model.engine == "scripted" else config.model.model,
+    }
     return replace(report, settings={**report.settings, **about}), folder
 
 

@@ -37,7 +37,8 @@ READING = (
     ["train", "--resume", "RUN", "--dry-run"],
 )
 ASKED = ("runs", "metrics?run=run", "curves?run=run&key=env/all/reward/total", "config?run=run", "evals?run=run", "debates?run=run",
-         "debate?run=run&debate=1.0", "debate?run=run&debate=3.1", "rescore?run=run&reward=win_rate&advantage=center_group")  # fmt: skip
+         "debate?run=run&debate=1.0", "debate?run=run&debate=3.1", "rescore?run=run&reward=win_rate&advantage=center_group",
+         "trust?run=run", "seen?run=run&debate=1.0&turn=0", "words")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -78,14 +79,18 @@ def one_case(made: Path, where: Path, seed: int) -> None:
         assert "Traceback" not in said, (what, arguments, said)
         assert contents(run) == before, (what, arguments)
         shutil.rmtree(out, ignore_errors=True)
-    page = make_app(Runs([run]), where / "cache")
-    for path in ASKED:
-        assert ask(page, f"/api/{path}").status < 500, (what, path)
+    look_at(run, where / "cache", what)
     assert contents(run) == before, what
     status, said = say(["train", "--resume", "RUN", "--num-train-datapoints", "8"], run, out)
     assert status in (0, 1, 2) and "Traceback" not in said, (what, said)
     lost = [name for name, content in before.items() if content and not _still(run, name, content)]
     assert not lost, (what, lost, said)
+
+
+def look_at(run: Path, cache: Path, what: str) -> None:
+    page = make_app(Runs([run]), cache)
+    for path in ASKED:
+        assert ask(page, f"/api/{path}").status < 500, (what, path)
 
 
 def _still(run: Path, name: str, content: bytes) -> bool:
@@ -102,6 +107,15 @@ def _still(run: Path, name: str, content: bytes) -> bool:
 def test_twenty_damaged_runs_end_every_command_in_one_line(made: Path, tmp_path: Path, block: int) -> None:
     for seed in range(10 * block, 10 * block + 10):
         one_case(made, tmp_path / str(seed), seed)
+
+
+def test_the_page_looks_at_twenty_more_damaged_runs_without_an_error_of_its_own(made: Path, tmp_path: Path) -> None:
+    for seed in range(20, 40):
+        run = shutil.copytree(made, tmp_path / str(seed) / "run")
+        what = f"seed {seed}: {damage(run, seed)}"
+        before = contents(run)
+        look_at(run, tmp_path / str(seed) / "cache", what)
+        assert contents(run) == before, what
 
 
 BLOCKS = int(os.environ.get("MOOT_FUZZ_BLOCKS", "3"))

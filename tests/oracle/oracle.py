@@ -463,15 +463,22 @@ def consensus(pair, votes):
     return None
 
 
-def generator_judge(turns, num_agents, protocol):
-    """(counts that are printed, one record per step in speaking order)."""
+def generator_judge(turns, num_agents, protocol, choose=None):
+    """(counts that are printed, one record per step in speaking order).
+
+    `choose` says which of the votes count, and what judges without a seat add: see later.py.
+    """
     votes_of = []
     lines_invalid = 0
     for place in range(len(turns)):
         votes, invalid = votes_of_turn(turns, place, num_agents, protocol)
         votes_of.append(votes)
         lines_invalid += invalid
-    all_votes = [vote for votes in votes_of for vote in votes]
+    voted = [len(votes) > 0 for votes in votes_of]
+    outside = []
+    if choose is not None:
+        votes_of, outside = choose(votes_of)
+    all_votes = [vote for votes in votes_of for vote in votes] + outside
 
     steps = []
     missing = 0
@@ -502,10 +509,10 @@ def generator_judge(turns, num_agents, protocol):
         alignment = Fraction(sum(agreements), len(agreements)) if agreements else Fraction(0)
 
         if protocol["literal"]:
-            deserves_penalty = place >= 2 and not votes_of[place]
+            deserves_penalty = place >= 2 and not voted[place]
         else:
             eligible = len(newest_shown(turns, place, protocol))
-            deserves_penalty = not failed and eligible >= 2 and not votes_of[place]
+            deserves_penalty = not failed and eligible >= 2 and not voted[place]
         penalty = Fraction(0)
         if protocol["enable_format_penalty"] and deserves_penalty:
             penalty = Fraction(-1, 2)
@@ -571,6 +578,16 @@ def center_all(streams):
         elif stream["estimator"] == "center_round":
             for item in part:
                 item["centred"] = item["value"] - mean([other["value"] for other in part if other["round"] == item["round"]])
+        elif stream["estimator"] == "center_question":
+            for item in part:
+                same = [
+                    other["value"]
+                    for each in streams
+                    if (each["kind"], each["question"]) == (stream["kind"], stream["question"])
+                    for other in each["values"]
+                    if other["signal"] and (other["agent"], other["round"]) == (item["agent"], item["round"])
+                ]
+                item["centred"] = item["value"] - mean(same)
         elif stream["estimator"] == "center_seat":
             for item in part:
                 item["centred"] = item["value"] - seat_means.get((stream["kind"], item["agent"]), Fraction(0))

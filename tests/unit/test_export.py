@@ -91,6 +91,11 @@ def test_leaders_that_are_level_are_no_winner_whatever_they_answer(tmp_path: Pat
         assert reason(sets.supervised, level) == "nobody won: several are level"
 
 
+def test_a_majority_of_equals_is_level_and_not_short_of_votes(tmp_path: Path) -> None:
+    (level,) = saved(tmp_path / "run", debate(v2(reward="majority"), NO_VOTE, [["7", "7", "6"]] * 2, "7"))
+    assert reason(sets.supervised, level) == "nobody won: several are level"
+
+
 def test_a_winner_whose_last_turn_failed_answers_with_the_one_before(tmp_path: Path) -> None:
     # Round 2: 0 says 1 > 2; round 3: 0 says 1 > 2 again, and 1 fails. Agent 1 has +1, +1, -1: mean 1/3, which leads; agent 0 has 0.
     (lead,) = saved(tmp_path / "run", debate(v2(), [["", "", ""], ["1 > 2", "", ""], ["1 > 2", FAILED, ""]], [["5", "7", "6"]] * 3, "7"))
@@ -142,6 +147,22 @@ def test_every_pair_the_judges_decided(tmp_path: Path) -> None:
 def test_the_same_text_twice_is_no_preference(tmp_path: Path) -> None:
     (each,) = saved(tmp_path / "run", debate(v2(), ONE_VOTE, [["5", "7", "7"]] * 2, "7"))
     assert reason(sets.best_and_worst, each) == reason(sets.voted_pairs, each) == "chosen and rejected are the same"
+
+
+def test_programs_that_differ_in_their_indentation_are_two_programs() -> None:
+    returned = "```python\ndef f(x):\n    for i in x:\n        y = i\n    return y\n```"
+    earlier = returned.replace("    return", "        return")
+    assert " ".join(returned.split()) == " ".join(earlier.split()) and sets._essence(returned) != sets._essence(earlier)
+    assert sets._essence(returned) == sets._essence(returned.replace("y = i", "y = i  ").replace("def", "\ndef"))
+    assert sets._essence("It  is\n5.") == "It is 5."
+
+
+def test_a_page_shows_programs_as_listings_and_their_tests_folded(tmp_path: Path) -> None:
+    assert pages.written("So:\n```python\nif a < b:\n    pass\n```\nDone.") == ('So:\n<div class="code">if a &lt; b:\n    pass</div>Done.')
+    assert pages.written("a ``` b") == "a ``` b"
+    played = replace(debate(v2(), ONE_VOTE, ANSWERS, "7"), question=Question("Complete f.", "# tests of f\nassert f(1) == 2"))
+    shown = "".join(pages.page(saved(tmp_path / "run", played), "t"))
+    assert '<summary class="soft">Tests to pass</summary>' in shown and "Right answer:" not in shown
 
 
 def test_a_ballot_is_never_taken_for_an_answer(tmp_path: Path) -> None:

@@ -174,7 +174,7 @@ class Eval:
                 console.print(table)
             console.say("\n" + "\n".join(legend(header)), "dim")
         count = report.rows[0].questions
-        console.say(f"\n{count} questions. Report: {out / 'report.json'}", "green")
+        console.say(f"\n{count} question{'s' * (count != 1)}. Report: {out / 'report.json'}", "green")
         watching.say_losses()
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 

@@ -42,6 +42,8 @@ class Debate:
     """Ballots of judges who hold no seat; the j-th judge is number `num_agents + j`."""
     prompts: Prompts = field(default=DEFAULT, compare=False, repr=False)
     """The texts everybody reads."""
+    _found: list[bool] = field(default_factory=list, init=False, compare=False, repr=False)
+    """What `_answered` found out, once it has."""
 
     def __post_init__(self) -> None:
         if self.num_agents < 1:
@@ -52,7 +54,7 @@ class Debate:
             raise ConfigError(f"extra_rounds must be 0 or more, got {self.extra_rounds}; 0 means none")
         if self.settled is None and (self.stop_when_settled or self.extra_rounds):
             name = "stop_when_settled" if self.stop_when_settled else "extra_rounds"
-            raise ConfigError(f"{name} needs settled, which tells whether answers agree; build it with settled_by of the task's grader")
+            raise ConfigError(f"{name} needs settled, which decides whether answers agree; build it with settled_by of the task's grader")
 
     @property
     def done(self) -> bool:
@@ -81,9 +83,9 @@ class Debate:
     def _answered(self) -> bool:
         """Whether no further round of answers comes. Remembered, because a grader may be slow."""
         # Not a cached_property: until Python 3.12 all debates would share its lock, and wait for each other's graders.
-        if "_known" not in self.__dict__:
-            self.__dict__["_known"] = self._find_answered()
-        return bool(self.__dict__["_known"])
+        if not self._found:
+            self._found.append(self._find_answered())
+        return self._found[0]
 
     def _find_answered(self) -> bool:
         last = self._last_round

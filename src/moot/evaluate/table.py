@@ -39,7 +39,7 @@ LEGEND = {
     "votes given": "of the turns that were asked to compare others, those that gave a vote",
     "others right": "the opponents' average",
     "votes won": "votes between the policy and an opponent that prefer the policy",
-    "cut": "turns and answers that ended at max_tokens",
+    "cut": "turns and answers that were cut at their limit of tokens",
     "tokens": "generated per question",
 }
 

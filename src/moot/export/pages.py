@@ -6,6 +6,7 @@ says in its own head that no script, no image and no address may be loaded, so t
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -17,6 +18,7 @@ from moot.debate.rewards import StepScores
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.records.played import PlayedDebate
+from moot.tasks.programs import TESTS
 from moot.terminal import one_line, plain
 from moot.turns import AgentAdvantages, StepAdvantages
 
@@ -35,6 +37,8 @@ nav ol { padding-left: 1.5rem; } a { color: var(--mark); }
 article { margin-top: 2.5rem; padding-top: 1.25rem; border-top: 2px solid var(--line); }
 .text { white-space: pre-wrap; unicode-bidi: isolate; margin: .15rem 0 .6rem; max-height: 32rem; overflow: auto; }
 .question { font-size: 1.05rem; }
+.code { white-space: pre; overflow: auto; margin: .3rem 0; padding: .4rem .6rem; border: 1px solid var(--line); border-radius: .3rem;
+  font: .85rem/1.45 ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace; }
 .turns { display: grid; gap: .75rem; grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); align-items: start; }
 .turn { background: var(--card); border: 1px solid var(--line); border-radius: .5rem; padding: .6rem .8rem; min-width: 0; }
 .turn.won { border-color: var(--mark); } .turn.failed { border-style: dashed; }
@@ -56,6 +60,12 @@ def text(said: object) -> str:
     return escape(plain(str(said)), quote=True)
 
 
+def written(said: str) -> str:
+    """The same, with programs as listings: their lines keep their places."""
+    parts = re.split(r"^```[^\n`]*\n(.*?)(?:\n[ \t]*```[ \t]*(?:\n|\Z)|\Z)", said, flags=re.M | re.S)
+    return "".join(f'<div class="code">{text(part)}</div>' if i % 2 else text(part) for i, part in enumerate(parts))
+
+
 def page(debates: Sequence[PlayedDebate], title: str, about: str = "") -> Iterator[str]:
     """The file's text, in pieces."""
     yield '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
@@ -74,8 +84,14 @@ def page(debates: Sequence[PlayedDebate], title: str, about: str = "") -> Iterat
 
 def _debate(each: PlayedDebate, place: int) -> str:
     debate = each.debate
-    parts = [f'<article id="d{place}">\n<h2>Debate {text(each.name)}</h2>\n<div class="text question">{text(debate.question.text)}</div>\n']
-    if debate.question.answer is not None:
+    parts = [
+        f'<article id="d{place}">\n<h2>Debate {text(each.name)}</h2>\n<div class="text question">{written(debate.question.text)}</div>\n'
+    ]
+    if debate.question.answer is not None and debate.question.answer.startswith(TESTS):
+        parts.append(
+            f'<details><summary class="soft">Tests to pass</summary><div class="code">{text(debate.question.answer)}</div></details>\n'
+        )
+    elif debate.question.answer is not None:
         parts.append(f'<p><span class="soft">Right answer:</span> {text(debate.question.answer)}</p>\n')
     parts.append(f"<p>{_why(each)}</p>\n")
     for (round, ballot), turns in groupby(enumerate(debate.turns), key=lambda item: (item[1].round, item[1].ballot)):
@@ -110,7 +126,7 @@ def _said(debate: Debate, turn: Turn, cut: bool) -> str:
             return f'<p><span class="tag bad">could not be read</span> {why}</p>\n<div class="text">{text(turn.text)}</div>\n'
         case Parsed(fields=fields):
             named = ((name.replace("_", " "), _about_seats(debate, turn, content)) for name, content in fields.items())
-            return "".join(f'<div class="name">{text(name)}</div><div class="text">{text(content)}</div>\n' for name, content in named)
+            return "".join(f'<div class="name">{text(name)}</div><div class="text">{written(content)}</div>\n' for name, content in named)
 
 
 def _about_seats(debate: Debate, turn: Turn, content: str) -> str:

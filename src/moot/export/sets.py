@@ -20,6 +20,7 @@ from moot.debate.rewards import last_parsed
 from moot.debate.types import Parsed, Vote
 from moot.debate.votes import clear_consensus
 from moot.records import Damaged, PlayedDebate
+from moot.tasks.programs import last_program
 
 Row = dict[str, Any]
 _LONE = re.compile("[\ud800-\udfff]")
@@ -105,7 +106,7 @@ def winning_turn(each: PlayedDebate, only_right: bool = False) -> int:
     outcome = each.outcome
     assert outcome is not None
     if outcome.winner is None:
-        raise LeftOut("nobody won: several are level" if outcome.voted else "nobody won: no vote was cast")
+        raise LeftOut("nobody won: no vote was cast" if each.scoring.by_votes and not outcome.voted else "nobody won: several are level")
     turn = last_parsed(each.debate)[outcome.winner]
     if turn is None:
         raise LeftOut("the winner gave no readable answer")
@@ -127,8 +128,15 @@ def _is_right(each: PlayedDebate, turn: int) -> bool:
     return each.answer_known and each.correct(turn)
 
 
+def _essence(solution: str) -> str:
+    """What is compared: words, whatever stands between them; of programs also how lines are indented, which changes what they do."""
+    if last_program(solution) is None:
+        return " ".join(solution.split())
+    return "\n".join(line.rstrip() for line in solution.strip().splitlines() if line.strip())
+
+
 def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:
-    if " ".join(_solution(each, chosen).split()) == " ".join(_solution(each, rejected).split()):
+    if _essence(_solution(each, chosen)) == _essence(_solution(each, rejected)):
         raise LeftOut("chosen and rejected are the same")
     return {"prompt": _asked(each), "chosen": _said(each, chosen), "rejected": _said(each, rejected), "debate": each.name}
 

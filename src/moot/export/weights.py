@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from moot.checkpoints import step_named
+from moot.checkpoints import checkpoints, step_named
 from moot.debate.types import ConfigError
 from moot.records import Run
 
@@ -31,22 +31,22 @@ def find_adapter(run: Run, name: int | str | None = None, note: Callable[[str], 
     step = step_named(run, name)
     if step == 0 and name != 0:
         raise ConfigError(f"the best of {run.path} is the model before training, which has no adapter; name a step with --checkpoint")
-    present = dict(run.checkpoints())
-    if step is not None and step not in present:
-        steps = ", ".join(map(str, sorted(present))) or "none"
+    present = list(checkpoints(run, step))
+    if not present and step is not None:
+        steps = ", ".join(str(number) for number, _ in sorted(run.checkpoints())) or "none"
         raise ConfigError(f"checkpoint {step} is not in {run.path}; there are {steps} (only the newest two and the kept ones stay)")
     if not present:
         raise ConfigError(f"{run.path} has no checkpoint yet: there are no weights to export")
     if run.config.get("model", {}).get("engine") == "scripted":
         raise ConfigError(f"{run.path} was made by the scripted engine, which has no weights to export")
     problems: list[str] = []
-    for number, place in present.items() if step is None else [(step, present[step])]:
-        adapter = _whole(number, place)
+    for checkpoint in present:
+        adapter = _whole(checkpoint.step, checkpoint.path)
         if isinstance(adapter, Adapter):
             for problem in problems:
-                note(f"{problem}; taking step {number} instead")
+                note(f"{problem}; taking step {adapter.step} instead")
             return adapter
-        problems.append(f"checkpoint {place} cannot be used ({adapter})")
+        problems.append(f"checkpoint {checkpoint.path} cannot be used ({adapter})")
     raise ConfigError("; ".join(problems) + "; choose another with --checkpoint")
 
 

@@ -17,7 +17,7 @@ SIGNS = {"+": "+", "-": "-", "x": "*", "*": "*"}
 
 
 @dataclass(frozen=True)
-class Settings:
+class ArithmeticSettings:
     operands: int = 2
     digits: int = 0
     """Of each operand; 0 means from 2 to 49."""
@@ -37,7 +37,7 @@ class Settings:
         return (max(2, 10 ** (self.digits - 1)), 10**self.digits - 1) if self.digits else (2, 49)
 
 
-def question(seed: object, split: str, number: int, settings: Settings = Settings()) -> Question:
+def question(seed: object, split: str, number: int, settings: ArithmeticSettings = ArithmeticSettings()) -> Question:
     """Held-out questions are those whose operands sum to a multiple of 7; training skips them, so the two never meet.
 
     No result on the way is negative.
@@ -101,7 +101,7 @@ def near_miss(asked: Question, number: int) -> str:
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
-    settings = spec.fill(Settings)
+    settings = spec.fill(ArithmeticSettings)
     tests: dict[str, Question] = {}
     number = 0
     while len(tests) < held_out and number < 100 * held_out:

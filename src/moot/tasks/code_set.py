@@ -12,7 +12,7 @@ from pathlib import Path
 from moot.debate.types import ConfigError, Question
 from moot.tasks import sandbox
 from moot.tasks.graders import Grading
-from moot.tasks.programs import CODE, EqualPrograms, Problem, last_program
+from moot.tasks.programs import CODE, TESTS, EqualPrograms, Problem, last_program
 from moot.tasks.rows import Raw, Row, fetch, field, read
 from moot.tasks.sets import fixed_set
 from moot.tasks.spec import Spec
@@ -45,7 +45,7 @@ def problem(raw: Raw, where: str) -> Problem:
     if empty := next((name for name, text in (("prompt", prompt), ("tests", written)) if not text.strip()), None):
         raise ConfigError(f"{where}: {empty} is empty; write it, or take the row out of the file")
     # A comment tells problems with the same tests apart: the tests stand for the right answer.
-    made = Problem(prompt, entry_point, f"# tests of {entry_point}\n{written}")
+    made = Problem(prompt, entry_point, f"{TESTS}{entry_point}\n{written}")
     if solution := str(raw.get("canonical_solution") or raw.get("solution") or ""):
         made = replace(made, solution=made.whole(solution) if f"def {entry_point}" in solution else f"{prompt.rstrip()}\n{solution}")
     return made

@@ -5,8 +5,9 @@ Without answers it is open-ended, and so is a text file with one prompt per line
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -21,7 +22,7 @@ QUESTION = ("question", "problem", "prompt")
 
 
 @dataclass(frozen=True)
-class Settings:
+class FileSettings:
     question: str = ""
     """The field with the question; question, problem or prompt if not given."""
     answer: str = ""
@@ -36,7 +37,7 @@ class Settings:
     """validation: a slice of the file. test: the test file, for the last measurement."""
 
 
-def row(raw: Raw, where: str, chosen: Settings, labelled: bool) -> Row:
+def row(raw: Raw, where: str, chosen: FileSettings, labelled: bool) -> Row:
     question = field(raw, where, *([chosen.question] if chosen.question else QUESTION))
     if not labelled:
         return Row(question)
@@ -48,7 +49,7 @@ def row(raw: Raw, where: str, chosen: Settings, labelled: bool) -> Row:
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
-    chosen = spec.fill(Settings)
+    chosen = spec.fill(FileSettings)
     raws = {name: read(Path(file)) for name, file in {"train": spec.name, "test": chosen.test}.items() if file}
     for name, rows in raws.items():
         if not rows:
@@ -57,4 +58,11 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
     rows_by_split = {name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled)) for name, rows in raws.items()}
     splits: dict[str, Callable[[], list[Row]]] = {name: partial(list, rows) for name, rows in rows_by_split.items()}
-    return fixed_set(Path(spec.name).stem, grading(chosen.grader), splits, chosen.held_out, seed, held_out, open_ended=not labelled)
+    made = fixed_set(Path(spec.name).stem, grading(chosen.grader), splits, chosen.held_out, seed, held_out, open_ended=not labelled)
+    others = sorted({name for rows in raws.values() for _, raw in rows for name in raw} - {chosen.question, *QUESTION})
+    if labelled or not others:
+        return made
+    note = f"no row of {spec.name} has the field answer, so nothing is graded; if {' or '.join(others[:5])} is the answer, name it as in "
+    note += f"{spec.name}:answer={others[0]}"
+    logging.getLogger("moot").warning(note)
+    return replace(made, notes=(*made.notes, note))

@@ -20,7 +20,7 @@ SUBJECTS = ("algebra", "counting-and-probability", "geometry", "intermediate-alg
 
 
 @dataclass(frozen=True)
-class Settings(SetSettings):
+class MathSettings(SetSettings):
     level: str = ""
     """1 to 5: one, or a range as 1-3."""
 
@@ -57,7 +57,7 @@ def _levels(given: str) -> range:
 
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
-    chosen = spec.fill(Settings)
+    chosen = spec.fill(MathSettings)
     subjects = tuple(spelled(word) for word in spec.words)
     if unknown := set(subjects) - set(SUBJECTS):
         raise ConfigError(f"task {spec.text!r}: there is no subject {min(unknown)!r}; there are {', '.join(SUBJECTS)}")

@@ -19,6 +19,8 @@ from moot.tasks.math_pool import cores
 from moot.tasks.sandbox import Limits, Ran, run
 
 CODE = "Write the whole function in Python, in one block that starts with ```python and ends with ```."
+TESTS = "# tests of "
+"""How the tests of a problem begin, which stand for the right answer: nobody writes an answer like that."""
 LIMITS = Limits(seconds=4, wall_seconds=12.0)
 MOST_CALLS = 12
 MOST_REMEMBERED = 5000

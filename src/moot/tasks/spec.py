@@ -15,7 +15,7 @@ from moot.debate.types import ConfigError
 _FILE = re.compile(r"(.+?\.(?:jsonl|json|txt))(?::(.*))?", re.S)
 _TRUE = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
-Settings = TypeVar("Settings")
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Spec:
         said = [*self.words, *(f"{key}={value}" for key, value in (self.settings or {}).items() if key not in ("train", "test", "grader"))]
         return f"{self.name}:{','.join(said)}" if said else self.name
 
-    def fill(self, kind: type[Settings]) -> Settings:
+    def fill(self, kind: type[Kind]) -> Kind:
         """The settings as `kind`, a dataclass of defaults. A name it does not know is an error that lists those it does."""
         defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
         given: dict[str, Any] = {}

@@ -107,6 +107,6 @@ def test_digits_and_operators_are_kept_to() -> None:
 
 
 def _hard():  # type: ignore[no-untyped-def]
-    from moot.tasks.arithmetic import Settings
+    from moot.tasks.arithmetic import ArithmeticSettings
 
-    return Settings(3, 2, "+-x")
+    return ArithmeticSettings(3, 2, "+-x")

@@ -365,7 +365,9 @@ def test_two_slices_of_one_set_share_no_question_that_is_trained_on_and_measured
 
 def test_a_curriculum_needs_answers_to_know_when_to_continue() -> None:
     prompts = f"longwriter:train={HERE}/longwriter.jsonl"
-    with pytest.raises(ConfigError, match="task longwriter has no right answers, so nothing tells when to continue to gsm8k; put it last"):
+    with pytest.raises(
+        ConfigError, match="task longwriter has no right answers, so nothing decides when to continue to gsm8k; put it last"
+    ):
         load_curriculum([prompts, GSM8K], load(GSM8K))
     assert [stage.name for stage in load_curriculum([GSM8K, prompts], load(GSM8K))] == ["gsm8k", "longwriter"]
     assert [stage.name for stage in load_curriculum([prompts, GSM8K], load(GSM8K), by_accuracy=False)] == ["longwriter", "gsm8k"]
@@ -375,3 +377,11 @@ def test_without_a_curriculum_the_task_itself_must_have_questions() -> None:
     assert load_curriculum([], load(GSM8K)) == []
     with pytest.raises(ConfigError, match=r"^task aime24 has only a test split"):
         load_curriculum([], load(AIME))
+
+
+def test_a_file_whose_answers_have_another_name_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    file = write(tmp_path / "planets.jsonl", [{"prompt": f"Planet {i}?", "target": f"P{i}"} for i in range(5)])
+    (note,) = load(str(file), 0).notes
+    assert note.endswith(f"if target is the answer, name it as in {file}:answer=target") and note in caplog.text
+    assert load(f"{file}:answer=target", 0).notes == ()
+    assert load(str(write(tmp_path / "prompts.jsonl", [{"prompt": "Write a poem."}] * 2)), 0).notes == ()

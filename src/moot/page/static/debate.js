@@ -1,8 +1,9 @@
 // One debate: the question, who won and why, and every round with its votes.
 
+import { listing, written } from "./code.js";
 import { fill, h, oneLine, plural, visible } from "./dom.js";
 import { ALARMS } from "./glossary.js";
-import { typeset, typesetAnswer } from "./maths.js";
+import { typesetAnswer } from "./maths.js";
 import { ask, filters, go, link, note } from "./state.js";
 import { largest, legend, MODES } from "./tokens.js";
 import { card, FIRST } from "./turn.js";
@@ -69,7 +70,9 @@ export function debateView(main, query) {
         ),
       );
     const known = debate.question.answer !== null && debate.question.answer !== undefined;
-    for (const turn of debate.turns) turn.known = known;
+    // The right answer of a task of programs is its tests.
+    const tests = known && debate.question.answer.startsWith("# tests of ");
+    for (const turn of debate.turns) [turn.known, turn.code] = [known, tests];
     const { rows, node } = standing(debate);
     const rounds = [...new Set(debate.turns.map((turn) => turn.round))].sort((a, b) => a - b);
     fill(
@@ -78,11 +81,13 @@ export function debateView(main, query) {
       h(
         "section",
         { class: "question-box" },
-        h("h1", { dir: "auto" }, typeset(debate.question.text.slice(0, FIRST))),
+        h("h1", { dir: "auto" }, written(debate.question.text.slice(0, FIRST))),
         h(
           "p",
           { class: "quiet" },
-          known
+          tests
+            ? "The answer is a program that passes the tests. No agent was shown them."
+            : known
             ? ["The answer is ", h("b", { class: "truth" }, typesetAnswer(debate.question.answer, 200)), ". No agent was told."]
             : "Nobody knows the answer here.",
           debate.question.id ? ` · ${oneLine(debate.question.id, 60)}` : "",
@@ -91,6 +96,7 @@ export function debateView(main, query) {
             ? [" · ", h("a", { href: link({ view: "debates", run, set: kept.set, same: place, sort: "oldest" }) }, `this question in ${debate.same} debates`)]
             : null,
         ),
+        tests ? h("details", { class: "outside" }, h("summary", {}, "The tests"), listing(debate.question.answer.slice(0, FIRST))) : null,
         debate.alarms?.map((key) => h("span", { class: "chip bad", title: ALARMS[key].means }, "⚠ ", ALARMS[key].name, " at this step")),
       ),
       h(

@@ -1,8 +1,8 @@
 // One turn: its sections set apart, what became of each line, and what it earned.
 
+import { changes, program, written } from "./code.js";
 import { add, fill, h, percent, plural, signed, visible } from "./dom.js";
 import { FATES, failure } from "./glossary.js";
-import { typeset } from "./maths.js";
 import { ask } from "./state.js";
 import { shaded } from "./tokens.js";
 import { agentName, answer } from "./votes.js";
@@ -32,7 +32,7 @@ export function card(turn, debate, mode, scale) {
     ),
     turn.labels ? renamed(turn, debate.agents.length) : null,
     turn.failure !== undefined ? explained(turn, debate.protocol) : null,
-    mode && turn.tokens ? tokens(turn, mode, scale) : turn.failure !== undefined ? said(turn.text, false) : sections(turn),
+    mode && turn.tokens ? tokens(turn, mode, scale) : turn.failure !== undefined ? said(turn.text, false) : sections(turn, debate),
     turn.length > turn.text.length
       ? h(
           "p",
@@ -91,7 +91,7 @@ function explained(turn, protocol) {
   );
 }
 
-function sections(turn) {
+function sections(turn, debate) {
   const order = turn.sections?.map((section) => section.name) ?? Object.keys(turn.fields);
   const outside = turn.sections?.length
     ? [turn.text.slice(0, turn.sections[0].begin), turn.text.slice(turn.sections.at(-1).end)]
@@ -119,9 +119,17 @@ function sections(turn) {
             : silent(turn.fields[name])
               ? h("p", { class: "quiet" }, "N/A")
               : said(turn.fields[name], true),
+          name === "solution" ? sinceLast(turn, debate) : null,
         ),
       ),
   ];
+}
+
+// For programs: what this one changes in the agent's last one.
+function sinceLast(turn, debate) {
+  const own = debate.turns.filter((each) => each.agent === turn.agent && each.fields?.solution !== undefined);
+  const earlier = own.slice(0, Math.max(0, own.indexOf(turn))).findLast((each) => program(each.fields.solution) !== null);
+  return earlier ? changes(program(earlier.fields.solution), earlier.round, program(turn.fields.solution)) : null;
 }
 
 const silent = (text) => /^n\/a\.?$/i.test(text.trim());
@@ -162,7 +170,7 @@ function comparison(lines) {
 // Long text comes in parts: a line of a megabyte must not stop the page.
 function said(text, maths) {
   const node = h("div", { class: text.length > 3000 ? "said long" : "said", dir: "auto" });
-  add(node, maths ? typeset(text.slice(0, FIRST)) : visible(text.slice(0, FIRST)));
+  add(node, maths ? written(text.slice(0, FIRST)) : visible(text.slice(0, FIRST)));
   if (!text.length) add(node, h("span", { class: "quiet" }, "(nothing)"));
   return text.length > FIRST
     ? [node, longer(text.length - FIRST, (from, to) => node.append(visible(text.slice(FIRST + from, FIRST + to))))]

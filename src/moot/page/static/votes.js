@@ -149,7 +149,7 @@ export function answer(turn) {
         : null;
   return turn.answer === null || turn.answer === undefined
     ? h("span", { class: "quiet" }, "no answer found", mark)
-    : h("span", { class: "answer" }, typesetAnswer(turn.answer), mark);
+    : h("span", { class: "answer" }, turn.code ? plural(turn.answer.split("\n").length, "line") : typesetAnswer(turn.answer), mark);
 }
 
 export function why(debate, rows) {
