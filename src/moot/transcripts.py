@@ -190,7 +190,7 @@ def score(
             truth = scoring.reward in NEED_GRADES or scoring.reward_mix or scoring.correct_bonus or scoring.drop_own_answer
             scored = PlayedDebate(debate, number=number).scored(scoring, grade(debate) if truth else None, rewards[scoring.reward])
             if isinstance(scored.scores, AgentScores) and scoring.estimator == "center_round":
-                raise ConfigError(f"advantage center_round needs rewards by step, and {scoring.reward} is by agent; use center_group")
+                raise ConfigError(f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent; use center_group")
         except ConfigError as error:
             results[number] = BadLine(number, str(error))
             continue

@@ -202,7 +202,7 @@ BAD: list[tuple[str, str]] = [
     (json.dumps({**GOOD, "protocol": {"schedule": "random"}}), "schedule must be sequential or parallel"),
     (json.dumps({**GOOD, "protocol": {"colour": "red"}}), "no choice 'colour'"),
     (json.dumps({**GOOD, "protocol": {"reward": "best"}}), "reward must be one of"),
-    (json.dumps({**GOOD, "protocol": {"reward": "win_rate", "advantage": "center_round"}}), "center_round needs rewards by step"),
+    (json.dumps({**GOOD, "protocol": {"reward": "win_rate", "advantage": "center_round"}}), "center_round needs rewards per turn"),
     (json.dumps({**GOOD, "protocol": {"reward": "truth"}}), "known answer"),
 ]
 

@@ -69,7 +69,7 @@ def test_more_questions_make_a_finished_run_longer(finished: Path, tmp_path: Pat
         (["--learning-rate", "0.001"], "--resume cannot change learning_rate 2e-05 -> 0.001 of run; start another run with --run"),
         (["--task", "gsm8k", "--seed", "4"], "--resume cannot change task arithmetic -> gsm8k, seed 0 -> 4 of run"),
         (["--reward", "truth"], "--resume cannot change reward generator_judge -> truth of run"),
-        (["--num-train-datapoints", "2"], "num_train_datapoints must be at least 4, got 2: so many were debated already"),
+        (["--num-train-datapoints", "2"], "num_train_datapoints must be at least 4, got 2: that many were debated already"),
         (["--preset", "math"], "--resume continues with the settings of the run; leave --preset out"),
         (["--run", "other"], "--resume run names the run already; leave --run out"),
     ],

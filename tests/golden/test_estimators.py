@@ -122,7 +122,7 @@ def test_center_round() -> None:
 
 
 def test_center_round_is_refused_for_rewards_by_agent() -> None:
-    with pytest.raises(ConfigError, match="center_round needs rewards by step"):
+    with pytest.raises(ConfigError, match="center_round needs rewards per turn"):
         agents([ZERO_WINS], "center_round")
 
 

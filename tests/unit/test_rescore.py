@@ -171,7 +171,7 @@ def test_every_choice_of_a_protocol_is_either_counted_anew_or_refused_with_a_rea
     [
         ({"reward": "applause"}, "reward must be one of win_rate, .* or path.py:function, got 'applause'"),
         ({"advantage": "hope"}, "advantage must be one of center_group, .* got 'hope'"),
-        ({"reward": "win_rate", "advantage": "center_round"}, "advantage center_round needs rewards by step, and win_rate is by agent"),
+        ({"reward": "win_rate", "advantage": "center_round"}, "advantage center_round needs rewards per turn, and win_rate is per agent"),
         ({"reward_mix": 1.5}, "reward_mix must be between 0 and 1, got 1.5"),
         ({"correct_bonus": "much"}, "correct_bonus must be a number, got 'much'"),
         ({"correct_bonus": float("nan")}, "correct_bonus must be a number, got nan"),

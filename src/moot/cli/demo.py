@@ -87,7 +87,8 @@ class Demo:
             f"{metrics['debates/with_gradient'] or 0:.0%} of the debates would teach something; "
             f"{len(made)} datums, {sum(map(len, made)):,} tokens, {int(sum(d.mask.sum() for d in made)):,} of them trained."
         )
-        console.say(f"Transcripts: {self.out}\nLook at them: moot score {self.out} --protocol {self.protocol}", "green")
+        score = f"moot score {self.out} --protocol {self.protocol}"
+        console.say(f"Transcripts: {self.out}\nCount their votes: {score}\nLook at them: moot view {self.out}", "green")
 
 
 def tell(debate: Debate, console: Terminal) -> None:

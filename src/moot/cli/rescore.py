@@ -44,15 +44,17 @@ class Rescore:
     """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function."""
     advantage: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
     """center_group, center_round, center_seat, normalize_batch, or path.py:function."""
-    one_ballot_per_pair: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
+    one_ballot_per_pair: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-one-ballot-per-pair", help_behavior_hint=AS_TRAINED)] = None
     """Whether only an author's last word on a pair in a turn counts."""
     judge_consensus: Annotated[
         Literal["all", "leave_one_out"] | None, tyro.conf.arg(metavar="{all,leave_one_out}", help_behavior_hint=AS_TRAINED)
     ] = None
     """Whose votes make the consensus a judge is measured by."""
-    enable_format_penalty: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
+    enable_format_penalty: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-enable-format-penalty", help_behavior_hint=AS_TRAINED)] = (
+        None
+    )
     """Whether a judge who could vote and did not loses 0.5."""
-    literal: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
+    literal: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-literal", help_behavior_hint=AS_TRAINED)] = None
     """Whether generator_judge is counted to the letter of its source."""
     lambda_gen: Annotated[float | None, tyro.conf.arg(metavar="WEIGHT", help_behavior_hint=AS_TRAINED)] = None
     """Weight of the generator advantages."""
@@ -64,9 +66,9 @@ class Rescore:
     """Added to the reward of a right answer."""
     voters: Annotated[Literal["both", "agents", "judges"] | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
     """Whose votes count: agents, judges without a seat, or both."""
-    drop_own_answer: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
+    drop_own_answer: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-drop-own-answer", help_behavior_hint=AS_TRAINED)] = None
     """Leave out votes of an agent who holds one of the two answers."""
-    judge_counts: Annotated[YesNo | None, tyro.conf.arg(metavar="[{yes,no}]", help_behavior_hint=AS_TRAINED)] = None
+    judge_counts: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-judge-counts", help_behavior_hint=AS_TRAINED)] = None
     """Whether votes of judges without a seat count, where such judges were asked."""
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
     """Only these steps: 12, or 10-20."""
@@ -132,7 +134,7 @@ def respelled(arguments: list[str]) -> list[str]:
     return spelled
 
 
-SWITCHES = ("one-ballot-per-pair", "enable-format-penalty", "literal", "judge-counts")
+SWITCHES = ("one-ballot-per-pair", "enable-format-penalty", "literal", "drop-own-answer", "judge-counts")
 
 
 def defaults(arguments: list[str]) -> None:

@@ -325,7 +325,7 @@ def _need(debate: Debate, grades: Grades | None, what: str) -> Grades:
 
 def _need_grader(grades: Grades | None, scoring: Scoring) -> Grades:
     if grades is None:
-        raise ConfigError(f"reward {scoring.reward} needs a task with a grader, which tells equal answers; name one")
+        raise ConfigError(f"reward {scoring.reward} needs a task with a grader, which decides whether answers are equal; name one")
     return grades
 
 

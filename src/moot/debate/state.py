@@ -54,7 +54,7 @@ class Debate:
             raise ConfigError(f"extra_rounds must be 0 or more, got {self.extra_rounds}; 0 means none")
         if self.settled is None and (self.stop_when_settled or self.extra_rounds):
             name = "stop_when_settled" if self.stop_when_settled else "extra_rounds"
-            raise ConfigError(f"{name} needs settled, which tells whether answers agree; build it with settled_by of the task's grader")
+            raise ConfigError(f"{name} needs settled, which decides whether answers agree; build it with settled_by of the task's grader")
 
     @property
     def done(self) -> bool:

@@ -46,7 +46,7 @@ def count_agents(debate: Debate, votes: Sequence[Vote], scoring: Scoring, same: 
 
 def _counting(debate: Debate, votes: Sequence[Vote], scoring: Scoring, same: Same | None, about: About) -> Iterator[Vote]:
     if scoring.drop_own_answer and same is None:
-        raise ConfigError("drop_own_answer needs a task with a grader, which tells equal answers; name one, or leave it out")
+        raise ConfigError("drop_own_answer needs a task with a grader, which decides whether answers are equal; name one, or leave it out")
     own = own_answers(debate, same) if same is not None else []
     for vote in votes:
         if vote.turn < 0:

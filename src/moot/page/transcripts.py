@@ -87,7 +87,7 @@ def _write(place: Path, file: Path, debates: Sequence[PlayedDebate]) -> None:
     taught = with_advantages(whole, ESTIMATORS[whole[0].scoring.estimator]) if len({each.scoring for each in whole}) == 1 else whole
     lost = [replace(each, scores=None) for each in debates if each.error is not None]
     seats = {"num_agents": debates[0].debate.num_agents, "max_rounds": debates[0].debate.max_rounds}
-    run = Run.create(place, {"debate": {"task": str(file), **seats}, "transcripts": len(debates)}, {})
+    run = Run.create(place, {"debate": {"task": f"{file.absolute().parent.name}/{file.name}", **seats}, "transcripts": len(debates)}, {})
     run.write_debates(1, [*taught, *lost])
     row = {"step": 1, "phase": "self_play", **panel(whole), **(reward_metrics(taught) if taught else {})}
     write_atomically(place / "metrics.jsonl", json.dumps(row).encode() + b"\n")

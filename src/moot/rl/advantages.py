@@ -54,7 +54,7 @@ def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> 
         rounds: dict[int, list[float]] = defaultdict(list)
         for cell in cells:
             if cell.round is None:
-                raise ConfigError("advantage center_round needs rewards by step, and this reward is by agent; use center_group")
+                raise ConfigError("advantage center_round needs rewards per turn, and this reward is per agent; use center_group")
             rounds[cell.round].append(cell.value)
         centred.append([cell.value - _mean(rounds[cell.round or 0]) for cell in cells])
     return centred
@@ -149,7 +149,7 @@ def with_advantages(batch: Sequence[PlayedDebate], estimator: Estimator, seats: 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:
     kinds = {tuple(scores.streams) if isinstance(scores, StepScores) else None for scores in batch}
     if len(kinds) != 1 or None in kinds:
-        raise ConfigError("a batch must be scored with one reward: rewards by agent and by step cannot be centred together")
+        raise ConfigError("a batch must be scored with one reward: rewards per agent and per turn cannot be centred together")
     return list(kinds.pop() or ())
 
 

@@ -22,7 +22,7 @@ def find_estimator(scoring: Scoring) -> Estimator:
     name, reward = scoring.estimator, scoring.reward
     if name in ESTIMATORS:
         if name == "center_round" and reward in REWARDS and reward not in ("generator_judge", *BY_TURN):
-            raise ConfigError(f"advantage center_round needs rewards by step, and {reward} is by agent; use center_group")
+            raise ConfigError(f"advantage center_round needs rewards per turn, and {reward} is per agent; use center_group")
         return ESTIMATORS[name]
     if ":" not in name:
         raise ConfigError(f"advantage must be one of {', '.join(ESTIMATORS)}, auto or path.py:function, got {name!r}")

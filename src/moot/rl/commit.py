@@ -67,7 +67,7 @@ async def restore(loop: Loop) -> int:
     if there := loop.run.contents():
         raise ConfigError(
             f"{loop.run.path} has {there}, so it cannot continue, and nothing there was changed: put a checkpoint back and name it with "
-            f"--resume {loop.run.path} --checkpoint STEP, start anew beside it with --run DIR, or start over with --restart, which moves "
+            f"--resume {loop.run.path} --checkpoint STEP, start a new run with --run DIR, or start over with --restart, which moves "
             f"what is there to {loop.run.path / 'aside'}"
         )
     if taken is not None:
@@ -140,4 +140,4 @@ async def fresh_optimizer(loop: Loop, step: int) -> None:
     try:
         await loop.engine.load_state(saved.engine_state, optimizer=False)
     except EngineError as error:
-        loop.watcher.note(f"this engine cannot start its optimizer anew, so Adam's moments of the warm start stay ({error})")
+        loop.watcher.note(f"this engine cannot reset its optimizer, so Adam's moments of the warm start stay ({error})")

@@ -26,7 +26,7 @@ PANEL: dict[str, Meaning] = {
         "Not above the mean accuracy: voting picks no better than chance; see judge accuracy.",
     ),
     "trust/mean_accuracy": Meaning(
-        "The mean accuracy of the agents: what picking a winner by lot would give.",
+        "The mean accuracy of the agents: what picking a winner at random would give.",
         "Under 0.1: the questions are too hard for votes to mean anything; use easier ones (`--task`), a curriculum "
         "(`--curriculum`) or a warm start (`--warm-questions 100`).",
     ),

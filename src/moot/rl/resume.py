@@ -44,7 +44,7 @@ def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[s
     done = played_questions(run, before)
     if wanted.optim.num_train_datapoints < done:
         raise ConfigError(
-            f"num_train_datapoints must be at least {done}, got {wanted.optim.num_train_datapoints}: so many were debated already"
+            f"num_train_datapoints must be at least {done}, got {wanted.optim.num_train_datapoints}: that many were debated already"
         )
     if changed and write:
         write_atomically(run.path / "run.json", json.dumps({**run.header, "config": wanted.as_dict()}, indent=1).encode())

@@ -45,7 +45,7 @@ def warm_start_of(config: TrainConfig) -> WarmStart:
         raise ConfigError(f"warm_from names {path}, which has not finished its warm start ({len(rows)} of {config.warm_steps} steps)")
     if checkpoint := newest_whole(run, config.warm_steps):
         return WarmStart(checkpoint.engine_state, rows)
-    raise ConfigError(f"warm_from names {path}, whose checkpoint of step {config.warm_steps} is missing or damaged; make it anew")
+    raise ConfigError(f"warm_from names {path}, whose checkpoint of step {config.warm_steps} is missing or damaged; train that run again")
 
 
 def _first_task(config: TrainConfig) -> str:

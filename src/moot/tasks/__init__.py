@@ -65,7 +65,7 @@ def load_curriculum(names: Sequence[str], measured: Task, seed: int = 0, held_ou
         if by_accuracy and stage.open_ended and i < len(stages) - 1:
             following = stages[i + 1].name
             raise ConfigError(
-                f"curriculum: task {stage.name} has no right answers, so nothing tells when to continue to {following}; put it last, "
+                f"curriculum: task {stage.name} has no right answers, so nothing decides when to continue to {following}; put it last, "
                 "or continue after a number of steps (promote_at)"
             )
     return stages

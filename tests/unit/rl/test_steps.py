@@ -136,7 +136,7 @@ def test_an_engine_that_cannot_start_its_optimizer_anew_says_so(tmp_path: Path) 
             return super().load_state(path)
 
     loop = trained(tmp_path / "run", Stubborn(seed=0))
-    assert any("cannot start its optimizer anew" in note for note in loop.watcher.notes)  # type: ignore[attr-defined]
+    assert any("cannot reset its optimizer" in note for note in loop.watcher.notes)  # type: ignore[attr-defined]
 
 
 # A signal before a step

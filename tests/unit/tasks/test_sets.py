@@ -365,7 +365,9 @@ def test_two_slices_of_one_set_share_no_question_that_is_trained_on_and_measured
 
 def test_a_curriculum_needs_answers_to_know_when_to_continue() -> None:
     prompts = f"longwriter:train={HERE}/longwriter.jsonl"
-    with pytest.raises(ConfigError, match="task longwriter has no right answers, so nothing tells when to continue to gsm8k; put it last"):
+    with pytest.raises(
+        ConfigError, match="task longwriter has no right answers, so nothing decides when to continue to gsm8k; put it last"
+    ):
         load_curriculum([prompts, GSM8K], load(GSM8K))
     assert [stage.name for stage in load_curriculum([GSM8K, prompts], load(GSM8K))] == ["gsm8k", "longwriter"]
     assert [stage.name for stage in load_curriculum([prompts, GSM8K], load(GSM8K), by_accuracy=False)] == ["longwriter", "gsm8k"]
