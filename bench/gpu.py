@@ -180,8 +180,20 @@ async def ours(args: argparse.Namespace) -> None:
             "training", datums=count, tokens=args.datum_tokens, rate=rate, tflops=rate * flops / 1e12,
             micro_batches=out.metrics["micro_batches"], out_of_memory=out.metrics["out_of_memory"],
             peak_gib=torch.cuda.max_memory_allocated() / (1 << 30) if cuda else 0.0,
+            predicted_gib=predicted(engine, min(engine._trainer.token_budget, count * args.datum_tokens)) / (1 << 30),
         )  # fmt: skip
     await engine.close()
+
+
+def predicted(engine: Any, tokens: int) -> int:
+    """Bytes, as a dry run counts them: weights, adapter and Adam, the cache that there is, and a pass of so many tokens."""
+    from moot.engine.footprint import Shape, adapter_bytes, pass_bytes, weights_bytes
+
+    shape, rank, size = Shape.of(engine._wrapped.config), engine._wrapped.peft_config["default"].r, engine._network.dtype.itemsize
+    cache: int = engine._store._all.nbytes
+    return (
+        weights_bytes(shape, size) + adapter_bytes(shape, rank) + cache + tokens * pass_bytes(shape, rank, size, engine._trainer.recompute)
+    )
 
 
 def heard(random: np.random.Generator, args: argparse.Namespace, vocabulary: int) -> list[int]:
@@ -353,7 +365,8 @@ def table(results: list[dict[str, Any]]) -> str:
     for item in (one for one in results if one["kind"] == "training"):
         lines.append(
             f"{Path(item['model']).name[:28]:28} training {item['datums']} x {item['tokens']}: {item['rate']:.0f} tokens/s, "
-            f"{item['tflops']:.0f} useful TFLOP/s, peak {item['peak_gib']:.1f} GiB, {item['micro_batches']:.0f} passes"
+            f"{item['tflops']:.0f} useful TFLOP/s, peak {item['peak_gib']:.1f} GiB "
+            f"(predicted {item['predicted_gib']:.1f}), {item['micro_batches']:.0f} passes"
         )
     return "\n".join(lines)
 

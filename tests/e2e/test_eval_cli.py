@@ -173,9 +173,19 @@ def test_check_measures_the_list_and_fails_with_the_remedy(tmp_path: Path) -> No
     done = here(tmp_path, "check", *SCRIPTED, "--questions", "60")
     assert done.returncode == 1, done.stdout + done.stderr
     words = " ".join(done.stdout.split())
-    assert "valid comparisons" in words and "> 20% fail" in words and "--warm-questions" in words
+    assert "valid comparisons" in words and "> 20% no-go" in words and "--warm-questions" in words
     found = json.loads(here(tmp_path, "check", *SCRIPTED, "--questions", "60", "--json").stdout)
     assert [check["above"] for check in found["checks"]] == [0.05, 0.8, 0.2, 0.5]
+    assert {check["says"] for check in found["checks"]} <= {"go", "caution", "no-go"}
+    assert [check["check"] for check in found["contract"]] == [
+        "accuracy in round 1",
+        "accuracy in the last round",
+        "cost of the contract: round 1 minus direct",
+        "last round minus round 1",
+        "valid turns",
+        "majority minus mean, round 1",
+        "tokens of a turn, of a plain answer's",
+    ]
     assert found["failed"] and all(check["measured"]["low"] <= check["measured"]["value"] for check in found["checks"] if check["measured"])
 
 

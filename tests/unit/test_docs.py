@@ -17,7 +17,10 @@ import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
 from html.parser import HTMLParser
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
+from types import ModuleType
 from urllib.parse import unquote, urlsplit
 
 import markdown
@@ -324,6 +327,34 @@ def test_the_worked_example_comes_out_as_the_page_says() -> None:
     assert scored["generator_advantages"] == ((-1, 0), (1, 0), (0, 0))
     rates = as_json(next(iter(score([line], PROTOCOLS["v2"], "win_rate", REWARDS))))  # type: ignore[union-attr]
     assert rates["rewards"] == (0, 1, 0.5)
+
+
+# What a script makes
+
+
+@pytest.fixture(scope="module")
+def made() -> ModuleType:
+    """scripts/pictures, which has no ending that Python would know."""
+    loader = SourceFileLoader("pictures", str(ROOT / "scripts" / "pictures"))
+    spec = spec_from_loader("pictures", loader)
+    assert spec is not None
+    module = module_from_spec(spec)
+    loader.exec_module(module)
+    return module
+
+
+@pytest.mark.slow  # not while somebody is still working on the page
+def test_the_pictures_were_made_from_the_page_as_it_is(made: ModuleType) -> None:
+    known = json.loads((DOCS / "pictures" / "made.json").read_text())
+    assert known == {"sources": made.sources()}, "the page has changed since: run scripts/pictures, and commit what it makes"
+
+
+@pytest.mark.slow
+def test_commands_print_what_the_pages_show(made: ModuleType) -> None:
+    blocks = [block for page in PAGES for block in made.OUTPUT.finditer(page.read_text(encoding="utf-8"))]
+    assert blocks
+    for block in blocks:
+        assert made.printed(block["command"]) == block["printed"], "run scripts/pictures --transcripts, and commit what it makes"
 
 
 # What is marked to run

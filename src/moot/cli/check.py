@@ -1,4 +1,4 @@
-"""`moot check`: what should hold of a model and a task before training on it, measured."""
+"""`moot check`: what should hold of a model and a task before training on it, and what a debate costs the model, measured."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from moot.cli.ending import interruptible, kept
 from moot.cli.evaluate import CONTINUING, Watching
 from moot.debate.types import ConfigError
 from moot.evaluate import EvalConfig, Report
-from moot.evaluate.preflight import Finding, findings
+from moot.evaluate.preflight import SAYS, Finding, contract_findings, findings
 from moot.evaluate.table import rich_table
 from moot.evaluation import evaluate_players
 from moot.foreign import played_names
@@ -31,10 +31,11 @@ _STYLES = {"pass": "green", "fail": "red", "cannot tell": "yellow"}
 
 @dataclass(frozen=True)
 class Check:
-    """Go through the preflight list before training: direct accuracy, valid comparisons, one agent right, judge accuracy.
+    """Go through the preflight list before training: direct accuracy, valid comparisons, one agent right, judge accuracy; and what the
+    debate's form costs: accuracy inside it, tokens, what a second round and a majority are worth.
 
-    Takes the options of `moot train` and measures the model before any training; with a RUN, its newest checkpoint. A check passes or
-    fails only if its whole 95% interval lies on one side of what is needed. Exit status 1 if one fails.
+    Takes the options of `moot train` and measures the model before any training; with a RUN, its newest checkpoint. Each line says go or
+    no-go only if its whole 95% interval lies on one side of what is needed, otherwise caution. Exit status 1 if one says no-go.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
@@ -72,19 +73,21 @@ class Check:
         return self._show(report, watching, out, console)
 
     def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:
-        results = findings(report)
+        checks, contract = findings(report), contract_findings(report)
+        results = [*checks, *contract]
         failed = any(each.verdict == "fail" for each in results)
         if self.json:
-            print(json.dumps({"questions": report.rows[0].questions, "failed": failed, "checks": [each.as_dict() for each in results]}))
+            told = {"checks": [each.as_dict() for each in checks], "contract": [each.as_dict() for each in contract]}
+            print(json.dumps({"questions": report.rows[0].questions, "failed": failed, **told}))
             return int(failed)
-        table = rich_table(["check", "measured", "95% interval", "needed", "verdict"], [])
-        for each in results:
-            value = "–" if each.measured is None else f"{each.measured.value:.0%}"
-            span = "–" if each.measured is None else f"{each.measured.low:.0%} to {each.measured.high:.0%}"
-            name = each.check.name if each.check.metric != "pass@k" else f"{each.check.name} (pass@{report.settings['num_agents']})"
-            table.add_row(name, value, span, f"> {each.check.above:.0%}", Text(each.verdict, style=_STYLES[each.verdict]))
-        console.print()
-        console.print(table)
+        for heading, part in (("check", checks), ("what the debate's form costs", contract)):
+            table = rich_table([heading, "measured", "95% interval", "needed", "verdict"], [])
+            for each in part:
+                name = each.check.name if each.check.metric != "pass@k" else f"{each.check.name} (pass@{report.settings['num_agents']})"
+                needed = f"> {_number(each, each.check.above)}"
+                table.add_row(name, *_measured(each), needed, Text(SAYS[each.verdict], style=_STYLES[each.verdict]))
+            console.print()
+            console.print(table)
         for each in results:
             if each.verdict != "pass":
                 console.print(Text.assemble(("\n" + each.check.name, "bold"), ": ", _words(each)))
@@ -94,6 +97,17 @@ class Check:
         return int(failed or report.rows[0].questions == 0)
 
 
+def _number(each: Finding, value: float) -> str:
+    return f"{100 * value:+.0f} points" if each.check.minus else f"{value:.0%}"
+
+
+def _measured(each: Finding) -> tuple[str, str]:
+    if each.measured is None:
+        return "–", "–"
+    low, high = (_number(each, end) for end in (each.measured.low, each.measured.high))
+    return _number(each, each.measured.value), "–" if each.measured.low == each.measured.high else f"{low} to {high}"
+
+
 def _words(each: Finding) -> str:
     note = f"{each.note[0].upper()}{each.note[1:]}. " if each.note else ""
     if each.verdict == "fail":
@@ -101,7 +115,7 @@ def _words(each: Finding) -> str:
     if each.measured is None:
         return f"{note}Nothing could be measured; look at the other checks first."
     more = f"about {each.enough} questions (--questions) would tell" if each.enough else "the value lies at the limit itself"
-    return f"{note}The interval has {each.check.above:.0%} inside it; {more}. If it fails: {each.check.remedy}"
+    return f"{note}The interval has {_number(each, each.check.above)} inside it; {more}. If it fails: {each.check.remedy}"
 
 
 def defaults(arguments: list[str]) -> Check:

@@ -1,14 +1,17 @@
-"""The list to go through before anyone burns a night: can the model do the task at all, keep the contract, and judge?"""
+"""The list to go through before anyone burns a night: can the model do the task at all, keep the contract, and judge? And what does the
+contract cost it: a debate that begins below the plain question trains a model that was made worse first."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from moot.evaluate.counting import Share
 from moot.evaluate.report import Report, ReportRow
-from moot.statistics import Interval, cautious_interval
+from moot.statistics import Interval, cautious_interval, paired_interval
 
 Verdict = Literal["pass", "fail", "cannot tell"]
+SAYS: dict[Verdict, str] = {"pass": "go", "cannot tell": "caution", "fail": "no-go"}
 
 
 @dataclass(frozen=True)
@@ -19,6 +22,8 @@ class Requirement:
     above: float
     """The share that must be exceeded."""
     remedy: str
+    minus: tuple[str, str] | None = None
+    """Mode and metric of what is subtracted, question by question, where a difference is asked for."""
 
 
 CHECKS = (
@@ -56,6 +61,51 @@ CHECKS = (
 )
 """direct accuracy: 5 to 10% are asked for; the lower is the limit. one agent right: pass@N of the debates."""
 
+_HARD = "The questions are too hard inside a debate. Take an easier --task, a stronger --model, or mix in the truth (--reward-mix 0.3)."
+_KEEP = (
+    "Ask for each section by itself (--sections asked --no-personas), raise --max-tokens where answers are cut, write your own texts "
+    "(moot prompts > FILE, then --prompts FILE), or teach the form first (--warm-questions 64)."
+)
+CONTRACT = (
+    Requirement("accuracy in round 1", "debate", "round_1", 0.05, _HARD),
+    Requirement("accuracy in the last round", "debate", "accuracy", 0.05, _HARD),
+    Requirement(
+        "cost of the contract: round 1 minus direct",
+        "debate",
+        "round_1",
+        -0.05,
+        f"The debate takes ability away before it begins. {_KEEP}",
+        ("direct", "accuracy"),
+    ),
+    Requirement(
+        "last round minus round 1",
+        "debate",
+        "accuracy",
+        -0.05,
+        "Reading the others makes answers worse. Train on one round (--max-rounds 1 --reward majority), or solve before judging "
+        "(--no-judge-first).",
+        ("debate", "round_1"),
+    ),
+    Requirement("valid turns", "debate", "valid_turns", 0.85, f"Too many turns cannot be read. {_KEEP}"),
+    Requirement(
+        "majority minus mean, round 1",
+        "debate",
+        "round_1_plurality",
+        0.0,
+        "The most frequent answer is no better than one answer, so --reward majority has nothing to teach. Use more agents "
+        "(--num-agents 8), a higher --temperature where all agree, or easier questions (--task).",
+        ("debate", "round_1"),
+    ),
+)
+"""What the contract costs, and what a majority or a second round is worth in it. Five points are let pass."""
+LENGTH = Requirement(
+    "tokens of a turn, of a plain answer's",
+    "debate",
+    "tokens",
+    0.5,
+    f"Turns are hasty: less than half as long as a plain answer, so the reasoning is gone. {_KEEP}",
+)
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -77,6 +127,7 @@ class Finding:
             "counted": self.counted,
             "above": self.check.above,
             "verdict": self.verdict,
+            "says": SAYS[self.verdict],
             "remedy": None if self.verdict == "pass" else self.check.remedy,
             "questions_that_would_tell": self.enough,
             "note": self.note,
@@ -89,8 +140,47 @@ def findings(report: Report) -> list[Finding]:
     return [_finding(check, rows[check.mode], report.settings["seed"]) for check in CHECKS]
 
 
+def contract_findings(report: Report) -> list[Finding]:
+    """What the contract costs, from the same answers and debates."""
+    rows = {row.name: row for row in report.rows}
+    asked = [check for check in CONTRACT if not (check.name.startswith("last round") and "round_1" not in rows["debate"].by_question)]
+    return [_contract_finding(check, rows, report.settings["seed"]) for check in asked] + [_length(rows)]
+
+
+def _shares(rows: dict[str, ReportRow], mode: str, metric: str) -> dict[str, Share]:
+    """Of a debate with one round, that round is all there is."""
+    measured = rows[mode].by_question
+    one_round = {"round_1": "accuracy", "round_1_plurality": "cons@k"}
+    return measured.get(metric) or measured.get(one_round.get(metric, ""), {})
+
+
+def _contract_finding(check: Requirement, rows: dict[str, ReportRow], seed: int) -> Finding:
+    ours = _shares(rows, check.mode, check.metric)
+    if check.minus is None:
+        return _told(check, list(ours.values()), rows[check.mode], seed)
+    theirs = _shares(rows, *check.minus)
+    common = [question for question in ours if question in theirs]
+    columns = [tuple(zip(*(side[question] for question in common), strict=True)) or ((), ()) for side in (ours, theirs)]
+    measured = paired_interval((columns[0][0], columns[0][1]), (columns[1][0], columns[1][1]), seed=seed) if common else None
+    verdict = judge(measured, check.above)
+    return Finding(check, measured, len(common), verdict, _enough(measured, check.above, len(common), verdict))
+
+
+def _length(rows: dict[str, ReportRow]) -> Finding:
+    """How much of a plain answer's length a turn has. Null where a server counts no tokens."""
+    turns = sum(bottom for _, bottom in rows["debate"].by_question.get("valid_turns", {}).values())
+    written, plain = rows["debate"].tokens * rows["debate"].questions, rows["direct"].tokens
+    ratio = written / turns / plain if turns and plain and written else None
+    measured = None if ratio is None else Interval(ratio, ratio, ratio)
+    note = "" if ratio is None else f"{written / turns:.0f} tokens per turn, {plain:.0f} per plain answer"
+    return Finding(LENGTH, measured, round(turns), judge(measured, LENGTH.above), None, note)
+
+
 def _finding(check: Requirement, row: ReportRow, seed: int) -> Finding:
-    shares = list(row.by_question.get(check.metric, {}).values())
+    return _told(check, list(row.by_question.get(check.metric, {}).values()), row, seed)
+
+
+def _told(check: Requirement, shares: list[Share], row: ReportRow, seed: int) -> Finding:
     top, bottom = [share[0] for share in shares], [share[1] for share in shares]
     measured = cautious_interval(top, bottom, seed=seed) if shares else None
     verdict = judge(measured, check.above)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moot.evaluate.counting import QuestionCounts
-from moot.evaluate.preflight import CHECKS, findings, judge
+from moot.evaluate.preflight import CHECKS, SAYS, contract_findings, findings, judge
 from moot.evaluate.report import Report, make_row
 from moot.statistics import Interval
 
@@ -61,3 +61,67 @@ def test_four_questions_tell_nothing_and_say_how_many_would() -> None:
 def test_no_votes_come_with_what_lies_behind_them() -> None:
     found = findings(report([1] * 4, [(0, 3)] * 4, [1] * 4, [(0, 0)] * 4, cut=0.5))
     assert found[1].note == "25% of all turns cannot be read, 50% are cut at max_tokens"
+
+
+# What the contract costs
+
+
+def costs(
+    first: list[float], last: list[float], direct: list[float], plurality: list[float], tokens: tuple[int, int] = (100, 900)
+) -> Report:
+    """Three agents and two rounds: six turns per debate."""
+    alone = {str(i): QuestionCounts({"avg@k": (right, 1.0)}, tokens[0]) for i, right in enumerate(direct)}
+    debated = {
+        str(i): QuestionCounts(
+            {"avg@k": (after, 1.0), "round_1": (before, 1.0), "round_1_plurality": (most, 1.0), "valid_turns": (6.0, 6.0)}, tokens[1]
+        )
+        for i, (before, after, most) in enumerate(zip(first, last, plurality, strict=True))
+    }
+    rows = [make_row("direct", 1, "avg@k", alone, 0, None, 0), make_row("debate", 3, "avg@k", debated, 0, None, 0)]
+    return Report({"seed": 0, "num_agents": 3}, rows, {})
+
+
+def test_what_the_contract_costs_by_hand() -> None:
+    """40 questions. Alone all are right; in round 1 two of three agents, in round 2 one of three; the most frequent answer always."""
+    two, one = [2 / 3] * 40, [1 / 3] * 40
+    told = {each.check.name: each for each in contract_findings(costs(two, one, [1.0] * 40, [1.0] * 40))}
+    values = {name: None if each.measured is None else round(each.measured.value, 4) for name, each in told.items()}
+    assert values == {
+        "accuracy in round 1": 0.6667,
+        "accuracy in the last round": 0.3333,
+        "cost of the contract: round 1 minus direct": -0.3333,
+        "last round minus round 1": -0.3333,
+        "valid turns": 1.0,
+        "majority minus mean, round 1": 0.3333,
+        # 900 tokens in 6 turns are 150 per turn; a plain answer has 100.
+        "tokens of a turn, of a plain answer's": 1.5,
+    }
+    assert [SAYS[each.verdict] for each in told.values()] == ["go", "go", "no-go", "no-go", "go", "go", "go"]
+    assert all("--" in each.check.remedy for each in told.values())
+
+
+def test_a_free_contract_is_go_and_a_hasty_one_is_not() -> None:
+    level = [1.0, 0.0] * 20
+    free = {each.check.metric: each for each in contract_findings(costs(level, level, level, level))}
+    assert [SAYS[each.verdict] for each in contract_findings(costs(level, level, level, level))][2:4] == ["go", "go"], "exactly level"
+    assert SAYS[free["round_1_plurality"].verdict] == "caution", "a majority that is worth nothing more is at the limit itself"
+    hasty = contract_findings(costs(level, level, level, level, tokens=(200, 480)))[-1]
+    assert (hasty.measured is not None and hasty.measured.value) == 0.4 and SAYS[hasty.verdict] == "no-go"
+    assert hasty.note == "80 tokens per turn, 200 per plain answer"
+    uncounted = contract_findings(costs(level, level, level, level, tokens=(0, 0)))[-1]
+    assert uncounted.measured is None and SAYS[uncounted.verdict] == "caution"
+
+
+def test_with_one_round_there_is_no_second_to_compare() -> None:
+    alone = {str(i): QuestionCounts({"avg@k": (1.0, 1.0)}, 10) for i in range(4)}
+    debated = {str(i): QuestionCounts({"avg@k": (0.5, 1.0), "cons@k": (1.0, 1.0), "valid_turns": (3.0, 3.0)}, 30) for i in range(4)}
+    rows = [make_row("direct", 1, "avg@k", alone, 0, None, 0), make_row("debate", 3, "avg@k", debated, 0, None, 0)]
+    told = contract_findings(Report({"seed": 0, "num_agents": 3}, rows, {}))
+    assert [(each.check.name, each.measured and each.measured.value) for each in told] == [
+        ("accuracy in round 1", 0.5),
+        ("accuracy in the last round", 0.5),
+        ("cost of the contract: round 1 minus direct", -0.5),
+        ("valid turns", 1.0),
+        ("majority minus mean, round 1", 0.5),
+        ("tokens of a turn, of a plain answer's", 1.0),
+    ]

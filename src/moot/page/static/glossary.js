@@ -1,10 +1,11 @@
 // What each number means, in plain words; and how to read it, where there is a way. A tone is good, fair, bad or plain.
 // What the trust panel and the alarms mean, and what to do, comes from the server, which has it from where the training loop has it.
 
+import { signed } from "./dom.js";
 import { ask } from "./state.js";
 
 const share = (value) => `${Math.round(value * 100)}%`;
-const points = (value) => `${value < 0 ? "−" : "+"}${Math.abs(Math.round(value * 100))}`;
+const points = (value) => signed(100 * value, 0);
 
 // More or less than what guessing gives, only where the 95% interval says so. `bounds` is { low, high }, each null where too little was seen.
 function against(chance, bounds, { above, below, between }) {
@@ -258,7 +259,7 @@ export const FIRST = [
   ["train", /^train_.*\/correct$/, "Agents are right"],
   ["eval", /^test_[^/]*\/correct$/, "Agents are right"],
   ["train", /^env\/all\/reward\/total$/, "Reward"],
-  ["train", /^parse_error$/, "Turns that cannot be read"],
+  ["train", /^parse_error$/, "Unreadable turns"],
 ];
 
 // The place of a metric among them; -1 where it is not one.

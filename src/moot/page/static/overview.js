@@ -1,11 +1,12 @@
 // Runs side by side: the table, then whether their votes can be trusted, then every curve.
 
 import { curves } from "./curves.js";
-import { ago, fill, h, oneLine, percent, plural, signed, withCode } from "./dom.js";
-import { ALARMS, TRUST } from "./glossary.js";
+import { ago, fill, h, oneLine, percent, plural, signed } from "./dom.js";
+import { ALARMS } from "./glossary.js";
 import { evaluations } from "./evals.js";
 import { settings } from "./settings.js";
 import { ask, link, note } from "./state.js";
+import { drawAlarms, drawPanel, span } from "./trust.js";
 
 const COLUMNS = ["Reward", "Judges right", "Agents right", "Held out"];
 
@@ -17,13 +18,6 @@ function bySeed(runs) {
     groups.set(key, [...(groups.get(key) ?? []), run]);
   }
   return [...groups.values()];
-}
-
-const twoDigits = (v) => signed(v).replace("+", "");
-
-// A 95% interval, where there is one.
-function span({ low, high }, show = (v) => Math.round(v * 100)) {
-  return low === null || high === null ? null : h("small", { class: "span", title: "95% interval" }, ` [${show(low)}, ${show(high)}]`);
 }
 
 export function overview(main, query, runs) {
@@ -193,123 +187,17 @@ export function overview(main, query, runs) {
   }
 
   async function drawTrust() {
-    const [found, counted] = await Promise.all([ask("metrics", { run: chosen }), ask("trust", { run: chosen })]);
+    // The panel counts debates, which takes longer than all else.
+    const counting = ask("trust", { run: chosen });
+    if (!trust.childElementCount) fill(trust, h("p", { class: "quiet counting" }, "Counting the votes of the last 5 steps…"));
+    const found = await ask("metrics", { run: chosen });
+    drawAlarms(alarms, chosen, found, colour);
+    charts.update(chosen, found, colour, runs);
+    tested.update(chosen, colour).catch(() => {});
+    const counted = await counting;
     Object.assign(panels, counted);
     drawTable();
-    const keys = Object.keys(TRUST).filter(
-      (key) => key !== "trust/mean_accuracy" && chosen.some((name) => found[name]?.phases.train?.[key]),
-    );
-    const lines = keys.length ? await ask("curves", { run: chosen, key: [...keys, "trust/mean_accuracy"], points: 120 }) : {};
-    drawAlarms(found);
-    tested.update(chosen, colour).catch(() => {});
-    if (keys.length) {
-      fill(
-        trust,
-        h(
-          "table",
-          { class: "trust" },
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              h("th", {}, "What"),
-              chosen.map((name) => h("th", { colspan: 2 }, h("span", { class: `swatch ${colour(name)}` }), " ", oneLine(name, 40))),
-            ),
-          ),
-          h(
-            "tbody",
-            {},
-            keys.map((key) =>
-              h(
-                "tr",
-                {},
-                h("th", { scope: "row" }, TRUST[key].name, h("small", {}, withCode(TRUST[key].means))),
-                chosen.map((name) => trustCells(name, key, found[name]?.phases.train ?? {}, counted[name], lines[name]?.[key], colour(name))),
-              ),
-            ),
-          ),
-        ),
-      );
-    } else fill(trust, h("p", { class: "quiet" }, "No step of self-play has been measured yet."));
-    charts.update(chosen, found, colour, runs);
-  }
-
-  function trustCells(run, key, measured, { panel } = {}, series, tint) {
-    const entry = TRUST[key];
-    const about = panel?.[key];
-    const value = about?.value ?? measured[key]?.recent ?? null;
-    if (value === null) return h("td", { colspan: 2, class: "quiet", data: { run: chosen.length > 1 ? oneLine(run, 40) : "" } }, "nothing to measure yet");
-    const [tone, words] = entry.read(value, about, panel);
-    const show = entry.show ?? twoDigits;
-    return [
-      h(
-        "td",
-        { class: "num", data: { run: chosen.length > 1 ? oneLine(run, 40) : "" } },
-        h(
-          "span",
-          { class: "value", title: about ? `Over the last 5 steps, of ${about.of.toLocaleString("en")} that could be counted` : "Mean of the last 5 steps" },
-          show(value),
-        ),
-        about && !entry.exact ? span(about, show) : null,
-        sparkline(series, tint),
-      ),
-      h(
-        "td",
-        {},
-        words ? h("span", { class: `reading ${tone}` }, words) : null,
-        tone === "bad" || tone === "fair" ? h("small", { class: "remedy" }, withCode(entry.remedy)) : null,
-      ),
-    ];
-  }
-
-  function drawAlarms(found) {
-    const cards = [];
-    let silent = 0;
-    for (const name of chosen) {
-      const measured = found[name]?.phases.train ?? {};
-      const known = Object.keys(ALARMS).filter((key) => measured[key]);
-      if (known.length && known.every((key) => measured[key].last === null)) silent++;
-      for (const key of known.filter((each) => measured[each].last)) {
-        cards.push(
-          h(
-            "div",
-            { class: "alarm", role: "alert" },
-            h(
-              "h3",
-              {},
-              "⚠ ",
-              ALARMS[key].name,
-              h(
-                "span",
-                { class: "of" },
-                h("span", { class: `swatch ${colour(name)}` }),
-                " ",
-                oneLine(name, 60),
-                ` · step ${measured[key].step}`,
-              ),
-            ),
-            h("p", {}, h("b", {}, "Rings because "), ALARMS[key].rings[0].toLowerCase() + ALARMS[key].rings.slice(1)),
-            h("p", {}, h("b", {}, "It means "), ALARMS[key].means[0].toLowerCase() + ALARMS[key].means.slice(1)),
-            h("p", {}, h("b", {}, "What to do: "), withCode(ALARMS[key].remedy)),
-            h(
-              "a",
-              { href: link({ view: "debates", run: name, alarm: key.replace("alarm/", "") }) },
-              "Debates of the steps at which it rang →",
-            ),
-          ),
-        );
-      }
-    }
-    if (!cards.length) {
-      const quiet =
-        silent === chosen.length && chosen.length
-          ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
-          : "No alarm rings.";
-      cards.push(h("p", { class: "calm" }, chosen.length ? quiet : "No run is chosen: tick one above."));
-    }
-    fill(alarms, cards);
+    await drawPanel(trust, chosen, found, counted, colour);
   }
 
   function tick(latest) {
@@ -329,27 +217,4 @@ export function overview(main, query, runs) {
 
   tick(runs);
   return { tick, leave: () => charts.leave(), keys: {} };
-}
-
-function sparkline(series, tint) {
-  const values = (series?.[1] ?? []).filter((value) => value !== null);
-  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
-  svg.setAttribute("viewBox", "0 0 80 20");
-  svg.setAttribute("class", `spark ${tint}`);
-  svg.setAttribute("aria-hidden", "true");
-  if (values.length > 1) {
-    const [low, high] = [Math.min(...values), Math.max(...values)];
-    const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
-    line.setAttribute(
-      "points",
-      values
-        .map(
-          (v, i) =>
-            `${((i * 80) / (values.length - 1)).toFixed(1)},${(18 - (high > low ? (16 * (v - low)) / (high - low) : 8)).toFixed(1)}`,
-        )
-        .join(" "),
-    );
-    svg.append(line);
-  }
-  return svg;
 }

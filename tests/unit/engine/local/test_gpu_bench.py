@@ -21,6 +21,7 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
     results = json.loads(out.read_text())
     assert [item["kind"] for item in results] == ["loaded", "sampling", "profile", "debate", "statistics", "training"], results
     assert all(item["rate"] > 0 for item in results if "rate" in item)
+    assert 0.02 < results[-1]["predicted_gib"] < 0.03, "the cache of 0.02 GiB and little else"
     assert "tiny" in done.stdout.splitlines()[-1]
 
 

@@ -1,0 +1,137 @@
+// Can the votes be trusted? Every alarm that rings, then the panel: each number with its interval, what it means, and what to do.
+
+import { fill, h, oneLine, signed, withCode } from "./dom.js";
+import { ALARMS, TRUST } from "./glossary.js";
+import { ask, link } from "./state.js";
+
+const twoDigits = (v) => signed(v).replace("+", "");
+
+// A 95% interval, where there is one.
+export function span({ low, high }, show = (v) => Math.round(v * 100)) {
+  return low === null || high === null ? null : h("small", { class: "span", title: "95% interval" }, ` [${show(low)}, ${show(high)}]`);
+}
+
+// `found` has the metrics of each run, `counted` what its last debates came to.
+export async function drawPanel(node, chosen, found, counted, colour) {
+  const measured = (name) => found[name]?.phases.train ?? {};
+  const keys = Object.keys(TRUST).filter((key) => key !== "trust/mean_accuracy" && chosen.some((name) => measured(name)[key]));
+  if (!keys.length) return void fill(node, h("p", { class: "quiet" }, "No step of self-play has been measured yet."));
+  const lines = await ask("curves", { run: chosen, key: keys, points: 120 });
+  const row = (key) => {
+    const readings = chosen.map((name) => reading(key, measured(name)[key], counted[name]?.panel));
+    return h(
+      "tr",
+      {},
+      h(
+        "th",
+        { scope: "row" },
+        TRUST[key].name,
+        h("small", {}, withCode(TRUST[key].means)),
+        readings.some(({ tone }) => tone === "bad" || tone === "fair") ? h("small", { class: "remedy" }, withCode(TRUST[key].remedy)) : null,
+      ),
+      chosen.map((name, i) => cell(name, readings[i], chosen.length > 1, lines[name]?.[key], colour(name))),
+    );
+  };
+  fill(
+    node,
+    h(
+      "table",
+      { class: "trust" },
+      h(
+        "thead",
+        {},
+        h(
+          "tr",
+          {},
+          h("th", {}, "What"),
+          chosen.map((name) => h("th", {}, h("span", { class: `swatch ${colour(name)}` }), " ", oneLine(name, 40))),
+        ),
+      ),
+      h("tbody", {}, keys.map(row)),
+    ),
+  );
+}
+
+function reading(key, metric, panel) {
+  const entry = TRUST[key];
+  const about = panel?.[key];
+  const value = about?.value ?? metric?.recent ?? null;
+  if (value === null) return { value };
+  const [tone, words] = entry.read(value, about, panel);
+  const show = entry.show ?? twoDigits;
+  const title = about ? `Over the last 5 steps, of ${about.of.toLocaleString("en")} that could be counted` : "Mean of the last 5 steps";
+  return { value: show(value), bounds: about && !entry.exact ? span(about, show) : null, title, tone, words };
+}
+
+// The run is named where there are several, for a window too narrow for the table's head.
+function cell(run, { value, bounds, title, tone, words }, several, series, tint) {
+  const data = { run: several ? oneLine(run, 40) : "" };
+  if (value === null) return h("td", { class: "quiet", data }, "nothing to measure yet");
+  return h(
+    "td",
+    { data },
+    h("span", { class: "num" }, h("span", { class: "value", title }, value), bounds),
+    sparkline(series, tint),
+    words ? h("span", { class: `reading ${tone}` }, words) : null,
+  );
+}
+
+// One card for an alarm, whichever runs it rings in.
+export function drawAlarms(node, chosen, found, colour) {
+  const measured = (name, key) => found[name]?.phases.train?.[key];
+  const cards = Object.keys(ALARMS).map((key) => {
+    const ringing = chosen.filter((name) => measured(name, key)?.last);
+    return ringing.length ? card(key, ringing, (name) => measured(name, key).step, colour) : null;
+  });
+  if (cards.some(Boolean)) return void fill(node, cards);
+  const waiting = (name) => {
+    const known = Object.keys(ALARMS).filter((key) => measured(name, key));
+    return known.length && known.every((key) => measured(name, key).last === null);
+  };
+  const quiet = !chosen.length
+    ? "No run is chosen: tick one above."
+    : chosen.every(waiting)
+      ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
+      : "No alarm rings.";
+  fill(node, h("p", { class: "calm" }, quiet));
+}
+
+function card(key, ringing, step, colour) {
+  const { name, rings, means, remedy } = ALARMS[key];
+  const lower = (text) => text[0].toLowerCase() + text.slice(1);
+  return h(
+    "div",
+    { class: "alarm", role: "alert" },
+    h("h3", {}, "⚠ ", name),
+    h("p", {}, h("b", {}, "Rings because "), lower(rings)),
+    h("p", {}, h("b", {}, "It means "), lower(means)),
+    h("p", {}, h("b", {}, "What to do: "), withCode(remedy)),
+    h("p", {}, "Debates of the steps at which it rang:"),
+    ringing.map((run) =>
+      h(
+        "p",
+        { class: "of" },
+        h("span", { class: `swatch ${colour(run)}` }),
+        " ",
+        h("a", { href: link({ view: "debates", run, alarm: key.replace("alarm/", "") }) }, oneLine(run, 60)),
+        `, rings at step ${step(run)}`,
+      ),
+    ),
+  );
+}
+
+function sparkline(series, tint) {
+  const values = (series?.[1] ?? []).filter((value) => value !== null);
+  const svg = document.createElementNS("http://www.w3.org/2000/svg", "svg");
+  svg.setAttribute("viewBox", "0 0 80 20");
+  svg.setAttribute("class", `spark ${tint}`);
+  svg.setAttribute("aria-hidden", "true");
+  if (values.length > 1) {
+    const [low, high] = [Math.min(...values), Math.max(...values)];
+    const height = (v) => (18 - (high > low ? (16 * (v - low)) / (high - low) : 8)).toFixed(1);
+    const line = document.createElementNS("http://www.w3.org/2000/svg", "polyline");
+    line.setAttribute("points", values.map((v, i) => `${((i * 80) / (values.length - 1)).toFixed(1)},${height(v)}`).join(" "));
+    svg.append(line);
+  }
+  return svg;
+}
