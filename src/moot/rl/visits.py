@@ -22,6 +22,8 @@ from moot.tasks.task import Task
 
 FILE = "visits.jsonl"
 FLIPS = "trust/plurality_flips"
+MOST = 100_000
+"""Questions that are remembered; the sets people train on are smaller."""
 
 
 def plurality_answer(played: PlayedDebate) -> str | None:
@@ -49,7 +51,7 @@ class Visits:
         for _, row, _ in json_lines(run.path / FILE):
             match row:  # a line that somebody damaged is passed over
                 case {"step": int(at), "phase": str(phase), "pluralities": dict(answers)} if at <= step:
-                    last.setdefault(phase, {}).update({key: answer for key, answer in answers.items() if isinstance(answer, str)})
+                    _remember(last.setdefault(phase, {}), {key: answer for key, answer in answers.items() if isinstance(answer, str)})
         return cls(run.path / FILE, last)
 
     async def update(self, step: int, phase: str, debates: Sequence[tuple[Task, PlayedDebate]]) -> Metrics:
@@ -62,9 +64,18 @@ class Visits:
                 now[key] = answer
                 pairs += [(task.equal, before[key], answer)] if key in before else []
         flips = await asyncio.to_thread(in_parallel, _differ, pairs, pairs[0][0]) if pairs else []
-        before |= now
+        _remember(before, now)
         append_line(self.file, {"step": step, "phase": phase, "pluralities": now})
         return {FLIPS: mean(map(float, flips))}
+
+
+def _remember(before: dict[str, str], now: dict[str, str]) -> None:
+    """Tasks that make each question anew never come back to one, so only the newest are kept."""
+    for key in now:
+        before.pop(key, None)
+    before |= now
+    for key in list(before)[: max(0, len(before) - MOST)]:
+        del before[key]
 
 
 def _differ(pair: tuple[Grader, str, str]) -> bool:
