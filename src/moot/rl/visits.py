@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from moot.debate.rewards import last_parsed, plurality
+from moot.debate.rewards import held_answers, last_parsed, plurality
 from moot.records import Run
 from moot.records.files import append_line, json_lines
 from moot.records.played import PlayedDebate
@@ -28,9 +28,11 @@ def plurality_answer(played: PlayedDebate) -> str | None:
     """What most agents answered last, as the lowest-numbered of them wrote it."""
     if played.grades is None:
         return None
-    last, same = last_parsed(played.debate), played.grades.same
-    most = plurality([None if i is None else same[i] for i in last])
-    return next((played.grades.answers[i] for i in last if i is not None and same[i] == most), None) if most is not None else None
+    held = held_answers(played.debate, played.grades)
+    if (most := plurality(held)) is None:
+        return None
+    turn = last_parsed(played.debate)[held.index(most)]
+    return None if turn is None else played.grades.answers[turn]
 
 
 @dataclass
