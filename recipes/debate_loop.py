@@ -6,14 +6,15 @@
 
     questions -> debates -> votes -> rewards -> advantages -> datums -> one optimizer step -> a fresh sampler -> again
 
-Left out, and in `moot train`: checkpoints and resuming, records on disk, evaluation, progress bars, schedules, a KL penalty, sampling
-ahead of training, every remedy, and what to do on bad days.
+Left out, and in `moot train`: checkpoints and resuming, the best of them, records on disk, evaluation, how far a step moved the policy,
+progress bars, schedules, a KL penalty, sampling ahead of training, every remedy, and what to do on bad days.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import tempfile
 from typing import Any
 
 from moot.debate.protocol import V2
@@ -46,6 +47,8 @@ async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args
         await engine.optim_step(AdamParams(args.warm_rate))
         tokens = sum(float(datum.mask.sum()) for datum in batch)
         print(f"warm start {first:4d}: loss {out.loss / tokens:.3f} a token", flush=True)
+    with tempfile.TemporaryDirectory() as folder:  # Adam forgets it: moments of another loss would steer the first steps of self-play
+        await engine.load_state(await engine.save_state(folder), optimizer=False)
 
 
 async def play(
@@ -66,8 +69,10 @@ def datums_from(played: list[PlayedDebate], task: Task, args: argparse.Namespace
     """Votes to per-token advantages.
 
     The reward reads each debate's comparisons: `generator_judge` gives every step two numbers, how the others liked its answer and how
-    well its own votes agree with theirs. The estimator subtracts a mean, so that half of what is said is pushed up and half down. Credit
-    goes to tokens: the generator's to solution and evaluation, the judge's to comparison (`evaluation_credit` moves the evaluation).
+    well its own votes agree with theirs. `truth` and `majority` give every turn one, by its own answer. The estimator subtracts a mean, so
+    that half of what is said is pushed up and half down: over the round for those two, over the debate for the others.
+    Credit goes to tokens: the generator's to the solution alone, the judge's to evaluation and comparison, which can no longer
+    change the answer. A turn that cannot be read gets the generator's on all of it.
     """
     grades = [grade(each.debate, task.equal, task.extract) for each in played]  # looked at by the panel, and by the reward truth alone
     scored = [each.scored(args.protocol.scoring, found) for each, found in zip(played, grades, strict=True)]
@@ -84,7 +89,8 @@ def datums_from(played: list[PlayedDebate], task: Task, args: argparse.Namespace
 
 async def learn(engine: Any, batch: list[Datum], rate: float) -> dict[str, Any]:
     """One policy-gradient step: minus the sum over tokens of ratio times advantage, the ratio being trainer over sampler probability.
-    On-policy it is 1 at every temperature, and `kl_sample_train_v2` says how nearly."""
+    On-policy it is 1 at every temperature, and `kl_sample_train_v2` says how nearly. The loss is summed, so its gradient is large and is
+    not clipped: Adam divides by its size anyway."""
     if not batch:
         return {}
     losses, step = engine.forward_backward(batch, "importance_sampling"), engine.optim_step(AdamParams(rate))
@@ -104,7 +110,8 @@ async def run(args: argparse.Namespace) -> list[dict[str, Any]]:
             sampler = await engine.snapshot()  # keeps these weights, however training continues
             played = await play(engine, sampler, rendering, task, args, iteration)
             batch, row = datums_from(played, task, args, seats)
-            row |= await learn(engine, batch, args.rate)
+            # The rate rises over the first iterations: Adam's first steps are as long as any, and know the least.
+            row |= await learn(engine, batch, args.rate * min(1.0, iteration / max(1, args.lr_warmup)))
             rows.append(row)
             shown = {
                 "reward": row["env/all/reward/total"],
@@ -134,6 +141,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--reward", choices=list(REWARDS), default="generator_judge")
     parser.add_argument("--advantage", choices=["auto", *ESTIMATORS], default="auto")
     parser.add_argument("--rate", type=float, default=2e-5)
+    parser.add_argument("--lr-warmup", type=int, default=5, help="iterations over which the rate rises")
     parser.add_argument("--warm-questions", type=int, default=16)
     parser.add_argument("--warm-batch", type=int, default=2)
     parser.add_argument("--warm-rate", type=float, default=1e-3)
@@ -141,7 +149,7 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(given)
     if args.agents < 3:
         parser.error(f"--agents must be at least 3, got {args.agents}: with fewer nobody can vote")
-    args.protocol = V2.with_choices(reward=args.reward, advantage=args.advantage)
+    args.protocol = V2.with_choices(reward=args.reward, advantage=args.advantage, evaluation_credit="judge")  # as the presets for training
     return args
 
 

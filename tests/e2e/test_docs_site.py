@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from support.accessible import findings
 from support.browsing import binaries, browser, missing, scheme
 
 pytestmark = pytest.mark.slow
@@ -22,6 +23,7 @@ def test_the_switch_of_colours_and_the_search_work_in_pages_opened_from_a_folder
     site = tmp_path / "site"
     subprocess.run([sys.executable, "-m", "mkdocs", "build", "--quiet", "--site-dir", str(site)], cwd=ROOT, check=True)
     with browser(tmp_path / "profile") as driver:
+        driver.set_script_timeout(30)
         scheme(driver, "light")
         for page in ("index.html", "trust.html"):
             driver.get((site / page).as_uri())
@@ -29,6 +31,7 @@ def test_the_switch_of_colours_and_the_search_work_in_pages_opened_from_a_folder
             for mode in ("dark", "light"):
                 driver.execute_script("document.querySelector(`[data-bs-theme-value=${arguments[0]}]`).click()", mode)
                 colours.append(driver.execute_script("return getComputedStyle(document.body).backgroundColor"))
+                assert findings(driver) == [], (page, mode)
             assert len(set(colours)) == 2
         driver.execute_script("document.querySelector('[data-bs-target=\"#mkdocs_search_modal\"]').click()")
         field = driver.find_element("id", "mkdocs-search-query")

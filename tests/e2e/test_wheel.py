@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]  # torch is installed, and a model trained
 
 
 def run(*command: object, cwd: Path) -> str:
@@ -39,7 +39,7 @@ def test_the_wheel_brings_the_licences_of_what_it_ships_and_every_text(bin: Path
     assert bin.parent in where.parents
     for name in ("py.typed", "debate/prompts.toml", "page/static/index.html", "page/static/vendor/katex/LICENSE"):
         assert (where / name).is_file(), name
-    assert "[solve]" in (text := run(bin / "moot", "prompts", cwd=tmp_path)) or len(text) > 1000
+    assert "[asked]" in run(bin / "moot", "prompts", cwd=tmp_path)
 
 
 def test_the_demo_runs_from_the_wheel(bin: Path, tmp_path: Path) -> None:

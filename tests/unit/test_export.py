@@ -160,6 +160,7 @@ def test_programs_that_differ_in_their_indentation_are_two_programs() -> None:
 def test_a_page_shows_programs_as_listings_and_their_tests_folded(tmp_path: Path) -> None:
     assert pages.written("So:\n```python\nif a < b:\n    pass\n```\nDone.") == ('So:\n<div class="code">if a &lt; b:\n    pass</div>Done.')
     assert pages.written("a ``` b") == "a ``` b"
+    assert pages.written("Complete it.\n\ndef f(x):\n    ") == 'Complete it.\n\n<div class="code">def f(x):</div>'
     played = replace(debate(v2(), ONE_VOTE, ANSWERS, "7"), question=Question("Complete f.", "# tests of f\nassert f(1) == 2"))
     shown = "".join(pages.page(saved(tmp_path / "run", played), "t"))
     assert '<summary class="soft">Tests to pass</summary>' in shown and "Right answer:" not in shown

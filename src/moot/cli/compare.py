@@ -89,4 +89,5 @@ class Compare:
                 for part in rich_tables(header, rows):
                     console.print(part)
                     console.print()
-                console.say("\n".join(legend(header)), "dim")
+                if meanings := legend(header):
+                    console.say("\n".join(meanings), "dim")

@@ -7,6 +7,7 @@ from pathlib import Path
 from rich.table import Table
 
 from moot.cli.console import Terminal
+from moot.engine.footprint import PASS_TOKENS
 from moot.rl.config import TrainConfig
 from moot.rl.cost import TYPICAL_TURN, expected_tokens, memory_gib
 
@@ -35,7 +36,11 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     table.add_row("longest sequence", f"about {tokens['longest']:,} tokens, at most {d.max_rounds * d.max_tokens * d.num_agents + 2000:,}")
     memory = memory_gib(config) if config.model.engine == "local" else None
     if memory:
-        table.add_row("memory", ", ".join(f"{value:.1f} GiB {name}" for name, value in memory.items()))
+        *parts, (_, whole) = memory.items()
+        told = f"{whole:.1f} GiB: " + ", ".join(f"{value:.1f} {name}" for name, value in parts)
+        if not config.model.token_budget and config.model.device != "cpu":
+            told += f"; passes shrink to {PASS_TOKENS[1]:,} tokens where that does not fit"
+        table.add_row("memory" if config.model.device == "cpu" else "memory on a GPU", told)
     elif config.model.engine == "local":
         table.add_row("memory", "unknown: the model's configuration is not at hand")
     console.print(table)

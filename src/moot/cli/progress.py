@@ -132,10 +132,15 @@ def held_out_debates(run: Run, step: int) -> ReportRow | None:
     return Report.read(path).rows[0] if path.exists() else None
 
 
+FEWEST_PAIRS = 8
+"""Of fewer questions no interval is told: the bootstrap of one or two pairs is narrow and says nothing."""
+
+
 def difference(new: ReportRow, old: ReportRow, metric: str, seed: int) -> dict[str, Any] | None:
-    """In pairs by question, over those in which it could be counted both times."""
+    """In pairs by question, over those in which it could be counted both times; None of too few."""
     sides = [{question: share for question, share in row.by_question.get(metric, {}).items() if share[1]} for row in (new, old)]
-    return compare(sides[0], sides[1], "", seed)
+    paired = compare(sides[0], sides[1], "", seed)
+    return paired if paired and paired["questions"] >= FEWEST_PAIRS else None
 
 
 def summary(run: Run, config: TrainConfig, console: Terminal) -> int:

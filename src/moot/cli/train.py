@@ -86,6 +86,8 @@ class Train:
         config, run_path = self._settings(console)
         if config.warm.warm_from and not Run.exists(run_path):
             warm_start_of(config)
+        if self.resume is None and (note := demo_elsewhere(self.preset, config)):
+            console.note(note)
         if self.dry_run:
             from moot.cli.plan import show_plan
 
@@ -150,6 +152,18 @@ class Train:
             return self.config, path
         check_folder(path, self.config, f"name another --run, or continue with: moot train --resume {path}")
         return self.config, path
+
+
+def demo_elsewhere(preset: str, config: TrainConfig) -> str | None:
+    """The default preset is made for one small model on sums; another model or task wants longer answers and more questions."""
+    d, demo = config.debate, PRESETS["demo"]
+    at_home = config.model.model == demo.model.model and d.task.partition(":")[0] == demo.debate.task
+    if preset != "demo" or at_home or config.model.engine == "scripted" or d.max_tokens != demo.debate.max_tokens:
+        return None
+    return (
+        f"the preset demo is made for {demo.model.model} on {demo.debate.task}: solutions of at most {d.max_tokens} tokens, "
+        f"{config.optim.num_train_datapoints} questions. For other models and tasks start from --preset easy, math or hard."
+    )
 
 
 def _folder(task: str) -> str:

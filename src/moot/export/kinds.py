@@ -178,9 +178,13 @@ def _html(job: Exporting) -> None:
     model = model if isinstance(model, dict) else {}
     who = "the scripted engine" if model.get("engine") == "scripted" else model.get("model", "a model")
     with new_file(job.place("html")) as file:
-        for part in pages.page(chosen, f"Debates of {name}", f"{len(chosen)} debates from a run of moot with {who}."):
+        for part in pages.page(chosen, f"Debates of {name}", f"{_count(chosen)} from a run of moot with {who}."):
             file.write(part.encode())
-    job.written.append((job.place("html"), f"{len(chosen)} debates to read"))
+    job.written.append((job.place("html"), f"{_count(chosen)} to read"))
+
+
+def _count(debates: Sequence[PlayedDebate]) -> str:
+    return f"{len(debates)} debate{'s' * (len(debates) != 1)}"
 
 
 def _figures(job: Exporting) -> None:

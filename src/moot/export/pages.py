@@ -18,7 +18,7 @@ from moot.debate.rewards import StepScores
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.records.played import PlayedDebate
-from moot.tasks.programs import TESTS
+from moot.tasks.programs import TESTS, last_program
 from moot.terminal import one_line, plain
 from moot.turns import AgentAdvantages, StepAdvantages
 
@@ -61,8 +61,11 @@ def text(said: object) -> str:
 
 
 def written(said: str) -> str:
-    """The same, with programs as listings: their lines keep their places."""
+    """The same, with programs as listings: their lines keep their places. Without a fence a program begins where the grader finds it."""
     parts = re.split(r"^```[^\n`]*\n(.*?)(?:\n[ \t]*```[ \t]*(?:\n|\Z)|\Z)", said, flags=re.M | re.S)
+    program = last_program(said) if len(parts) == 1 else None
+    if program:
+        parts = [said[: said.rindex(program)], program]
     return "".join(f'<div class="code">{text(part)}</div>' if i % 2 else text(part) for i, part in enumerate(parts))
 
 

@@ -6,7 +6,9 @@ The page gets each as a small run, in a folder that goes when the page does; it 
 from __future__ import annotations
 
 import json
+import math
 import os
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -25,8 +27,10 @@ from moot.rl.trust import panel
 from moot.tasks.answers import final_number, grade
 from moot.transcripts import read_debate
 
-LARGEST = 200_000_000
-"""Bytes of a file that are read at all: it is read whole, and a run is the place for more."""
+LARGEST = 20_000_000
+"""Bytes of a file that is read because it lies in a folder; one that is named is read whatever its size."""
+MOST_AGENTS = 1000
+"""What the page shows."""
 
 
 class Transcripts:
@@ -36,17 +40,27 @@ class Transcripts:
         self._places, self._folder = places, folder
         self._known: dict[Path, tuple[Path, tuple[int, int]]] = {}
         """Where the run of each file is, and what the file was when it was read."""
+        self._rest = 0.0
+        """Until when nothing is read: a file that grows may take at most a tenth of the page's time."""
 
     def refresh(self) -> None:
-        for file in [file for place in self._places for file in (sorted(place.glob("*.jsonl")) if place.is_dir() else [place])]:
-            with suppress(OSError):
-                status = file.stat()
-                stamp = (status.st_size, status.st_mtime_ns)
-                run, read = self._known.get(file, (self._free(file.name), None))
-                # What holds no debate, such as a file of questions, is not shown.
-                if stamp != read and status.st_size < LARGEST and (debates := list(read_debates(file))):
-                    _write(run, file, debates)
-                self._known[file] = run, stamp
+        started = time.monotonic()
+        if started < self._rest:
+            return
+        for place in self._places:
+            for file in sorted(place.glob("*.jsonl")) if place.is_dir() else [place]:
+                with suppress(OSError):
+                    self._read(file, math.inf if file == place else LARGEST)
+        self._rest = time.monotonic() + 10 * (time.monotonic() - started)
+
+    def _read(self, file: Path, largest: float) -> None:
+        status = file.stat()
+        stamp = (status.st_size, status.st_mtime_ns)
+        run, read = self._known.get(file, (self._free(file.name), None))
+        # What holds no debate, such as a file of questions, is not shown.
+        if stamp != read and status.st_size < largest and (debates := list(read_debates(file))):
+            _write(run, file, debates)
+        self._known[file] = run, stamp
 
     def _free(self, name: str) -> Path:
         taken = {run.name for run, _ in self._known.values()}
@@ -62,6 +76,8 @@ def read_debates(file: Path) -> Iterator[PlayedDebate]:
             # A transcript may leave its protocol out; that of v1 is known by the section that v2 has not.
             base = preset(record["settings"]["protocol"] if asked else "v1" if "<consensus" in line else "v2")
             debate, scoring = (_asked(record), base.scoring) if asked else read_debate(line, base)
+            if debate.num_agents >= MOST_AGENTS:
+                continue
             gradable = debate.question.answer is not None
             grades = grade(debate, otherwise=final_number if gradable else lambda _: None)
             yield PlayedDebate(debate, error=record.get("error")).scored(scoring, grades)

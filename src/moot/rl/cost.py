@@ -6,6 +6,7 @@ from pathlib import Path
 
 from moot.debate.state import Debate
 from moot.debate.types import Question
+from moot.engine.footprint import CPU_PASS, GIB, PASS_TOKENS, Shape, adapter_bytes, cache_bytes, pass_bytes, weights_bytes
 from moot.rl.config import TrainConfig
 
 TYPICAL_TURN = 300
@@ -13,8 +14,8 @@ TYPICAL_TURN = 300
 TYPICAL_JUDGEMENT = 120
 """Tokens of an evaluation that is sampled on its own, where its limit allows more."""
 
-SMOLLM_SHAPE = (576, 30, 1536, 9, 3, 64, 49152, True)
-"""Hidden size, layers, inner size, heads, key-value heads, head size, vocabulary, tied: no hub has to be asked."""
+SMOLLM_SHAPE = Shape(hidden=576, layers=30, inner=1536, heads=9, kv_heads=3, head_dim=64, vocabulary=49152, tied=True)
+"""No hub has to be asked for it."""
 
 
 def expected_tokens(config: TrainConfig) -> dict[str, int]:
@@ -29,6 +30,9 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     sampled = seats * (d.max_rounds * turn + (d.max_rounds - 1) * judging)
     if config.protocol.rules.layout == "growing":
         read = seats * (opening + (d.max_rounds - 1) * (others + 60))
+    elif config.protocol.rules.layout == "shared" and config.model.engine == "local":
+        # The transcript once for each debate, and each turn's own end of it.
+        read = seats // d.num_agents * (opening + (d.max_rounds - 1) * (others + turn)) + seats * d.max_rounds * 60
     else:
         read = seats * sum(opening + (r - 1) * (others + turn) for r in range(1, d.max_rounds + 1))
     return {
@@ -40,30 +44,36 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
 
 
 def memory_gib(config: TrainConfig) -> dict[str, float] | None:
-    """Weights, adapter with Adam, and cache. None where the model's shape cannot be had without downloading it."""
+    """What the local engine needs, part by part and in all. None where the model's shape cannot be had without downloading it."""
+    shape = shape_of(config.model.model)
+    if shape is None:
+        return None
+    model = config.model
+    size = 4 if model.dtype == "fp32" or model.deterministic else 2
+    sequences = min(config.debate.concurrency, config.optim.batch_size * config.debate.debates_per_question) * config.debate.num_agents
+    expected = expected_tokens(config)
+    cache = model.cache_gib * GIB or cache_bytes(shape, size) * expected["longest"] * sequences
+    budget = model.token_budget or (CPU_PASS if model.device == "cpu" else PASS_TOKENS[0])
+    tokens = max(min(budget, expected["trained on"]), expected["longest"])
+    parts = {
+        "weights": weights_bytes(shape, size),
+        "adapter and Adam": adapter_bytes(shape, model.lora_rank),
+        "cache" if model.cache_gib else "cache of all debates": cache,
+        f"passes of {tokens:,} tokens": tokens * pass_bytes(shape, model.lora_rank, size, model.gradient_checkpointing),
+    }
+    return {name: value / GIB for name, value in {**parts, "in all": sum(parts.values())}.items()}
+
+
+def shape_of(name: str) -> Shape | None:
     from transformers import AutoConfig
 
-    name = config.model.model
     if name == "smollm2-135m":
-        hidden, layers, inner, heads, kv, dim, vocab, tied = SMOLLM_SHAPE
-    else:
-        try:
-            # A dry run waits for nobody: without the hub, only what is on this machine is looked at.
-            c = AutoConfig.from_pretrained(name, local_files_only=not Path(name).exists() and not hub_answers())
-            heads = c.num_attention_heads
-            hidden, layers, inner, kv = c.hidden_size, c.num_hidden_layers, c.intermediate_size, c.num_key_value_heads
-            dim = getattr(c, "head_dim", None) or hidden // heads
-            vocab, tied = c.vocab_size, bool(c.tie_word_embeddings)
-        except Exception:
-            return None
-    shapes_in_layer = [(hidden, heads * dim), (hidden, kv * dim), (hidden, kv * dim), (heads * dim, hidden)]
-    shapes_in_layer += [(hidden, inner), (hidden, inner), (inner, hidden)]
-    weights = layers * sum(a * b for a, b in shapes_in_layer) + vocab * hidden * (1 if tied else 2)
-    adapter = layers * sum(config.model.lora_rank * (a + b) for a, b in shapes_in_layer)
-    size = 4 if config.model.dtype == "fp32" or config.model.deterministic else 2
-    sequences = min(config.debate.concurrency, config.optim.batch_size * config.debate.debates_per_question) * config.debate.num_agents
-    cache = 2 * layers * kv * dim * size * expected_tokens(config)["longest"] * sequences
-    return {"weights": weights * size / 2**30, "adapter and Adam": adapter * 16 / 2**30, "cache of all debates": cache / 2**30}
+        return SMOLLM_SHAPE
+    try:
+        # A dry run waits for nobody: without the hub, only what is on this machine is looked at.
+        return Shape.of(AutoConfig.from_pretrained(name, local_files_only=not Path(name).exists() and not hub_answers()))
+    except Exception:
+        return None
 
 
 def hub_answers(wait_s: float = 2.0) -> bool:

@@ -154,7 +154,7 @@ async def sample_wrong(
 
     async def one(number: int) -> list[str]:
         question = task.train(number)
-        prompt = rendering.prompt([Message("user", "\n\n".join(filter(None, (question.text, question.instruction))))])
+        prompt = rendering.prompt([Message("user", question.plain)])
         samples = await base.sample(prompt, replace(params, stop=rendering.stop_ids, seed=turn_seed(seed, "wrong", number)), tries)
         texts = [rendering.said(sample.tokens)[0].strip() for sample in samples if sample.stop_reason == "stop"]
         kept = []

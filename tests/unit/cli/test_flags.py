@@ -6,6 +6,7 @@ import pytest
 
 from moot.cli.main import _parse
 from moot.cli.rescore import respelled
+from moot.cli.train import demo_elsewhere
 
 
 @pytest.mark.parametrize(("flag", "expected"), [("--personas", True), ("--no-personas", False)])
@@ -39,3 +40,21 @@ def test_agents_are_counted_by_the_same_option_everywhere(command: str, argument
 def test_rescore_has_switches_like_the_others_and_leaves_the_rest_as_trained(typed: list[str], choices: dict[str, object]) -> None:
     assert _parse("rescore", ["run", *typed]).choices() == choices
     assert "--steps" not in typed or "--steps" in respelled(typed)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["--model", "Qwen/Qwen3-8B"], True),
+        (["--task", "gsm8k"], True),
+        (["--task", "gsm8k", "--max-tokens", "400"], False),
+        (["--preset", "easy"], False),
+        (["--task", "arithmetic:operands=3"], False),
+        (["--task", "gsm8k", "--engine", "scripted"], False),
+    ],
+)
+def test_the_demos_short_answers_are_pointed_out_to_other_models_and_tasks(typed: list[str], said: bool) -> None:
+    train = _parse("train", typed)
+    note = demo_elsewhere(train.preset, train.config)
+    assert (note is not None) is said
+    assert not note or "at most 96 tokens, 18 questions. For other models and tasks start from --preset easy, math or hard." in note

@@ -56,5 +56,6 @@ def test_a_file_that_grows_is_read_again(place: Path, tmp_path: Path) -> None:
     transcripts.refresh()
     assert shown(tmp_path / "made" / "grows.jsonl", 1, 1) is None
     file.write_text("".join(text))
+    transcripts._rest = 0.0
     transcripts.refresh()
     assert shown(tmp_path / "made" / "grows.jsonl", 1, 2) is not None

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from moot.engine.footprint import CPU_PASS, GIB, Shape, pass_bytes, pass_tokens
 from moot.engine.local import checkpoint
 from moot.engine.local.adapter import add_lora, freeze
 from moot.engine.local.batch import Request, Weights
@@ -42,8 +43,6 @@ from moot.engine.protocol import (
     SamplingParams,
     StepOutput,
 )
-
-GIB = 1 << 30
 
 
 @dataclass(frozen=True)
@@ -151,7 +150,7 @@ class LocalEngine:
         def make() -> LocalSampler:
             if path is not None:
                 self._save(path, with_optimizer=False)
-            return LocalSampler(self, Weights(next(self._keys), freeze(self._wrapped, self._network.dtype)))
+            return LocalSampler(self, Weights(next(self._keys), patient(lambda: freeze(self._wrapped, self._network.dtype))))
 
         return self._worker.submit(make)
 
@@ -279,7 +278,12 @@ def _build(model: str, settings: LocalSettings) -> _Parts:
     network = Network(wrapped.base_model.model, pack=weights < _free_memory(device) // 4)
     bound = int(settings.max_cache_gib * GIB) if settings.max_cache_gib is not None else _free_memory(device) // 4
     store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound)
-    token_budget = settings.token_budget or (1536 if device.type == "cpu" else 16384)
+    token_budget = settings.token_budget or CPU_PASS
+    if not settings.token_budget and device.type != "cpu":
+        shape = Shape.of(wrapped.config)
+        token_budget = pass_tokens(
+            _free_memory(device), pass_bytes(shape, settings.lora_rank, dtype.itemsize, settings.gradient_checkpointing)
+        )
     trainer = LoraTrainer(wrapped, network, token_budget, settings.gradient_checkpointing, share=not settings.deterministic)
     context_length, notes = min(loaded.context_length, store.tokens), (*loaded.notes, *shortened)
     if context_length < loaded.context_length:

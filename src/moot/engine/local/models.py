@@ -13,6 +13,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from moot.engine.local.attention import packed_attention
+from moot.engine.local.memory import patient
 from moot.engine.local.network import Network
 from moot.engine.local.smollm import NAME as SMOLLM
 from moot.engine.local.smollm import find_smollm
@@ -75,7 +76,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> Loaded:
         tokenizer = AutoTokenizer.from_pretrained(path) if has_tokenizer(path, local) else None
     except OSError as error:
         raise EngineError(f"could not load {name!r}: {error}") from error
-    model = model.to(device).eval().requires_grad_(False)
+    model = patient(lambda: model.to(device)).eval().requires_grad_(False)  # what has moved already stays there
     return Loaded(model, tokenizer, context, notes)
 
 

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.memory import give_back, out_of_memory, upload
-from moot.engine.protocol import Ints
+from moot.engine.local.memory import give_back, out_of_memory, pause, upload
+from moot.engine.protocol import EngineError, Ints
 
 PAGE = 128
 """Tokens a page. Long enough for one matrix product, short enough that the unused half of the last one does not matter."""
@@ -42,7 +42,7 @@ class Cached:
 
 class PageStore:
     def __init__(self, layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device, max_bytes: int) -> None:
-        page_bytes = layers * 2 * kv_heads * PAGE * head_dim * dtype.itemsize
+        page_bytes = page_size(layers, kv_heads, head_dim, dtype)
         self.count = max_bytes // page_bytes
         if self.count < 2:
             raise ValueError(f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are needed")
@@ -161,19 +161,30 @@ class PageStore:
         self._all[:, :, upload(np.array(target), device)] = self._all[:, :, upload(np.array(source), device)]
 
 
+def page_size(layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> int:
+    """Bytes of a page."""
+    return layers * 2 * kv_heads * PAGE * head_dim * dtype.itemsize
+
+
 def make_store(
     layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device, max_bytes: int
 ) -> tuple[PageStore, tuple[str, ...]]:
     """A store within the bound, or a smaller one where others took the memory in the meantime, and a note that says so."""
-    bound = max_bytes
+    bound, attempts = max_bytes, 0
+    least = min(bound, 2 * page_size(layers, kv_heads, head_dim, dtype))
     while True:
         try:
             store = PageStore(layers, kv_heads, head_dim, dtype, device, bound)
         except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error) or bound < 1 << 20:
+            if not out_of_memory(error):
                 raise
             give_back(error)
-            bound //= 2
+            if bound == least:
+                if not pause(attempts):
+                    told = f"there is no room for a cache of {least / (1 << 20):.3g} MiB"
+                    raise EngineError(f"out of memory: {told}: {type(error).__name__}: {error}") from error
+                attempts += 1
+            bound = max(least, bound // 2)
             continue
         if bound == max_bytes:
             return store, ()

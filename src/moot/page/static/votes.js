@@ -173,7 +173,7 @@ export function why(debate, rows) {
     else
       parts.push(
         right.length
-          ? `Its last answer is wrong, while ${right.join(" and ")} had it right: the votes taught the wrong thing.`
+          ? `Its last answer is wrong, while ${right.join(" and ")} had it right.`
           : "Nobody's last answer is right.",
       );
   }

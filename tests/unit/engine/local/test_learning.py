@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,39 +18,10 @@ from moot.rl.advantages import advantages, center_group
 from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
 from moot.rl.speaker import TokenSpeaker
+from support.two_answers import TwoAnswers, random_model
 
 AGENTS, ROUNDS = 5, 2
 PROTOCOL = V2.with_choices(lambda_judge=0.0, personas=False)
-
-
-def turn(colour: str) -> str:
-    return f"<solution>{colour}</solution><evaluation>N/A</evaluation><comparison>N/A</comparison>"
-
-
-class TwoAnswers:
-    """Twelve tokens: two whole answers, the marks of a turn, and eight that stand for any other word."""
-
-    SPECIAL = ("<|im_start|>", "<|im_end|>")
-    name_or_path, eos_token_id, chat_template, all_special_tokens = "two answers", 1, "chatml", SPECIAL
-    TOKENS = (*SPECIAL, turn("red"), turn("blue"), *(f"word{i} " for i in range(8)))
-
-    def __init__(self) -> None:
-        self.added_tokens_decoder = dict(enumerate(self.SPECIAL))
-
-    def get_vocab(self) -> dict[str, int]:
-        return {token: i for i, token in enumerate(self.TOKENS)}
-
-    def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        for i, token in enumerate(self.TOKENS[:4]):
-            text = text.replace(token, f" \x00{i} ")
-        return [int(word[1:]) if word[0] == "\x00" else 4 + zlib.crc32(word.encode()) % 8 for word in text.split()]
-
-    def decode(self, ids: Sequence[int], **_: Any) -> str:
-        return "".join(self.TOKENS[i] for i in ids)
-
-    def apply_chat_template(self, messages: Sequence[dict[str, str]], add_generation_prompt: bool = False, **_: Any) -> str:
-        text = "".join(f"<|im_start|> {m['role']} {m['content']} <|im_end|> " for m in messages)
-        return text + "<|im_start|> assistant " * add_generation_prompt
 
 
 class Planted:
@@ -70,8 +39,8 @@ class Planted:
         if len(seen.eligible) < 2 or self.debate is None:
             return said
         answers = {t.agent: t.parsed.fields["solution"] for t in self.debate.turns if isinstance(t.parsed, Parsed)}
-        better = [agent for agent in seen.eligible if answers[agent] == self.favourite]
-        worse = [agent for agent in seen.eligible if answers[agent] != self.favourite]
+        better = [agent for agent in seen.eligible if self.favourite in answers[agent]]
+        worse = [agent for agent in seen.eligible if self.favourite not in answers[agent]]
         votes = "\n".join(f"Agent {a} > Agent {b}" for a in better for b in worse) or "N/A"
         return Said(said.text.replace("<comparison>N/A", f"<comparison>{votes}", 1), said.closed)
 
@@ -87,20 +56,15 @@ def shares(debates: list[Debate], favourite: str) -> tuple[float, float]:
     """How many turns can be read, and how many of those give the favourite answer."""
     turns = [t for debate in debates for t in debate.turns]
     said = [t.parsed.fields["solution"] for t in turns if isinstance(t.parsed, Parsed)]
-    return len(said) / len(turns), said.count(favourite) / max(1, len(said))
+    return len(said) / len(turns), sum(favourite in answer for answer in said) / max(1, len(said))
 
 
 @pytest.mark.parametrize("favourite", ["red", "blue"])
 def test_votes_alone_raise_the_preferred_answer(tmp_path: Path, favourite: str) -> None:
-    torch = pytest.importorskip("torch")
-    from transformers import LlamaConfig, LlamaForCausalLM
-
+    pytest.importorskip("torch")
     from moot.engine.local import LocalEngine
 
-    torch.manual_seed(0)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    config = LlamaConfig(vocab_size=12, max_position_embeddings=8192, initializer_range=0.15, bos_token_id=None, eos_token_id=1, **shape)
-    LlamaForCausalLM(config).save_pretrained(tmp_path)
+    random_model(tmp_path, seed=0)
 
     async def learn() -> list[tuple[float, float]]:
         engine = LocalEngine.create(str(tmp_path), dtype="fp32", device="cpu", lora_rank=8, max_cache_gib=0.1, seed=0)

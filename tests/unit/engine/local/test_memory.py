@@ -136,3 +136,65 @@ def test_a_cache_that_does_not_fit_is_halved_and_noted(monkeypatch: pytest.Monke
     store, notes = make_store(1, 1, 4, torch.float32, torch.device("cpu"), 4 << 20)
     assert store.count == 256  # of 2 * 128 * 4 * 4 bytes
     assert len(notes) == 1 and "cache" in notes[0]
+
+
+def test_a_run_that_starts_beside_another_takes_a_smaller_cache_and_samples_and_trains_the_same(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """0.02 GiB are 655 pages of 32 KiB; the other run leaves room for 100, so the cache is halved three times, to 81."""
+    from moot.engine.local import pages
+
+    zeros = pages._zeros
+    taken = 0
+
+    def shared(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        nonlocal taken
+        if shape[2] > 101:
+            taken += 1
+            raise RuntimeError("CUDA error: out of memory")
+        return zeros(shape, dtype, device)
+
+    prompts = [np.random.default_rng(i).integers(0, 64, 300).tolist() for i in range(6)]
+
+    async def one_step(engine: Any) -> tuple[list[list[int]], float]:
+        sampler = await engine.snapshot()
+        calls = [sampler.sample(p, SamplingParams(max_tokens=150, seed=i)) for i, p in enumerate(prompts)]
+        said = [one.tokens.tolist() for (one,) in await asyncio.gather(*calls)]
+        tokens, ones = np.array(prompts[0], np.int32), np.ones(300, np.float32)
+        return said, (await engine.forward_backward([Datum(tokens, tokens, -ones, ones, ones)], "ppo")).loss
+
+    calm = make_engine()
+    monkeypatch.setattr(pages, "_zeros", shared)
+    tight = make_engine()
+    assert taken == 3 and tight._store.count == 81
+    assert "out of memory: the cache has 0.0025 GiB instead of 0.02" in tight.capabilities.notes
+    assert asyncio.run(one_step(tight)) == asyncio.run(one_step(calm))
+
+
+def test_where_not_even_two_pages_fit_the_run_ends_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    from moot.engine.local import pages
+
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(pages, "_zeros", full)
+    with pytest.raises(EngineError, match=r"no room for a cache of 0.00781 MiB: OutOfMemoryError: CUDA out of memory"):
+        make_store(1, 1, 4, torch.float32, torch.device("cpu"), 4 << 20)
+
+
+def test_weights_that_find_no_room_wait_for_others_to_give_it_back(make_model: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+    from moot.engine.local.models import load_model
+
+    to, tries = torch.nn.Module.to, 0
+
+    def moved(module: Any, *args: Any, **options: Any) -> Any:
+        nonlocal tries
+        if args == (torch.device("cpu"),):
+            tries += 1
+            if tries < 3:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+        return to(module, *args, **options)
+
+    monkeypatch.setattr(torch.nn.Module, "to", moved)
+    assert load_model(make_model(), torch.device("cpu"), torch.float32).context_length == 1024
+    assert tries == 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -83,3 +84,24 @@ def test_a_debate_is_trained_as_one_tree(model: Path, sections: str) -> None:
     trained = np.concatenate([logprobs[datum.mask > 0] for logprobs, datum in zip(out.logprobs, made, strict=True)])
     np.testing.assert_allclose(trained, sampled, atol=1e-4)
     asyncio.run(engine.close())
+
+
+def test_five_agents_prefill_a_transcript_once_and_sample_as_if_each_had_read_it_alone(make_engine: Callable[..., Any]) -> None:
+    """Opening 300, turns of 40, ends of 10. Each round adds its 5 turns to the transcript once, 200 tokens; each prompt has its own end.
+    One prompt after the other would be 5 x (310 + 510 + 710) = 7650."""
+    engine, rng = make_engine(), np.random.default_rng(0)
+
+    async def main() -> None:
+        sampler = await engine.snapshot()
+        transcript = rng.integers(0, 50, 300)
+        for round in range(3):
+            ends = [np.concatenate([[50 + agent, round], rng.integers(0, 50, 8)]) for agent in range(5)]
+            prompts = [np.concatenate([transcript, end]) for end in ends]
+            calls = [sampler.sample(prompt, SamplingParams(max_tokens=40, seed=agent)) for agent, prompt in enumerate(prompts)]
+            for prompt, (sample,) in zip(prompts, await asyncio.gather(*calls), strict=True):
+                fresh = await sampler.compute_logprobs([*prompt, *sample.tokens.tolist()])
+                np.testing.assert_allclose(sample.logprobs, fresh[len(prompt) :], atol=1e-4)
+                transcript = np.concatenate([transcript, sample.tokens % 50])
+        assert engine.statistics["prefilled"] == 300 + 2 * 200 + 15 * 10 == 850
+
+    asyncio.run(main())
