@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from moot.evaluate.counting import Share
 from moot.evaluate.report import Report, ReportRow
-from moot.statistics import Interval, cautious_interval, paired_interval
+from moot.statistics import Interval, cautious_interval, paired_interval, wilson
 
 Verdict = Literal["pass", "fail", "cannot tell"]
 SAYS: dict[Verdict, str] = {"pass": "go", "cannot tell": "caution", "fail": "no-go"}
@@ -162,6 +162,10 @@ def _contract_finding(check: Requirement, rows: dict[str, ReportRow], seed: int)
     common = [question for question in ours if question in theirs]
     columns = [tuple(zip(*(side[question] for question in common), strict=True)) or ((), ()) for side in (ours, theirs)]
     measured = paired_interval((columns[0][0], columns[0][1]), (columns[1][0], columns[1][1]), seed=seed) if common else None
+    if measured is not None and measured.low == measured.high:
+        # No question differs from another, so a bootstrap has no width. What was never seen may still be so often there.
+        unseen = wilson(0, len(common))[1]
+        measured = Interval(measured.value, measured.low - unseen, measured.high + unseen)
     verdict = judge(measured, check.above)
     return Finding(check, measured, len(common), verdict, _enough(measured, check.above, len(common), verdict))
 

@@ -109,7 +109,7 @@ class WarmConfig:
     shows judges the mistakes they will really meet; with none, right solutions alone are learned, and no judging."""
     warm_solutions: Literal["task", "own"] = "task"
     """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by itself (without known
-    answers, what most of its answers agree on). With own, its real mistakes are the wrong ones, and the phase ends when the form is learned."""
+    answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and the phase ends when the form is learned."""
     warm_from: str = ""
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 

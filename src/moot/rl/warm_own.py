@@ -19,7 +19,7 @@ from moot.debate.types import Message, Question
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
-from moot.rl.frozen_labels import plain, plurality_label
+from moot.rl.frozen_labels import plurality_label
 from moot.rl.loop import Loop, Stopped
 from moot.rl.metrics import Metrics, mean
 from moot.rl.rollout import rollout
@@ -73,7 +73,7 @@ async def own_start(loop: Loop, task: Task) -> OwnStart:
 async def _plain_answers(loop: Loop, sampler: Sampler, question: Question, what: object, count: int) -> list[str]:
     """What was said to the plain question, without answers that were cut."""
     config = loop.config
-    prompt = loop.rendering.prompt([Message("user", plain(question))])
+    prompt = loop.rendering.prompt([Message("user", question.plain)])
     params = SamplingParams(config.debate.max_tokens, config.protocol.rules.temperature, stop=loop.rendering.stop_ids)
     samples = await sampler.sample(prompt, replace(params, seed=turn_seed(config.seed, "own", what)), count)
     return [loop.rendering.said(sample.tokens)[0].strip() for sample in samples if sample.stop_reason == "stop"]
