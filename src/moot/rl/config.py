@@ -162,7 +162,8 @@ class RecipeConfig:
     """With labels_from, only questions are debated whose plurality has a share of the samples in this band: below it the label is noise,
     above it there is little to learn."""
     max_sampled_tokens: int = 0
-    """End self-play once this many tokens were sampled, so that runs can be compared at equal cost; 0 is no limit."""
+    """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that runs can be compared
+    at equal cost; 0 is no limit."""
     best_by: Literal["accuracy", "agreement"] = "accuracy"
     """Which evaluation during training names the best checkpoint, which is kept and called RUN@best: the one with the highest accuracy of
     its debates; or, without labels (and where answers are not known), the one whose agents agree most."""
