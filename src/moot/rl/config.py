@@ -89,7 +89,7 @@ class OptimConfig:
     ema_decay: float = 0.99
     """How much of the moving average stays at each step, where reference or labels_from is ema."""
     remove_constant_groups: bool = True
-    """Leave out debates in which no token has an advantage: they would only cost time."""
+    """Do not train on debates in which no token has an advantage. A forward pass looks at them, for optim/kl_sample_train and entropy."""
     max_staleness: int = 0
     """Sample this many batches ahead of training. The importance weights correct for the older policy."""
 
