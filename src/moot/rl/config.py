@@ -39,17 +39,13 @@ class DebateConfig:
     concurrency: int = 256
     """Most debates in play at once."""
 
-    @property
-    def limits(self) -> dict[str, int]:
-        """The most tokens of each section but the solution, for `rollout`."""
-        return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
-
 
 TOKENS_PER_PAIR = 12
 """Enough for a line such as `Agent 10 > Agent 11`, whatever the tokenizer makes of numbers."""
 
 
 def section_limits(evaluation_tokens: int, comparison_tokens: int, num_agents: int) -> dict[str, int]:
+    """The most tokens of each section but the solution, for `rollout`."""
     short = max(comparison_tokens, TOKENS_PER_PAIR * math.comb(num_agents, 2))
     return {"evaluation": evaluation_tokens, "comparison": short, "consensus": comparison_tokens, "consensus_reason": comparison_tokens}
 

@@ -193,7 +193,7 @@ async def play_all(
         seed=seed,
         seats=seats,
         judges=judges,
-        limits=section_limits(d.evaluation_tokens, d.comparison_tokens, max(d.num_agents, most)),
+        limits=section_limits(d.evaluation_tokens, d.comparison_tokens, most),
         finished=lambda _, done: loop.watcher.debate_finished(done),
     )
 
