@@ -103,6 +103,9 @@ class WarmConfig:
     warm_wrong: Literal["near_miss", "sampled", "none"] = "near_miss"
     """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
     shows judges the mistakes they will really meet; with none, right solutions alone are learned, and no judging."""
+    warm_solutions: Literal["task", "own"] = "task"
+    """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by itself (without known
+    answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and the phase ends when the form is learned."""
     warm_from: str = ""
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
