@@ -39,6 +39,10 @@ class DebateConfig:
     concurrency: int = 256
     """Most debates in play at once."""
 
+    @property
+    def limits(self) -> dict[str, int]:
+        return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
+
 
 TOKENS_PER_PAIR = 12
 """Enough for a line such as `Agent 10 > Agent 11`, whatever the tokenizer makes of numbers."""
