@@ -8,6 +8,9 @@ Prompts are random tokens, and nothing stops early. The adapter is that of one t
 a process and a time limit of its own: what was measured before the limit is kept. Numbers go to a JSON file and, as a table, to the
 terminal.
 
+`--iterations 64` times one step of training by debate with 64 questions, 5 agents and 3 rounds, sampled and trained: with growing prompts,
+and with layout shared, whose transcripts are prefilled and trained once. vLLM samples the growing prompts.
+
 Of a decode step, `kernels` is how long the GPU worked, `launch` how long the host took to start it, `host` what the host did besides, and
 `waiting` how long it waited for the GPU. A GPU is busy where `kernels` is nearly `step`.
 """
@@ -24,6 +27,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,6 +47,9 @@ SHAPES: dict[str, dict[str, Any]] = {
              "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 4096},
 }  # fmt: skip
 AGENTS, ROUNDS = 3, 3
+ITERATION_AGENTS = 5
+END = 64
+"""Tokens of a prompt that are neither an answer nor what stands before the debate."""
 
 
 def say(kind: str, **numbers: Any) -> None:
@@ -182,7 +189,51 @@ async def ours(args: argparse.Namespace) -> None:
             peak_gib=torch.cuda.max_memory_allocated() / (1 << 30) if cuda else 0.0,
             predicted_gib=predicted(engine, min(engine._trainer.token_budget, count * args.datum_tokens)) / (1 << 30),
         )  # fmt: skip
+    for questions in args.iterations:
+        for layout in ("growing", "shared"):
+            await iteration(args, engine, random, vocabulary, questions, layout)
     await engine.close()
+
+
+async def iteration(
+    args: argparse.Namespace, engine: Any, random: np.random.Generator, vocabulary: int, questions: int, layout: str
+) -> None:
+    from moot.engine.protocol import AdamParams, Datum, SamplingParams
+
+    def fresh(count: int) -> list[int]:
+        drawn: list[int] = random.integers(0, vocabulary, count).tolist()
+        return drawn
+
+    agents, sampler = ITERATION_AGENTS, await engine.snapshot()
+    before, datums = dict(engine.statistics), []
+    openings = [fresh(args.prompt) for _ in range(questions)]
+    prompts = [openings[i // agents] + fresh(END) for i in range(questions * agents)]
+    sampled = [np.zeros(len(prompt), np.float32) for prompt in prompts]
+    begin = time.perf_counter()
+    for _ in range(ROUNDS):
+        calls = [sampler.sample(p, SamplingParams(max_tokens=args.tokens, seed=i)) for i, p in enumerate(prompts)]
+        turns = [one.tokens.tolist() for (one,) in await asyncio.gather(*calls)]
+        whole = [prompt + turn for prompt, turn in zip(prompts, turns, strict=True)]
+        sampled = [np.append(mask, np.ones(len(turn), np.float32)) for mask, turn in zip(sampled, turns, strict=True)]
+        if layout == "shared":
+            datums += list(zip(whole, sampled, strict=True))
+            openings = [[*opening, *chain(*turns[i * agents : (i + 1) * agents])] for i, opening in enumerate(openings)]
+            prompts = [openings[i // agents] + fresh(END) for i in range(questions * agents)]
+            sampled = [np.zeros(len(prompt), np.float32) for prompt in prompts]
+        else:
+            datums = list(zip(whole, sampled, strict=True))
+            prompts = [each + heard(random, args, vocabulary, agents) for each in whole]
+            sampled = [np.append(mask, np.zeros(len(p) - len(mask), np.float32)) for mask, p in zip(sampled, prompts, strict=True)]
+    between = time.perf_counter()
+    made = [Datum(np.array(x[:-1], np.int32), np.array(x[1:], np.int32), -8 * mask[1:], mask[1:], mask[1:]) for x, mask in datums]
+    out = await engine.forward_backward(made, "importance_sampling")
+    await engine.optim_step(AdamParams(1e-5))
+    end = time.perf_counter()
+    say(
+        "iteration", layout=layout, questions=questions, seconds=end - begin, sampling_s=between - begin, training_s=end - between,
+        prefilled=engine.statistics["prefilled"] - before["prefilled"], tokens=out.metrics["tokens"],
+        computed_tokens=out.metrics["computed_tokens"],
+    )  # fmt: skip
 
 
 def predicted(engine: Any, tokens: int) -> int:
@@ -196,9 +247,9 @@ def predicted(engine: Any, tokens: int) -> int:
     )
 
 
-def heard(random: np.random.Generator, args: argparse.Namespace, vocabulary: int) -> list[int]:
+def heard(random: np.random.Generator, args: argparse.Namespace, vocabulary: int, agents: int = AGENTS) -> list[int]:
     """What the others said, and what stands around it."""
-    found: list[int] = random.integers(0, vocabulary, (AGENTS - 1) * args.tokens + 64).tolist()
+    found: list[int] = random.integers(0, vocabulary, (agents - 1) * args.tokens + END).tolist()
     return found
 
 
@@ -286,7 +337,7 @@ def vllm(args: argparse.Namespace) -> None:
             path, options = folder, {"load_format": "dummy"}
         llm = LLM(
             path, dtype="bfloat16", skip_tokenizer_init=True, max_num_seqs=max(args.sequences),
-            max_model_len=args.prompt + ROUNDS * (AGENTS * args.tokens + 64) + 16,
+            max_model_len=args.prompt + END + ROUNDS * (ITERATION_AGENTS * args.tokens + END) + 16,
             gpu_memory_utilization=0.6, seed=0, **options,
         )  # fmt: skip
         vocabulary = llm.llm_engine.model_config.get_vocab_size()
@@ -299,16 +350,18 @@ def vllm(args: argparse.Namespace) -> None:
                 seconds = time.perf_counter() - begin
             say("vllm", sequences=count, seconds=seconds, rate=count * args.tokens / seconds)
         params = SamplingParams(temperature=1.0, max_tokens=args.tokens, ignore_eos=True, detokenize=False)
-        for questions in args.debates:
-            prompts = [random.integers(0, vocabulary, args.prompt).tolist() for _ in range(questions * AGENTS)]
+        for kind, agents, questions in [("vllm debate", AGENTS, q) for q in args.debates] + [
+            ("vllm iteration", ITERATION_AGENTS, q) for q in args.iterations
+        ]:
+            prompts = [random.integers(0, vocabulary, args.prompt).tolist() for _ in range(questions * agents)]
             seconds = 0.0
             for _ in range(ROUNDS):
                 begin = time.perf_counter()
                 outs = llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], params, use_tqdm=False)
                 seconds += time.perf_counter() - begin
                 turns = [list(out.outputs[0].token_ids) for out in outs]
-                prompts = [prompt + turn + heard(random, args, vocabulary) for prompt, turn in zip(prompts, turns, strict=True)]
-            say("vllm debate", questions=questions, seconds=seconds, rate=questions * AGENTS * ROUNDS * args.tokens / seconds)
+                prompts = [prompt + turn + heard(random, args, vocabulary, agents) for prompt, turn in zip(prompts, turns, strict=True)]
+            say(kind, questions=questions, seconds=seconds, rate=questions * agents * ROUNDS * args.tokens / seconds)
 
 
 # -- the table ------------------------------------------------------------------------------------------------------------------------
@@ -368,6 +421,12 @@ def table(results: list[dict[str, Any]]) -> str:
             f"{item['tflops']:.0f} useful TFLOP/s, peak {item['peak_gib']:.1f} GiB "
             f"(predicted {item['predicted_gib']:.1f}), {item['micro_batches']:.0f} passes"
         )
+    for item in (one for one in results if one["kind"] in ("iteration", "vllm iteration")):
+        how = item.get("layout", "vLLM, growing")
+        took = f"{item['sampling_s']:.1f} s sampling, {item['training_s']:.1f} s training" if "layout" in item else "of sampling"
+        lines.append(
+            f"{Path(item['model']).name[:28]:28} iteration of {item['questions']} questions, {how}: {item['seconds']:.1f} s: {took}"
+        )
     return "\n".join(lines)
 
 
@@ -379,6 +438,7 @@ def main() -> None:
     parser.add_argument("--prompt", type=int, default=512, help="tokens of a prompt")
     parser.add_argument("--tokens", type=int, default=256, help="tokens sampled of each")
     parser.add_argument("--debates", type=int, nargs="*", default=[16, 64], help=f"questions debated by {AGENTS} agents in {ROUNDS} rounds")
+    parser.add_argument("--iterations", type=int, nargs="*", default=[], help="questions of a step, sampled and trained")
     parser.add_argument("--datums", type=int, nargs="*", default=[4, 16], help="sequences of a training step")
     parser.add_argument("--datum-tokens", type=int, default=2048)
     parser.add_argument("--device", default="auto")

@@ -14,14 +14,35 @@ ROOT = Path(__file__).parents[4]
 def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--models", "tiny", "--device", "cpu", "--sequences", "3", "--prompt", "20"]
-    command += ["--tokens", "6", "--debates", "1", "--datums", "2", "--datum-tokens", "32", "--cache-gib", "0.02", "--out", str(out)]
+    command += [
+        "--tokens",
+        "6",
+        "--debates",
+        "1",
+        "--datums",
+        "2",
+        "--datum-tokens",
+        "32",
+        "--cache-gib",
+        "0.02",
+        "--iterations",
+        "2",
+        "--out",
+        str(out),
+    ]
     environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     results = json.loads(out.read_text())
-    assert [item["kind"] for item in results] == ["loaded", "sampling", "profile", "debate", "statistics", "training"], results
+    kinds = ["loaded", "sampling", "profile", "debate", "statistics", "training", "iteration", "iteration"]
+    assert [item["kind"] for item in results] == kinds, results
     assert all(item["rate"] > 0 for item in results if "rate" in item)
-    assert 0.02 < results[-1]["predicted_gib"] < 0.03, "the cache of 0.02 GiB and little else"
+    growing, shared = results[-2:]
+    # 10 agents. Plain: an end of 64, and either 3 turns of 6 with twice 4 turns and an end between them, or 3 datums.
+    assert growing["tokens"] == 10 * (20 + 64 + 3 * 6 + 2 * (4 * 6 + 64) - 1)
+    assert shared["tokens"] == 10 * sum(20 + round * 30 + 64 + 6 - 1 for round in range(3))
+    assert shared["computed_tokens"] < shared["tokens"] and growing["computed_tokens"] == growing["tokens"]
+    assert 0.02 < results[5]["predicted_gib"] < 0.03, "the cache of 0.02 GiB and little else"
     assert "tiny" in done.stdout.splitlines()[-1]
 
 
