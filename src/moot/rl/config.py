@@ -41,7 +41,6 @@ class DebateConfig:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The most tokens of each section but the solution, for `rollout`."""
         return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
 
 
@@ -50,6 +49,7 @@ TOKENS_PER_PAIR = 12
 
 
 def section_limits(evaluation_tokens: int, comparison_tokens: int, num_agents: int) -> dict[str, int]:
+    """The most tokens of each section but the solution, for `rollout`."""
     short = max(comparison_tokens, TOKENS_PER_PAIR * math.comb(num_agents, 2))
     return {"evaluation": evaluation_tokens, "comparison": short, "consensus": comparison_tokens, "consensus_reason": comparison_tokens}
 
@@ -89,7 +89,7 @@ class OptimConfig:
     ema_decay: float = 0.99
     """How much of the moving average stays at each step, where reference or labels_from is ema."""
     remove_constant_groups: bool = True
-    """Leave out debates in which no token has an advantage: they would only cost time."""
+    """Do not train on debates in which no token has an advantage. A forward pass looks at them, for optim/kl_sample_train and entropy."""
     max_staleness: int = 0
     """Sample this many batches ahead of training. The importance weights correct for the older policy."""
 
@@ -107,6 +107,9 @@ class WarmConfig:
     warm_wrong: Literal["near_miss", "sampled", "none"] = "near_miss"
     """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
     shows judges the mistakes they will really meet; with none, right solutions alone are learned, and no judging."""
+    warm_solutions: Literal["task", "own"] = "task"
+    """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by itself (without known
+    answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and the phase ends when the form is learned."""
     warm_from: str = ""
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
