@@ -165,7 +165,8 @@ class RecipeConfig:
     """With labels_from, only questions are debated whose plurality has a share of the samples in this band: below it the label is noise,
     above it there is little to learn."""
     max_sampled_tokens: int = 0
-    """End self-play once this many tokens were sampled, so that runs can be compared at equal cost; 0 is no limit."""
+    """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that runs can be compared
+    at equal cost; 0 is no limit."""
     best_by: Literal["accuracy", "agreement"] = "accuracy"
     """Which evaluation during training names the best checkpoint, which is kept and called RUN@best: the one with the highest accuracy of
     its debates; or, without labels (and where answers are not known), the one whose agents agree most."""
@@ -402,9 +403,9 @@ PRESETS: dict[str, TrainConfig] = {
 }
 ABOUT = {
     "demo": "SmolLM2-135M on arithmetic, a few minutes on two cores",
-    "math": "the second source's defaults: Qwen3-8B, 3 agents, 3 rounds",
-    "easy": "its settings for easier questions (GSM8K, MATH): 2 rounds, larger batches",
-    "hard": "its settings for hard questions: warm start, 5 agents, weight on judging",
-    "v1": "the first source: sequential, five sections, win rate",
+    "math": "Qwen3-8B on MATH, 3 agents, 3 rounds",
+    "easy": "Qwen3-8B on GSM8K or other easier questions, 2 rounds, larger batches",
+    "hard": "Qwen3-8B on MATH or other hard questions, with a warm start, 5 agents, more weight on judging",
+    "v1": "the older protocol: one agent speaks at a time, five sections, win rate",
     "aime": "warm start, then a curriculum from GSM8K over MATH to earlier AIME problems with truth faded out, evaluated on AIME 2024",
 }
