@@ -1,6 +1,6 @@
 """Does debate teach? The experiments of docs/experiment.md, each from one command.
 
-    python recipes/experiment.py --plan gsm8k --model MODEL       # the third: a 1.5B model on GSM8K, six arms, three seeds
+    python recipes/experiment.py --plan gsm8k --model MODEL       # the fourth: a 1.5B model on GSM8K, six arms, three seeds
     python recipes/experiment.py --plan gsm8k --model MODEL --arms majority truth --seeds 0 1 --jobs 2 --cache-gib 14
     python recipes/experiment.py --jobs 15 --cache-gib 3 --token-budget 12288 --gradient-checkpointing    # the first two: sums, a 135M one
     python recipes/experiment.py --engine scripted --questions 8 --tokens 20000 --seeds 0 --warm-questions 16    # tries the plumbing out
@@ -49,7 +49,8 @@ class Plan:
     learning_rate: str
 
 
-PEERS = "--num-agents 4 --max-rounds 2"
+ONE_ROUND = "--num-agents 8 --max-rounds 1 --batch-size 32"
+JUDGED = "--num-agents 4 --max-rounds 1 --batch-size 48 --judge base --voters judges --reward win_rate"
 PLANS = {
     "sums": Plan(
         settings="--preset demo --num-agents 4 --max-rounds 2 --max-tokens 176 --judge-consensus leave_one_out --warm-questions 1024 "
@@ -72,25 +73,24 @@ PLANS = {
         learning_rate="1e-4",
     ),
     "gsm8k": Plan(
-        settings="--preset easy --num-agents 8 --max-rounds 1 --sections asked --no-personas --temperature 0.8 --max-tokens 400 "
-        "--batch-size 32 --num-substeps 1 --lr-schedule constant --lr-warmup 5 --eval-every 15 --eval-questions 100 "
-        "--eval-modes direct --save-every 0",
+        settings="--preset easy --sections asked --no-personas --temperature 0.8 --max-tokens 512 --num-substeps 1 --lr-schedule constant "
+        "--lr-warmup 5 --eval-every 0 --save-every 0",
         arms={
-            "truth": ("", "--reward truth"),
-            "majority": ("", "--reward majority"),
-            "majority-frozen": ("", "--reward majority --labels-from start"),
-            "peers": ("", PEERS),
-            "peers-judges": ("", f"{PEERS} --judge base --voters judges --both-orders --shuffle-labels"),
-            # The remedy: an agent has no vote on the answer it holds itself.
-            "peers-dropped": ("", f"{PEERS} --drop-own-answer --shuffle-labels"),
+            "majority": ("", f"{ONE_ROUND} --reward majority"),
+            "truth": ("", f"{ONE_ROUND} --reward truth"),
+            "frozen": ("", f"{ONE_ROUND} --reward majority --labels-from start"),
+            "peers": ("", "--num-agents 4 --max-rounds 2 --batch-size 24"),
+            "judges": ("", JUDGED),
+            # The remedy: only what a judge says in both orders counts.
+            "swapped": ("", f"{JUDGED} --both-orders"),
         },
         warm={},
         task="gsm8k",
         test="held_out=test",
-        # Debates are the same for every arm, whatever it was trained with.
-        modes="direct vote debate",
-        evaluation=f"--k 8 {PEERS}",
-        tokens=2_000_000,
+        modes="direct vote",
+        # Debates, where they are asked for, are the same for every arm, whatever it was trained with.
+        evaluation="--k 4 --num-agents 4 --max-rounds 2",
+        tokens=900_000,
         questions=400,
         learning_rate="8e-5",
     ),
@@ -124,7 +124,7 @@ def main() -> None:
     parser.add_argument("--as-is", action="store_true", help="train nothing further; evaluate and compare what there is")
     parser.add_argument("--device", default="auto")
     args, others = parser.parse_known_args()
-    settings = [*plan.settings.split(), "--task", args.task, "--device", args.device, *others]
+    settings = [*plan.settings.split(), "--task", args.task, "--device", args.device]
     test = args.task if not plan.test else f"{args.task}{',' if ':' in args.task else ':'}{plan.test}"
     given = {"plan": name, "task": args.task, "tokens": args.tokens, "learning_rate": args.learning_rate, "questions": args.questions}
     keep_settings(args.out, {**given, "modes": args.modes, "others": others})
@@ -149,22 +149,12 @@ def main() -> None:
     def train(run: Path, own: list[str]) -> bool:
         if args.as_is or evaluated(run, after):
             return (run / "run.json").exists()
-        return do("training", run, ["train", *settings, *own, "--run", str(run)])
+        return do("training", run, ["train", *settings, *own, *others, "--run", str(run)])
 
     def evaluate(run: Path, name: str, step: str = "") -> None:
-        asked = [
-            "--modes",
-            *args.modes,
-            *plan.evaluation.split(),
-            "--questions",
-            str(args.questions),
-            "--name",
-            name,
-            "--task",
-            test,
-            "--device",
-            args.device,
-        ]
+        asked = ["--modes", *args.modes, *plan.evaluation.split(), "--questions", str(args.questions)]
+        asked += ["--k", "8"] if name == "start" else []  # what every arm is compared with is measured best
+        asked += ["--name", name, "--task", test, "--device", args.device]
         if not evaluated(run, name):
             do(f"evaluating, {name}", run, ["eval", f"{run}@{step}" if step else str(run), *asked])
 

@@ -12,8 +12,9 @@ from typing import Any, Literal
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
-from moot.debate.rewards import last_parsed, plurality
+from moot.debate.rewards import held_answers, last_parsed, plurality
 from moot.debate.scoring import Scoring
+from moot.debate.sections import Sections
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, Turn
 from moot.engine.protocol import EngineError, SamplingParams
@@ -70,7 +71,7 @@ def group_answer(played: PlayedDebate) -> GroupAnswer:
     assert outcome is not None  # it was just scored
     last = last_parsed(debate)
     held = tuple(None if i is None else grades.answers[i] for i in last)
-    kinds = [None if i is None else grades.same[i] for i in last]
+    kinds = held_answers(debate, grades)
     most = plurality(kinds)
     with_most = next((agent for agent, kind in enumerate(kinds) if kind is not None and kind == most), None)
     chosen = with_most if outcome.winner is None else outcome.winner
@@ -326,6 +327,12 @@ class AnswerFile:
             write_lines(self.path, self.done.values())
             self._begun = True
         append_line(self.path, record)
+
+
+def sections_begun(path: Path) -> Sections | None:
+    """The way to speak that a file was begun with, so that the same command continues it also where the usual way is another since."""
+    first = next(iter(_records(path)), None)
+    return None if first is None else first["settings"].get("sections", "sampled")
 
 
 def _records(path: Path) -> list[dict[str, Any]]:

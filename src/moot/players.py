@@ -114,28 +114,12 @@ class Players:
             own = self._own.chat.endpoint
             model = own.model if name == "base" else name
             return _seated(self._own if name == "base" else self._chat(replace(own, model=name))), f"{model}@{own.base_url}"
-        if name == "base":
-            engine, rendering = self._own
-            return _seated(Player(await engine.base(), rendering, learns=False)), self.config.model.model
-        if named := split_name(name):
-            return await self._past(*named)
-        if self.config.model.engine == "scripted":
+        if self.config.model.engine == "scripted" and name != "base" and split_name(name) is None:
             raise ConfigError(f"opponents may name base, a run or an endpoint here, got {name!r}, which is no run")
-        config = replace(self.config, model=replace(self.config.model, model=name, renderer="auto"))
-        engine, rendering = self._make(config)
-        return _seated(Player(await engine.base(), rendering, learns=False)), name
-
-    async def _past(self, path: Path, at: str | None) -> tuple[Opponent, str]:
-        """A run's checkpoint. Where it is of the same model, it shares the engine: samplers are frozen copies of the adapter."""
-        run = Run.open(path)
-        config = config_of(run)
-        ours, theirs = self.config.model, replace(config.model, device=self.config.model.device, dtype=self.config.model.dtype)
-        check_same_server(path, theirs.base_url, ours.base_url, "opponents")
-        engine, rendering = self._own if isinstance(self._own, tuple) and ours == theirs else self._make(replace(config, model=theirs))
-        if (step := step_named(run, at)) == 0:
-            return _seated(Player(await engine.base(), rendering, learns=False)), theirs.model
-        checkpoint = await load_checkpoint(engine, run, step, self._note)
-        return _seated(Player(await engine.snapshot(), rendering, learns=False)), f"{theirs.model} {checkpoint.seal}"
+        player, identity = await outsider(
+            name, "opponents", self.config, self._own, self._opened.append, self._note, self._busy, sharing=True
+        )
+        return _seated(player), identity
 
     def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
         with self._busy(f"loading {config.model.model}"):
@@ -191,24 +175,32 @@ def check_outsiders(config: TrainConfig) -> None:
 
 
 async def outsider(
-    name: str, setting: str, config: TrainConfig, engine: Trainer, rendering: Rendering, note: Note = lambda text: None,
-    busy: Busy = nullcontext,
-) -> tuple[Guest, Any]:  # fmt: skip
-    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And the engine
-    that must be closed when done, if it needs one beside the run's own."""
+    name: str, setting: str, config: TrainConfig, own: tuple[Trainer, Rendering], opened: Callable[[Any], object],
+    note: Note = lambda text: None, busy: Busy = nullcontext, sharing: bool = False,
+) -> tuple[Guest, str]:  # fmt: skip
+    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And what tells it apart
+    from others of that name. What needs closing beside the run's `own` engine is given to `opened`.
+
+    With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter. Not in training,
+    which would continue from what was loaded.
+    """
+    engine, rendering = own
     if name == "base":
-        return Player(await engine.base(), rendering, learns=False), None
+        return Player(await engine.base(), rendering, learns=False), config.model.model
     if is_endpoint(name):
         player = chat_player(named_endpoint(name, _key(), setting))
-        return player, player
-    # An engine of its own: loading another run's weights into ours would be what training starts from.
+        opened(player)
+        return player, name
     named = split_name(name)
-    run, step = (None, 0) if named is None else (opened := Run.open(named[0]), step_named(opened, named[1]))
+    run, step = (None, 0) if named is None else (found := Run.open(named[0]), step_named(found, named[1]))
     model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
+    model = replace(model, device=config.model.device, dtype=config.model.dtype)
     check_same_server(name, model.base_url, config.model.base_url, setting)
-    with busy(f"loading {name}"):
-        own_engine, own_rendering = make_engine(replace(config, model=replace(model, device=config.model.device)))
-    if run is not None and step != 0:
-        await load_checkpoint(own_engine, run, step, note)
-    sampler = await (own_engine.base() if step == 0 else own_engine.snapshot())
-    return Player(sampler, own_rendering, learns=False), own_engine
+    if not (sharing and model == config.model):
+        with busy(f"loading {name}"):
+            engine, rendering = make_engine(replace(config, model=model))
+        opened(engine)
+    if run is None or step == 0:
+        return Player(await engine.base(), rendering, learns=False), model.model
+    checkpoint = await load_checkpoint(engine, run, step, note)
+    return Player(await engine.snapshot(), rendering, learns=False), f"{model.model} {checkpoint.seal}"

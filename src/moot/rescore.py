@@ -248,7 +248,7 @@ def rescore(
         old.add(before)
         new.add(after)
         largest = _larger(largest, before, after)
-        if _winner(before) != _winner(after):
+        if before.winner != after.winner:
             changed += 1
             changes += [_change(before, after)] if len(changes) < most_changes else []
     return Rescored(
@@ -269,10 +269,6 @@ def _differences(run: Run, recount: Recount) -> dict[str, tuple[Any, Any]]:
     own = _own_scoring(run)
     both = {name: (getattr(own, name), getattr(recount.scoring, name)) for name in SCORING}
     return {name: (old, new) for name, (old, new) in both.items() if old != new}
-
-
-def _winner(played: PlayedDebate) -> int | None:
-    return None if played.outcome is None else played.outcome.winner
 
 
 def _larger(largest: float | None, before: PlayedDebate, after: PlayedDebate) -> float | None:
@@ -298,8 +294,8 @@ def _change(before: PlayedDebate, after: PlayedDebate) -> Change:
         step=before.step,
         number=before.number,
         question=before.debate.question.text,
-        before=_winner(before),
-        after=_winner(after),
+        before=before.winner,
+        after=after.winner,
         leaders_before=() if before.outcome is None else before.outcome.leaders,
         leaders_after=() if after.outcome is None else after.outcome.leaders,
         correct_before=before.winner_is_right(),
@@ -310,57 +306,50 @@ def _change(before: PlayedDebate, after: PlayedDebate) -> Change:
 # Adding up: no more memory for a hundred thousand debates than for one
 
 
+MEANS = ("reward_mean", "with_signal", "with_gradient", "advantage_size", "advantage_right", "advantage_wrong", "winner_correct")
+
+
 @dataclass
 class Sum:
-    debates: int = 0
-    reward: RunningMean = field(default_factory=RunningMean)
-    signal: RunningMean = field(default_factory=RunningMean)
-    gradient: RunningMean = field(default_factory=RunningMean)
-    size: RunningMean = field(default_factory=RunningMean)
-    right: RunningMean = field(default_factory=RunningMean)
-    wrong: RunningMean = field(default_factory=RunningMean)
-    winners_right: RunningMean = field(default_factory=RunningMean)
+    means: dict[str, RunningMean] = field(default_factory=lambda: {name: RunningMean() for name in MEANS})
+    """By the names of `Totals`."""
     correlation: Correlation = field(default_factory=Correlation)
+    debates: int = 0
     winners: int = 0
     right_votes: int = 0
     telling_votes: int = 0
 
     def add(self, played: PlayedDebate) -> None:
+        means, scores, advantages = self.means, played.scores, played.advantages
         self.debates += 1
-        for total in () if played.scores is None else totals(played.scores):
-            self.reward.add(total)
-        self.signal.add(played.scores is not None and has_signal(played.scores))
-        self.gradient.add(played.advantages is not None and carries_gradient(played.advantages))
+        for total in () if scores is None else totals(scores):
+            means["reward_mean"].add(total)
+        means["with_signal"].add(scores is not None and has_signal(scores))
+        means["with_gradient"].add(advantages is not None and carries_gradient(advantages))
         right, telling = judge_accuracy([played])
         self.right_votes += right
         self.telling_votes += telling
-        self.winners += _winner(played) is not None
+        self.winners += played.winner is not None
         if (correct := played.winner_is_right()) is not None:
-            self.winners_right.add(correct)
+            means["winner_correct"].add(correct)
         for i, value in enumerate(_by_turn(played)):
             turn = played.debate.turns[i]
             if not turn.ballot:
-                self.size.add(abs(value))
+                means["advantage_size"].add(abs(value))
             # A turn that cannot be read is wrong and punished under every reward: it would only hide how votes treat answers.
             if played.answer_known and turn.answers:
                 self.correlation.add(value, float(played.correct(i)))
-                (self.right if played.correct(i) else self.wrong).add(value)
+                means["advantage_right" if played.correct(i) else "advantage_wrong"].add(value)
 
     def totals(self, scoring: Scoring) -> Totals:
         return Totals(
             reward=scoring.reward,
             advantage=scoring.estimator,
             debates=self.debates,
-            reward_mean=self.reward.mean,
-            with_signal=self.signal.mean,
-            with_gradient=self.gradient.mean,
-            advantage_size=self.size.mean,
             correlation=self.correlation.value,
-            advantage_right=self.right.mean,
-            advantage_wrong=self.wrong.mean,
-            winner_correct=self.winners_right.mean,
             winners=self.winners,
             judge_accuracy=self.right_votes / self.telling_votes if self.telling_votes else None,
+            **{name: running.mean for name, running in self.means.items()},
         )
 
 

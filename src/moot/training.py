@@ -101,9 +101,8 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
         stack.push_async_callback(loop.engine.close)
 
         async def outside(name: str, setting: str) -> Guest:
-            player, engine = await outsider(name, setting, config, loop.engine, loop.rendering, note, busy)
-            if engine is not None:
-                stack.push_async_callback(engine.close)
+            own = (loop.engine, loop.rendering)
+            player, _ = await outsider(name, setting, config, own, lambda made: stack.push_async_callback(made.close), note, busy)
             return player
 
         if config.recipe.judge not in ("", RENEWED):

@@ -18,11 +18,14 @@ from typing import Any
 
 import pytest
 
+from moot.cli import main
 from support.asking import Answer, ChatServer, broken_off, chunk, here, saying, scripted
 from support.making import command, moot, surroundings
 from support.making import text as turn_text
 
 QUESTION = "What is 3 + 4?"
+TAGS = ("--sections", "sampled")
+"""One request per turn is easier to script; what people get by default is tested at the end."""
 
 
 def ask(server: ChatServer, *arguments: object, question: str | None = QUESTION, **more: Any) -> subprocess.CompletedProcess[str]:
@@ -52,7 +55,7 @@ def voting(number: int, body: dict[str, Any]) -> Answer:
 def test_a_debate_is_shown_turn_by_turn_and_ends_with_answer_votes_agreement_tokens_and_cost() -> None:
     with ChatServer(voting) as server:
         done = moot(
-            "ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m", "--price-in", 1, "--price-out", 5,
+            "ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m", *TAGS, "--price-in", 1, "--price-out", 5,
         )  # fmt: skip
     assert (done.returncode, done.stderr) == (0, "")
     assert [f"Round {r} · Agent {a}" in done.stdout for r in (1, 2) for a in range(3)] == [True] * 6
@@ -167,7 +170,7 @@ from moot.cli import main
 sys.exit(main())
 """
     with ChatServer() as server:
-        arguments = ["ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m"]
+        arguments = ["ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m", *TAGS]
         done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, env=surroundings(), timeout=60)
     assert done.returncode == 0, done.stderr
     assert "Answer:" in done.stdout
@@ -260,7 +263,7 @@ def test_nobody_there_is_one_clear_line() -> None:
 
 
 def start(server: ChatServer, *arguments: object) -> subprocess.Popen[str]:
-    given = command("ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m", *arguments)
+    given = command("ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m", *TAGS, *arguments)
     return subprocess.Popen(given, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
@@ -297,7 +300,7 @@ HOSTILE = "\x1b]0;PWNED\x07\x1b[2J\x1b[31m\x9b5n \u202egnp.exe \x08\x08\r\x00 [r
 
 def on_a_terminal(server: ChatServer, *arguments: object) -> tuple[int, str]:
     """The exit status and every byte that a terminal would have got."""
-    given = command("ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", f"m{HOSTILE[:20]}", *arguments)
+    given = command("ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", f"m{HOSTILE[:20]}", *TAGS, *arguments)
     main, other = pty.openpty()
     environment = {**surroundings({"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"})}
     process = subprocess.Popen([part.replace("\0", "") for part in given], stdin=other, stdout=other, stderr=other, env=environment)
@@ -426,7 +429,7 @@ def test_ctrl_c_in_a_file_loses_no_answer(tmp_path: Path) -> None:
 
     with ChatServer(answer) as server:
         given = command(
-            "ask", "--engine", "openai", "--base-url", server.url, "--model", "m", "--file", tmp_path / "q.txt",
+            "ask", "--engine", "openai", "--base-url", server.url, "--model", "m", *TAGS, "--file", tmp_path / "q.txt",
             "--out", tmp_path / "a.jsonl", "--concurrency", 1,
         )  # fmt: skip
         process = subprocess.Popen(given, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -444,7 +447,9 @@ def test_ctrl_c_in_a_file_loses_no_answer(tmp_path: Path) -> None:
 def test_a_reader_that_goes_away_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text("\n".join(f"What is {n} + 1?" for n in range(40)))
     with ChatServer(lambda number, body: saying(turn_text("N/A", "x" * 20_000))) as server:
-        given = command("ask", "--engine", "openai", "--base-url", server.url, "--model", "m", "--file", "q.txt", "--json", "--rounds", 1)
+        given = command(
+            "ask", "--engine", "openai", "--base-url", server.url, "--model", "m", *TAGS, "--file", "q.txt", "--json", "--rounds", 1
+        )
         line = f"{shlex.join(given)} | head -c 100"
         done = subprocess.run(line, shell=True, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, timeout=60)
     assert "Traceback" not in done.stderr and len(done.stdout) == 100
@@ -566,3 +571,32 @@ def test_each_section_is_its_own_exchange_and_the_record_holds_whole_turns() -> 
     assert len(server.requests) == 3 + 3 * 3 and not any("stop" in body for body in server.requests)
     assert found["tokens"] == {"read": 1200, "written": 120, "turns_without_count": 0}
     assert found["settings"]["sections"] == "asked"
+
+
+def test_without_a_word_about_sections_each_is_asked_for_and_a_file_continues_as_it_was_begun(tmp_path: Path) -> None:
+    (tmp_path / "q.txt").write_text(f"{QUESTION}\nWhat is 2 + 2?\n")
+    with ChatServer() as server:
+        given = [
+            "ask",
+            "--engine",
+            "openai",
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+            "--file",
+            str(tmp_path / "q.txt"),
+            "--json",
+            "--no-personas",
+        ]
+        assert main([*given, "--out", str(tmp_path / "new.jsonl")]) == 0
+        assert len(server.requests) == 2 * (3 + 3 * 3)
+        assert [message["role"] for message in server.requests[0]["messages"]] == ["user"], "round 1 is the plain question"
+        assert {json.loads(line)["settings"]["sections"] for line in (tmp_path / "new.jsonl").read_text().splitlines()} == {"asked"}
+        assert main([*given, *TAGS, "--out", str(tmp_path / "old.jsonl")]) == 0
+        old = (tmp_path / "old.jsonl").read_text().splitlines(keepends=True)
+        (tmp_path / "old.jsonl").write_text(old[0])
+        assert main([*given, "--out", str(tmp_path / "old.jsonl")]) == 0, "begun in tags, so it continues in tags"
+        assert {json.loads(line)["settings"].get("sections") for line in (tmp_path / "old.jsonl").read_text().splitlines()} == {None}
+        assert main([*given, "--protocol", "v1", "--rounds", "1", "--out", str(tmp_path / "v1.jsonl")]) == 0
+        assert "<solution>" in server.requests[-1]["messages"][0]["content"], "v1 keeps its tags"

@@ -64,7 +64,8 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Serve]:
 
 
 def asking(model: str, url: str, *more: object) -> list[str]:
-    return command("ask", "What is 17 + 25?", "--engine", "openai", "--base-url", url, "--model", model, *more)
+    tags = () if "--sections" in more else ("--sections", "sampled")
+    return command("ask", "What is 17 + 25?", "--engine", "openai", "--base-url", url, "--model", model, *tags, *more)
 
 
 def ask(model: str, url: str, *more: object) -> subprocess.CompletedProcess[str]:

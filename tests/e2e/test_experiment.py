@@ -71,20 +71,20 @@ def test_an_interrupted_arm_continues_and_its_end_is_paired_with_the_model_it_st
     (tmp_path / "train.jsonl").write_text(rows_of(60, 3))
     (tmp_path / "test.jsonl").write_text(rows_of(8, 500))
     out = tmp_path / "gsm8k"
-    small = "--engine scripted --tokens 60000 --batch-size 4 --eval-questions 2 --questions 4 --seeds 0 --jobs 2 --modes vote"
+    small = "--engine scripted --tokens 60000 --batch-size 4 --eval-questions 2 --questions 4 --seeds 0 --jobs 2"
     command = [sys.executable, str(ROOT / "recipes" / "experiment.py"), "--plan", "gsm8k", *small.split(), "--out", str(out)]
     command += ["--task", f"gsm8k:train={tmp_path / 'train.jsonl'},test={tmp_path / 'test.jsonl'}"]
-    frozen = [*command, "--arms", "majority-frozen"]
+    frozen = [*command, "--arms", "frozen"]
     with subprocess.Popen(frozen, stdout=subprocess.DEVNULL, start_new_session=True) as begun:
-        while begun.poll() is None and not (out / "majority-frozen-seed0" / "checkpoints" / "000002").exists():
+        while begun.poll() is None and not (out / "frozen-seed0" / "checkpoints" / "000002").exists():
             time.sleep(0.05)
         os.killpg(begun.pid, signal.SIGTERM)
-    assert not (out / "majority-frozen-seed0" / "evals").exists(), "it was stopped on its way"
-    done = subprocess.run([*command, "--arms", "majority-frozen", "peers-judges"], capture_output=True, text=True)
+    assert not (out / "frozen-seed0" / "evals").exists(), "it was stopped on its way"
+    done = subprocess.run([*command, "--arms", "frozen", "judges"], capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
-    steps = [row["step"] for row in Run.open(out / "majority-frozen-seed0").metrics() if row["phase"] == "self_play"]
+    steps = [row["step"] for row in Run.open(out / "frozen-seed0").metrics() if row["phase"] == "self_play"]
     assert steps == list(range(1, len(steps) + 1)) and len(steps) > 2
-    for run in ("majority-frozen-seed0", "peers-judges-seed0"):
+    for run in ("frozen-seed0", "judges-seed0"):
         assert {file.parent.name for file in (out / run / "evals").glob("*/report.json")} == {"start", "final"}
     table = (out / "tables" / "result.md").read_text().splitlines()
-    assert [line.split(" | ")[:2] for line in table[2:]] == [["| majority-frozen", "1"], ["| peers-judges", "1"]]
+    assert [line.split(" | ")[:2] for line in table[2:]] == [["| frozen", "1"], ["| judges", "1"]]

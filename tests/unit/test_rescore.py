@@ -349,7 +349,9 @@ def test_ballots_labels_and_outside_judges_come_back_as_they_counted(tmp_path: P
     protocol = v2(closing_ballot=True, shuffle_labels=shuffled, reward=reward)
     run = record(tmp_path / "run", [[judged(protocol, counts)]], protocol, recipe={"judge_counts": counts})
     (each,) = run.debates()
-    assert isinstance(each, PlayedDebate) and Tabled(**vars(each.debate), scoring=each.scoring) == judged(protocol, counts)
+    assert isinstance(each, PlayedDebate)
+    given = {part.name: getattr(each.debate, part.name) for part in fields(each.debate) if part.init}
+    assert Tabled(**given, scoring=each.scoring) == judged(protocol, counts)
     found = rescore(run, {})
     assert (found.largest_difference, found.changed, found.choices) == (0.0, 0, {})
 

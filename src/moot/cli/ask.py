@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.text import Text
 
-from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, group_answer, read_questions
+from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, group_answer, read_questions, sections_begun
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
@@ -72,9 +72,9 @@ class Ask:
     """The rules: v1 speaks in turn until all agree, v2 all at once with blind reviews."""
     closing_ballot: bool = False
     """After the last round everybody judges once more. Otherwise nobody judges the last answers, only those before."""
-    sections: Literal["sampled", "given", "asked"] = "sampled"
+    sections: Literal["sampled", "given", "asked"] | None = None
     """sampled: the model writes the tags of a turn itself. given: the tags are inserted. asked: no tags, each section is asked for by
-    itself, which small models need, and which takes several requests per turn."""
+    itself, which small models need, and which takes several requests per turn. If not given: asked; with v1, as it is defined, sampled."""
     judge_first: bool = True
     """With sections asked, judge the others before solving again."""
     personas: bool = True
@@ -109,12 +109,13 @@ class Ask:
     """Print JSON, one object per question, and nothing else."""
 
     def run(self) -> int:
+        out = self.out or (self.file and Path("runs") / f"ask-{Path(self.file).stem.strip('-') or 'stdin'}.jsonl")
+        if out and self.sections is None and (begun := sections_begun(Path(out))) is not None:
+            return replace(self, sections=begun).run()
         questions = self._questions()
         settings, others = self._checked()
         console = Terminal(stderr=self.json)
-        answers = None
-        if out := self.out or (self.file and Path("runs") / f"ask-{Path(self.file).stem.strip('-') or 'stdin'}.jsonl"):
-            answers = AnswerFile(Path(out), questions, settings)
+        answers = AnswerFile(Path(out), questions, settings) if out else None
         if self.agents < 3:
             console.note("with fewer than 3 agents nobody can vote; the answer is the plurality's.")
         with kept("What was answered before is kept; ask again.", out or "standard output"):
@@ -166,7 +167,8 @@ class Ask:
         settings: dict[str, Any] = {name: getattr(self, name) for name in common.split()}
         # These came later: where they are the defaults, answers from before may share the file.
         later = {"sections": "sampled", "judge_first": True, "personas": True, "evaluation_tokens": 256, "comparison_tokens": 64}
-        settings |= {name: getattr(self, name) for name, usual in later.items() if getattr(self, name) != usual}
+        chosen = {"sections": self._rules().sections}
+        settings |= {name: value for name, usual in later.items() if (value := chosen.get(name, getattr(self, name))) != usual}
         settings["temperature"] = None if self.temperature == 1 else self.temperature
         if self.prompts != DEFAULT:
             settings["prompts"] = self.prompts.digest
@@ -177,7 +179,7 @@ class Ask:
         return replace(
             rules,
             closing_ballot=self.closing_ballot,
-            sections=self.sections,
+            sections=self.sections or ("sampled" if self.protocol == "v1" else "asked"),
             judge_first=self.judge_first,
             personas=rules.personas and self.personas,
             temperature=self.temperature,

@@ -39,7 +39,7 @@ class Check:
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
-    """A run's folder, to check what it has become, after its warm start above all."""
+    """A run's folder, to check what it has trained so far; most useful after its warm start."""
     preset: str = "demo"
     """Where the other defaults come from, as in `moot train`."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS["demo"])
@@ -48,7 +48,7 @@ class Check:
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for the answers; where `moot eval` keeps its own, if not given."""
     trust_run: bool = False
-    """Run the task's code and call the address that the run itself names; shows which."""
+    """Run the task's code and call the address that the run itself names, and print them."""
     json: bool = False
     """Print the findings as JSON."""
     settings_of: tyro.conf.Suppress[Path | None] = None
@@ -62,6 +62,8 @@ class Check:
         if self.run_dir != self.settings_of:
             raise ConfigError(f"the run must come first: moot check {self.run_dir} …")
         config = self.config
+        if run is None and (note := train.demo_elsewhere(self.preset, config)):
+            console.note(note)
         task = load_task(config.debate.task, config.seed, self.questions)
         if any(question.answer is None for question in task.held_out):
             raise ConfigError(f"task {task.name} has questions without a known answer, and the checks need answers; check on another task")

@@ -36,10 +36,10 @@ class Compare:
     """Folder for table.md, table.tex, compare.json, curves.png and curves.svg."""
     against: Literal["step", "tokens"] = "step"
     """What the curves run over: training steps, or tokens sampled in self-play."""
-    no_figure: bool = False
+    no_figure: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Leave the figure out; it needs matplotlib."""
     seed: int = 0
-    """Of the bootstrap."""
+    """Seed of the bootstrap."""
     json: bool = False
     """Print the numbers as JSON."""
     markdown: bool = False

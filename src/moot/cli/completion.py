@@ -36,7 +36,7 @@ class Completion:
     """
 
     shell: Annotated[Literal["bash", "zsh"], tyro.conf.Positional] = "bash"
-    """Whose script."""
+    """The shell that the script is for."""
 
     def run(self) -> int:
         cases = "\n".join(f'    {name}) words="{" ".join(options(name))}" ;;' for name in COMMANDS)

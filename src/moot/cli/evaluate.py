@@ -81,7 +81,7 @@ class Eval:
     base_url: _Str = None
     """Where a server is, for engine tinker or openai (then OPENAI_BASE_URL if not given, and the key is taken from OPENAI_API_KEY)."""
     trust_run: bool = False
-    """Run the task's code and call the address that the run itself names; shows which."""
+    """Run the task's code and call the address that the run itself names, and print them."""
     device: _Str = None
     """cpu, cuda, or auto."""
     dtype: _Str = None

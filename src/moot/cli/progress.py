@@ -77,6 +77,9 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
     """One step in one line: how far, what was measured, how fast, how long it has run."""
     where = f"step {row['step']:>{len(str(total))}}/{total}  {PHASES[row['phase']]:<10}"
     match row["phase"]:
+        case "warm" if "warm/ended_after" in row:
+            parts = [f"ended after {row['warm/ended_after']:.0f} steps", f"valid turns {_share(row['warm/valid_turns'])}"]
+            parts += [f"direct {_share(row['warm/direct_before'])} to {_share(row['warm/direct_after'])}"]
         case "warm":
             parts = [f"loss {row['warm/loss_per_token']:.3f} per token", f"{row['optim/trained_tokens']:,.0f} tokens"]
         case "eval":

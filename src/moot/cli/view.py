@@ -27,7 +27,7 @@ class View:
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (Path("runs"),)
     """Runs, files of debates (what `moot demo` and `moot ask` write, anything `moot score` reads), or folders with either."""
     port: int = 8717
-    """Where the page is; the next free one if it is taken, any if 0."""
+    """Port of the page. If it is taken, the next free one; with 0, any free one."""
     open: bool = False
     """Open it in the browser."""
 

@@ -146,7 +146,7 @@ def majority_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Ag
     graded = _need_grader(grades, scoring)
     if graded.labelled is not None:
         return _agent_scores(debate, [float(i is not None and graded.labelled[i]) for i in last_parsed(debate)])
-    held = [None if i is None else graded.same[i] for i in last_parsed(debate)]
+    held = held_answers(debate, graded)
     most = plurality(held)
     return _agent_scores(debate, [float(most is not None and answer == most) for answer in held])
 
@@ -155,6 +155,11 @@ def last_parsed(debate: Debate) -> list[int | None]:
     """For each agent, the turn that holds its answer."""
     answers = debate.answers()
     return [answers.get(agent) for agent in range(debate.num_agents)]
+
+
+def held_answers(debate: Debate, grades: Grades | None) -> list[int | None]:
+    """For each agent, the kind of answer it ended with: equal answers are one kind. None where it has none, or nobody compared them."""
+    return [None if i is None or grades is None else grades.same[i] for i in last_parsed(debate)]
 
 
 def plurality(held: Sequence[int | None]) -> int | None:

@@ -22,6 +22,11 @@ class Question:
     label: str | None = None
     """What the reward `majority` takes for the answer, where it is not the agents' own plurality. Never shown to an agent."""
 
+    @property
+    def plain(self) -> str:
+        """As one would ask it outside a debate."""
+        return "\n\n".join(filter(None, (self.text, self.instruction)))
+
 
 Verdict = Literal[">", "="]
 """`>` means left is better; the contract has no `<`."""

@@ -69,6 +69,8 @@ def _checked(name: str, text: object, where: str) -> str:
         raise ConfigError(f"{where} has a text {name!r}, which nobody reads; the texts are {', '.join(DEFAULT.texts)}")
     if not isinstance(text, str):
         raise ConfigError(f"{where}: {name} must be a text, got {text!r:.60}")
+    if half := re.search("[\ud800-\udfff]", text):
+        raise ConfigError(f"{where}: {name} holds half a character ({half[0]!r}), which cannot be read; write it anew")
     allowed = set(_PLACE.findall(DEFAULT.texts[name])) & PLACES
     if unknown := (set(_PLACE.findall(text)) & PLACES) - allowed:
         places = ", ".join(f"{{{place}}}" for place in sorted(allowed)) or "no places"

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from moot.debate.rewards import Grades, last_parsed
+from moot.debate.rewards import Grades, held_answers, last_parsed
 from moot.debate.rules import candidates
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
@@ -128,8 +128,7 @@ def _group_is_right(each: PlayedDebate) -> bool:
     """The plurality of the final answers; where several are held equally often, the one whose holder the peers' votes prefer."""
     if each.grades is None or each.outcome is None:
         return False
-    last, same, standing = last_parsed(each.debate), each.grades.same, each.outcome.means
-    held = [None if i is None else same[i] for i in last]
+    last, held, standing = last_parsed(each.debate), held_answers(each.debate, each.grades), each.outcome.means
     counts = Counter(answer for answer in held if answer is not None)
     if not counts:
         return False

@@ -153,7 +153,7 @@ class _Work:
         self.watch.sampled(kind, record["tokens"], None)
 
     async def _answer(self, question: Question, seed: int) -> Record:
-        asked = "\n\n".join(filter(None, (question.text, question.instruction)))
+        asked = question.plain
         params = SamplingParams(self.config.max_tokens, self.config.answer_temperature, seed=seed)
         answer = await self.policy.answer([Message("user", asked)], params)
         return {"text": answer.text, "stop": answer.stop_reason, "tokens": answer.tokens}

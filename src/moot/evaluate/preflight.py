@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from moot.evaluate.counting import Share
 from moot.evaluate.report import Report, ReportRow
-from moot.statistics import Interval, cautious_interval, paired_interval
+from moot.statistics import Interval, cautious_interval, paired_interval, wilson
 
 Verdict = Literal["pass", "fail", "cannot tell"]
 SAYS: dict[Verdict, str] = {"pass": "go", "cannot tell": "caution", "fail": "no-go"}
@@ -64,7 +64,7 @@ CHECKS = (
 _HARD = "The questions are too hard inside a debate. Take an easier --task, a stronger --model, or mix in the truth (--reward-mix 0.3)."
 _KEEP = (
     "Ask for each section by itself (--sections asked --no-personas), raise --max-tokens where answers are cut, write your own texts "
-    "(moot prompts > FILE, then --prompts FILE), or teach the form first (--warm-questions 64)."
+    "(moot prompts > FILE, then --prompts FILE), or teach the form in the model's own words (--warm-questions 64 --warm-solutions own)."
 )
 CONTRACT = (
     Requirement("accuracy in round 1", "debate", "round_1", 0.05, _HARD),
@@ -162,6 +162,10 @@ def _contract_finding(check: Requirement, rows: dict[str, ReportRow], seed: int)
     common = [question for question in ours if question in theirs]
     columns = [tuple(zip(*(side[question] for question in common), strict=True)) or ((), ()) for side in (ours, theirs)]
     measured = paired_interval((columns[0][0], columns[0][1]), (columns[1][0], columns[1][1]), seed=seed) if common else None
+    if measured is not None and measured.low == measured.high:
+        # No question differs from another, so a bootstrap has no width. What was never seen may still be so often there.
+        unseen = wilson(0, len(common))[1]
+        measured = Interval(measured.value, measured.low - unseen, measured.high + unseen)
     verdict = judge(measured, check.above)
     return Finding(check, measured, len(common), verdict, _enough(measured, check.above, len(common), verdict))
 

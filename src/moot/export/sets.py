@@ -148,8 +148,7 @@ def _solution(each: PlayedDebate, turn: int) -> str:
 
 
 def _asked(each: PlayedDebate) -> list[dict[str, str]]:
-    question = each.debate.question
-    return [{"role": "user", "content": _spelled("\n\n".join(filter(None, (question.text, question.instruction))))}]
+    return [{"role": "user", "content": _spelled(each.debate.question.plain)}]
 
 
 def _said(each: PlayedDebate, turn: int) -> list[dict[str, str]]:

@@ -63,11 +63,16 @@ class PlayedDebate:
 
     def winner_is_right(self) -> bool | None:
         """Whether the winner's last answer is right; None where nobody won, or nobody knows."""
-        if self.outcome is None or self.outcome.winner is None or not self.answer_known:
+        if self.winner is None or not self.answer_known:
             return None
-        return self.correct(last_parsed(self.debate)[self.outcome.winner])
+        return self.correct(last_parsed(self.debate)[self.winner])
 
     # Votes
+
+    @property
+    def winner(self) -> int | None:
+        """None where nobody won, and where it was never scored."""
+        return None if self.outcome is None else self.outcome.winner
 
     @cached_property
     def outcome(self) -> Outcome | None:

@@ -41,7 +41,6 @@ class DebateConfig:
 
     @property
     def limits(self) -> dict[str, int]:
-        """The most tokens of each section but the solution, for `rollout`."""
         return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
 
 
@@ -50,6 +49,7 @@ TOKENS_PER_PAIR = 12
 
 
 def section_limits(evaluation_tokens: int, comparison_tokens: int, num_agents: int) -> dict[str, int]:
+    """The most tokens of each section but the solution, for `rollout`."""
     short = max(comparison_tokens, TOKENS_PER_PAIR * math.comb(num_agents, 2))
     return {"evaluation": evaluation_tokens, "comparison": short, "consensus": comparison_tokens, "consensus_reason": comparison_tokens}
 
@@ -89,7 +89,7 @@ class OptimConfig:
     ema_decay: float = 0.99
     """How much of the moving average stays at each step, where reference or labels_from is ema."""
     remove_constant_groups: bool = True
-    """Leave out debates in which no token has an advantage: they would only cost time."""
+    """Do not train on debates in which no token has an advantage. A forward pass looks at them, for optim/kl_sample_train and entropy."""
     max_staleness: int = 0
     """Sample this many batches ahead of training. The importance weights correct for the older policy."""
 
@@ -107,6 +107,9 @@ class WarmConfig:
     warm_wrong: Literal["near_miss", "sampled", "none"] = "near_miss"
     """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
     shows judges the mistakes they will really meet; with none, right solutions alone are learned, and no judging."""
+    warm_solutions: Literal["task", "own"] = "task"
+    """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by itself (without known
+    answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and the phase ends when the form is learned."""
     warm_from: str = ""
     """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
 
@@ -162,7 +165,8 @@ class RecipeConfig:
     """With labels_from, only questions are debated whose plurality has a share of the samples in this band: below it the label is noise,
     above it there is little to learn."""
     max_sampled_tokens: int = 0
-    """End self-play once this many tokens were sampled, so that runs can be compared at equal cost; 0 is no limit."""
+    """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that runs can be compared
+    at equal cost; 0 is no limit."""
     best_by: Literal["accuracy", "agreement"] = "accuracy"
     """Which evaluation during training names the best checkpoint, which is kept and called RUN@best: the one with the highest accuracy of
     its debates; or, without labels (and where answers are not known), the one whose agents agree most."""
@@ -399,9 +403,9 @@ PRESETS: dict[str, TrainConfig] = {
 }
 ABOUT = {
     "demo": "SmolLM2-135M on arithmetic, a few minutes on two cores",
-    "math": "the second source's defaults: Qwen3-8B, 3 agents, 3 rounds",
-    "easy": "its settings for easier questions (GSM8K, MATH): 2 rounds, larger batches",
-    "hard": "its settings for hard questions: warm start, 5 agents, weight on judging",
-    "v1": "the first source: sequential, five sections, win rate",
+    "math": "Qwen3-8B on MATH, 3 agents, 3 rounds",
+    "easy": "Qwen3-8B on GSM8K or other easier questions, 2 rounds, larger batches",
+    "hard": "Qwen3-8B on MATH or other hard questions, with a warm start, 5 agents, more weight on judging",
+    "v1": "the older protocol: one agent speaks at a time, five sections, win rate",
     "aime": "warm start, then a curriculum from GSM8K over MATH to earlier AIME problems with truth faded out, evaluated on AIME 2024",
 }

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
-from moot.debate.types import Message, Question
+from moot.debate.types import Message
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.records import Run
 from moot.rl.remedies import BatchQuestion
@@ -81,13 +81,9 @@ class Labeller:
 
     async def _ask(self, task: Task, level: int, number: int, reference: Sampler) -> Label:
         question = task.train(number)
-        prompt = self.rendering.prompt([Message("user", plain(question))])
+        prompt = self.rendering.prompt([Message("user", question.plain)])
         params = replace(self.params, stop=self.rendering.stop_ids, seed=turn_seed(self.seed, "label", level, number))
         samples = await reference.sample(prompt, params, self.samples)
         answers = [answer_in(self.rendering.said(sample.tokens)[0], task.extract) for sample in samples]
         answer, share = await asyncio.to_thread(plurality_label, answers, task.equal)
         return Label(level, number, answer, share, sum(len(sample.tokens) for sample in samples))
-
-
-def plain(question: Question) -> str:
-    return "\n\n".join(filter(None, (question.text, question.instruction)))

@@ -66,7 +66,7 @@ class Loop:
     further: int = 0
     """Questions debated beyond the batches, for want of a signal."""
     sampled: int = 0
-    """Tokens sampled in self-play so far."""
+    """Tokens sampled in self-play so far: by agents, by judges without a seat, and for labels."""
     curriculum: Curriculum = field(init=False)
     stages: Sequence[Task] = ()
     """The curriculum's tasks; none means `task` alone."""

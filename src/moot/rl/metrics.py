@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from moot.debate.outcome import rewards_by_agent
-from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, has_signal, last_parsed, plurality
+from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, has_signal, held_answers, last_parsed, plurality
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats
 from moot.records.played import PlayedDebate
@@ -155,9 +155,8 @@ def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset:
 
 
 def _plurality_correct(debate: Debate, grades: Grades) -> bool:
-    last = last_parsed(debate)
-    winner = plurality([None if i is None else grades.same[i] for i in last])
-    return winner is not None and any(grades.correct[i] for i in last if i is not None and grades.same[i] == winner)
+    most = plurality(held_answers(debate, grades))
+    return most is not None and any(grades.correct[i] for i in last_parsed(debate) if i is not None and grades.same[i] == most)
 
 
 def optim_metrics(datums: Sequence[Datum], trainer_logprobs: Sequence[Floats]) -> Metrics:

@@ -28,11 +28,15 @@ def check_task(name: str, task: Task) -> None:
 
 def check_warm_start(config: TrainConfig, task: Task) -> None:
     """`task` is the first that is trained on."""
+    if config.warm.warm_questions and config.warm.warm_solutions == "own" and task.open_ended:
+        raise ConfigError(
+            f"warm_solutions must be task with task {task.name}, whose questions have no answers that could be right; got 'own'"
+        )
     lacking = task.solution is None or (task.near_miss is None and config.warm.warm_wrong != "none")
-    if config.warm.warm_questions and not config.warm.warm_from and lacking:
+    if config.warm.warm_solutions == "task" and config.warm.warm_questions and not config.warm.warm_from and lacking:
         raise ConfigError(
             f"warm_questions must be 0 with task {task.name}, got {config.warm.warm_questions}: the warm start needs worked solutions, and "
-            "this task has none; leave it out, or take the warm start of another run (warm_from)"
+            "this task has none; use the model's own (warm_solutions own), leave it out, or take the warm start of another run (warm_from)"
         )
 
 

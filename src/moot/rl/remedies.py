@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.rewards import last_parsed
+from moot.debate.rewards import held_answers
 from moot.debate.types import Question
 from moot.engine.protocol import Datum
 from moot.records.played import PlayedDebate
@@ -77,22 +77,15 @@ class BatchQuestion:
 
 def still_open(asked: Sequence[BatchQuestion], debates: Sequence[PlayedDebate], hard_agents: int) -> list[BatchQuestion]:
     """The questions to debate again with more agents: those whose agents ended with different answers, and were not yet more."""
-    pairs = zip(asked, debates, strict=True)
-    return [
-        replace(each, num_agents=hard_agents) for each, played in pairs if each.num_agents < hard_agents and len(last_answers(played)) > 1
-    ]
+    disputed = [question for question, each in zip(asked, debates, strict=True) if len(set(held_answers(each.debate, each.grades))) > 1]
+    return [replace(question, num_agents=hard_agents) for question in disputed if question.num_agents < hard_agents]
 
 
 def found_easy(easy: Set[str], keys: Sequence[str], debates: Sequence[PlayedDebate]) -> set[str]:
     """`easy` after further debates, whose questions go by `keys`: those that all their agents ended with one answer to are in it."""
-    disputed = {key for key, played in zip(keys, debates, strict=True) if len(held := last_answers(played)) > 1 or None in held}
+    held = [set(held_answers(each.debate, each.grades)) for each in debates]
+    disputed = {key for key, answers in zip(keys, held, strict=True) if len(answers) > 1 or None in answers}
     return {key for key in {*easy, *keys} - disputed if key}
-
-
-def last_answers(played: PlayedDebate) -> set[int | None]:
-    """What its agents ended with, equal answers as one; None stands for no answer."""
-    same = () if played.grades is None else played.grades.same
-    return {None if i is None else same[i] for i in last_parsed(played.debate)}
 
 
 def seats_of_past_selves(players: Sequence[Player], share: float, seed: str, num_agents: int) -> Seats | None:
@@ -119,8 +112,7 @@ def winners_turns(debates: Sequence[PlayedDebate]) -> list[Datum]:
     """What each debate's winner said, as supervised examples. Its failed turns stand in the context with weight 0."""
     examples: list[Datum] = []
     for each in debates:
-        agent = None if each.outcome is None else each.outcome.winner
-        turns = [] if agent is None else each.debate.steps()[agent]
+        turns = [] if each.winner is None else each.debate.steps()[each.winner]
         if not turns or not all(each.sampled[i].learns for i in turns):
             continue
         weights = [each.sampled[i].sampled * np.float32(not each.debate.turns[i].failed) for i in turns]

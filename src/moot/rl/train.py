@@ -60,7 +60,9 @@ async def train(loop: Loop) -> None:
     while step < loop.config.warm_steps:
         step += 1
         loop.watcher.began(step, loop.total, "warm")
-        await commit(loop, step, await warm_step(loop, step))
+        row = await warm_step(loop, step)
+        step = row["step"]  # the last one, where there is nothing left to learn
+        await commit(loop, step, row)
         if step == loop.config.warm_steps:
             await fresh_optimizer(loop, step)
             sampler = await loop.engine.snapshot()
@@ -193,7 +195,7 @@ async def play_all(
         seed=seed,
         seats=seats,
         judges=judges,
-        limits=section_limits(d.evaluation_tokens, d.comparison_tokens, max(d.num_agents, most)),
+        limits=section_limits(d.evaluation_tokens, d.comparison_tokens, most),
         finished=lambda _, done: loop.watcher.debate_finished(done),
     )
 
@@ -221,13 +223,14 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
     saved = [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played]
     loop.run.write_debates(step, saved, config.log_full_transcript)
     counts = rollout_metrics(played)
-    loop.sampled += int(counts["tokens/sampled"] or 0)
+    loop.sampled += int((counts["tokens/sampled"] or 0) + (counts.get("tokens/jury") or 0))
     look_back(loop, step, asked, taught)
     answers = answers_by_task(loop, asked, taught)
     return {
         "step": step,
         "phase": "self_play",
         **counts,
+        "tokens/spent": float(loop.sampled),
         **reward_metrics(taught),
         **answers,
         "grading/given_up": float(sum(each.given_up for each in grades)),

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations
 from typing import Any
 
-from moot.debate.rewards import has_signal, last_parsed, plurality
+from moot.debate.rewards import has_signal, held_answers, last_parsed, plurality
 from moot.debate.types import Parsed, Vote
 from moot.debate.voters import flips, own_answers
 from moot.debate.votes import clear_consensus, in_both_orders
@@ -110,8 +110,7 @@ def diversity(each: PlayedDebate) -> float:
 
 def plurality_share(each: PlayedDebate) -> float:
     """Of all agents, those whose last answer is the plurality's; an agent without an answer is one of them too. Needs no label."""
-    same = () if each.grades is None else each.grades.same
-    held = [None if i is None else same[i] for i in last_parsed(each.debate)]
+    held = held_answers(each.debate, each.grades)
     most = plurality(held)
     return 0.0 if most is None else held.count(most) / len(held)
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from moot.debate.rewards import last_parsed, plurality
+from moot.debate.rewards import held_answers, last_parsed, plurality
 from moot.records import Run
 from moot.records.files import append_line, json_lines
 from moot.records.played import PlayedDebate
@@ -22,15 +22,19 @@ from moot.tasks.task import Task
 
 FILE = "visits.jsonl"
 FLIPS = "trust/plurality_flips"
+MOST = 100_000
+"""Questions that are remembered; the sets people train on are smaller."""
 
 
 def plurality_answer(played: PlayedDebate) -> str | None:
     """What most agents answered last, as the lowest-numbered of them wrote it."""
     if played.grades is None:
         return None
-    last, same = last_parsed(played.debate), played.grades.same
-    most = plurality([None if i is None else same[i] for i in last])
-    return next((played.grades.answers[i] for i in last if i is not None and same[i] == most), None) if most is not None else None
+    held = held_answers(played.debate, played.grades)
+    if (most := plurality(held)) is None:
+        return None
+    turn = last_parsed(played.debate)[held.index(most)]
+    return None if turn is None else played.grades.answers[turn]
 
 
 @dataclass
@@ -47,7 +51,7 @@ class Visits:
         for _, row, _ in json_lines(run.path / FILE):
             match row:  # a line that somebody damaged is passed over
                 case {"step": int(at), "phase": str(phase), "pluralities": dict(answers)} if at <= step:
-                    last.setdefault(phase, {}).update({key: answer for key, answer in answers.items() if isinstance(answer, str)})
+                    _remember(last.setdefault(phase, {}), {key: answer for key, answer in answers.items() if isinstance(answer, str)})
         return cls(run.path / FILE, last)
 
     async def update(self, step: int, phase: str, debates: Sequence[tuple[Task, PlayedDebate]]) -> Metrics:
@@ -60,9 +64,18 @@ class Visits:
                 now[key] = answer
                 pairs += [(task.equal, before[key], answer)] if key in before else []
         flips = await asyncio.to_thread(in_parallel, _differ, pairs, pairs[0][0]) if pairs else []
-        before |= now
+        _remember(before, now)
         append_line(self.file, {"step": step, "phase": phase, "pluralities": now})
         return {FLIPS: mean(map(float, flips))}
+
+
+def _remember(before: dict[str, str], now: dict[str, str]) -> None:
+    """Tasks that make each question anew never come back to one, so only the newest are kept."""
+    for key in now:
+        before.pop(key, None)
+    before |= now
+    for key in list(before)[: max(0, len(before) - MOST)]:
+        del before[key]
 
 
 def _differ(pair: tuple[Grader, str, str]) -> bool:

@@ -12,7 +12,7 @@ import asyncio
 import random
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -30,16 +30,37 @@ from moot.tasks.task import Task
 from moot.turns import tokens_by_section
 
 
+@dataclass(frozen=True)
+class OwnWords:
+    """What the untrained model wrote to one question, plainly asked."""
+
+    answer: str
+    """The known one, or without one what most of its answers say."""
+    right: list[str]
+    wrong: list[str]
+
+
 class _Teacher:
     """Writes each turn from what the seat was shown. Keeps the text for the sampler below, which only turns it into tokens."""
 
     def __init__(
-        self, question: Question, task: Task, debate: Debate, rng: random.Random, wrong: Sequence[str] = (), alone: bool = False
+        self,
+        question: Question,
+        task: Task,
+        debate: Debate,
+        rng: random.Random,
+        wrong: Sequence[str] = (),
+        alone: bool = False,
+        own: OwnWords | None = None,
     ) -> None:
-        if task.solution is None or (task.near_miss is None and not alone) or question.answer is None:
+        if own is not None:
+            self._right, self._truth, wrong = rng.sample(own.right, len(own.right)), own.answer, own.wrong
+            alone = alone or not wrong  # without a real mistake there is none to judge
+        elif task.solution is None or (task.near_miss is None and not alone) or question.answer is None:
             raise ConfigError(f"the warm start needs worked solutions, and task {task.name} has none; set warm_questions to 0")
-        self._right, self._task, self._question = task.solution(question), task, question
-        self._debate, self._wrong = debate, wrong
+        else:
+            self._right, self._truth = [task.solution(question)], question.answer
+        self._task, self._question, self._debate, self._wrong = task, question, debate, wrong
         # At least one seat is right and, where there are three, usually one is wrong: otherwise there is nothing to judge.
         seats = list(range(debate.num_agents))
         rng.shuffle(seats)
@@ -52,14 +73,14 @@ class _Teacher:
     def write(self, observation: Observation) -> tuple[str, bool]:
         """The turn's text, or that of the section asked for, and whether the turn is right and so worth learning."""
         slips = observation.round == 1 and observation.agent in self._slips
-        solution = self._slip(observation.agent) if slips else self._right
+        solution = self._slip(observation.agent) if slips else self._right[(observation.agent + observation.round) % len(self._right)]
         evaluation = comparison = "N/A"
         if observation.eligible:
             newest = {turn.agent: turn for turn in self._debate.turns if turn.answers}
             # By the numbers the writer knows the others by, in their order.
             seats = sorted(observation.eligible, key=lambda seat: observation.labels[seat])
             held = {observation.labels[seat]: self._answer(newest[seat].parsed) for seat in seats}
-            right = {label: answer is not None and self._task.equal(answer, self._question.answer or "") for label, answer in held.items()}
+            right = {label: answer is not None and self._task.equal(answer, self._truth) for label, answer in held.items()}
             evaluation = " ".join(self._remark(label, answer, right[label]) for label, answer in held.items())
             if len(held) > 1:
                 comparison = "\n".join(self._votes(right))
@@ -81,13 +102,13 @@ class _Teacher:
             return self._wrong[self._slips[seat] % len(self._wrong)]
         assert self._task.near_miss is not None
         wrong = self._task.near_miss(self._question, self._slips[seat])
-        return self._right.replace(f"{self._question.answer}", wrong) if self._question.answer else wrong
+        return self._right[0].replace(self._truth, wrong) if self._truth else wrong
 
     def _answer(self, parsed: object) -> str | None:
         return answer_in(parsed.fields["solution"], self._task.extract) if isinstance(parsed, Parsed) else None
 
     def _remark(self, label: int, answer: str | None, right: bool) -> str:
-        return f"Agent {label} says {answer}, which is {'right' if right else f'wrong: it is {self._question.answer}'}."
+        return f"Agent {label} says {answer}, which is {'right' if right else f'wrong: it is {self._truth}'}."
 
     def _votes(self, right: dict[int, bool]) -> Iterator[str]:
         labels = sorted(right)
@@ -107,19 +128,23 @@ async def examples(
     seed: int,
     wrong: Mapping[int, Sequence[str]] | None = None,
     alone: bool = False,
+    own: Mapping[int, OwnWords] | None = None,
 ) -> list[Datum]:
     """One debate per question, like the `empty` one but for its question, as datums whose mask marks the tokens to learn. `wrong` holds
-    real mistakes, by question number. With `alone` there is one round, and the right solutions in it are all that is learned."""
+    real mistakes, by question number; `own` real solutions too. With `alone` there is one round, and the right solutions in it are all that
+    is learned."""
     made: list[Datum] = []
     for number in numbers:
         debate = replace(empty, question=task.train(number), max_rounds=1 if alone else empty.max_rounds)
-        made += await _example(debate, task, rendering, random.Random(f"{seed}/warm/{number}"), (wrong or {}).get(number, ()), alone)
+        rng = random.Random(f"{seed}/warm/{number}")
+        teacher = _Teacher(debate.question, task, debate, rng, (wrong or {}).get(number, ()), alone, (own or {}).get(number))
+        made += await _example(debate, teacher, rendering, alone)
     return made
 
 
 LONGEST = 600
 """Longer mistakes are left out, so that contexts stay small."""
-_TAG = re.compile(r"</?(?:solution|evaluation|comparison|consensus|consensus_reason|think)>", re.I)
+TAG = re.compile(r"</?(?:solution|evaluation|comparison|consensus|consensus_reason|think)>", re.I)
 
 
 async def sample_wrong(
@@ -129,13 +154,13 @@ async def sample_wrong(
 
     async def one(number: int) -> list[str]:
         question = task.train(number)
-        prompt = rendering.prompt([Message("user", "\n\n".join(filter(None, (question.text, question.instruction))))])
+        prompt = rendering.prompt([Message("user", question.plain)])
         samples = await base.sample(prompt, replace(params, stop=rendering.stop_ids, seed=turn_seed(seed, "wrong", number)), tries)
         texts = [rendering.said(sample.tokens)[0].strip() for sample in samples if sample.stop_reason == "stop"]
         kept = []
         for text in dict.fromkeys(texts):
             answer = answer_in(text, task.extract)
-            if answer is None or task.equal(answer, question.answer or "") or _TAG.search(text) or len(text) > LONGEST:
+            if answer is None or task.equal(answer, question.answer or "") or TAG.search(text) or len(text) > LONGEST:
                 continue
             kept.append(text)
         return kept
@@ -144,8 +169,8 @@ async def sample_wrong(
     return dict(zip(chosen, await asyncio.gather(*(one(number) for number in chosen)), strict=True))
 
 
-async def _example(debate: Debate, task: Task, rendering: Rendering, rng: random.Random, wrong: Sequence[str], alone: bool) -> list[Datum]:
-    teacher, dictation = _Teacher(debate.question, task, debate, rng, wrong, alone), Dictation(rendering)
+async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alone: bool) -> list[Datum]:
+    dictation = Dictation(rendering)
     speaker = dictation.speaker(debate.rules.contract)
     worth: dict[tuple[int, int], bool] = {}
 

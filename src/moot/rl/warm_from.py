@@ -41,8 +41,8 @@ def warm_start_of(config: TrainConfig) -> WarmStart:
     _same(path, "task", _first_task(config), _first_task(theirs))
     _same(path, "seed", config.seed, theirs.seed)
     rows = [row for row in run.metrics() if row["phase"] == "warm"]
-    if len(rows) < config.warm_steps:
-        raise ConfigError(f"warm_from names {path}, which has not finished its warm start ({len(rows)} of {config.warm_steps} steps)")
+    if (last := max((row["step"] for row in rows), default=0)) < config.warm_steps:
+        raise ConfigError(f"warm_from names {path}, which has not finished its warm start ({last} of {config.warm_steps} steps)")
     if checkpoint := newest_whole(run, config.warm_steps):
         return WarmStart(checkpoint.engine_state, rows)
     raise ConfigError(f"warm_from names {path}, whose checkpoint of step {config.warm_steps} is missing or damaged; train that run again")

@@ -13,21 +13,31 @@ from moot.records.files import write_atomically
 from moot.rl import warm
 from moot.rl.loop import Loop
 from moot.rl.optimise import optimise
+from moot.rl.warm_own import direct_change, looked_at, own_start
 from moot.tasks.task import Task
+
+LOOKS = 8
+"""How often a warm start in the model's own words looks whether the form is learned."""
 
 
 async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
+    """The row of the step; that of the last one, where there is nothing left to learn."""
     config, started = loop.config, time.perf_counter()
     w, d = config.warm, config.debate
     per_epoch = config.warm_steps // w.warm_epochs
     epoch, i = divmod(step - 1, per_epoch)
-    order = list(range(w.warm_questions))
-    random.Random(f"{config.seed}/warm/{epoch}").shuffle(order)
-    numbers = order[i * w.warm_batch_size : (i + 1) * w.warm_batch_size]
     task = loop.curriculum.tasks[0]
+    own = await own_start(loop, task) if w.warm_solutions == "own" else None
+    if own is not None and (ended := await looked_at(loop, step, own, max(1, config.warm_steps // LOOKS))) is not None:
+        return {**ended, "time/train_s": time.perf_counter() - started}
+    order = list(range(w.warm_questions)) if own is None else sorted(own.solutions)
+    random.Random(f"{config.seed}/warm/{epoch}").shuffle(order)
+    # Where few questions were solved they come round more often.
+    numbers = [order[j % len(order)] for j in range(i * w.warm_batch_size, min((i + 1) * w.warm_batch_size, w.warm_questions))]
     wrong = await wrong_answers(loop, task)
     empty = Debate(task.train(0), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
-    examples = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong, alone=w.warm_wrong == "none")
+    solutions = None if own is None else own.solutions
+    examples = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong, alone=w.warm_wrong == "none", own=solutions)
     trained = await optimise(loop, [examples], "cross_entropy", w.warm_learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {
@@ -39,6 +49,7 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
         "optim/steps_skipped": trained["optim/steps_skipped"],
         "optim/trained_tokens": tokens,
         "optim/lr": w.warm_learning_rate,
+        **(await direct_change(loop, await loop.engine.snapshot(), own) if own is not None and step == config.warm_steps else {}),
         "time/train_s": time.perf_counter() - started,
     }
 
@@ -46,7 +57,7 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
 async def wrong_answers(loop: Loop, task: Task) -> dict[int, list[str]]:
     """Wrong solutions that the untrained model wrote to the warm start's questions: sampled once, and kept with the run."""
     w = loop.config.warm
-    if w.warm_wrong != "sampled":
+    if w.warm_wrong != "sampled" or w.warm_solutions == "own":
         return {}
     kept = loop.run.path / "warm_wrong.json"
     if not kept.exists():

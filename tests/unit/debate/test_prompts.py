@@ -12,7 +12,8 @@ from moot.debate.parsing import CONTRACTS
 from moot.debate.prompts import PERSONAS, system_text
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
-from moot.debate.types import Message, Observation, Question, Said
+from moot.debate.types import ConfigError, Message, Observation, Question, Said
+from moot.debate.wording import DEFAULT, Prompts
 from support.making import FAILED, text, v1, v2
 
 N = 3
@@ -336,3 +337,10 @@ def test_with_layout_shared_and_asked_sections_round_1_is_the_plain_question_wit
         Question("What is 3 + 4?", "7", instruction="Box it."), N, 2, v2(layout="shared", sections="asked", personas=False).rules
     )
     assert {state.observe(agent).conversation() for agent in range(N)} == {(Message("user", "What is 3 + 4?\n\nBox it."),)}
+
+
+def test_half_a_character_in_a_text_is_refused_by_the_texts_name() -> None:
+    recorded = DEFAULT.as_dict()
+    texts = {**DEFAULT.texts, "asked.ballot": "Vote now\ud800"}
+    with pytest.raises(ConfigError, match=r"the run's prompts: asked\.ballot holds half a character \('\\ud800'\)"):
+        Prompts.from_dict({**recorded, "texts": texts})

@@ -36,8 +36,13 @@ def test_an_arm_is_its_end_minus_its_start_on_the_same_questions(recipe: dict[st
     )
 
 
-def test_the_arms_of_the_third_experiment_differ_as_their_names_say(recipe: dict[str, Any]) -> None:
-    arms = {name: own for name, (_, own) in recipe["PLANS"]["gsm8k"].arms.items()}
-    assert list(arms) == ["truth", "majority", "majority-frozen", "peers", "peers-judges", "peers-dropped"]
-    assert "--labels-from start" in arms["majority-frozen"] and "--voters judges" in arms["peers-judges"]
+def test_the_arms_of_the_fourth_experiment_are_those_of_its_plan(recipe: dict[str, Any]) -> None:
+    plan = recipe["PLANS"]["gsm8k"]
+    arms = {name: own.split() for name, (_, own) in plan.arms.items()}
+    assert list(arms) == ["majority", "truth", "frozen", "peers", "judges", "swapped"]
+    assert [arms["frozen"][len(arms["majority"]) :], arms["swapped"][len(arms["judges"]) :]] == [
+        ["--labels-from", "start"],
+        ["--both-orders"],
+    ]
+    assert (plan.tokens, plan.learning_rate, plan.questions) == (900_000, "8e-5", 400)
     assert PRESETS["easy"].protocol.scoring.reward == "generator_judge", "what the arm peers leaves as it is"

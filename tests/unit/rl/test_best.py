@@ -62,6 +62,15 @@ def test_a_flip_is_another_plurality_than_at_the_last_visit(tmp_path: Path) -> N
     assert visit(3, d=("1", "1", "1"), b=("8", "8", "8")) == 1 / 2, "the line that was written last counts"
 
 
+def test_a_run_remembers_the_newest_questions_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.rl.visits.MOST", 2)
+    run, task = Run.create(tmp_path / "run", {}, {}), load("arithmetic", 0, 1)
+    visits = Visits.until(run, 0)
+    for step, name in enumerate(("a", "b", "a", "c"), 1):
+        asyncio.run(visits.update(step, "self_play", [(task, answered("7", "7", "8", name=name))]))
+    assert list(visits.last["self_play"]) == list(Visits.until(run, 4).last["self_play"]) == ["arithmetic/a", "arithmetic/c"]
+
+
 # Which is the best
 
 

@@ -53,6 +53,8 @@ def test_what_was_played() -> None:
         "env/all/ob_tokens_per_turn": (10 + 12 + 18 + 18) / 4,
         "tokens/sampled": 16.0,
         "tokens/read": 27.0,
+        # Of the turns that can be read: (5 + 6 + 1) / 3.
+        "tokens/solution": 4.0,
         "debates/played": 1.0,
         "debates/failed": 2.0,
         "debates/overflowed": 1.0,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -22,8 +24,9 @@ from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question
 from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine, read_scene
+from moot.records.codec import read_line, to_record, token_arrays, turn_tokens
 from moot.records.played import PlayedDebate
-from moot.rl.advantages import ESTIMATORS, advantages
+from moot.rl.advantages import ESTIMATORS, advantages, with_advantages
 from moot.rl.datums import datums
 from moot.rl.metrics import rollout_metrics, token_counts
 from moot.rl.rendering import Rendering
@@ -249,6 +252,27 @@ def test_a_section_that_its_own_tag_ends_was_not_cut(rendering: Rendering) -> No
     done = said_by_all(rendering, "given", replies, solution=len(ids) + 1)
     assert {turn.fields["solution"] if turn.fields else None for turn in done.debate.turns} == {"7"}
     assert {turn.stop_reason for turn in done.sampled} == {"stop"}
+
+
+# Records
+
+
+@pytest.mark.parametrize("way", PARTS)
+def test_a_record_gives_back_which_tokens_were_inserted(rendering: Rendering, way: str, tmp_path: Path) -> None:
+    """Written and read as a run writes and reads them: the turns, and of each token whether the rules put it there."""
+    done = said_by_all(rendering, way, {"solution": "\\boxed{7}", "evaluation": "Fine.", "comparison": "Agent 1 > Agent 2"})
+    (taught,) = with_advantages([done.scored(Scoring(), None)], ESTIMATORS["center_group"])
+    np.savez_compressed(tmp_path / "tokens.npz", **token_arrays([taught, taught]))
+    back = read_line(json.dumps({"number": 1, **to_record(taught)}).encode(), 1, 1)
+    assert isinstance(back, PlayedDebate) and back.debate.turns == done.debate.turns and back.debate.rules.sections == way
+    with np.load(tmp_path / "tokens.npz") as arrays:
+        by_turn = turn_tokens(arrays, 1)
+    assert sorted(by_turn) == list(range(6))
+    assert sum(int(each["inserted"].sum()) for each in by_turn.values()) > 0
+    for i, sampled in enumerate(done.sampled):
+        assert by_turn[i]["inserted"].tolist() == (~sampled.sampled).tolist()
+        assert by_turn[i]["ids"].tolist() == sampled.tokens.tolist() and by_turn[i]["starts"].tolist() == sampled.starts.tolist()
+        assert not by_turn[i]["advantages"][by_turn[i]["inserted"]].any() and not by_turn[i]["logprobs"][by_turn[i]["inserted"]].any()
 
 
 # The warm start

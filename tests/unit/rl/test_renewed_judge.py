@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 from dataclasses import replace
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -80,6 +81,9 @@ def test_the_judge_is_renewed_only_where_its_held_out_accuracy_does_not_fall(tmp
     assert {row["step"]: row["recipe/judge_step"] for row in rows if row["phase"] == "eval" and row["step"] >= 2} == JUDGES
     played = {row["step"]: (row["recipe/judge_step"], row["trust/judge_held_out"]) for row in rows if row["phase"] == "self_play"}
     assert played == {3: (2, 0.5), 4: (2, 0.5), 5: (4, 0.6), 6: (4, 0.6), 7: (4, 0.6), 8: (4, 0.6), 9: (8, 0.6), 10: (8, 0.6)}
+    playing = [row for row in rows if row["phase"] == "self_play"]
+    costs = accumulate(row["tokens/sampled"] + row["tokens/jury"] for row in playing)
+    assert [row["tokens/spent"] for row in playing] == list(costs), "a budget of tokens counts what judges say"
     assert judge_of(loop) == 8 and all(row["jury/ballots"] > 0 for row in rows if row["phase"] == "self_play")
 
 

@@ -306,7 +306,7 @@ class Chart {
   open() {
     const { chosen, smooth } = this.settings();
     const { idx, top } = this.plot.cursor;
-    if (idx === null || idx === undefined || this.phase !== "train") return;
+    if (idx === null || idx === undefined || !["train", "eval"].includes(this.phase)) return;
     let best = null;
     chosen.forEach((name, i) => {
       const value = this.plot.data[smooth ? 2 * i + 1 : i + 1][idx];
@@ -315,7 +315,7 @@ class Chart {
       if (!best || distance < best.distance) best = { name, distance };
     });
     const step = this.plot.data[0][idx];
-    if (best) go({ view: "debates", run: best.name, from: step, to: step });
+    if (best) go({ view: "debates", run: best.name, set: this.phase === "eval" ? "held_out" : null, from: step, to: step });
   }
 
   redraw() {

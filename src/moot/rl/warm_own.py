@@ -1,0 +1,174 @@
+"""A warm start in the model's own words: the form is taught, and the way of solving stays what it was.
+
+The untrained model answers plainly. What it gets right (or, where no answer is known, what most of its answers agree on) becomes the
+solutions of debates in the shape of the contract, and its real mistakes become the wrong ones. Every few steps held-out debates are
+played: the phase ends when the form is learned, or when the variety of what is written has halved. All that was sampled lies in
+warm_own.json in the run's folder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from moot.debate.state import Debate
+from moot.debate.types import Message, Question
+from moot.engine.protocol import Sampler, SamplingParams
+from moot.records.files import write_atomically
+from moot.records.played import PlayedDebate
+from moot.rl.frozen_labels import plurality_label
+from moot.rl.loop import Loop, Stopped
+from moot.rl.metrics import Metrics, mean
+from moot.rl.rollout import rollout
+from moot.rl.speaker import turn_seed
+from moot.rl.warm import LONGEST, TAG, OwnWords
+from moot.tasks.answers import answer_in
+from moot.tasks.comparing import Grader
+from moot.tasks.task import Task
+
+FILE = "warm_own.json"
+TRIES = 8
+"""Plain answers per question."""
+HELD_OUT_DEBATES, HELD_OUT_ANSWERS = 8, 32
+VALID, VOTING, VARIETY = 0.95, 0.90, 0.5
+"""The form is learned when so many turns can be read and so many of those that could vote did; too much is learned when the entropy has
+fallen below this share of the untrained model's."""
+
+
+@dataclass(frozen=True)
+class OwnStart:
+    """What the untrained model wrote, and what it was then."""
+
+    solutions: dict[int, OwnWords]
+    """By question number; only questions with a solution to learn."""
+    entropy: float | None
+    direct: float | None
+    """Accuracy of plain answers to held-out questions."""
+
+
+async def own_start(loop: Loop, task: Task) -> OwnStart:
+    """Sampled once, and kept with the run."""
+    kept = loop.run.path / FILE
+    if not kept.exists():
+        count = loop.config.warm.warm_questions
+        loop.watcher.note(f"asking the untrained model {count} questions, for solutions in its own words")
+        base = await loop.engine.base()
+        own = await asyncio.gather(*(_ask(loop, task, base, number) for number in range(count)))
+        words = {number: asdict(each) for number, each in enumerate(own) if each is not None}
+        form, direct = await form_of(loop, base), await direct_accuracy(loop, base)
+        write_atomically(kept, json.dumps({"solutions": words, "entropy": form["warm/entropy"], "direct": direct}).encode())
+    saved = json.loads(kept.read_text())
+    solutions = {int(number): OwnWords(**words) for number, words in saved["solutions"].items()}
+    if not solutions:
+        raise Stopped(
+            f"the untrained model solved none of the {loop.config.warm.warm_questions} questions, so it has no words of its own to learn "
+            "from; use --warm-solutions task, easier questions (--task), or a higher --max-tokens"
+        )
+    return OwnStart(solutions, saved["entropy"], saved["direct"])
+
+
+async def _plain_answers(loop: Loop, sampler: Sampler, question: Question, what: object, count: int) -> list[str]:
+    """What was said to the plain question, without answers that were cut."""
+    config = loop.config
+    prompt = loop.rendering.prompt([Message("user", question.plain)])
+    params = SamplingParams(config.debate.max_tokens, config.protocol.rules.temperature, stop=loop.rendering.stop_ids)
+    samples = await sampler.sample(prompt, replace(params, seed=turn_seed(config.seed, "own", what)), count)
+    return [loop.rendering.said(sample.tokens)[0].strip() for sample in samples if sample.stop_reason == "stop"]
+
+
+async def _ask(loop: Loop, task: Task, base: Sampler, number: int) -> OwnWords | None:
+    question = task.train(number)
+    texts = await _plain_answers(loop, base, question, number, TRIES)
+    answers = {
+        text: answer for text in dict.fromkeys(texts) if (answer := answer_in(text, task.extract)) is not None and not TAG.search(text)
+    }
+    return await asyncio.to_thread(sorted_out, answers, [answers.get(text) for text in texts], question.answer, task.equal)
+
+
+def sorted_out(answers: Mapping[str, str], given: Sequence[str | None], truth: str | None, equal: Grader) -> OwnWords | None:
+    """The texts with the right answer and the others. Without a known answer the right one is what most of those `given` agree on, and at
+    least two; None where nothing is right."""
+    if truth is None:
+        truth, share = plurality_label(given, equal)
+        if truth is None or share * len(given) < 2:
+            return None
+    right = [text for text, answer in answers.items() if equal(answer, truth)]
+    wrong = [text for text, answer in answers.items() if text not in right and len(text) <= LONGEST]
+    return OwnWords(truth, right, wrong) if right else None
+
+
+# Held-out
+
+
+async def form_of(loop: Loop, sampler: Sampler) -> Metrics:
+    """How well the form is kept in held-out debates, and how varied the tokens are."""
+    config = loop.config
+    questions = loop.task.held_out[:HELD_OUT_DEBATES]
+    empty = [
+        Debate(question, config.debate.num_agents, config.debate.max_rounds, config.protocol.rules, prompts=config.prompts)
+        for question in questions
+    ]
+    params = SamplingParams(max_tokens=config.debate.max_tokens)
+    tempered = loop.engine.capabilities.tempered_training
+    played = await rollout(
+        empty, sampler, loop.rendering, params, tempered=tempered, seed=f"{config.seed}/own", limits=config.debate.limits
+    )
+    return measured([each for each in played if each.error is None])
+
+
+def measured(debates: Sequence[PlayedDebate]) -> Metrics:
+    """Entropy is minus the mean logprob of the sampled tokens."""
+    could = sum(each.ballots.could_vote for each in debates)
+    return {
+        "warm/valid_turns": mean(float(not turn.failed) for each in debates for turn in each.debate.turns),
+        "warm/turns_with_vote": sum(each.ballots.did_vote for each in debates) / could if could else None,
+        "warm/entropy": mean(-float(p) for each in debates for turn in each.sampled for p in turn.logprobs[turn.sampled]),
+    }
+
+
+async def direct_accuracy(loop: Loop, sampler: Sampler) -> float | None:
+    """Of plain answers to held-out questions with a known answer."""
+    questions = [question for question in loop.task.held_out[:HELD_OUT_ANSWERS] if question.answer is not None]
+    said = await asyncio.gather(*(_plain_answers(loop, sampler, each, f"held out {i}", 1) for i, each in enumerate(questions)))
+
+    def right(question: Question, texts: Sequence[str]) -> float:
+        answer = answer_in(texts[0], loop.task.extract) if texts else None
+        return float(answer is not None and loop.task.equal(answer, question.answer or ""))
+
+    return await asyncio.to_thread(lambda: mean(right(question, texts) for question, texts in zip(questions, said, strict=True)))
+
+
+def why_to_stop(form: Metrics, entropy: float | None) -> str:
+    """Empty while there is something to learn."""
+    valid, voting, now = (form[f"warm/{name}"] or 0.0 for name in ("valid_turns", "turns_with_vote", "entropy"))
+    votes = form["warm/turns_with_vote"]
+    if valid >= VALID and (votes is None or voting >= VOTING):
+        told = "" if votes is None else f", {voting:.0%} of those that could vote do"
+        return f"the form is learned: {valid:.0%} of the turns of held-out debates can be read{told}"
+    if entropy and now < VARIETY * entropy:
+        return f"variety has halved: the entropy of held-out debates fell from {entropy:.2f} to {now:.2f}"
+    return ""
+
+
+async def looked_at(loop: Loop, step: int, own: OwnStart, every: int) -> dict[str, Any] | None:
+    """Before a step: the row that ends the phase, or None where it continues."""
+    if (step - 1) % every:
+        return None
+    sampler = await loop.engine.snapshot()
+    form = await form_of(loop, sampler)
+    if not (why := why_to_stop(form, own.entropy)):
+        return None
+    loop.watcher.note(f"the warm start ends after {step - 1} of {loop.config.warm_steps} steps: {why}")
+    row = {"step": loop.config.warm_steps, "phase": "warm", "warm/ended_after": float(step - 1), "warm/examples": 0.0, **form}
+    return {**row, **await direct_change(loop, sampler, own)}
+
+
+async def direct_change(loop: Loop, sampler: Sampler, own: OwnStart) -> Metrics:
+    """What the phase did to plain answers. Says so."""
+    after = await direct_accuracy(loop, sampler)
+    if own.direct is not None and after is not None:
+        loop.watcher.note(f"direct accuracy on held-out questions was {own.direct:.0%} before the warm start and is {after:.0%} after it")
+    return {"warm/direct_before": own.direct, "warm/direct_after": after}
