@@ -150,3 +150,21 @@ def test_a_server_that_stays_away_stops_the_run_and_a_later_one_goes_on_from_its
     )
     assert resumed.returncode == 0, resumed.stdout + resumed.stderr
     check_every_debate_is_there_once(tmp_path)
+
+
+@pytest.mark.parametrize("sections", ["sampled", "given", "asked"])
+def test_each_way_to_speak_trains_on_a_real_server(server: Running, tmp_path: Path, sections: str) -> None:
+    """One step. What is inserted into a turn is observed: it has no logprob and no advantage, and is not counted as trained."""
+    few = ("--sections", sections, "--num-train-datapoints", BATCH, "--warm-questions", 0, "--evaluation-tokens", 8, "--comparison-tokens", 8)
+    finished(start(tmp_path, server, None, *few))
+    (row,) = [row for row in rows(tmp_path) if row["phase"] == "self_play"]
+    assert row["debates/played"] == BATCH and row["debates/failed"] == 0 and row["optim/kl_sample_train_v2"] < 1e-6
+    debates = [json.loads(line) for line in (tmp_path / "run/debates/000001.jsonl").read_text().splitlines()]
+    assert {debate["protocol"]["sections"] for debate in debates} == {sections}
+    with np.load(tmp_path / "run/debates/000001.npz") as arrays:
+        inserted = arrays["inserted"]
+        assert bool(inserted.any()) == (sections != "sampled")
+        assert not arrays["logprobs"][inserted].any() and not arrays["advantages"][inserted].any()
+        assert row["tokens/sampled"] == float((~inserted).sum())
+    if sections != "sampled":
+        assert all(turn["text"].startswith("<solution>") for debate in debates for turn in debate["turns"])

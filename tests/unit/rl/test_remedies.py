@@ -167,6 +167,24 @@ def test_an_open_question_comes_back_with_more_agents_in_the_next_iteration(tmp_
     assert sum(each["num_agents"] == 4 for each in second) == 3
 
 
+def test_more_agents_have_room_for_more_comparisons(tmp_path: Path) -> None:
+    """Six agents have 15 pairs, and each pair has 12 tokens."""
+
+    class Counts(ScriptedEngine):
+        most = 0
+
+        async def sample(self, prompt: Any, params: Any, num_samples: int = 1) -> Any:
+            self.most = max(self.most, params.max_tokens if params.max_tokens < 1000 else 0)
+            return await super().sample(prompt, params, num_samples)
+
+    protocol = QUIET.protocol.with_choices(sections="asked")
+    debate = replace(QUIET.debate, evaluation_tokens=1, comparison_tokens=1)
+    config = replace(with_recipe(hard_agents=6), protocol=protocol, debate=debate, warm=replace(QUIET.warm, warm_questions=0))
+    engine = Counts(seed=0)
+    played(tmp_path / "run", config, engine=engine)
+    assert engine.most == 12 * 15
+
+
 @pytest.mark.parametrize("calls", [40, 70, 100, 130])
 def test_what_is_to_be_debated_again_survives_a_kill_while_batches_are_sampled_ahead(tmp_path: Path, calls: int) -> None:
     config = replace(with_recipe(hard_agents=6), model=ModelConfig(engine="scripted"), optim=replace(QUIET.optim, max_staleness=1))
