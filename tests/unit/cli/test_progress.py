@@ -11,7 +11,7 @@ from moot.cli.console import Terminal
 from moot.cli.progress import RunProgress, alarm_digest, line, summary
 from moot.evaluate.report import Report, ReportRow
 from moot.records import Run
-from moot.rl.config import PRESETS
+from moot.rl.presets import PRESETS
 
 ROW: dict[str, Any] = {
     "step": 7,
