@@ -29,8 +29,9 @@ sys.path.insert(0, str(ROOT / "tests"))
 from moot.debate.types import Question
 from moot.records import Run
 from moot.rl.choices import find_estimator, find_reward
-from moot.rl.config import PRESETS, DebateConfig, ModelConfig, TrainConfig
+from moot.rl.config import DebateConfig, ModelConfig, TrainConfig
 from moot.rl.loop import Loop
+from moot.rl.presets import PRESETS
 from moot.rl.rendering import Rendering
 from moot.rl.train import train
 from moot.tasks.task import Task

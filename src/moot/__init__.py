@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from moot.debate.state import Debate
     from moot.debate.types import ConfigError, Observation, Question, Said, Turn
     from moot.records import PlayedDebate, Run
-    from moot.rl.config import PRESETS, TrainConfig
+    from moot.rl.config import TrainConfig
+    from moot.rl.presets import PRESETS
 
 _HOMES = {
     "moot.api": ("Speaker", "config", "datums", "play", "play_async", "score", "train"),
@@ -25,7 +26,8 @@ _HOMES = {
     "moot.debate.state": ("Debate",),
     "moot.debate.types": ("ConfigError", "Observation", "Question", "Said", "Turn"),
     "moot.records": ("PlayedDebate", "Run"),
-    "moot.rl.config": ("PRESETS", "TrainConfig"),
+    "moot.rl.config": ("TrainConfig",),
+    "moot.rl.presets": ("PRESETS",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 

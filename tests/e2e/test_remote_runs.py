@@ -155,7 +155,18 @@ def test_a_server_that_stays_away_stops_the_run_and_a_later_one_goes_on_from_its
 @pytest.mark.parametrize("sections", ["sampled", "given", "asked"])
 def test_each_way_to_speak_trains_on_a_real_server(server: Running, tmp_path: Path, sections: str) -> None:
     """One step. What is inserted into a turn is observed: it has no logprob and no advantage, and is not counted as trained."""
-    few = ("--sections", sections, "--num-train-datapoints", BATCH, "--warm-questions", 0, "--evaluation-tokens", 8, "--comparison-tokens", 8)
+    few = (
+        "--sections",
+        sections,
+        "--num-train-datapoints",
+        BATCH,
+        "--warm-questions",
+        0,
+        "--evaluation-tokens",
+        8,
+        "--comparison-tokens",
+        8,
+    )
     finished(start(tmp_path, server, None, *few))
     (row,) = [row for row in rows(tmp_path) if row["phase"] == "self_play"]
     assert row["debates/played"] == BATCH and row["debates/failed"] == 0 and row["optim/kl_sample_train_v2"] < 1e-6

@@ -49,7 +49,7 @@ def test_the_same_command_again_goes_on_and_other_settings_are_refused_by_name(t
     assert (tmp_path / "runs/demo-arithmetic-seed0/metrics.jsonl").read_text() == rows
     other = train(tmp_path, *SMALL, "--learning-rate", "0.5")
     assert other.returncode == 2
-    assert "was started with other settings (learning_rate 2e-05 -> 0.5)" in other.stderr
+    assert "was started with other settings (learning_rate 0.0002 -> 0.5)" in other.stderr
 
 
 def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:

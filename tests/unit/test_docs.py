@@ -33,8 +33,9 @@ from moot.debate.rewards import REWARDS
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.rl.advantages import ESTIMATORS
-from moot.rl.config import ABOUT, RecipeConfig
+from moot.rl.config import RecipeConfig
 from moot.rl.explain import ALARMS, PANEL
+from moot.rl.presets import ABOUT
 from moot.transcripts import as_json, score
 
 ROOT = Path(__file__).parents[2]

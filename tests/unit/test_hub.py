@@ -18,7 +18,8 @@ from moot.cli.main import main
 from moot.export.card import card
 from moot.export.weights import FILES, sha256
 from moot.records import Run
-from moot.rl.config import PRESETS, WarmConfig
+from moot.rl.config import WarmConfig
+from moot.rl.presets import PRESETS
 
 
 @dataclass

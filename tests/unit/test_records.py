@@ -39,9 +39,9 @@ def test_a_run_of_another_format_is_refused_with_both_versions(tmp_path: Path) -
         Run.open(run.path)
 
 
-def test_a_line_cut_short_by_a_kill_is_left_out(tmp_path: Path) -> None:
+def test_a_line_cut_short_by_a_kill_is_left_out_and_so_is_what_is_no_number(tmp_path: Path) -> None:
     run = new_run(tmp_path)
-    run.append_metrics({"step": 1, "phase": "self_play", "x": 1.5})
+    run.append_metrics({"step": 1, "phase": "self_play", "x": 1.5, "no number": "1", "nor": [2], "true": True})
     with (run.path / "metrics.jsonl").open("ab") as file:
         file.write(b'{"step": 2, "phase": "se')
     assert run.metrics() == [{"step": 1, "phase": "self_play", "x": 1.5}]

@@ -22,7 +22,8 @@ from moot.evaluation import evaluate_players
 from moot.foreign import played_names
 from moot.players import Players
 from moot.records import Run
-from moot.rl.config import PRESETS, TrainConfig
+from moot.rl.config import TrainConfig
+from moot.rl.presets import PRESETS
 from moot.rl.stored import config_of
 from moot.tasks import load as load_task
 

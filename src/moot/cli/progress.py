@@ -147,7 +147,7 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     """What improved, what did not, and where to look. Fails if no debate carried a gradient."""
     rows = run.metrics()
     played = [row for row in rows if row["phase"] == "self_play"]
-    debates = sum(row["debates/played"] for row in played)
+    debates = sum(row.get("debates/played") or 0.0 for row in played)
     taught, told = (_debates_with(played, name) for name in ("gradient", "signal"))
     console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {len(played)} step{'s' * (len(played) != 1)}.", "bold")
     if told < taught:
@@ -160,18 +160,18 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         old, new = (held_out_debates(run, row["step"]) for row in list(moments.values())[-2:])
         moved = []
         for name, metric, pick in (
-            ("valid turns", "valid_turns", lambda row: row["test/valid_turns"]),
-            ("turns with a vote", "turns_with_vote", lambda row: row["test/turns_with_vote"]),
+            ("valid turns", "valid_turns", lambda row: row.get("test/valid_turns")),
+            ("turns with a vote", "turns_with_vote", lambda row: row.get("test/turns_with_vote")),
             ("right answers, held out", "accuracy", lambda row: _find(row, "test_", "/correct")),
-            ("judges right", "judge", lambda row: row["trust/judge_accuracy"]),
+            ("judges right", "judge", lambda row: row.get("trust/judge_accuracy")),
         ):
             change = None if old is None or new is None else difference(new, old, metric, config.seed)
             by_self_play = "" if change is None else f"; self-play {_points(change)}"
             console.say(f"  {name:<24}" + ", ".join(f"{_share(pick(row))} {when}" for when, row in moments.items()) + by_self_play)
             if change is not None and (change["low"] > 0 or change["high"] < 0):
                 moved.append(f"{name} {'up' if change['value'] > 0 else 'down'}")
-        count = int(list(moments.values())[-1]["debates/played"])
-        questions = f"{count} held-out question{'s' * (count != 1)}"
+        count = evals[-1].get("debates/played") or 0.0
+        questions = f"{count:.0f} held-out question{'s' * (count != 1)}"
         if moved:
             console.say(f"Self-play moved: {'; '.join(moved)} (95% intervals over {questions}, the same before and after, that exclude 0).")
         else:
@@ -189,7 +189,7 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
 
 
 def _debates_with(played: list[dict[str, Any]], what: str) -> float:
-    return float(sum(row["debates/played"] * (row.get(f"debates/with_{what}") or 0.0) for row in played))
+    return float(sum((row.get("debates/played") or 0.0) * (row.get(f"debates/with_{what}") or 0.0) for row in played))
 
 
 def alarm_digest(played: list[dict[str, Any]]) -> dict[str, str]:

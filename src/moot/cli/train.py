@@ -21,9 +21,10 @@ from moot.debate.types import ConfigError
 from moot.foreign import check_trusted, trained_names
 from moot.records import Run
 from moot.records.lock import locked
-from moot.rl.config import ABOUT, PRESETS, TrainConfig
+from moot.rl.config import TrainConfig
 from moot.rl.config_file import read_config
 from moot.rl.loop import Loop
+from moot.rl.presets import ABOUT, PRESETS
 from moot.rl.resume import change_settings, is_finished
 from moot.rl.stored import config_of
 from moot.rl.warm_from import warm_start_of

@@ -234,13 +234,15 @@ class Run:
 
 
 def _row(line: bytes) -> dict[str, Any] | None:
-    """A row has its step and its phase; anything else is damage."""
+    """A row has its step, its phase and numbers, some of which may be missing; anything else is damage."""
     try:
         row = json.loads(line)
     except (ValueError, RecursionError):
         return None
     whole = isinstance(row, dict) and type(row.get("step")) is int and isinstance(row.get("phase"), str)
-    return row if whole else None
+    if not whole:
+        return None
+    return {name: value for name, value in row.items() if name == "phase" or value is None or type(value) in (int, float)}
 
 
 def _step_of(file: Path) -> int | None:

@@ -1,4 +1,4 @@
-"""What a training run is made of. The docstrings are the help; the presets are both sources' published settings."""
+"""What a training run is made of. The docstrings are the help; presets.py has the usual settings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.protocol import V2, Protocol
 from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.types import ConfigError
@@ -335,12 +334,6 @@ def _choices(config: Mapping[str, Any]) -> dict[str, Any]:
     return as_named_now(choices) if optim and "lr_warmup" not in optim else choices
 
 
-_PEOPLE = V2.with_choices(evaluation_credit="judge", sections="asked", personas=False)
-"""For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes: paid with the answer's reward, its
-tokens would be pushed at random. Each section is asked for by itself, so that a debate begins where the plain question leaves off; without
-personas all seats are one policy, and any of them is a baseline for the others."""
-
-
 def _check_numbers(config: Any) -> None:
     """Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
     for f in fields(config):
@@ -351,61 +344,3 @@ def _check_numbers(config: Any) -> None:
             raise ConfigError(f"{f.name} must be a number, got {value}")
         elif isinstance(value, float) and value < 0 and f.name != "correct_bonus":
             raise ConfigError(f"{f.name} must be 0 or more, got {value}")
-
-
-_MATH = TrainConfig(
-    protocol=_PEOPLE,
-    model=ModelConfig(model="Qwen/Qwen3-8B"),
-    debate=DebateConfig(task="math", max_rounds=3, max_tokens=768),
-    optim=OptimConfig(batch_size=16, learning_rate=3e-5, num_train_datapoints=1024, lr_warmup=5),
-)
-
-PRESETS: dict[str, TrainConfig] = {
-    # SmolLM2 on two cores: short turns, small batches, and a warm start without which it writes no valid turn at all.
-    "demo": TrainConfig(
-        protocol=_PEOPLE,
-        debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=96, evaluation_tokens=48, comparison_tokens=16),
-        optim=OptimConfig(batch_size=6, num_train_datapoints=18, learning_rate=2e-5),
-        warm=WarmConfig(warm_questions=16, warm_batch_size=2, warm_learning_rate=1e-3),
-        eval_every=3,
-        eval_questions=8,
-        save_every=3,
-    ),
-    "math": _MATH,
-    "easy": replace(
-        _MATH,
-        debate=replace(_MATH.debate, task="gsm8k", max_rounds=2),
-        optim=replace(_MATH.optim, batch_size=32, learning_rate=5e-5),
-    ),
-    "hard": replace(
-        _MATH,
-        protocol=_PEOPLE.with_choices(lambda_gen=0.5, lambda_judge=1.5),
-        debate=replace(_MATH.debate, num_agents=5),
-        warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4),
-    ),
-    "v1": replace(
-        _MATH,
-        protocol=PROTOCOLS["v1"],
-        debate=replace(_MATH.debate, task="arithmetic", max_tokens=8196),
-        optim=replace(_MATH.optim, lr_warmup=0),
-    ),
-    # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in and faded out.
-    "aime": replace(
-        _MATH,
-        protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out", closing_ballot=True, reward_mix=0.3),
-        debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2, max_tokens=4096),
-        optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
-        warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),
-        recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math", "aime24:past"), truth_schedule="linear"),
-        eval_modes=("direct", "vote"),
-        eval_questions=30,
-    ),
-}
-ABOUT = {
-    "demo": "SmolLM2-135M on arithmetic, a few minutes on two cores",
-    "math": "Qwen3-8B on MATH, 3 agents, 3 rounds",
-    "easy": "Qwen3-8B on GSM8K or other easier questions, 2 rounds, larger batches",
-    "hard": "Qwen3-8B on MATH or other hard questions, with a warm start, 5 agents, more weight on judging",
-    "v1": "the older protocol: one agent speaks at a time, five sections, win rate",
-    "aime": "warm start, then a curriculum from GSM8K over MATH to earlier AIME problems with truth faded out, evaluated on AIME 2024",
-}

@@ -11,7 +11,7 @@ from moot.cli.console import Terminal
 from moot.cli.progress import RunProgress, alarm_digest, line, summary
 from moot.evaluate.report import Report, ReportRow
 from moot.records import Run
-from moot.rl.config import PRESETS
+from moot.rl.presets import PRESETS
 
 ROW: dict[str, Any] = {
     "step": 7,
@@ -91,3 +91,13 @@ def test_the_summary_pairs_held_out_questions_and_says_what_self_play_moved(tmp_
     # Seven pairs are too few for an interval, however clear they look.
     assert "judges right            – before, – after the warm start, – after self-play\n" in told
     assert "Self-play moved: right answers, held out up (95% intervals over 10 held-out questions" in told
+
+
+def test_the_summary_of_rows_that_somebody_cut_leaves_out_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = PRESETS["demo"]
+    run = Run.create(tmp_path / "run", config.as_dict(), {})
+    for step, phase in ((0, "eval"), (9, "self_play"), (9, "eval")):
+        run.append_metrics({"step": step, "phase": phase, "debates/with_gradient": "all"})
+    assert summary(run, config, Terminal()) == 1
+    told = capsys.readouterr().out
+    assert "0 of 0 debates carried a gradient, in 1 step." in told and "valid turns             – before, – after" in told

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from moot.debate.types import ConfigError
-from moot.rl.config import PRESETS, TrainConfig
+from moot.rl.config import TrainConfig
 from moot.rl.config_file import read_config
+from moot.rl.presets import PRESETS
 
 BASE = PRESETS["demo"]
 MINE = """

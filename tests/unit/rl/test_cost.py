@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moot.rl import cost
-from moot.rl.config import PRESETS
+from moot.rl.presets import PRESETS
 
 
 def no_network(*_: object, **__: object) -> None:

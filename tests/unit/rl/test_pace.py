@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from moot.engine.protocol import Datum
-from moot.rl.config import PRESETS, OptimConfig
+from moot.rl.config import OptimConfig
 from moot.rl.pace import LOWEST, Pace, kl_step
+from moot.rl.presets import PRESETS
 
 
 def test_the_rate_rises_over_the_warm_up_and_stays() -> None:

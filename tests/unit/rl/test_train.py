@@ -18,7 +18,8 @@ from moot.records import Run
 from moot.records.codec import read_line, to_record
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS
-from moot.rl.config import PRESETS, DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.rl.presets import PRESETS
 from moot.rl.rendering import Rendering
 from moot.rl.train import Loop, Stopped, train
 from moot.tasks import load

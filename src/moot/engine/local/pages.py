@@ -1,7 +1,8 @@
 """The key-value cache: one bounded store of fixed pages, owned by sequences.
 
 A finished sequence stays until its pages are needed, oldest first, so that the next turn of its debate prefills only what is new.
-Each page has one owner; a second sequence with the same beginning gets a copy, which costs a thousandth of computing it.
+A second sequence with the same beginning has the same pages where the decoder can read them so, counted, up to the last one, which both
+will write to. Where it cannot, and for that last page, it gets a copy, which costs a thousandth of computing it.
 """
 
 from __future__ import annotations
@@ -52,6 +53,10 @@ class PageStore:
         self.keys: list[Tensor] = [layer[0] for layer in self._all]
         self.values: list[Tensor] = [layer[1] for layer in self._all]
         self._free = list(range(self.count))  # a heap: low pages first keeps them dense
+        self._users, self._active = [0] * self.count, [0] * self.count
+        """Of each page: the sequences that have it, and those of them that run."""
+        self._idle = 0
+        """Pages that only idle sequences have."""
         self._sequences: list[Cached] = []
         self._clock = 0
         self.evictions = 0
@@ -64,7 +69,7 @@ class PageStore:
     @property
     def free_pages(self) -> int:
         """Free, or idle and so free for the asking."""
-        return len(self._free) + sum(len(item.pages) for item in self._sequences if not item.active)
+        return len(self._free) + self._idle
 
     def find(self, owner: int, prompt: Ints) -> tuple[Cached | None, int]:
         """The sequence that shares the longest beginning with the prompt, and how long that is."""
@@ -79,32 +84,41 @@ class PageStore:
                 best, length = item, shared
         return best, length
 
-    def start(self, owner: int, prompt: Ints, source: Cached | None, keep: int) -> Cached:
-        """A sequence that holds the first `keep` tokens of `source` and has room for the prompt. Raises OutOfPages, changing nothing."""
+    def start(self, owner: int, prompt: Ints, source: Cached | None, keep: int, share: bool = False) -> Cached:
+        """A sequence that holds the first `keep` tokens of `source` and has room for the prompt. `share`: whole pages of them are the
+        source's own, not copies. Raises OutOfPages, changing nothing."""
         if source is not None and not source.active and keep == source.reusable:
             item = source  # nobody else needs its end: take it over
-            item.active = True
+            self._set_active(item, True)
             before = item.tokens
             item.tokens = prompt[:keep]
             try:
                 self.grow(item, len(prompt))
             except OutOfPages:
-                item.active, item.tokens = False, before
+                self._set_active(item, False)
+                item.tokens = before
                 raise
             return item
         item = Cached(owner, prompt[:keep])
-        guarded = source is not None and not source.active
-        if guarded and source is not None:
-            source.active = True  # not to be evicted while it is being copied
-        try:
+        if source is None or not keep:
             self.grow(item, len(prompt))
-            if source is not None and keep:
-                pages = -(-keep // PAGE)
-                self._copy(source.pages[:pages], item.pages[:pages])
-        finally:
-            if guarded and source is not None:
-                source.active = False
-                self._touch(source)
+        else:
+            whole, pages = keep // PAGE if share else 0, -(-keep // PAGE)
+            self._add(item, source.pages[:whole])
+            idle = not source.active
+            if idle:
+                self._set_active(source, True)  # not to be evicted while it is being copied
+            try:
+                self.grow(item, len(prompt))
+                if pages > whole:
+                    self._copy(source.pages[whole:pages], item.pages[whole:pages])
+            except OutOfPages:
+                self._cut(item, 0)
+                raise
+            finally:
+                if idle:
+                    self._set_active(source, False)
+                    self._touch(source)
         self._sequences.append(item)
         return item
 
@@ -112,9 +126,7 @@ class PageStore:
         """Pages for `length` tokens, evicting idle sequences if needed; True if any were added. Raises OutOfPages, changing nothing."""
         needed = -(-length // PAGE) - len(item.pages)
         if needed <= 0:
-            if needed < 0:
-                self._release(item.pages[needed:])
-                del item.pages[needed:]
+            self._cut(item, len(item.pages) + needed)
             return needed < 0
         while len(self._free) < needed:
             idle = [other for other in self._sequences if not other.active]
@@ -122,23 +134,21 @@ class PageStore:
                 raise OutOfPages
             self.drop(min(idle, key=lambda other: other.used))
             self.evictions += 1
-        item.pages.extend(heapq.heappop(self._free) for _ in range(needed))
+        self._add(item, [heapq.heappop(self._free) for _ in range(needed)])
         return True
 
     def retire(self, item: Cached) -> None:
         """Done for now; kept until its pages are needed."""
-        pages = -(-len(item.tokens) // PAGE)
-        self._release(item.pages[pages:])
-        del item.pages[pages:]
-        item.active = False
+        self._cut(item, -(-len(item.tokens) // PAGE))
+        self._set_active(item, False)
         self._touch(item)
 
     def drop(self, item: Cached, scrub: bool = False) -> None:
-        """Free its pages. `scrub` clears them: a value that is not finite would outlive its owner."""
-        if scrub and item.pages:
-            self._all[:, :, upload(np.array(item.pages), self._all.device)] = 0
-        self._release(item.pages)
-        item.pages = []
+        """Free its pages. `scrub` clears those that nobody else has: a value that is not finite would outlive its owner."""
+        own = [page for page in item.pages if self._users[page] == 1]
+        if scrub and own:
+            self._all[:, :, upload(np.array(own), self._all.device)] = 0
+        self._cut(item, 0)
         item.active = False
         if item in self._sequences:
             self._sequences.remove(item)
@@ -152,9 +162,29 @@ class PageStore:
         self._clock += 1
         item.used = self._clock
 
-    def _release(self, pages: Sequence[int]) -> None:
+    def _add(self, item: Cached, pages: Sequence[int]) -> None:
         for page in pages:
-            heapq.heappush(self._free, page)
+            self._count(page, 1, int(item.active))
+        item.pages.extend(pages)
+
+    def _cut(self, item: Cached, length: int) -> None:
+        """Give up the pages from this one on."""
+        for page in item.pages[length:]:
+            self._count(page, -1, -int(item.active))
+            if not self._users[page]:
+                heapq.heappush(self._free, page)
+        del item.pages[length:]
+
+    def _set_active(self, item: Cached, active: bool) -> None:
+        for page in item.pages:
+            self._count(page, 0, int(active) - int(item.active))
+        item.active = active
+
+    def _count(self, page: int, users: int, active: int) -> None:
+        before = self._users[page] > 0 and not self._active[page]
+        self._users[page] += users
+        self._active[page] += active
+        self._idle += (self._users[page] > 0 and not self._active[page]) - before
 
     def _copy(self, source: Sequence[int], target: Sequence[int]) -> None:
         device = self._all.device

@@ -175,11 +175,13 @@ class Scheduler:
                 put_off.append(request)  # the next pass can copy what this one computes
                 continue
             busy = running + len(chosen)
-            if busy and self.store.free_pages < -(-len(known) // PAGE) + busy:
+            share = self.decoder is not None and not self.deterministic  # the plain steps read each page for one row
+            there = shared // PAGE if share and source is not None and source.active else 0
+            if busy and self.store.free_pages < -(-len(known) // PAGE) - there + busy:
                 put_off.append(request)  # those who run will need a page each before long
                 break
             try:
-                request.cached = self.store.start(request.weights.key, known, source, shared)
+                request.cached = self.store.start(request.weights.key, known, source, shared, share)
             except OutOfPages:
                 if self._everyone():
                     put_off.append(request)

@@ -126,11 +126,28 @@ async def with_few_pages(model: str, decoder: type[GraphDecoder] | None) -> list
     return found
 
 
+async def with_shared_pages(model: str, decoder: type[GraphDecoder] | None) -> list[Sample]:
+    """4 agents read 300 tokens, then 500, and each an end of its own: 3 pages each, then 4. With a decoder whole pages are held once: 2 and
+    4 thirds; then 1 third of all and 4 fourths."""
+    engine = make(model, decoder)
+    sampler = await engine.base()
+    transcript, found = np.arange(300) * 7 % 60, []
+    for round in range(2):
+        calls = [sampler.sample(np.append(transcript, [60, i, round]), SamplingParams(5, seed=i)) for i in range(4)]
+        found += [each[0] for each in await asyncio.gather(*calls)]
+        held = [page for item in engine._store._sequences for page in item.pages]
+        assert (len(held), len(set(held))) in (((12, 6), (12 + 16, 6 + 5)) if decoder else ((12, 12), (28, 28)))[round : round + 1], held
+        transcript = np.append(transcript, np.arange(200) * 11 % 60)
+    assert engine.statistics["prefilled"] == 303 + 3 * 2 + 203 + 3 * 2
+    await engine.close()
+    return found
+
+
 PAGE_BYTES = 2 * 2 * 2 * 128 * 8 * 4
 
 
 async def main(model: str) -> None:
-    for play in (with_adapters, with_stops, with_filters, with_few_pages):
+    for play in (with_shared_pages, with_adapters, with_stops, with_filters, with_few_pages):
         expected = await play(model, None)
         for decoder in (Rerun, Refusing):
             if decoder is Refusing and play is not with_stops:

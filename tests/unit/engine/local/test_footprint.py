@@ -14,8 +14,8 @@ from moot.engine.footprint import GIB, Shape, adapter_bytes, cache_bytes, layer_
 from moot.engine.local.adapter import arrange
 from moot.engine.local.attention import packed_attention
 from moot.engine.protocol import AdamParams, Datum
-from moot.rl.config import PRESETS
 from moot.rl.cost import memory_gib
+from moot.rl.presets import PRESETS
 
 QWEN3_8B = Shape(
     hidden=4096, layers=36, inner=12288, heads=32, kv_heads=8, head_dim=128, vocabulary=151936, tied=False, norms_heads=True

@@ -1,0 +1,86 @@
+"""The store of pages: who has which, what is free, and what a shared page outlives."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore
+
+
+def make(pages: int = 12) -> PageStore:
+    return PageStore(1, 1, 2, torch.float32, torch.device("cpu"), pages * 2 * PAGE * 2 * 4)
+
+
+def write(store: PageStore, item: Cached, prompt: np.ndarray) -> None:
+    """As a prefill does: the keys of a token are the token, here."""
+    for place in range(len(item.tokens), len(prompt)):
+        store.keys[0][item.pages[place // PAGE], 0, place % PAGE] = float(prompt[place])
+    item.tokens, item.reusable = prompt, len(prompt)
+
+
+def stored(store: PageStore, item: Cached) -> list[int]:
+    return [int(store.keys[0][item.pages[place // PAGE], 0, place % PAGE, 0]) for place in range(len(item.tokens))]
+
+
+def check(store: PageStore) -> None:
+    users = [page for item in store._sequences for page in item.pages]
+    running = {page for item in store._sequences if item.active for page in item.pages}
+    assert sorted(store._free) == sorted(set(range(store.count)) - set(users))
+    assert store.free_pages == store.count - len(running)
+    assert [users.count(page) for page in range(store.count)] == store._users
+
+
+def test_a_second_sequence_has_the_whole_pages_of_the_first_and_a_copy_of_the_last() -> None:
+    """300 tokens are two pages and 44 tokens. The first goes, and what the second reads stays."""
+    store, prompt = make(), np.arange(300)
+    first = store.start(0, prompt, None, 0)
+    write(store, first, prompt)
+    other = np.append(prompt, [7, 8])
+    second = store.start(0, other, first, 300, share=True)
+    write(store, second, other)
+    assert second.pages[:2] == first.pages[:2] and second.pages[2] != first.pages[2]
+    assert store.free_pages == 12 - 4
+    check(store)
+    store.drop(first, scrub=True)
+    check(store)
+    assert store.free_pages == 12 - 3
+    assert stored(store, second) == other.tolist()
+
+
+def test_what_does_not_fit_changes_nothing() -> None:
+    store, prompt = make(4), np.arange(300)
+    first = store.start(0, prompt, None, 0)
+    write(store, first, prompt)
+    with pytest.raises(OutOfPages):
+        store.start(0, np.arange(520), first, 300, share=True)
+    check(store)
+    assert store.free_pages == 1 and len(store._sequences) == 1
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(1, 420)), max_size=25), st.booleans())
+def test_whatever_comes_and_goes_every_sequence_reads_what_it_wrote(steps: list[tuple[int, int, int]], share: bool) -> None:
+    store, running = make(), list[Cached]()
+    texts = [np.append(np.arange(280) % 50, np.full(300, kind)) for kind in (50, 51, 52)]
+    for action, which, length in steps:
+        if action == 0 and running:
+            store.retire(running.pop(which % len(running)))
+        elif action == 1 and running:
+            store.drop(running.pop(which % len(running)), scrub=True)
+        else:
+            prompt = texts[which % 3][:length]
+            source, keep = store.find(0, prompt)
+            try:
+                item = store.start(0, prompt, source, min(keep, length - 1), share)
+            except OutOfPages:
+                pass
+            else:
+                write(store, item, prompt)
+                running.append(item)
+        check(store)
+        for item in store._sequences:
+            assert stored(store, item) == item.tokens.tolist()
