@@ -90,7 +90,7 @@ PLANS = {
         modes="direct vote",
         # Debates, where they are asked for, are the same for every arm, whatever it was trained with.
         evaluation="--k 4 --num-agents 4 --max-rounds 2",
-        tokens=900_000,
+        tokens=2_200_000,
         questions=400,
         learning_rate="8e-5",
     ),

@@ -44,5 +44,5 @@ def test_the_arms_of_the_fourth_experiment_are_those_of_its_plan(recipe: dict[st
         ["--labels-from", "start"],
         ["--both-orders"],
     ]
-    assert (plan.tokens, plan.learning_rate, plan.questions) == (900_000, "8e-5", 400)
+    assert (plan.tokens, plan.learning_rate, plan.questions) == (2_200_000, "8e-5", 400)
     assert PRESETS["easy"].protocol.scoring.reward == "generator_judge", "what the arm peers leaves as it is"
