@@ -107,7 +107,7 @@ def _number(each: Finding, value: float) -> str:
 def _measured(each: Finding) -> tuple[str, str]:
     if each.measured is None:
         return "–", "–"
-    low, high = (_number(each, end) for end in (each.measured.low, each.measured.high))
+    low, high = (_number(each, end).removesuffix(" points") for end in (each.measured.low, each.measured.high))
     return _number(each, each.measured.value), "–" if each.measured.low == each.measured.high else f"{low} to {high}"
 
 

@@ -58,6 +58,7 @@ async def own_start(loop: Loop, task: Task) -> OwnStart:
         base = await loop.engine.base()
         own = await asyncio.gather(*(_ask(loop, task, base, number) for number in range(count)))
         words = {number: asdict(each) for number, each in enumerate(own) if each is not None}
+        loop.watcher.note(f"it solved {len(words)} of them; the warm start is made of these")
         form, direct = await form_of(loop, base), await direct_accuracy(loop, base)
         write_atomically(kept, json.dumps({"solutions": words, "entropy": form["warm/entropy"], "direct": direct}).encode())
     saved = json.loads(kept.read_text())

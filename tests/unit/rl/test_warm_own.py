@@ -146,6 +146,7 @@ def test_a_model_that_does_not_is_taught_with_its_own_words(tmp_path: Path) -> N
     assert {number: (len(words["right"]), words["wrong"]) for number, words in kept["solutions"].items()} == {
         str(number): (1, ["It is \\boxed{-999}."]) for number in range(4)
     }
+    assert "it solved 4 of them; the warm start is made of these" in loop.watcher.notes
     assert "direct accuracy on held-out questions was 100% before the warm start and is 100% after it" in loop.watcher.notes
 
 
