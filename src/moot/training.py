@@ -18,7 +18,7 @@ from moot.records.lock import locked, open_lock
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import RENEWED, TrainConfig
 from moot.rl.loop import Loop
-from moot.rl.ready import check_scoring, check_task, check_warm_start
+from moot.rl.ready import check_reward, check_scoring, check_task, check_warm_start
 from moot.rl.resume import differences, told
 from moot.rl.rollout import Guest, Player
 from moot.rl.still import named_runs
@@ -66,6 +66,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     check_task(config.debate.task, task)
     stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions, config.recipe.promote_at <= 1)
     check_warm_start(config, (stages or [task])[0])
+    check_reward(config, (stages or [task])[0])
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
     with busy(f"loading {config.model.model}"):

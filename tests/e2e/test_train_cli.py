@@ -105,3 +105,23 @@ def test_curves_go_to_tensorboard_when_asked(tmp_path: Path) -> None:
     rows = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     expected = [row["env/all/reward/total"] for row in rows if row["phase"] == "self_play"]
     assert [event.value for event in events.Scalars("env/all/reward/total")] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        (["--max-rounds", "1"], "max_rounds must be at least 2 with the reward generator_judge, got 1"),
+        (["--task", "open.jsonl", "--reward", "truth", "--warm-questions", "0"], "the reward truth needs known answers"),
+    ],
+)
+def test_a_reward_that_nothing_could_pay_is_refused_before_there_is_a_folder(tmp_path: Path, typed: list[str], said: str) -> None:
+    (tmp_path / "open.jsonl").write_text("".join(f'{{"question": "What is {i} + 1?"}}\n' for i in range(6)))
+    done = train(tmp_path, *typed)
+    assert (done.returncode, (tmp_path / "runs").exists()) == (2, False), done.stdout + done.stderr
+    assert said in done.stderr
+
+
+@pytest.mark.parametrize("typed", [["--closing-ballot"], ["--reward", "majority"], ["--judge", "base", "--voters", "judges"]])
+def test_one_round_is_enough_where_somebody_votes_or_nobody_needs_to(tmp_path: Path, typed: list[str]) -> None:
+    done = train(tmp_path, *SMALL, "--max-rounds", "1", *typed)
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -324,7 +324,7 @@ def _mixed(peer: float, correct: bool, low: float, mix: float, bonus: float) -> 
 
 def _need(debate: Debate, grades: Grades | None, what: str) -> Grades:
     if grades is None or debate.question.answer is None:
-        raise ConfigError(f"{what} needs a question with a known answer, and this one has none; give it one, or use a peer reward")
+        raise ConfigError(f"{what} needs a question with a known answer, and this one has none; give it one, or use majority or votes")
     return grades
 
 

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from moot.debate.parsing import CONTRACTS
 from moot.debate.rewards import Reward
+from moot.debate.scoring import PEER_REWARDS
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.rl.advantages import Estimator, SeatMeans, advantages
@@ -37,6 +38,22 @@ def check_warm_start(config: TrainConfig, task: Task) -> None:
         raise ConfigError(
             f"warm_questions must be 0 with task {task.name}, got {config.warm.warm_questions}: the warm start needs worked solutions, and "
             "this task has none; use the model's own (warm_solutions own), leave it out, or take the warm start of another run (warm_from)"
+        )
+
+
+def check_reward(config: TrainConfig, task: Task) -> None:
+    """A reward that nothing could ever pay: votes where nobody reads anybody, or known answers where there are none."""
+    rules, scoring, recipe = config.protocol.rules, config.protocol.scoring, config.recipe
+    alone = config.debate.max_rounds + recipe.extra_rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
+    if scoring.reward in PEER_REWARDS and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:
+        raise ConfigError(
+            f"max_rounds must be at least 2 with the reward {scoring.reward}, got 1: in one parallel round nobody reads anybody, so nobody "
+            "votes; use --max-rounds 2, --closing-ballot, a --judge, or --reward majority"
+        )
+    if scoring.reward in ("truth", "truth_last") and task.train(0).answer is None:
+        raise ConfigError(
+            f"the reward {scoring.reward} needs known answers, and task {task.name} has none; use --reward majority, or leave --reward out "
+            "for votes"
         )
 
 
