@@ -86,12 +86,18 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "jury": [_judge(played, turn, votes) for turn in debate.jury],
         "jury_counts": played.scoring.judge_counts if debate.jury else None,
         "votes": votes,
-        "winner": None if played.outcome is None else played.outcome.winner,
-        "leaders": [] if played.outcome is None else list(played.outcome.leaders),
+        **_came_to(played),
         "signal": None if scores is None else has_signal(scores),
         **numbers,
         "error": played.error,
     }
+
+
+def _came_to(played: PlayedDebate) -> dict[str, Any]:
+    """Who won, and what each agent came to: the outcome's own figures, so that the page counts nothing by a rule of its own."""
+    if played.outcome is None:
+        return {"winner": None, "leaders": [], "means": None, "won": None, "lost": None}
+    return {name: getattr(played.outcome, name) for name in ("winner", "leaders", "means", "won", "lost")}
 
 
 def _values(scores: StepScores) -> dict[str, Any]:

@@ -66,6 +66,9 @@ def test_each_line_of_a_comparison_says_what_became_of_it(tmp_path: Path) -> Non
         }
     ]
     assert found["turns"][3]["rewards"] == {"generator": 0.25, "judge": -1.0}
+    # What the page says of each agent is the outcome's: (0.5 + 0.25) / 2, and one vote from agent 1 to agent 2.
+    assert list(found["means"]) == [0.375, 1.0, 0.0, None]
+    assert (list(found["won"]), list(found["lost"]), found["winner"]) == ([0, 0, 1, 0], [0, 1, 0, 0], 1)
 
 
 def test_a_closing_ballot_is_all_judging_and_no_answer(tmp_path: Path) -> None:

@@ -73,9 +73,9 @@ function cell(i, j, { won, tied }, other, count) {
 
 // What each agent came to over the whole debate.
 export function standing(debate) {
-  const { agents, turns, rewards, returns, winner } = debate;
-  const votes = debate.votes.filter((vote) => vote.counts);
+  const { agents, turns, rewards, returns, winner, means, won, lost } = debate;
   const streams = rewards && !Array.isArray(rewards) ? Object.keys(rewards) : rewards ? ["agent"] : [];
+  const paid = streams.includes("generator") ? "generator" : streams[0];
   const label = { generator: "answer reward", judge: "judge reward", agent: "reward", step: "reward" };
   const mean = (values) => (values?.length ? values.reduce((a, b) => a + b, 0) / values.length : null);
   const rows = agents.map((seat, agent) => {
@@ -86,12 +86,10 @@ export function standing(debate) {
       seat,
       last,
       failed: own.filter((turn) => turn.failure !== undefined).length,
-      won: votes.filter((vote) => vote.verdict === ">" && vote.left.agent === agent).length,
-      lost: votes.filter((vote) => vote.verdict === ">" && vote.right.agent === agent).length,
-      // In a ballot nothing is generated, so it does not count among an agent's answers.
-      rewards: streams.map((stream) =>
-        stream === "agent" ? rewards[agent] : mean(rewards[stream][agent].filter((_, i) => stream !== "generator" || !own[i]?.ballot)),
-      ),
+      won: won?.[agent] ?? 0,
+      lost: lost?.[agent] ?? 0,
+      // What answers are paid decides who won, so its mean comes with the outcome.
+      rewards: streams.map((stream) => (stream === paid ? means?.[agent] : mean(rewards[stream][agent]))),
     };
   });
   return {
