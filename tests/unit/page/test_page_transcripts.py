@@ -19,7 +19,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(["demo", "--debates", "3", "--out", str(place / "demo.jsonl")]) == 0
     assert main(["demo", "--debates", "2", "--protocol", "v1", "--out", str(place / "old.jsonl")]) == 0
     (place / "questions").write_text('{"question": "What is 3 + 4?", "answer": "7"}\n')
-    options = "--engine scripted --max-tokens 2000 --sections asked --closing-ballot"
+    options = "--engine scripted --max-tokens 2000 --sections asked --closing-ballot --seed 0"
     assert main(["ask", "--file", str(place / "questions"), *options.split(), "--out", str(place / "ask.jsonl")]) == 0
     (place / "notes.jsonl").write_text('{"question": "no debate"}\n[]\nnot JSON\n')
     return place
@@ -39,7 +39,9 @@ def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_
     assert found is not None and found["question"] == {"id": "1", "text": "What is 3 + 4?", "answer": "7"}
     assert (found["winner"], len(found["votes"])) == (said["winner"], len(said["votes"]))
     assert [turn["ballot"] for turn in found["turns"]] == [False] * 6 + [True] * 3
-    assert [turn["answer"] for turn in found["turns"]][3:6] == said["answers"]
+    # The script may cut a turn short; an agent then holds what it said before.
+    held = [[turn["answer"] for turn in found["turns"][seat:6:3] if turn.get("failure") is None] for seat in range(3)]
+    assert [answers[-1] if answers else None for answers in held] == said["answers"]
     messages = seen_in(tmp_path / "ask.jsonl", 1, 0, 3)
     assert messages is not None and "What is 3 + 4?" in messages[1]["content"]
 
