@@ -132,7 +132,7 @@ def held_out_debates(run: Run, step: int) -> ReportRow | None:
     return Report.read(path).rows[0] if path.exists() else None
 
 
-FEWEST_PAIRS = 8
+FEWEST_PAIRS = 6
 """Of fewer questions no interval is told: the bootstrap of one or two pairs is narrow and says nothing."""
 
 

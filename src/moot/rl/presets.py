@@ -25,11 +25,11 @@ PRESETS: dict[str, TrainConfig] = {
     # then moves valid turns and votes. A longer one leaves nothing to move that a model of this size can learn in minutes.
     "demo": TrainConfig(
         protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out"),
-        debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=96, evaluation_tokens=48, comparison_tokens=16),
-        optim=OptimConfig(batch_size=8, num_train_datapoints=40, learning_rate=2e-4),
+        debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=64, evaluation_tokens=32, comparison_tokens=16),
+        optim=OptimConfig(batch_size=4, num_train_datapoints=20, learning_rate=2e-4),
         warm=WarmConfig(warm_questions=4, warm_batch_size=2, warm_learning_rate=5e-4),
         eval_every=5,
-        eval_questions=12,
+        eval_questions=8,
         save_every=5,
     ),
     "math": _MATH,

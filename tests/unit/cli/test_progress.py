@@ -68,7 +68,7 @@ def held_out(run: Run, step: int, right: int, valid: int) -> None:
     shares = {
         "accuracy": {f"q{i}": (float(i < right), 1.0) for i in range(10)},
         "valid_turns": {f"q{i}": (float(i < valid), 1.0) for i in range(10)},
-        "judge": {f"q{i}": (float(right > 1), float(i < 7)) for i in range(10)},  # in seven questions alone a vote could be right
+        "judge": {f"q{i}": (float(right > 1), float(i < 5)) for i in range(10)},  # in five questions alone a vote could be right
     }
     Report({}, [ReportRow("debate", 4, 10, 0, 50.0, {}, None, shares)], {}).save(run.held_out(step))
     run.append_metrics(
@@ -88,7 +88,7 @@ def test_the_summary_pairs_held_out_questions_and_says_what_self_play_moved(tmp_
     told = capsys.readouterr().out
     assert "right answers, held out 0% before, 10% after the warm start, 100% after self-play; self-play +90 points [+70, +100]" in told
     assert "60% after self-play; self-play +10 points [+0, +30]" in told
-    # Seven pairs are too few for an interval, however clear they look.
+    # Five pairs are too few for an interval, however clear they look.
     assert "judges right            – before, – after the warm start, – after self-play\n" in told
     assert "Self-play moved: right answers, held out up (95% intervals over 10 held-out questions" in told
 
