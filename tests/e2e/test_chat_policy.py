@@ -52,7 +52,7 @@ def test_a_chat_server_is_checked_before_anybody_thinks_of_training(
     shown = capsys.readouterr()
     assert status in (0, 1) and shown.err == "" and "3 questions" in shown.out
     # A question alone, one turn of round 1 per agent, and three sections each in round 2.
-    assert len(server.requests) == 3 * (1 + 3 + 3 * 3)
+    assert len(server.requests) == 3 * (1 + 4 + 4 * 3)
 
 
 def test_a_chat_server_cannot_be_trained_and_one_line_says_so(

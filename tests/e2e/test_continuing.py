@@ -14,7 +14,7 @@ import pytest
 from moot.cli import main
 
 SMALL = ["--engine", "scripted", "--batch-size", "2", "--num-train-datapoints", "4", "--warm-questions", "2", "--eval-questions", "2"]
-SMALL += ["--max-tokens", "2000"]
+SMALL += ["--max-tokens", "2000", "--eval-every", "3"]
 
 
 def train(where: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
@@ -66,7 +66,7 @@ def test_more_questions_make_a_finished_run_longer(finished: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--learning-rate", "0.001"], "--resume cannot change learning_rate 2e-05 -> 0.001 of run; start another run with --run"),
+        (["--learning-rate", "0.001"], "--resume cannot change learning_rate 0.0002 -> 0.001 of run; start another run with --run"),
         (["--task", "gsm8k", "--seed", "4"], "--resume cannot change task arithmetic -> gsm8k, seed 0 -> 4 of run"),
         (["--reward", "truth"], "--resume cannot change reward generator_judge -> truth of run"),
         (["--num-train-datapoints", "2"], "num_train_datapoints must be at least 4, got 2: that many were debated already"),
@@ -132,7 +132,7 @@ def test_what_would_fail_later_fails_now_in_one_line(tmp_path: Path, arguments: 
     (tmp_path / "prompts.txt").write_text("".join(f"Write about {i}.\n" for i in range(200)))
     (tmp_path / "mine.py").write_text(
         "def fails(debate, *_):\n    return [1 / 0]\n\n"
-        "def unready(debate):\n    return [len(turn.parsed.fields) for turn in debate.turns][:3]\n\n"
+        "def unready(debate):\n    return [len(turn.parsed.fields) for turn in debate.turns][:4]\n\n"
         "def short(debate):\n    return [1.0]\n\n"
         "def task(seed, held_out):\n    from moot.tasks import Task\n    questions = {}\n"
         "    return Task('mine', lambda i: questions[i], [])\n"

@@ -59,7 +59,12 @@ def test_another_reward_as_a_table_as_json_and_as_markdown(run: Path, capsys: py
 def test_a_preset_counts_votes_its_own_way(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["rescore", str(run), "--protocol", "v2_literal", "--lambda-judge", "0.5", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["choices"] == {"one_ballot_per_pair": [True, False], "lambda_judge": [1.0, 0.5], "literal": [False, True]}
+    assert found["choices"] == {
+        "one_ballot_per_pair": [True, False],
+        "judge_consensus": ["leave_one_out", "all"],
+        "lambda_judge": [1.0, 0.5],
+        "literal": [False, True],
+    }
 
 
 @pytest.mark.parametrize(

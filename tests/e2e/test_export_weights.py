@@ -24,8 +24,8 @@ from moot.engine.local import LocalEngine
 from moot.records import Run
 
 OPTIONS = [
-    "--dtype=fp32", "--device=cpu", "--max-rounds=1", "--max-tokens=24", "--batch-size=2", "--num-train-datapoints=2", "--lora-rank=4",
-    "--warm-questions=4", "--warm-batch-size=2", "--warm-learning-rate=0.02", "--eval-every=0",
+    "--dtype=fp32", "--device=cpu", "--max-rounds=1", "--reward=majority", "--max-tokens=24", "--batch-size=2", "--num-train-datapoints=2",
+    "--lora-rank=4", "--warm-questions=4", "--warm-batch-size=2", "--warm-learning-rate=0.02", "--eval-every=0",
 ]  # fmt: skip
 
 
@@ -76,7 +76,11 @@ def test_the_exported_adapter_gives_peft_the_engines_logprobs(
     run: Run, spoken: list[int], engines: tuple[Any, Any], tmp_path: Path
 ) -> None:
     assert main(["export", str(run.path), "--adapter", "--out", str(tmp_path)]) == 0
-    assert sorted(path.name for path in (tmp_path / "adapter").iterdir()) == ["adapter_config.json", "adapter_model.safetensors"]
+    assert sorted(path.name for path in (tmp_path / "adapter").iterdir()) == [
+        "README.md",
+        "adapter_config.json",
+        "adapter_model.safetensors",
+    ]
     trained, base = engines
     assert np.abs(trained - base).max() > 0.1  # otherwise an adapter that does nothing would pass
     wrapped = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(run.config["model"]["model"]), tmp_path / "adapter")

@@ -45,6 +45,8 @@ def check_reward(config: TrainConfig, task: Task) -> None:
     """A reward that nothing could ever pay: votes where nobody reads anybody, or known answers where there are none."""
     rules, scoring, recipe = config.protocol.rules, config.protocol.scoring, config.recipe
     alone = config.debate.max_rounds + recipe.extra_rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
+    if not config.optim.num_train_datapoints:
+        return
     if scoring.reward in PEER_REWARDS and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:
         raise ConfigError(
             f"max_rounds must be at least 2 with the reward {scoring.reward}, got 1: in one parallel round nobody reads anybody, so nobody "
