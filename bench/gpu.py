@@ -373,8 +373,8 @@ def child(args: argparse.Namespace, what: str, model: str, limit: float) -> tupl
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         timer = threading.Timer(limit, process.kill)
+        begin = time.perf_counter()  # before the timer, whose limit would otherwise seem not to be reached
         timer.start()
-        begin = time.perf_counter()
         results = []
         assert process.stdout is not None
         for line in process.stdout:

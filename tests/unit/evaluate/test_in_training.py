@@ -20,7 +20,7 @@ from moot.tasks import load
 CONFIG = TrainConfig(debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=2000), eval_questions=6, seed=3)
 KEYS = """
 env/all/total_episodes env/all/total_turns env/all/turns_per_episode env/all/ac_tokens_per_turn env/all/ob_tokens_per_turn
-tokens/sampled tokens/read debates/played debates/failed debates/overflowed parse_error round consensus_reached turns/cut
+tokens/sampled tokens/read tokens/solution debates/played debates/failed debates/overflowed parse_error round consensus_reached turns/cut
 test_arithmetic/format test_arithmetic/correct test_arithmetic/pass@k test_arithmetic/avg@k test_arithmetic/cons@k
 trust/judge_accuracy trust/vote_truth_agreement trust/winner_correct trust/mean_accuracy trust/position_bias trust/length_bias
 trust/vote_cycles trust/answer_diversity trust/plurality_share trust/self_preference trust/order_flips

@@ -88,10 +88,10 @@ def test_8b_trains_inside_80_gb() -> None:
 
 def test_a_dry_run_adds_its_parts_up() -> None:
     config = replace(
-        PRESETS["demo"], model=replace(PRESETS["demo"].model, model="smollm2-135m", cache_gib=2.0, token_budget=8192, dtype="bf16")
+        PRESETS["demo"], model=replace(PRESETS["demo"].model, model="smollm2-135m", cache_gib=2.0, token_budget=4096, dtype="bf16")
     )
     parts = memory_gib(config)
     assert parts is not None
-    assert list(parts) == ["weights", "adapter and Adam", "cache", "passes of 8,192 tokens", "in all"]
+    assert list(parts) == ["weights", "adapter and Adam", "cache", "passes of 4,096 tokens", "in all"]
     *others, whole = parts.values()
     assert whole == pytest.approx(sum(others)) and parts["cache"] == 2.0
