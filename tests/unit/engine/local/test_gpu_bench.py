@@ -11,6 +11,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[4]
 
 
+@pytest.mark.slow
 def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
     command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--models", "tiny", "--device", "cpu", "--sequences", "3", "--prompt", "20"]
