@@ -28,6 +28,7 @@ from moot.rl.schedules import scheduled
 from moot.rl.train import Loop, Stopped, answers_by_task, train
 from moot.tasks import load
 from moot.tasks.answers import grade
+from support.dying import dies_after
 from unit.rl.test_train import CONFIG, Silent, make_loop, untimed
 
 QUIET = replace(CONFIG, eval_every=0)
@@ -192,19 +193,10 @@ def test_what_is_to_be_debated_again_survives_a_kill_while_batches_are_sampled_a
     def again(loop: Loop) -> dict[int, list[str]]:
         return {step: [each["question"]["text"] for each in loop.run.records(step) if each["num_agents"] == 6] for step in loop.run.steps()}
 
-    class Dies(ScriptedEngine):
-        left = calls
-
-        async def sample(self, *args: Any, **kwargs: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
-                raise RuntimeError("cut off")
-            return await super().sample(*args, **kwargs)
-
     whole = played(tmp_path / "whole", config)
     assert sum(map(len, again(whole).values())) > 2
     with contextlib.suppress(RuntimeError):
-        played(tmp_path / "cut", config, engine=Dies(seed=0))
+        played(tmp_path / "cut", config, engine=dies_after(calls)(seed=0))
     assert again(played(tmp_path / "cut", config)) == again(whole)
 
 
@@ -371,17 +363,8 @@ def test_a_run_with_every_remedy_goes_on_after_a_cut_as_if_nothing_had_happened(
     whole = loop_at("whole")
     asyncio.run(train(whole))
 
-    class Dies(ScriptedEngine):
-        left = calls
-
-        async def sample(self, *args: Any, **kwargs: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
-                raise RuntimeError("cut off")
-            return await super().sample(*args, **kwargs)
-
     with contextlib.suppress(RuntimeError):
-        asyncio.run(train(loop_at("cut", Dies(seed=0))))
+        asyncio.run(train(loop_at("cut", dies_after(calls)(seed=0))))
     resumed = loop_at("cut")
     asyncio.run(train(resumed))
     assert untimed(resumed.run.metrics()) == untimed(whole.run.metrics())

@@ -21,6 +21,7 @@ from moot.rl.loop import Loop, Stopped
 from moot.rl.still import named_runs
 from moot.rl.train import train
 from moot.tasks.answers import exact
+from support.dying import dies_after
 from unit.rl.test_train import CONFIG, make_loop, untimed
 
 
@@ -186,18 +187,9 @@ def test_asking_for_labels_is_paid_for_and_done_once(tmp_path: Path) -> None:
 def test_a_run_cut_off_between_labels_and_debates_continues_to_the_same(tmp_path: Path) -> None:
     settings = config(reward="majority", labels_from="start", label_band=(0.2, 0.6))
 
-    class Dies(ScriptedEngine):
-        left = 70
-
-        async def sample(self, *args: Any, **kwargs: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
-                raise RuntimeError("cut off")
-            return await super().sample(*args, **kwargs)
-
     whole = trained(tmp_path / "whole", settings)
     with contextlib.suppress(RuntimeError):
-        trained(tmp_path / "cut", settings, Dies(seed=0))
+        trained(tmp_path / "cut", settings, dies_after(70)(seed=0))
     again = trained(tmp_path / "cut", settings)
     ids = [[record["question"] for step in loop.run.steps() for record in loop.run.records(step)] for loop in (whole, again)]
     assert ids[0] == ids[1]

@@ -24,6 +24,7 @@ from moot.rl.rendering import Rendering
 from moot.rl.train import Loop, Stopped, train
 from moot.tasks import load
 from moot.tasks.comparing import Limited
+from support.dying import dies_after
 
 CONFIG = TrainConfig(
     model=ModelConfig(engine="scripted", deterministic=True),
@@ -120,16 +121,7 @@ def test_the_same_seed_gives_the_same_metrics_and_another_seed_does_not(finished
 
 @pytest.mark.parametrize("calls", [0, 3, 30, 75, 110, 140])
 def test_a_run_cut_off_at_any_call_goes_on_to_the_same_metrics(finished: Loop, tmp_path: Path, calls: int) -> None:
-    class Dies(ScriptedEngine):
-        left = calls
-
-        async def sample(self, *args: Any, **kwargs: Any) -> Any:
-            self.left -= 1
-            if self.left < 0:
-                raise RuntimeError("cut off")
-            return await super().sample(*args, **kwargs)
-
-    loop = make_loop(tmp_path / "run", engine=Dies(seed=0))
+    loop = make_loop(tmp_path / "run", engine=dies_after(calls)(seed=0))
     with contextlib.suppress(RuntimeError):
         asyncio.run(train(loop))
     resumed = make_loop(tmp_path / "run")
