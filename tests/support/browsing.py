@@ -24,6 +24,8 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    # Colours that fade are measured half-way by the accessibility checks: without motion a page is at once what it will be.
+    "--force-prefers-reduced-motion",
 )
 
 
@@ -72,8 +74,9 @@ def resize(driver: Any, width: int, height: int) -> None:
 
 
 def scheme(driver: Any, name: str) -> None:
-    """What the system prefers: light or dark."""
-    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": name}]})
+    """What the system prefers: light or dark. Emulated media replace what the flags said of motion, so it is said again."""
+    features = [{"name": "prefers-color-scheme", "value": name}, {"name": "prefers-reduced-motion", "value": "reduce"}]
+    driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": features})
 
 
 @contextlib.contextmanager
