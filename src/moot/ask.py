@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from moot.debate.forecasts import FORECAST
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
@@ -182,6 +183,8 @@ class _UnderWay(Listener):
     async def speak(self, observation: Observation) -> Said:
         """A turn, or one part of it where sections are spoken one by one."""
         agent, round = observation.agent, observation.round
+        if observation.contract == FORECAST:
+            return await self._speakers[agent](observation)  # no turn of the debate
         place = (round, agent)
         if not observation.part:
             self._parts[place], self._spent[place] = [], (0, 0)

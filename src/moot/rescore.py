@@ -14,7 +14,9 @@ from typing import Any
 
 from moot.debate.choices import names_of
 from moot.debate.outcome import answer_stream
+from moot.debate.protocol import Protocol
 from moot.debate.rewards import Reward, has_signal
+from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.foreign import check_trusted, scoring_names
@@ -46,6 +48,7 @@ SPOKEN = {
     "sections": "it decides whether agents wrote the tags of a turn themselves",
     "judge_first": "it decides in which order agents were asked to judge and to solve",
     "temperature": "it decides how agents sampled",
+    "forecast": "it decides what agents were asked after their last turn",
     "num_agents": "it decides how many spoke",
     "max_rounds": "it decides how often they spoke",
     "stop_when_settled": "it decides when a debate ended",
@@ -150,6 +153,7 @@ def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Calla
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(_own_scoring(run), **choices)
+    Protocol(Rules(forecast=_own_forecasts(run)), scoring)  # refuses what needs forecasts where nobody was asked for any
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
@@ -161,6 +165,13 @@ def _own_scoring(run: Run) -> Scoring:
         return own
     first = next((each for each in run.debates() if isinstance(each, PlayedDebate)), None)
     return first.scoring if first else Scoring()
+
+
+def _own_forecasts(run: Run) -> Any:
+    if isinstance(own := run.config.get("protocol"), Mapping):
+        return own.get("forecast", "none")
+    first = next((each for each in run.debates() if isinstance(each, PlayedDebate)), None)
+    return first.debate.rules.forecast if first else "none"
 
 
 def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:

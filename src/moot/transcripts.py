@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moot.debate.forecasts import FORECASTS, Forecast, read_chance
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import NEED_GRADES, REWARDS, AgentScores, Reward
 from moot.debate.scoring import Scoring
@@ -25,7 +26,7 @@ from moot.turns import AgentAdvantages, StepAdvantages
 MOST_AGENTS = 100_000
 """Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
 KEYS = {"question", "num_agents", "turns"}
-OPTIONAL_KEYS = {"protocol", "answer", "id", "jury", "jury_counts"}
+OPTIONAL_KEYS = {"protocol", "answer", "id", "forecasts", "jury", "jury_counts"}
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,24 @@ def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
     turns = _turns(_typed(given["turns"], list, "turns"), debate)
     debate = replace(debate, turns=turns, max_rounds=max((t.round for t in turns), default=1))
     scoring = replace(protocol.scoring, judge_counts=counts) if "jury_counts" in given else protocol.scoring
+    debate = replace(debate, forecasts=_forecasts(_typed(given.get("forecasts", []), list, "forecasts"), debate))
     return debate.heard(_jury(_typed(given.get("jury", []), list, "jury"))), scoring
+
+
+def _forecasts(given: list[Any], debate: Debate) -> tuple[Forecast, ...]:
+    asked, made = FORECASTS[debate.rules.forecast], []
+    for i, each in enumerate(given):
+        where = f"forecasts[{i}]"
+        if not isinstance(each, dict) or each.keys() != {"agent", "about", "text"}:
+            raise ConfigError(f"{where} must be an object with agent, about and text")
+        agent, text = _at_least(each["agent"], 0, f"{where}.agent"), _typed(each["text"], str, f"{where}.text")
+        if agent >= debate.num_agents:
+            raise ConfigError(f"{where}.agent must be below num_agents {debate.num_agents}, got {agent}")
+        if each["about"] not in asked:
+            named = f"got {each['about']!r:.40} with forecast {debate.rules.forecast!r}"
+            raise ConfigError(f"{where}.about must be what the protocol's forecast asks for, win or right, {named}")
+        made.append(Forecast(agent, each["about"], text, read_chance(text)))
+    return tuple(made)
 
 
 def _jury(given: list[Any]) -> list[Said]:

@@ -109,6 +109,8 @@ class AgentAdvantages:
     """One number per agent, for every token it sampled."""
 
     values: tuple[float, ...]
+    forecasts: tuple[float, ...] = ()
+    """For the tokens of each forecast, in the debate's order."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +120,16 @@ class StepAdvantages:
     streams: dict[str, tuple[tuple[float, ...], ...]]
     stream_of: Mapping[str, str] = field(default_factory=lambda: Scoring().stream_of)
     """Which stream pays for the tokens of a section. The stream `step` pays for all of them."""
+    forecasts: tuple[float, ...] = ()
+    """For the tokens of each forecast, in the debate's order."""
 
 
 Advantages = AgentAdvantages | StepAdvantages
 
 
 def carries_gradient(advantages: Advantages) -> bool:
+    if any(advantages.forecasts):
+        return True
     if isinstance(advantages, AgentAdvantages):
         return any(advantages.values)
     return any(value for rows in advantages.streams.values() for row in rows for value in row)
@@ -134,6 +140,13 @@ def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) 
     import numpy as np
 
     return (_credit(turn, sampled, step, advantages) * sampled.sampled).astype(np.float32)
+
+
+def forecast_credit(sampled: SampledTurn, advantage: float) -> Floats:
+    """The advantage of each token of a forecast: its own score's, whatever the answer got."""
+    import numpy as np
+
+    return np.full(len(sampled.tokens), advantage, dtype=np.float32)
 
 
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.I | re.A | re.S)

@@ -43,7 +43,7 @@ class Rescore:
     reward: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
     """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function."""
     advantage: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
-    """center_group, center_round, center_seat, normalize_batch, or path.py:function."""
+    """center_group, center_round, center_question, center_seat, center_forecast, normalize_batch, or path.py:function."""
     one_ballot_per_pair: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-one-ballot-per-pair", help_behavior_hint=AS_TRAINED)] = None
     """Whether only an author's last word on a pair in a turn counts."""
     judge_consensus: Annotated[
@@ -68,6 +68,10 @@ class Rescore:
     """Whose votes count: agents, judges without a seat, or both."""
     drop_own_answer: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-drop-own-answer", help_behavior_hint=AS_TRAINED)] = None
     """Leave out votes of an agent who holds one of the two answers."""
+    vote_weight: Annotated[Literal["one", "forecast"] | None, tyro.conf.arg(metavar="{one,forecast}", help_behavior_hint=AS_TRAINED)] = None
+    """What an agent's vote counts: one, or the chance that it gave its own answer, where forecasts were asked for."""
+    discount: Annotated[float | None, tyro.conf.arg(metavar="NUMBER", help_behavior_hint=AS_TRAINED)] = None
+    """What a turn gets of the next turn's reward of the same agent; 0 pays each turn its own alone."""
     judge_counts: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-judge-counts", help_behavior_hint=AS_TRAINED)] = None
     """Whether votes of judges without a seat count, where such judges were asked."""
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None

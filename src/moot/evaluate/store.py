@@ -11,13 +11,13 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, Question, Turn
-from moot.records.codec import turns_to_json, with_turns
+from moot.records.codec import forecasts_of, forecasts_to_json, turns_to_json, with_turns
 from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
 
@@ -92,7 +92,8 @@ class AnswerStore:
 def debate_record(played: PlayedDebate) -> Record:
     """What was said; a run's debates have more, which here is found anew."""
     tokens = sum(turn.count for turn in played.sampled)
-    return {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), "tokens": tokens}
+    forecasts = {"forecasts": forecasts_to_json(played)} if played.debate.forecasts else {}
+    return {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), **forecasts, "tokens": tokens}
 
 
 def cut(record: Record) -> tuple[float, float]:
@@ -103,7 +104,7 @@ def cut(record: Record) -> tuple[float, float]:
 
 def debate_of(record: Record, empty: Debate) -> Debate:
     """`empty` filled with what was said."""
-    return with_turns(empty, record["turns"])
+    return replace(with_turns(empty, record["turns"]), forecasts=forecasts_of(record))
 
 
 def plain_answers(question: Question, texts: Sequence[str]) -> Debate:

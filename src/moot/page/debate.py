@@ -23,7 +23,7 @@ from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.page.index import Part, Place, read_line
 from moot.page.runs import inside
 from moot.records.arrays import read_arrays
-from moot.records.codec import SHOWN, from_record, turn_tokens
+from moot.records.codec import SHOWN, forecasts_to_json, from_record, turn_tokens
 from moot.records.played import PlayedDebate
 from moot.records.seen import seen_to_json
 from moot.turns import AgentAdvantages
@@ -83,6 +83,9 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "max_rounds": debate.max_rounds,
         "protocol": Protocol(debate.rules, played.scoring).as_dict(),
         "turns": [_turn(played, i, step_of[i], votes, tokens.get(i), numbers) for i in range(len(debate.turns))],
+        "forecasts": [
+            {**told, "came": played.forecast_came(each)} for told, each in zip(forecasts_to_json(played), debate.forecasts, strict=True)
+        ],
         "jury": [_judge(played, turn, votes) for turn in debate.jury],
         "jury_counts": played.scoring.judge_counts if debate.jury else None,
         "votes": votes,

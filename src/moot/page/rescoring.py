@@ -33,8 +33,9 @@ CHOICES: dict[str, tuple[str, ...]] = {
     "judge_counts": _YES_NO,
     "voters": ("both", "agents", "judges"),
     "drop_own_answer": _YES_NO,
+    "vote_weight": ("one", "forecast"),
 }
-NUMBERS = ("reward_mix", "correct_bonus", "lambda_gen", "lambda_judge")
+NUMBERS = ("reward_mix", "correct_bonus", "lambda_gen", "lambda_judge", "discount")
 
 
 def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
+from moot.debate.forecasts import Forecast
 from moot.debate.labels import with_agents
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
@@ -29,7 +30,7 @@ from moot.records.seen import seen_to_json
 from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
-from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, turn_in_text
+from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, forecast_credit, turn_in_text
 
 FORMAT = 1
 
@@ -64,6 +65,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
     record["turns"] = turns_to_json(played)
     for i, told in enumerate(record["turns"] if with_seen else ()):
         told["seen"] = seen_to_json(played, i)
+    if debate.forecasts:
+        record["forecasts"] = forecasts_to_json(played)
     if debate.jury:
         record["jury_counts"] = played.scoring.judge_counts
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
@@ -99,6 +102,13 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
     ]
 
 
+def forecasts_to_json(played: PlayedDebate) -> list[dict[str, Any]]:
+    """What each was taught stands beside it, where it was scored."""
+    taught: Sequence[float] = () if played.advantages is None else played.advantages.forecasts
+    told = [{"agent": each.agent, "about": each.about, "text": each.text, "chance": each.chance} for each in played.debate.forecasts]
+    return [{**each, "advantage": value} for each, value in zip(told, taught, strict=True)] if taught else told
+
+
 def said_to_json(turn: Turn) -> dict[str, Any]:
     return {"round": turn.round, "agent": turn.agent, "text": turn.text}
 
@@ -116,6 +126,8 @@ def _choices(rules: Rules, scoring: Scoring) -> dict[str, Any]:
 def _vote_to_json(vote: AgentVote) -> dict[str, Any]:
     """By the turn that cast it, or by which outside judge did; about two responses, or about two agents."""
     caster: dict[str, Any] = {"turn": vote.turn} if vote.judge is None else {"turn": None, "judge": vote.judge}
+    if vote.weight != 1:
+        caster["weight"] = vote.weight
     if vote.left_turn is None:
         return {**caster, "left": vote.left, "right": vote.right, "verdict": vote.verdict}
     return {**caster, "left_turn": vote.left_turn, "right_turn": vote.right_turn, "verdict": vote.verdict}
@@ -125,7 +137,9 @@ def to_transcript(debate: Debate) -> dict[str, Any]:
     """What `moot score` reads: what was said, and nothing that follows from it."""
     turns = [{**said_to_json(turn), **({"ballot": True} if turn.ballot else {})} for turn in debate.turns]
     answer = {} if debate.question.answer is None else {"answer": debate.question.answer}
-    return {"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, **answer}
+    forecasts = [{"agent": each.agent, "about": each.about, "text": each.text} for each in debate.forecasts]
+    said = {"turns": turns, **({"forecasts": forecasts} if forecasts else {})}
+    return {"question": debate.question.text, "num_agents": debate.num_agents, **said, **answer}
 
 
 # Reading
@@ -155,13 +169,13 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     judges = ({**told, "round": debate.jury_round, "ballot": True} for told in record.get("jury", ()))
     jury = tuple(_turn(debate, told, debate.num_agents + j) for j, told in enumerate(judges))
     return PlayedDebate(
-        replace(debate, jury=jury),
+        replace(debate, jury=jury, forecasts=forecasts_of(record)),
         _stops(record["turns"]),
         error=record.get("error"),
         scoring=protocol.scoring,
         grades=grades_of(record, equal),
         scores=scores_of(record, protocol.scoring),
-        advantages=_advantages(record.get("advantages"), protocol.scoring),
+        advantages=_advantages(record, protocol.scoring),
     )
 
 
@@ -204,6 +218,11 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
     return replace(
         read, parsed=with_agents(parsed, debate.labels(agent)) if debate.rules.shuffle_labels or debate.rules.both_orders else parsed
     )
+
+
+def forecasts_of(record: Mapping[str, Any]) -> tuple[Forecast, ...]:
+    """As they were read then."""
+    return tuple(Forecast(each["agent"], each["about"], each["text"], each["chance"]) for each in record.get("forecasts") or ())
 
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
@@ -266,16 +285,17 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
         if not (0 <= left < most and 0 <= right < most and (turn is None or 0 <= turn < len(turns))):
             raise ConfigError(f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents")
         author = agents + int(told["judge"]) if turn is None else turns[turn]["agent"]
-        votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn))
+        votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn, told.get("weight", 1.0)))
     return tuple(votes)
 
 
-def _advantages(given: Any, scoring: Scoring) -> Advantages | None:
-    if given is None:
+def _advantages(record: Mapping[str, Any], scoring: Scoring) -> Advantages | None:
+    if (given := record.get("advantages")) is None:
         return None
+    forecasts = tuple(each.get("advantage", 0.0) for each in record.get("forecasts") or ())
     if isinstance(given, Mapping):
-        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()}, scoring.stream_of)
-    return AgentAdvantages(tuple(given))
+        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()}, scoring.stream_of, forecasts)
+    return AgentAdvantages(tuple(given), forecasts)
 
 
 # What a list of debates shows
@@ -329,7 +349,8 @@ def words(record: Mapping[str, Any], longest: int) -> str:
 
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
-    """All turns of a step end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
+    """All turns of a step end to end, a debate's forecasts after its turns. Turn k of the file has
+    `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
     import numpy as np  # here, because what reads only text waits for nothing
 
     turns: list[SampledTurn] = []
@@ -343,6 +364,10 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
             taught = each.advantages
             values = None if taught is None else credit(each.debate.turns[i], turn, steps[i], taught)
             credits.append(np.zeros(len(turn.tokens), dtype=np.float32) if values is None else values)
+        for k, turn in enumerate(each.forecast_turns):
+            turns.append(turn)
+            where.append((number, len(each.debate.turns) + k))
+            credits.append(forecast_credit(turn, 0.0 if each.advantages is None else each.advantages.forecasts[k]))
 
     def joined(arrays: list[Any], kind: type) -> Any:
         return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)

@@ -13,6 +13,7 @@ from moot.debate.types import Parsed, Vote
 from moot.debate.voters import flips, own_answers
 from moot.debate.votes import clear_consensus, in_both_orders
 from moot.records.played import PlayedDebate
+from moot.rl import calibration
 from moot.rl.explain import ALARMS
 from moot.rl.metrics import Metrics, mean, solution_lengths
 from moot.statistics import wilson
@@ -33,7 +34,7 @@ PEERS = (
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
     counted = [counts(each) for each in debates]
     outside = OUTSIDE if any(each.debate.jury for each in debates) else ()
-    return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside)}
+    return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside, *calibration.keys(debates))}
 
 
 def _ratio(key: str, shares: Sequence[Share]) -> float | None:
@@ -63,6 +64,7 @@ def counts(each: PlayedDebate) -> dict[str, Share]:
         "trust/judges_per_pair": (float(sum(map(len, pairs))), float(len(pairs))),
         "trust/duplicate_votes": (each.ballots.repeated, each.ballots.cast),
         **_outside(each),
+        **calibration.counts(each),
     }
 
 
