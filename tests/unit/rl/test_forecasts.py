@@ -21,6 +21,7 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
+from moot.loop.train import Loop, train
 from moot.page.debate import shown
 from moot.page.trust import measured
 from moot.records import Run
@@ -32,7 +33,6 @@ from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.rl.train import Loop, train
 from moot.tasks import load
 from moot.transcripts import BadLine, score
 from support.making import text
