@@ -21,6 +21,8 @@ def check_shape(record: Any) -> None:
     question = _part(record, "question", dict)
     _part(question, "text", str)
     _part(question, "answer", str, _NOTHING)
+    for side in _optional(question, "sides", list):
+        _kind("sides", side, str)
     agents = _part(record, "num_agents", int)
     for name, value in (("num_agents", agents), ("max_rounds", _part(record, "max_rounds", int))):
         if not 1 <= value <= MOST:
