@@ -23,6 +23,8 @@ from moot.records.played import PlayedDebate
 from moot.records.seen import seen
 from moot.rl.trust import panel
 from moot.tasks.answers import grade
+from moot.transcripts import BadLine
+from moot.transcripts import score as score_lines
 from moot.turns import turn_in_text
 
 ADVOCATES = PRESETS["advocates"]
@@ -180,6 +182,16 @@ def test_a_record_and_a_transcript_keep_the_sides() -> None:
     assert (again.debate.question, again.debate.turns, again.debate.jury) == (QUESTION, scored.debate.turns, scored.debate.jury)
     assert (again.believed, again.winner) == (1, 1)
     assert to_transcript(scored.debate)["sides"] == ["14", "11"]
+
+
+def test_a_transcript_from_anywhere_is_scored_by_its_judges() -> None:
+    scored = moot.score(played("Agent 1 > Agent 0"), ADVOCATES)
+    line = {**to_transcript(scored.debate), "jury": [{"text": turn.text} for turn in scored.debate.jury]}
+    (found,) = score_lines([json.dumps(line)], ADVOCATES)
+    assert isinstance(found, PlayedDebate) and scores_of(found).rewards == (-1, 1)
+    del line["sides"]
+    (bad,) = score_lines([json.dumps(line)], ADVOCATES)
+    assert isinstance(bad, BadLine) and "got 2 agents and 0 sides" in bad.reason
 
 
 def test_a_debate_without_positions_is_written_as_it_always_was() -> None:

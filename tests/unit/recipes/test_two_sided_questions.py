@@ -12,6 +12,7 @@ import pytest
 from moot.cli.main import main
 from moot.evaluate import Report
 from moot.records import Run
+from moot.rescore import rescore
 from moot.tasks import load
 
 ROOT = Path(__file__).parents[3]
@@ -46,6 +47,8 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
     for each in debates:
         debate = each.debate  # type: ignore[union-attr]
         assert (debate.num_agents, len(debate.turns), len(debate.jury)) == (2, 4, 1)
+    rescored = rescore(run, {})
+    assert (rescored.before, rescored.changed, rescored.largest_difference) == (rescored.after, 0, 0.0)
     held_out = [row for row in run.metrics() if row["phase"] == "eval"]
     assert {f"test_two_sided/{name}" for name in ("correct", "consultancy/accuracy", "judge/accuracy")} <= set(held_out[-1])
     assert main(["eval", "run", "--modes", "debate", "consultancy", "judge", "direct", "--questions", "6", "--out", "measured"]) == 0
