@@ -6,7 +6,6 @@ import asyncio
 import pickle
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -181,8 +180,3 @@ def test_without_its_package_a_module_says_which_one_to_install(
     with pytest.raises(ImportError) as refused:
         __import__(f"moot.integrations.{module}")
     assert install in str(refused.value)
-
-
-def test_the_id_of_the_environment_is_in_the_wheel() -> None:
-    settings = (Path(__file__).parents[3] / "pyproject.toml").read_text(encoding="utf-8")
-    assert '"src/moot_debate.py" = "moot_debate.py"' in settings
