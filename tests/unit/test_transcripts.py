@@ -30,6 +30,7 @@ LINE = json.dumps(GOOD)
 VOTING = [preset for name, preset in PRESETS.items() if name != "advocates"]
 """The presets in which agents vote, any number of them."""
 
+
 def without(key: str) -> dict[str, Any]:
     return {name: value for name, value in GOOD.items() if name != key}
 
