@@ -49,6 +49,7 @@ SPOKEN = {
     "judge_first": "it decides in which order agents were asked to judge and to solve",
     "temperature": "it decides how agents sampled",
     "forecast": "it decides what agents were asked after their last turn",
+    "positions": "it decides what agents were told to argue for",
     "num_agents": "it decides how many spoke",
     "max_rounds": "it decides how often they spoke",
     "stop_when_settled": "it decides when a debate ended",
