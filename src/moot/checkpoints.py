@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Trainer
+from moot.json_text import read_json
 from moot.records import Run, engine_state
 
 Note = Callable[[str], None]
@@ -139,11 +139,11 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
             return _model_of(run), checkpoint.engine_state
     if (path / "manifest.json").is_file():
         try:
-            manifest = json.loads((path / "manifest.json").read_text())
+            manifest = read_json((path / "manifest.json").read_bytes())
             targets = manifest["lora_targets"]
             names = targets if isinstance(targets, str) else ",".join(targets)
             same = {name: manifest[name] for name in ("model", "lora_rank", "lora_alpha")}
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
+        except (ValueError, KeyError, TypeError) as error:
             raise ConfigError(f"checkpoint: {path / 'manifest.json'} is damaged: {type(error).__name__}: {error}") from None
         return {**same, "lora_targets": names}, given
     if "://" in given:

@@ -25,7 +25,7 @@ from moot.rl.resume import differences, told
 from moot.rl.rollout import Guest, Player
 from moot.rl.stored import config_of
 from moot.rl.warm_from import warm_start_of
-from moot.tasks import load, load_curriculum
+from moot.tasks import check_name, load, load_curriculum
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,14 @@ def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
         raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
 
 
+def check_named(config: TrainConfig, path: Path) -> None:
+    """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one takes over."""
+    for name in (config.debate.task, *config.recipe.curriculum):
+        check_name(name)
+    if config.warm.warm_from and not Run.exists(path):
+        warm_start_of(config)
+
+
 def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: bool = False) -> Loop:
     """Whatever can be wrong with the settings is found before an engine is made, and that before there is a folder.
 
@@ -58,8 +66,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     if Run.exists(path):
         with locked(path):
             pass  # refused now, and not after minutes of loading
-    if config.warm.warm_from and not Run.exists(path):
-        warm_start_of(config)
+    check_named(config, path)
     scoring = config.protocol.scoring
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     task = load(config.debate.task, config.seed, config.eval_questions)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -20,13 +19,13 @@ from moot.debate.protocol import Protocol
 from moot.debate.rewards import AgentScores, StepScores, has_signal
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
-from moot.page.index import Part, Place, read_line
+from moot.page.index import Part, Place, line_at
 from moot.page.runs import inside
 from moot.records.arrays import read_arrays
-from moot.records.codec import SHOWN, from_record, turn_tokens
+from moot.records.codec import SHOWN, Damaged, read_line, turn_tokens
 from moot.records.played import PlayedDebate
 from moot.records.seen import seen_to_json
-from moot.turns import AgentAdvantages
+from moot.turns import AgentAdvantages, paid_by
 
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
@@ -36,37 +35,27 @@ LARGEST = 2**30
 
 def shown(run: Path, step: int, number: int, where: Place | None = None, part: Part = "debates") -> dict[str, Any] | None:
     """None where there is no such debate. `where` says where its line stands, if an index knows."""
-    line = read_line(run, step, number, where, part)
+    line = line_at(run, step, number, where, part)
     if line is None:
         return None
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict) or not record:
-        return {"step": step, "number": number, "broken": "its line is not a JSON object"}
+    played, here = read_line(line, step, number), {"step": step, "number": number}
+    if isinstance(played, Damaged):
+        return {**here, "broken": played.reason}
     try:
         tokens, tokens_error = _tokens(run, step, number) if part == "debates" else {}, None
     except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
         tokens, tokens_error = {}, f"{type(error).__name__}: {error}"
-    try:
-        if not 0 < int(record["num_agents"]) < 1000:
-            raise ValueError(f"num_agents is {record['num_agents']}")
-        return {"step": step, "number": number, **_debate(from_record(record), tokens), "tokens_error": tokens_error}
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        return {"step": step, "number": number, "broken": f"{type(error).__name__}: {error}"}
+    return {**here, **_debate(played, tokens), "tokens_error": tokens_error}
 
 
 def seen_in(
     run: Path, step: int, number: int, turn: int, where: Place | None = None, part: Part = "debates"
 ) -> list[dict[str, str]] | None:
     """What the agent of that turn saw before it spoke; None where there is no such turn that can be read."""
-    line = read_line(run, step, number, where, part)
-    try:
-        played = from_record(json.loads(line or b""))
-        return seen_to_json(played, turn) if 0 <= turn < len(played.debate.turns) else None
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError):
+    played = read_line(line_at(run, step, number, where, part) or b"", step, number)
+    if isinstance(played, Damaged) or not 0 <= turn < len(played.debate.turns):
         return None
+    return seen_to_json(played, turn)
 
 
 def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
@@ -191,12 +180,7 @@ def _said(played: PlayedDebate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -
     if turn.parsed.spans:
         places = _Places(shown["text"])
         shown["sections"] = [
-            {
-                "name": name,
-                "begin": places.utf16(begin),
-                "end": places.utf16(end),
-                "stream": "judge" if turn.ballot else stream_of.get(name),
-            }
+            {"name": name, "begin": places.utf16(begin), "end": places.utf16(end), "stream": paid_by(turn, name, stream_of)}
             for name, (begin, end) in turn.parsed.spans.items()
         ]
     if "comparison" in shown["fields"]:

@@ -27,9 +27,9 @@ from moot.page import debate as debates
 from moot.page.filters import Refused, Where, where, whole
 from moot.page.index import Index, Part
 from moot.page.rescoring import rescored
-from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
+from moot.page.runs import Metrics, Outside, Runs, Watched, thinned
 from moot.page.trust import measured
-from moot.rl import explain
+from moot.rl.explain import ALARMS, PANEL
 
 STATIC = Path(__file__).parent / "static"
 MOST = 200
@@ -236,7 +236,7 @@ class _Page:
 
     def words(self, request: Request) -> Any:
         """What the trust panel and the alarms mean, in the words the loop uses too."""
-        return {key: vars(meaning) for key, meaning in (explain.PANEL | explain.ALARMS).items()}
+        return {key: vars(meaning) for key, meaning in (PANEL | ALARMS).items()}
 
     def rescore(self, request: Request) -> Any:
         return rescored(self._run(request).path, dict(request.query_params))

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from moot.debate.labels import with_agents
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
@@ -24,6 +24,7 @@ from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
+from moot.json_text import read_json
 from moot.records.played import PlayedDebate
 from moot.records.seen import seen_to_json
 from moot.records.shape import check_shape
@@ -32,6 +33,7 @@ from moot.tasks.comparing import Grader
 from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, turn_in_text
 
 FORMAT = 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -132,15 +134,32 @@ def to_transcript(debate: Debate) -> dict[str, Any]:
 
 
 def read_line(line: bytes, step: int, place: int, equal: Grader = exact) -> PlayedDebate | Damaged:
-    """The debate of a line of a run's file; `place` counts from 0."""
+    """The debate of a line of a run's file; `place` counts from 0, and is the debate's number: what a record claims cannot hide another."""
+
+    def debate(record: Any) -> PlayedDebate:
+        played = replace(from_record(record, equal), step=step, number=place)
+        _ = played.outcome  # rewards that cannot be added up are damage too
+        return played
+
+    return _read(line, step, place, debate)
+
+
+def read_summary(line: bytes, step: int, place: int) -> Summary | Damaged:
+    return _read(line, step, place, summary)
+
+
+def read_words(line: bytes, longest: int) -> str:
+    """All that can be searched for in a line; of a turn only so many characters, and nothing of a line that is damaged."""
+    found = _read(line, 0, 0, lambda record: words(record, longest))
+    return found if isinstance(found, str) else ""
+
+
+def _read(line: bytes, step: int, place: int, make: Callable[[Any], T]) -> T | Damaged:
     try:
-        record = json.loads(line)
-        return replace(from_record(record, equal), step=step, number=int(record["number"]))
+        return make(read_json(line))
     except ConfigError as error:
         return Damaged(step, place + 1, str(error))
-    except (ValueError, RecursionError) as error:
-        return Damaged(step, place + 1, f"not JSON: {error}")
-    except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         return Damaged(step, place + 1, f"not a debate: {type(error).__name__} {error}")
 
 
@@ -197,6 +216,8 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
     if "fields" not in told:
         return read
     fields = dict(told["fields"])
+    if missing := {"comparison", *(() if ballot else ("solution",))} - fields.keys():
+        raise ConfigError(f"fields must have {min(missing)}, got {', '.join(fields) or 'none'}")
     if isinstance(read.parsed, Parsed) and read.parsed.fields == fields:
         return read
     # Read by other rules than today's: what counted then still counts.
@@ -320,7 +341,6 @@ def summary(record: Mapping[str, Any]) -> Summary:
 
 
 def words(record: Mapping[str, Any], longest: int) -> str:
-    """All that can be searched for in it; of a turn only so many characters."""
     turns = [*record["turns"], *record.get("jury", ())]
     return "\n".join(map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""]))
 

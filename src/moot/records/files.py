@@ -10,6 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from moot.debate.types import ConfigError
+from moot.json_text import read_json
+
 
 @contextlib.contextmanager
 def beside(target: Path) -> Iterator[Path]:
@@ -68,6 +71,6 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any, bool]]:
     for number, line in enumerate(lines, 1):
         if line:
             content = None
-            with contextlib.suppress(ValueError, RecursionError):
-                content = json.loads(line)
+            with contextlib.suppress(ConfigError):
+                content = read_json(line)
             yield number, content, number < len(lines)
