@@ -17,16 +17,12 @@ from typing import Any, BinaryIO
 
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, Question, Turn
-from moot.records.codec import turns_to_json, with_turns
+from moot.records.codec import turns_to_json
 from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
 
 Record = dict[str, Any]
 _THOUGHT = re.compile("</think>", re.IGNORECASE)
-
-
-def digest(settings: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def question_key(question: Question) -> str:
@@ -99,11 +95,6 @@ def cut(record: Record) -> tuple[float, float]:
     """Turns (or the answer) that ended at the token limit, of all there are."""
     stops = [turn["stop"] for turn in record["turns"]] if "turns" in record else [record["stop"]]
     return float(stops.count("length")), float(len(stops))
-
-
-def debate_of(record: Record, empty: Debate) -> Debate:
-    """`empty` filled with what was said."""
-    return with_turns(empty, record["turns"])
 
 
 def plain_answers(question: Question, texts: Sequence[str]) -> Debate:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import math
 import threading
 import time
@@ -16,6 +14,7 @@ from typing import Any, TypeVar
 
 from moot.debate.types import ConfigError
 from moot.json_text import read_json
+from moot.records.files import digest
 from moot.rl.explain import ALARMS
 
 T = TypeVar("T")
@@ -164,8 +163,7 @@ def _recipe(config: Mapping[str, Any]) -> str | None:
     """The same for runs that differ by their seed alone; None where a run has no seed."""
     if "seed" not in config:
         return None
-    others = {key: value for key, value in config.items() if key != "seed"}
-    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()[:12]
+    return digest({key: value for key, value in config.items() if key != "seed"})
 
 
 def _total(optim: Mapping[str, Any], warm: Mapping[str, Any]) -> int | None:
