@@ -14,6 +14,7 @@ import tyro
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
+from moot.cli.registry import option_names
 from moot.debate.choices import near
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import PRESETS as PROTOCOLS
@@ -203,7 +204,7 @@ def defaults(arguments: list[str]) -> Train:
 
 def trusted(run: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:
     """Refuses code and addresses of a run that are not on the command line; `--trust-run` shows them and takes them."""
-    words = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+    words = option_names(arguments)
     if words & {"--help", "-h"}:
         return
     named = [setting for setting in foreign if f"--{setting.replace('_', '-')}" in words]
