@@ -11,13 +11,13 @@ from typing import Any
 from moot import __version__
 from moot.checkpoints import Note
 from moot.debate.types import ConfigError
-from moot.loop.state import Loop
+from moot.loop.state import Loop, Watcher
 from moot.loop.still import named_runs
 from moot.loop.train import train as train_loop
 from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
 from moot.records.aside import set_aside
-from moot.records.lock import locked, open_lock
+from moot.records.lock import locked
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import RENEWED, TrainConfig
 from moot.rl.ready import check_reward, check_scoring, check_task, check_warm_start
@@ -29,17 +29,13 @@ from moot.tasks import check_name, load, load_curriculum
 
 
 @dataclass(frozen=True)
-class Silent:
-    """A watcher that prints nothing, and passes on the rows of the metrics."""
+class RowsWatcher(Watcher):
+    """Passes on the rows of the metrics."""
 
-    watch: Callable[[dict[str, Any]], object] = lambda row: None
+    watch: Callable[[dict[str, Any]], object]
 
-    def began(self, step: int, total: int, phase: str) -> None: ...
-    def debate_finished(self, rollout: Any) -> None: ...
     def row(self, row: dict[str, Any]) -> None:
         self.watch(row)
-
-    def note(self, text: str) -> None: ...
 
 
 def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
@@ -83,12 +79,12 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     except BaseException:
         engine.shut()
         raise
-    return Loop(config, engine, rendering, task, run, Silent(), reward, estimator, stages=stages, lock=lock)
+    return Loop(config, engine, rendering, task, run, Watcher(), reward, estimator, stages=stages, lock=lock)
 
 
 def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, ExitStack]:
     path.mkdir(parents=True, exist_ok=True)
-    lock = open_lock(path)
+    lock = locked(path)
     try:
         if Run.exists(path) and restart:
             set_aside(path)
@@ -135,6 +131,6 @@ async def train_async(
         check_folder(place, config, "name another folder, or train with the settings of that run")
     loop = prepare(config, place, restart=restart)
     if watch is not None:
-        loop.watcher = Silent(watch)
+        loop.watcher = RowsWatcher(watch)
     await carry_out(loop)
     return loop.run

@@ -16,16 +16,15 @@ from moot.debate.outcome import onlookers_votes
 from moot.debate.parsing import comparison_lines
 from moot.debate.prompts import persona
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import AgentScores, StepScores, has_signal
-from moot.debate.state import Debate
+from moot.debate.rewards import has_signal
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.page.index import Part, Place, line_at
 from moot.page.runs import inside
 from moot.records.arrays import read_arrays
-from moot.records.codec import SHOWN, Damaged, read_line, turn_tokens
+from moot.records.codec import SHOWN, Damaged, numbers_to_json, read_line, turn_tokens
 from moot.records.played import PlayedDebate
 from moot.records.seen import seen_to_json
-from moot.turns import AgentAdvantages, paid_by
+from moot.turns import paid_by
 
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
@@ -59,16 +58,14 @@ def seen_in(
 
 
 def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
-    debate, scores, taught = played.debate, played.scores, played.advantages
-    votes = _votes(played)
+    debate, votes, numbers = played.debate, _votes(played), numbers_to_json(played)
     step_of = {i: step for own in debate.steps() for step, i in enumerate(own)}
-    rewards = None if scores is None else scores.rewards if isinstance(scores, AgentScores) else _values(scores)
-    returns = scores.returns if isinstance(scores, AgentScores) else None
-    advantages = None if taught is None else taught.values if isinstance(taught, AgentAdvantages) else taught.streams
-    numbers = {"rewards": rewards, "returns": returns, "advantages": advantages}
     return {
         "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer")},
-        "agents": [_seat(debate, agent) for agent in range(debate.num_agents)],
+        "agents": [
+            {"persona": persona(agent).name, "style": persona(agent).style} if debate.rules.personas else {}
+            for agent in range(debate.num_agents)
+        ],
         "max_rounds": debate.max_rounds,
         "protocol": Protocol(debate.rules, played.scoring).as_dict(),
         "turns": [_turn(played, i, step_of[i], votes, tokens.get(i), numbers) for i in range(len(debate.turns))],
@@ -76,7 +73,7 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "jury_counts": played.scoring.judge_counts if debate.jury else None,
         "votes": votes,
         **_came_to(played),
-        "signal": None if scores is None else has_signal(scores),
+        "signal": None if played.scores is None else has_signal(played.scores),
         **numbers,
         "error": played.error,
     }
@@ -87,14 +84,6 @@ def _came_to(played: PlayedDebate) -> dict[str, Any]:
     if played.outcome is None:
         return {"winner": None, "leaders": [], "means": None, "won": None, "lost": None}
     return {name: getattr(played.outcome, name) for name in ("winner", "leaders", "means", "won", "lost")}
-
-
-def _values(scores: StepScores) -> dict[str, Any]:
-    return {name: stream.values for name, stream in scores.streams.items()}
-
-
-def _seat(debate: Debate, agent: int) -> dict[str, Any]:
-    return {"persona": persona(agent).name, "style": persona(agent).style} if debate.rules.personas else {}
 
 
 def _votes(played: PlayedDebate) -> list[dict[str, Any]]:

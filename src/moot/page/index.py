@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from moot.page.filters import Where, clean
+from moot.page.filters import CHOICES, Where, clean
 from moot.page.runs import Outside, inside
 from moot.records.codec import Damaged, read_summary, read_words
 from moot.records.run import step_file, step_files
@@ -213,17 +213,18 @@ class Index:
 
     def counts(self, where: Where) -> dict[str, int]:
         """How many there are, and how many of those each single filter would leave."""
+        right, winner = CHOICES["correct"], CHOICES["winner"]
         wanted = {
             "debates": "1",
-            "failed": "failures > 0",
-            "disagree": "disagreement",
-            "right": "correct = 1",
-            "mixed": "correct > 0 and correct < 1",
-            "wrong": "correct = 0",
-            "misled": "winner_correct = 0 and correct > 0",
-            "winner_wrong": "winner_correct = 0",
-            "no_signal": "signal = 0",
-            "error": "error is not null",
+            "failed": CHOICES["failed"]["yes"],
+            "disagree": CHOICES["disagree"]["yes"],
+            "right": right["all"],
+            "mixed": right["mixed"],
+            "wrong": right["none"],
+            "misled": right["misled"],
+            "winner_wrong": winner["wrong"],
+            "no_signal": CHOICES["signal"]["no"],
+            "error": CHOICES["error"]["yes"],
         }
         with self._reading() as connection:
             if connection is None:

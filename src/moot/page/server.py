@@ -34,6 +34,8 @@ from moot.rl.explain import ALARMS, PANEL
 STATIC = Path(__file__).parent / "static"
 MOST = 200
 """Debates in one answer."""
+QUESTIONS = ("metrics", "curves", "config", "trust", "evals", "words", "rescore", "debates", "debate", "seen")
+"""Beside the table of runs: each is a method of `_Page`."""
 NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 _POLICY = (
@@ -55,16 +57,7 @@ def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
     page = _Page(runs, cache)
     routes = [
         Route("/api/runs", _json(page.runs_table)),
-        Route("/api/metrics", _json(page.metrics)),
-        Route("/api/curves", _json(page.curves)),
-        Route("/api/config", _json(page.config)),
-        Route("/api/trust", _json(page.trust)),
-        Route("/api/evals", _json(page.evals)),
-        Route("/api/words", _json(page.words)),
-        Route("/api/rescore", _json(page.rescore)),
-        Route("/api/debates", _json(page.debates)),
-        Route("/api/debate", _json(page.debate)),
-        Route("/api/seen", _json(page.seen)),
+        *(Route(f"/api/{name}", _json(getattr(page, name))) for name in QUESTIONS),
         *(Route(path, _file(content, kind)) for path, content, kind in _static()),
     ]
     return _Guard(Starlette(routes=routes))

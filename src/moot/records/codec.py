@@ -73,17 +73,20 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
             about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
             record["jury"][vote.author - debate.num_agents]["votes"].append(about)
     if played.scores is not None and played.outcome is not None:
-        scores = played.scores
-        record["winner"], record["signal"] = played.outcome.winner, has_signal(scores)
+        record["winner"], record["signal"] = played.outcome.winner, has_signal(played.scores)
         record["votes"] = [_vote_to_json(vote) for vote in played.outcome.votes]
-        if isinstance(scores, AgentScores):
-            record["rewards"], record["returns"] = scores.rewards, scores.returns
-        else:
-            record["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
-    if played.advantages is not None:
-        given = played.advantages
-        record["advantages"] = given.values if isinstance(given, AgentAdvantages) else given.streams
-    return record
+    return {**record, **{name: values for name, values in numbers_to_json(played).items() if values is not None}}
+
+
+def numbers_to_json(played: PlayedDebate) -> dict[str, Any]:
+    """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none of a kind."""
+    scores, taught = played.scores, played.advantages
+    by_agent = isinstance(scores, AgentScores)
+    return {
+        "rewards": None if scores is None else scores.rewards if by_agent else {k: v.values for k, v in scores.streams.items()},
+        "returns": scores.returns if by_agent else None,
+        "advantages": None if taught is None else taught.values if isinstance(taught, AgentAdvantages) else taught.streams,
+    }
 
 
 def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str, Any]]:
