@@ -26,8 +26,10 @@ def read_manifest(place: Path) -> dict[str, Any]:
     """What was saved there; `files` has the checksums."""
     try:
         manifest = json.loads((place / MANIFEST).read_text())
-        return {**manifest, "files": dict(manifest["files"])}
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        return {**manifest, "files": dict(manifest.get("files", {}))}
+    except FileNotFoundError:
+        raise DamagedCheckpoint(f"{place}: {MANIFEST} is missing") from None
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
         raise DamagedCheckpoint(f"{place}: its manifest cannot be read ({type(error).__name__}: {error})") from error
 
 

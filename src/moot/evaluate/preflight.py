@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from moot.evaluate.counting import Share
 from moot.evaluate.report import Report, ReportRow
+from moot.rl.trust import Share
 from moot.statistics import Interval, cautious_interval, paired_interval, wilson
 
 Verdict = Literal["pass", "fail", "cannot tell"]

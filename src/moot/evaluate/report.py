@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
-from moot.evaluate.counting import QuestionCounts, Share
+from moot.evaluate.counting import QuestionCounts
 from moot.records import write_atomically
 from moot.records.files import digest
+from moot.rl.trust import Share
 from moot.statistics import intervals, paired_interval, sign_flip_p
 
 FORMAT = 1

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 from moot.debate.types import ConfigError
 from moot.json_text import read_json
 from moot.records.files import digest
+from moot.records.run import metric_row
 from moot.rl.explain import ALARMS
 
 T = TypeVar("T")
@@ -212,21 +213,15 @@ class Metrics:
         return metrics
 
     def _add(self, line: bytes) -> None:
-        try:
-            row = read_json(line)
-            step, phase = float(row["step"]), str(row.get("phase", "self_play"))
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError):
-            return
-        if not math.isfinite(step):
+        if (row := metric_row(line)) is None:
             return
         self.rows += 1
-        self.step, self.phase = int(step), phase
+        self.step, phase = row.pop("step"), row.pop("phase")
+        self.phase = phase
         columns = self.series["train" if phase in TRAINING else phase]
         for key, value in row.items():
-            if key in ("step", "phase") or not (value is None or isinstance(value, int | float)):
-                continue
             steps, values = columns.setdefault(key, ([], []))
-            steps.append(step)
+            steps.append(float(self.step))
             values.append(_finite(value))
 
     def age(self) -> float | None:

@@ -81,12 +81,14 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
 def numbers_to_json(played: PlayedDebate) -> dict[str, Any]:
     """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none of a kind."""
     scores, taught = played.scores, played.advantages
-    by_agent = isinstance(scores, AgentScores)
-    return {
-        "rewards": None if scores is None else scores.rewards if by_agent else {k: v.values for k, v in scores.streams.items()},
-        "returns": scores.returns if by_agent else None,
-        "advantages": None if taught is None else taught.values if isinstance(taught, AgentAdvantages) else taught.streams,
-    }
+    numbers: dict[str, Any] = dict.fromkeys(("rewards", "returns", "advantages"))
+    if isinstance(scores, AgentScores):
+        numbers |= {"rewards": scores.rewards, "returns": scores.returns}
+    elif scores is not None:
+        numbers["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
+    if taught is not None:
+        numbers["advantages"] = taught.values if isinstance(taught, AgentAdvantages) else taught.streams
+    return numbers
 
 
 def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ class Run:
     def _metric_lines(self) -> list[tuple[bytes, dict[str, Any] | None]]:
         """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut short."""
         file = self.path / "metrics.jsonl"
-        return [(line, _row(line)) for line in file.read_bytes().split(b"\n")] if file.exists() else []
+        return [(line, metric_row(line)) for line in file.read_bytes().split(b"\n")] if file.exists() else []
 
     def frame(self) -> Any:
         """The metrics as a pandas DataFrame, a row for each of theirs."""
@@ -234,15 +234,15 @@ class Run:
             yield step, place, _state(place)
 
 
-def _row(line: bytes) -> dict[str, Any] | None:
+def metric_row(line: bytes) -> dict[str, Any] | None:
     """A row has its step, its phase and numbers, some of which may be missing; anything else is damage."""
     try:
         row = read_json(line)
     except ConfigError:
         return None
-    if not (isinstance(row, dict) and type(row.get("step")) is int and isinstance(row.get("phase"), str)):
+    if not (isinstance(row, dict) and type(row.get("step")) is int and abs(row["step"]) < 10**9 and isinstance(row.get("phase"), str)):
         return None
-    return {name: value for name, value in row.items() if name == "phase" or value is None or type(value) in (int, float)}
+    return {name: value for name, value in row.items() if name == "phase" or value is None or isinstance(value, int | float)}
 
 
 def step_file(step: int) -> str:
