@@ -216,13 +216,13 @@ class Metrics:
         if (row := metric_row(line)) is None:
             return
         self.rows += 1
-        self.step, phase = row.pop("step"), row.pop("phase")
-        self.phase = phase
+        self.step, self.phase = step, phase = int(row.pop("step")), str(row.pop("phase"))
         columns = self.series["train" if phase in TRAINING else phase]
         for key, value in row.items():
-            steps, values = columns.setdefault(key, ([], []))
-            steps.append(float(self.step))
-            values.append(_finite(value))
+            if value is None or isinstance(value, int | float):
+                steps, values = columns.setdefault(key, ([], []))
+                steps.append(float(step))
+                values.append(_finite(value))
 
     def age(self) -> float | None:
         return None if self._written is None else max(0.0, time.time() - self._written)

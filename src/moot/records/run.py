@@ -93,7 +93,8 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Every line that is a row; a last line cut short by a kill is left out, and so is what is damaged."""
-        return [row for _, row in self._metric_lines() if row is not None]
+        rows = (row for _, row in self._metric_lines() if row is not None)
+        return [{name: value for name, value in row.items() if name == "phase" or type(value) in (int, float, type(None))} for row in rows]
 
     def _metric_lines(self) -> list[tuple[bytes, dict[str, Any] | None]]:
         """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut short."""
@@ -235,14 +236,14 @@ class Run:
 
 
 def metric_row(line: bytes) -> dict[str, Any] | None:
-    """A row has its step, its phase and numbers, some of which may be missing; anything else is damage."""
+    """A row has its step and its phase; anything else is damage, and None."""
     try:
         row = read_json(line)
     except ConfigError:
         return None
     if not (isinstance(row, dict) and type(row.get("step")) is int and abs(row["step"]) < 10**9 and isinstance(row.get("phase"), str)):
         return None
-    return {name: value for name, value in row.items() if name == "phase" or value is None or isinstance(value, int | float)}
+    return row
 
 
 def step_file(step: int) -> str:
