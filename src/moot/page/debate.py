@@ -105,6 +105,9 @@ def _values(scores: StepScores) -> dict[str, Any]:
 
 
 def _seat(debate: Debate, agent: int) -> dict[str, Any]:
+    """Who sits there: an advocate goes by its position."""
+    if debate.assigned:
+        return {"persona": f"argues for: {debate.question.sides[agent]}", "style": "the side that this seat was given"}
     return {"persona": persona(agent).name, "style": persona(agent).style} if debate.rules.personas else {}
 
 
