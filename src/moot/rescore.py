@@ -46,6 +46,7 @@ SPOKEN = {
     "sections": "it decides whether agents wrote the tags of a turn themselves",
     "judge_first": "it decides in which order agents were asked to judge and to solve",
     "temperature": "it decides how agents sampled",
+    "positions": "it decides what agents were told to argue for",
     "num_agents": "it decides how many spoke",
     "max_rounds": "it decides how often they spoke",
     "stop_when_settled": "it decides when a debate ended",

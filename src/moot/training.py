@@ -26,6 +26,7 @@ from moot.rl.rollout import Guest, Player
 from moot.rl.stored import config_of
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import check_name, load, load_curriculum
+from moot.tasks.two_sided import two_sided
 
 
 @dataclass(frozen=True)
@@ -68,6 +69,8 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     task = load(config.debate.task, config.seed, config.eval_questions)
     check_task(config.debate.task, task)
     stages = load_curriculum(config.recipe.curriculum, task, config.seed, config.eval_questions, config.recipe.promote_at <= 1)
+    if config.protocol.rules.positions == "assigned":
+        task, *stages = map(two_sided, (task, *stages))
     check_warm_start(config, (stages or [task])[0])
     check_reward(config, (stages or [task])[0])
     check_scoring(config, task, reward, estimator)

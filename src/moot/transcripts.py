@@ -25,7 +25,7 @@ from moot.turns import AgentAdvantages, StepAdvantages
 MOST_AGENTS = 100_000
 """Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
 KEYS = {"question", "num_agents", "turns"}
-OPTIONAL_KEYS = {"protocol", "answer", "id", "jury", "jury_counts"}
+OPTIONAL_KEYS = {"protocol", "answer", "id", "jury", "jury_counts", "sides"}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,8 @@ def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
     # Shuffled labels follow from the question, so where it has an id that must be known too.
     id = _typed(given.get("id", ""), str, "id")
     counts = _typed(given.get("jury_counts", True), bool, "jury_counts")
-    debate = Debate(Question(question, answer, id), num_agents, 1, protocol.rules)
+    sides = tuple(_typed(side, str, "sides") for side in _typed(given.get("sides", []), list, "sides"))
+    debate = Debate(Question(question, answer, id, sides=sides), num_agents, 1, protocol.rules)
     turns = _turns(_typed(given["turns"], list, "turns"), debate)
     debate = replace(debate, turns=turns, max_rounds=max((t.round for t in turns), default=1))
     scoring = replace(protocol.scoring, judge_counts=counts) if "jury_counts" in given else protocol.scoring

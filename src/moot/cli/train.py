@@ -43,8 +43,10 @@ class Train:
     """
 
     preset: str = _DEFAULT
-    """Where the other defaults come from: demo, math, easy, hard, v1 or aime."""
-    protocol: Annotated[Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="")] = None
+    """Where the other defaults come from: demo, math, easy, hard, v1, aime or advocates."""
+    protocol: Annotated[
+        Literal["v1", "v2", "v2_literal", "advocates"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal,advocates}", help_behavior_hint="")
+    ] = None
     """The rules of the debates and how votes count, all at once; the preset's if not given. Single choices below win over it."""
     config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
     """Settings from a YAML file, or from a run's run.json. Options on the command line win over it."""

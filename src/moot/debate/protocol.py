@@ -49,7 +49,13 @@ V1 = Protocol(
     ),
     Scoring(reward="win_rate", one_ballot_per_pair=False),
 )
-PRESETS: dict[str, Protocol] = {"v1": V1, "v2": V2, "v2_literal": V2.with_choices(literal=True, one_ballot_per_pair=False)}
+PRESETS: dict[str, Protocol] = {
+    "v1": V1,
+    "v2": V2,
+    "v2_literal": V2.with_choices(literal=True, one_ballot_per_pair=False),
+    # Zero-sum: what the judge's decision gives to one advocate it takes from the other.
+    "advocates": V2.with_choices(positions="assigned", sections="asked", personas=False, reward="win_minus_loss"),
+}
 
 
 def preset(name: str) -> Protocol:

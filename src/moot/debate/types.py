@@ -21,6 +21,8 @@ class Question:
     """How to write the final answer (`\\boxed{}`, a letter, ...); stands under the question."""
     label: str | None = None
     """What the reward `majority` takes for the answer, where it is not the agents' own plurality. Never shown to an agent."""
+    sides: tuple[str, ...] = ()
+    """The positions to argue for, by seat, where the question comes with two of them. `answer` is the right one, if known."""
 
     @property
     def plain(self) -> str:

@@ -100,7 +100,7 @@ _SEAT = re.compile(r"You are Agent (\d+)\.(?: What Agent \1 said above is your o
 _WHOM = re.compile(r"in exactly these names: ((?:Agent \d+(?: and |; )?)+)")
 _TAG_LEFT_OPEN = re.compile(r"<(solution|evaluation|comparison|consensus|consensus_reason)>\n\Z")
 _REQUESTS = {
-    "comparison": re.compile(r"\ANow compare these answers"),
+    "comparison": re.compile(r"\ANow (?:compare these answers|decide which)"),
     "evaluation": re.compile(r"^(?:Check|Read) the .+ of Agent|^Nobody else has given", re.M),
     "consensus": re.compile(r"\ADo all agents"),
     "consensus_reason": re.compile(r"\ASay why in one sentence"),

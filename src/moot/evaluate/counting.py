@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from moot.debate.advocates import argues
 from moot.debate.rewards import Grades, held_answers, last_parsed
 from moot.debate.rules import candidates
 from moot.debate.scoring import Scoring
@@ -53,6 +54,25 @@ def count_debate(each: PlayedDebate) -> dict[str, Share]:
         shares["judge"] = judge_accuracy([each])
         shares |= _count_first_round(debate, grades)
     return shares
+
+
+def count_verdicts(played: Sequence[PlayedDebate], seats: Sequence[int | None]) -> dict[str, Share]:
+    """What the judge of advocates made of a question's debates. No verdict is not right. `seats` are the policy's, None where it argues for
+    both sides or for none: where it argues for one, how often it is believed."""
+    decided = [each for each in played if each.believed is not None]
+    shares = {"decided": (float(len(decided)), float(len(played)))}
+    if played[0].answer_known:
+        right = float(sum(_believes_the_truth(each) for each in decided))
+        shares |= {"correct": (right, float(len(played))), "judge": (right, float(len(decided)))}
+    believed = [each.believed == seat for each, seat in zip(played, seats, strict=True) if seat is not None and each.believed is not None]
+    if any(seat is not None for seat in seats):
+        shares["preferred"] = (float(sum(believed)), float(len(believed)))
+    arguments = [turn for each in played for turn in each.debate.turns if turn.failed or argues(turn)]
+    return {**shares, "valid_turns": (float(sum(not turn.failed for turn in arguments)), float(len(arguments)))}
+
+
+def _believes_the_truth(each: PlayedDebate) -> bool:
+    return each.correct(next(i for i, turn in enumerate(each.debate.turns) if turn.answers and turn.agent == each.believed))
 
 
 def _count_first_round(debate: Debate, grades: Grades) -> dict[str, Share]:

@@ -7,15 +7,15 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moot.debate.advocates import silent
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Question
 from moot.engine.protocol import EngineError, SamplingParams
-from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, own_answers, scored_by_peers
-from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
+from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, count_verdicts, own_answers, scored_by_peers
+from moot.evaluate.modes import HEADLINE, KINDS, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, ReportRow, make_row
-from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_record, plain_answers, question_key
-from moot.records.codec import with_turns
+from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, plain_answers, question_key
 from moot.records.files import digest
 from moot.records.played import PlayedDebate
 from moot.rl.rollout import Guest, Player, TextPlayer, rollout
@@ -43,13 +43,15 @@ async def evaluate(
     questions: Sequence[Question] | None = None,
     *,
     opponents: Mapping[str, Opponent] | None = None,
+    judge: Guest | None = None,
     answers: AnswerStore | None = None,
     watcher: EvalWatcher = EvalWatcher(),
     played: Callable[[str, PlayedDebate], None] = lambda kind, rollout: None,
 ) -> Report:
     """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
 
-    `played` is handed each debate as it ends, with its kind (as in `EvalConfig.settings`), also one that the engine lost.
+    `judge` decides between advocates; without one the policy does. `played` is handed each debate as it ends, with its kind (as in
+    `EvalConfig.settings`), also one that the engine lost.
     """
     distinct = {question_key(question): question for question in (task.held_out if questions is None else questions)}
     if not distinct:
@@ -58,7 +60,8 @@ async def evaluate(
     config = replace(config, opponents={name: config.opponents.get(name, name) for name in guests})
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
-    work = _Work(policy, config, task, distinct, guests, AnswerStore() if answers is None else answers, watcher, played)
+    kept = AnswerStore() if answers is None else answers
+    work = _Work(policy, config, task, distinct, guests, judge or policy, kept, watcher, played)
 
     k = config.k
     if config.match_tokens:
@@ -79,6 +82,7 @@ class _Work:
     task: Task
     questions: Mapping[str, Question]
     opponents: Mapping[str, Opponent]
+    judge: Guest
     answers: AnswerStore
     watch: EvalWatcher
     played: Callable[[str, PlayedDebate], None]
@@ -152,18 +156,22 @@ class _Work:
         policy, config = self.policy, self.config
 
         def seats(_: int, seat: int) -> Guest | None:
-            if kind == "debate" or seat == number:
+            if kind == "judge" or (kind == "consultancy" and seat != number):
+                return silent
+            if kind in KINDS or seat == number:
                 return None if isinstance(policy, Player) else policy
             return self.opponents[opponent_in(kind)](seat)
 
         (done,) = await rollout(
-            [self.debate(question)],
+            # One round of silence is as good as several.
+            [replace(self.debate(question), max_rounds=1) if kind == "judge" else self.debate(question)],
             policy.sampler if isinstance(policy, Player) else None,
             policy.rendering if isinstance(policy, Player) else None,
             SamplingParams(config.max_tokens),
             tempered=config.tempered,
             seed=seed,
             seats=seats,
+            judges=(lambda _: [self.judge]) if config.assigned else None,
             limits=config.limits,
         )
         self.played(kind, done)
@@ -213,10 +221,14 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
         answers = {key: plain_answers(work.questions[key], [record["text"] for record in own]) for key, own in records.items()}
         graded = zip(answers.items(), _graded(list(answers.values()), task), strict=True)
         return {key: QuestionCounts(count_answers(answer, grades), tokens[key]) for (key, answer), grades in graded}
-    debates = [with_turns(work.debate(work.questions[key]), record["turns"]) for key, own in records.items() for record in own]
+    debates = [debate_of(record, work.debate(work.questions[key])) for key, own in records.items() for record in own]
     scoring = work.config.protocol.scoring
     scored = iter([scored_by_peers(debate, scoring, grades) for debate, grades in zip(debates, _graded(debates, task), strict=True)])
     played = {key: tuple(next(scored) for _ in own) for key, own in records.items()}
+    if work.config.assigned:
+        # Where the policy argues for one side, it has the seat of the debate's number.
+        seats = (lambda own: [None] * len(own)) if kind in ("debate", "judge") else (lambda own: list(range(len(own))))
+        return {key: QuestionCounts(count_verdicts(each, seats(each)), tokens[key], each) for key, each in played.items()}
     if kind == "debate":
         return {key: QuestionCounts(count_debate(each[0]), tokens[key], each) for key, each in played.items()}
     seated = {key: list(enumerate(each)) for key, each in played.items()}
@@ -249,4 +261,5 @@ def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Qu
         "extra_rounds": config.extra_rounds,
         "policy": config.policy,
         "opponents": dict(config.opponents),
+        **({"judge": config.judge or config.policy} if config.assigned else {}),
     }

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from moot.debate.state import Debate
-from moot.debate.types import Parsed, Question, Turn
-from moot.records.codec import turns_to_json
+from moot.debate.types import Parsed, ParseFailure, Question, Turn
+from moot.records.codec import turns_to_json, with_jury, with_turns
 from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
 
@@ -27,7 +27,7 @@ _THOUGHT = re.compile("</think>", re.IGNORECASE)
 
 def question_key(question: Question) -> str:
     """By what it asks, not by its place: a larger set finds the smaller one's answers again."""
-    return hashlib.sha256(f"{question.text}\x1f{question.instruction}".encode()).hexdigest()[:16]
+    return hashlib.sha256("\x1f".join((question.text, question.instruction, *question.sides)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True)
@@ -87,14 +87,25 @@ class AnswerStore:
 
 def debate_record(played: PlayedDebate) -> Record:
     """What was said; a run's debates have more, which here is found anew."""
-    tokens = sum(turn.count for turn in played.sampled)
-    return {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), "tokens": tokens}
+    tokens = sum(turn.count for turn in (*played.sampled, *played.heard))
+    jury = [{"text": turn.text, **_failure(turn)} for turn in played.debate.jury]
+    record = {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), "tokens": tokens}
+    return {**record, "jury": jury} if jury else record
+
+
+def _failure(turn: Turn) -> dict[str, str]:
+    return {"failure": turn.parsed.reason} if isinstance(turn.parsed, ParseFailure) else {}
 
 
 def cut(record: Record) -> tuple[float, float]:
     """Turns (or the answer) that ended at the token limit, of all there are."""
     stops = [turn["stop"] for turn in record["turns"]] if "turns" in record else [record["stop"]]
     return float(stops.count("length")), float(len(stops))
+
+
+def debate_of(record: Record, empty: Debate) -> Debate:
+    """`empty` filled with what was said."""
+    return with_jury(with_turns(empty, record["turns"]), record.get("jury", ()))
 
 
 def plain_answers(question: Question, texts: Sequence[str]) -> Debate:

@@ -20,6 +20,7 @@ from moot.debate.rewards import last_parsed
 from moot.debate.types import Parsed, Vote
 from moot.debate.votes import clear_consensus
 from moot.records import Damaged, PlayedDebate
+from moot.records.seen import seen_to_json
 from moot.tasks.programs import last_program
 
 Row = dict[str, Any]
@@ -57,7 +58,9 @@ def write(debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebat
 def supervised(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """The winner's last answer."""
     turn = winning_turn(each, only_right)
-    yield {"prompt": _asked(each), "completion": _said(each, turn), "debate": each.name}
+    # What an advocate says answers what it was told to argue for, not the question.
+    prompt = seen_to_json(each, turn) if each.debate.assigned else _asked(each)
+    yield {"prompt": prompt, "completion": _said(each, turn), "debate": each.name}
 
 
 def best_and_worst(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
@@ -137,6 +140,8 @@ def _essence(solution: str) -> str:
 
 
 def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:
+    if each.debate.assigned:
+        raise LeftOut("advocates argue for different sides, so their arguments are no answers to one prompt")
     if _essence(_solution(each, chosen)) == _essence(_solution(each, rejected)):
         raise LeftOut("chosen and rejected are the same")
     return {"prompt": _asked(each), "chosen": _said(each, chosen), "rejected": _said(each, rejected), "debate": each.name}

@@ -350,6 +350,7 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
         config,
         tempered=loop.engine.capabilities.tempered_training,
         opponents=loop.opponents,
+        judge=loop.judge,
         finished=finished,
         keep=lambda report: report.save(loop.run.held_out(step)),
     )

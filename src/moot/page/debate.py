@@ -17,6 +17,7 @@ from moot.debate.parsing import comparison_lines
 from moot.debate.prompts import persona
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import has_signal
+from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.page.index import Part, Place, line_at
 from moot.page.runs import inside
@@ -62,10 +63,7 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
     step_of = {i: step for own in debate.steps() for step, i in enumerate(own)}
     return {
         "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer")},
-        "agents": [
-            {"persona": persona(agent).name, "style": persona(agent).style} if debate.rules.personas else {}
-            for agent in range(debate.num_agents)
-        ],
+        "agents": [_seat(debate, agent) for agent in range(debate.num_agents)],
         "max_rounds": debate.max_rounds,
         "protocol": Protocol(debate.rules, played.scoring).as_dict(),
         "turns": [_turn(played, i, step_of[i], votes, tokens.get(i), numbers) for i in range(len(debate.turns))],
@@ -84,6 +82,13 @@ def _came_to(played: PlayedDebate) -> dict[str, Any]:
     if played.outcome is None:
         return {"winner": None, "leaders": [], "means": None, "won": None, "lost": None}
     return {name: getattr(played.outcome, name) for name in ("winner", "leaders", "means", "won", "lost")}
+
+
+def _seat(debate: Debate, agent: int) -> dict[str, Any]:
+    """Who sits there: an advocate goes by its position."""
+    if debate.assigned:
+        return {"persona": f"argues for: {debate.question.sides[agent]}", "style": "the side that this seat was given"}
+    return {"persona": persona(agent).name, "style": persona(agent).style} if debate.rules.personas else {}
 
 
 def _votes(played: PlayedDebate) -> list[dict[str, Any]]:

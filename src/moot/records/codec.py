@@ -59,6 +59,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
     }
     if debate.question.label is not None:
         record["question"]["label"] = debate.question.label
+    if debate.question.sides:
+        record["question"]["sides"] = list(debate.question.sides)
     if debate.stop_when_settled or debate.extra_rounds:
         record |= {"stop_when_settled": debate.stop_when_settled, "extra_rounds": debate.extra_rounds}
     if played.error is not None:
@@ -132,7 +134,8 @@ def to_transcript(debate: Debate) -> dict[str, Any]:
     """What `moot score` reads: what was said, and nothing that follows from it."""
     turns = [{**said_to_json(turn), **({"ballot": True} if turn.ballot else {})} for turn in debate.turns]
     answer = {} if debate.question.answer is None else {"answer": debate.question.answer}
-    return {"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, **answer}
+    sides = {"sides": list(debate.question.sides)} if debate.question.sides else {}
+    return {"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, **answer, **sides}
 
 
 # Reading
@@ -172,14 +175,18 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
     check_shape(record)
     asked = record["question"]
-    question = Question(str(asked["text"]), asked["answer"], str(asked["id"]), str(asked.get("instruction", "")), asked.get("label"))
+    question = Question(
+        str(asked["text"]),
+        asked["answer"],
+        str(asked["id"]),
+        str(asked.get("instruction", "")),
+        asked.get("label"),
+        tuple(asked.get("sides", ())),
+    )
     protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
-    debate = with_turns(empty, record["turns"])
-    judges = ({**told, "round": debate.jury_round, "ballot": True} for told in record.get("jury", ()))
-    jury = tuple(_turn(debate, told, debate.num_agents + j) for j, told in enumerate(judges))
     return PlayedDebate(
-        replace(debate, jury=jury),
+        with_jury(with_turns(empty, record["turns"]), record.get("jury", ())),
         _stops(record["turns"]),
         error=record.get("error"),
         scoring=protocol.scoring,
@@ -211,6 +218,12 @@ def with_turns(empty: Debate, turns: Sequence[Mapping[str, Any]]) -> Debate:
             raise ConfigError(f"agent must lie in 0 to {empty.num_agents - 1}, got {agent}")
         read.append(_turn(empty, told, agent))
     return replace(empty, turns=tuple(read))
+
+
+def with_jury(debate: Debate, jury: Sequence[Mapping[str, Any]]) -> Debate:
+    """With what judges without a seat said about it."""
+    judges = ({**told, "round": debate.jury_round, "ballot": True} for told in jury)
+    return replace(debate, jury=tuple(_turn(debate, told, debate.num_agents + j) for j, told in enumerate(judges)))
 
 
 def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:

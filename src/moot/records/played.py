@@ -11,7 +11,7 @@ from moot.debate.rewards import Grades, Reward, Scores, last_parsed, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Vote
-from moot.debate.votes import Ballots, ballots
+from moot.debate.votes import Ballots, ballots, clear_consensus
 from moot.turns import Advantages, SampledTurn
 
 
@@ -84,9 +84,16 @@ class PlayedDebate:
         """What its comparison sections came to, whatever reward is paid."""
         return ballots(self.debate, self.scoring)
 
+    @property
+    def believed(self) -> int | None:
+        """Of two advocates, the one whose position the judge found right; None where nothing was decided."""
+        better = clear_consensus(self.ballots.outside) if self.debate.assigned else None
+        return None if better is None else self.debate.turns[better].agent
+
     def peer_votes(self) -> list[Vote]:
-        """The agents' own, about responses. What outside judges say is set beside them, never among them."""
-        return [vote for vote in self.ballots.votes if vote.turn >= 0]
+        """The agents' own, about responses. What outside judges say is set beside them, never among them; but where agents are advocates
+        nobody else votes."""
+        return [vote for vote in self.ballots.votes if vote.turn >= 0 or self.debate.assigned]
 
     def decided_votes(self) -> list[Vote]:
         """Those of them that prefer one."""

@@ -21,6 +21,8 @@ def check_shape(record: Any) -> None:
     question = _part(record, "question", dict)
     _part(question, "text", str)
     _part(question, "answer", str, _NOTHING)
+    for side in _optional(question, "sides", list):
+        _kind("sides", side, str)
     agents = _part(record, "num_agents", int)
     for name, value in (("num_agents", agents), ("max_rounds", _part(record, "max_rounds", int))):
         if not 1 <= value <= MOST:
@@ -66,7 +68,9 @@ def _rewards(name: str, given: Any, turns: list[int]) -> None:
 
 
 def _numbers(name: str, given: Any, count: int) -> None:
-    for number in _long(name, given, count):
+    if all(type(number) is float for number in _long(name, given, count)):
+        return  # nearly always, and a page checks thousands
+    for number in given:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise ConfigError(f"{name} must be numbers, got {number!r:.80}")
 
@@ -74,7 +78,7 @@ def _numbers(name: str, given: Any, count: int) -> None:
 def _long(name: str, given: Any, count: int) -> list[Any]:
     if len(_kind(name, given, list)) != count:
         raise ConfigError(f"{name} must have {count} entries, got {len(given)}")
-    return list(given)
+    return given  # type: ignore[no-any-return]
 
 
 def _part(owner: Mapping[str, Any], name: str, *kinds: type) -> Any:
@@ -88,6 +92,8 @@ def _optional(owner: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def _kind(name: str, value: Any, *kinds: type) -> Any:
+    if type(value) in kinds:
+        return value
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         words = {dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false", _NOTHING: "null"}
         raise ConfigError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, got {value!r:.80}")

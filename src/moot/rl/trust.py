@@ -32,7 +32,7 @@ PEERS = (
 
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
     counted = [counts(each) for each in debates]
-    outside = OUTSIDE if any(each.debate.jury for each in debates) else ()
+    outside = OUTSIDE if any(each.debate.jury and not each.debate.assigned for each in debates) else ()
     return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside)}
 
 
@@ -122,6 +122,8 @@ def _own_preferred(each: PlayedDebate) -> Iterator[bool]:
         return
     same, own = each.grades.same, own_answers(each.debate, each.grades.same)
     for vote in each.decided_votes():
+        if vote.turn < 0:
+            continue  # the judge of advocates holds no answer
         held, left, right = own[vote.turn], same[vote.left], same[vote.right]
         if held is not None and left is not None and right is not None and left != right and held in (left, right):
             yield left == held

@@ -20,6 +20,8 @@ class Row:
     """None where the set gives no answers at all; empty where it has a hole."""
     solution: str = ""
     """Worked, where the set has one."""
+    sides: tuple[str, ...] = ()
+    """Two answers to argue for, the right one first where it is known."""
 
 
 def read(path: Path) -> list[tuple[str, Raw]]:

@@ -12,8 +12,7 @@ from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.evaluate.store import debate_record
-from moot.records.codec import with_turns
+from moot.evaluate.store import debate_of, debate_record
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
 from support.making import v1, v2
@@ -37,4 +36,4 @@ def test_a_kept_debate_comes_back_as_it_was(protocol: Protocol) -> None:
     asked = [Debate(Question(f"What is {i} + 4?", str(i + 4), str(i)), 4, 2, protocol.rules) for i in range(20)]
     played = asyncio.run(rollout(asked, ENGINE, RENDERING, SamplingParams(max_tokens=3000)))
     for empty, each in zip(asked, played, strict=True):
-        assert with_turns(empty, json.loads(json.dumps(debate_record(each)))["turns"]) == each.debate
+        assert debate_of(json.loads(json.dumps(debate_record(each))), empty) == each.debate
