@@ -153,14 +153,14 @@ def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Calla
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
-    scoring = replace(_own_scoring(run), **choices)
+    scoring = replace(own_scoring(run), **choices)
     Protocol(Rules(forecast=_own_forecasts(run)), scoring)  # refuses what needs forecasts where nobody was asked for any
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
 
 
-def _own_scoring(run: Run) -> Scoring:
+def own_scoring(run: Run) -> Scoring:
     """As the configuration says; a run that was not trained may have none, but each of its debates has."""
     if (own := scoring_of(run)) is not None:
         return own
@@ -177,7 +177,7 @@ def _own_forecasts(run: Run) -> Any:
 
 def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
     """From a step to how its votes count. A run that lets truth fade wrote down how much of it each step had."""
-    own, wanted, recipe = _own_scoring(run), recount.scoring, run.config.get("recipe")
+    own, wanted, recipe = own_scoring(run), recount.scoring, run.config.get("recipe")
     if not isinstance(recipe, dict) or recipe.get("truth_schedule", "constant") == "constant":
         return lambda _: wanted
     rows = {row["step"]: row for row in run.metrics() if row.get("phase") == "self_play"}
@@ -266,7 +266,7 @@ def rescore(
     return Rescored(
         run=str(run.path),
         choices=_differences(run, recount),
-        before=old.totals(_own_scoring(run)),
+        before=old.totals(own_scoring(run)),
         after=new.totals(recount.scoring),
         changed=changed,
         changes=tuple(changes),
@@ -278,7 +278,7 @@ def rescore(
 
 
 def _differences(run: Run, recount: Recount) -> dict[str, tuple[Any, Any]]:
-    own = _own_scoring(run)
+    own = own_scoring(run)
     both = {name: (getattr(own, name), getattr(recount.scoring, name)) for name in SCORING}
     return {name: (old, new) for name, (old, new) in both.items() if old != new}
 

@@ -5,7 +5,6 @@ A bad line is a value, not an exception: the others are still scored.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
@@ -18,6 +17,7 @@ from moot.debate.rewards import NEED_GRADES, REWARDS, AgentScores, Reward
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Said, Turn
+from moot.json_text import read_json
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, Estimator, with_advantages
 from moot.tasks.answers import grade
@@ -68,10 +68,7 @@ def failures(debate: Debate) -> list[tuple[int, int, str]]:
 
 def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
     """One line of a transcript file: the debate, and how its votes are to be counted. Raises ConfigError with what is wrong."""
-    try:
-        given = json.loads(text, parse_constant=_not_json)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"not JSON: {error}") from None
+    given = read_json(text, strict=True)
     if not isinstance(given, dict):
         raise ConfigError(f"a debate must be an object, got {_kind(given)}")
     if missing := KEYS - given.keys():
@@ -124,10 +121,6 @@ def _jury(given: list[Any]) -> list[Said]:
         if not isinstance(judge, dict) or judge.keys() != {"text"}:
             raise ConfigError(f"jury[{j}] must be an object with text")
     return [Said(_typed(judge["text"], str, f"jury[{j}].text")) for j, judge in enumerate(given)]
-
-
-def _not_json(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON value")
 
 
 def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:

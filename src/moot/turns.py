@@ -135,6 +135,11 @@ def carries_gradient(advantages: Advantages) -> bool:
     return any(value for rows in advantages.streams.values() for row in rows for value in row)
 
 
+def paid_by(turn: Turn, section: str, stream_of: Mapping[str, str]) -> str | None:
+    """The stream that pays for the tokens of a section. In a ballot there is no answer: all of it is judging."""
+    return "judge" if turn.ballot else stream_of.get(section)
+
+
 def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
     """The advantage of each token of one turn; 0 for those that were inserted."""
     import numpy as np
@@ -176,8 +181,7 @@ def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages)
         values[_broken(turn, sampled)] = advantages.streams["generator"][turn.agent][step]
         return values
     for name, tokens in tokens_by_section(turn.parsed, sampled.starts).items():
-        # In a ballot there is no answer: all of it is judging.
-        stream = "judge" if turn.ballot else advantages.stream_of.get(name)
+        stream = paid_by(turn, name, advantages.stream_of)
         if stream in advantages.streams:
             values[tokens] = advantages.streams[stream][turn.agent][step]
     return values

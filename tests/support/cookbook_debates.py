@@ -32,9 +32,9 @@ class Policy(TokenCompleter):
         self.calls += 1
         if self.calls == self.fails_at:
             raise ConnectionError("the server is gone")
-        tokens, logprobs = reply(self.folder, model_input.to_ints())
-        assert tokens[-1] in stop
-        return TokensWithLogprobs(tokens, logprobs, "stop")
+        tokens, logprobs, reason = reply(self.folder, model_input.to_ints())
+        assert (tokens[-1] in stop) == (reason == "stop")
+        return TokensWithLogprobs(tokens, logprobs, reason)
 
 
 def as_lists(datum: tinker.Datum) -> dict[str, Any]:
@@ -74,7 +74,7 @@ async def failures(folder: str) -> dict[str, str]:
     for name, strategy in (("fail fast", None), ("retry", RetryOnFailure(max_retries=3))):
         (builder,) = training.get_batch(0)
         try:
-            await asyncio.wait_for(do_group_rollout(builder, Policy(folder, fails_at=5), strategy=strategy), 60)
+            await do_group_rollout(builder, Policy(folder, fails_at=5), strategy=strategy)
         except Exception as error:
             said[name] = f"{type(error).__name__}: {error}"
         group = await do_group_rollout(builder, Policy(folder))  # the builder can be used again

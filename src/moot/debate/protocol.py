@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moot.debate.choices import names_of
+from moot.debate.choices import names_of, near
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
@@ -67,5 +67,5 @@ PRESETS: dict[str, Protocol] = {
 
 def preset(name: str) -> Protocol:
     if name not in PRESETS:
-        raise ConfigError(f"protocol must be one of {', '.join(PRESETS)}, got {name!r}")
+        raise ConfigError(f"protocol must be one of {', '.join(PRESETS)}, got {name!r}{near(name, PRESETS)}")
     return PRESETS[name]

@@ -25,10 +25,6 @@ Record = dict[str, Any]
 _THOUGHT = re.compile("</think>", re.IGNORECASE)
 
 
-def digest(settings: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
-
-
 def question_key(question: Question) -> str:
     """By what it asks, not by its place: a larger set finds the smaller one's answers again."""
     return hashlib.sha256("\x1f".join((question.text, question.instruction, *question.sides)).encode()).hexdigest()[:16]

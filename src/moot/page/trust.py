@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -11,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from moot.page.index import lines, stamps
-from moot.records.codec import from_record
+from moot.records.codec import read_line
+from moot.records.played import PlayedDebate
 from moot.rl.calibration import KINDS, Judged, judged, reliability
 from moot.rl.trust import LESS_HALF, WINDOW, Share, counts
 from moot.statistics import intervals, wilson
@@ -44,20 +44,9 @@ def measured(run: Path, last: int | None) -> dict[str, Any]:
 @lru_cache(maxsize=400)
 def _step(run: Path, step: int, stamp: str) -> list[tuple[dict[str, Share], list[Judged]]]:
     """The stamp says that the file is still the same."""
-    counted = (_counts(line) for _, line in islice(lines(run, step), MOST))
-    return [each for each in counted if each is not None]
-
-
-def _counts(line: bytes) -> tuple[dict[str, Share], list[Judged]] | None:
-    """Its share in the panel, and its forecasts. None where a debate has nothing to count: it cannot be read, or the engine lost it."""
-    try:
-        record = json.loads(line)
-        if record.get("error") is not None or not 0 < int(record["num_agents"]) < 1000:
-            return None
-        played = from_record(record)
-        return counts(played), judged(played)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError):
-        return None
+    debates = (read_line(line, step, place) for place, (_, line) in enumerate(islice(lines(run, step), MOST)))
+    # One that cannot be read, or that the engine lost, has nothing to count.
+    return [(counts(each), judged(each)) for each in debates if isinstance(each, PlayedDebate) and each.error is None]
 
 
 def _about(key: str, counted: Sequence[Mapping[str, Share]]) -> dict[str, Any] | None:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
 from moot.debate.forecasts import Forecast
 from moot.debate.labels import with_agents
@@ -25,6 +25,7 @@ from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
+from moot.json_text import read_json
 from moot.records.played import PlayedDebate
 from moot.records.seen import seen_to_json
 from moot.records.shape import check_shape
@@ -33,6 +34,7 @@ from moot.tasks.comparing import Grader
 from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, forecast_credit, turn_in_text
 
 FORMAT = 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -76,17 +78,22 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
             about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
             record["jury"][vote.author - debate.num_agents]["votes"].append(about)
     if played.scores is not None and played.outcome is not None:
-        scores = played.scores
-        record["winner"], record["signal"] = played.outcome.winner, has_signal(scores)
+        record["winner"], record["signal"] = played.outcome.winner, has_signal(played.scores)
         record["votes"] = [_vote_to_json(vote) for vote in played.outcome.votes]
-        if isinstance(scores, AgentScores):
-            record["rewards"], record["returns"] = scores.rewards, scores.returns
-        else:
-            record["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
-    if played.advantages is not None:
-        given = played.advantages
-        record["advantages"] = given.values if isinstance(given, AgentAdvantages) else given.streams
-    return record
+    return {**record, **{name: values for name, values in numbers_to_json(played).items() if values is not None}}
+
+
+def numbers_to_json(played: PlayedDebate) -> dict[str, Any]:
+    """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none of a kind."""
+    scores, taught = played.scores, played.advantages
+    numbers: dict[str, Any] = dict.fromkeys(("rewards", "returns", "advantages"))
+    if isinstance(scores, AgentScores):
+        numbers |= {"rewards": scores.rewards, "returns": scores.returns}
+    elif scores is not None:
+        numbers["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
+    if taught is not None:
+        numbers["advantages"] = taught.values if isinstance(taught, AgentAdvantages) else taught.streams
+    return numbers
 
 
 def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str, Any]]:
@@ -149,15 +156,32 @@ def to_transcript(debate: Debate) -> dict[str, Any]:
 
 
 def read_line(line: bytes, step: int, place: int, equal: Grader = exact) -> PlayedDebate | Damaged:
-    """The debate of a line of a run's file; `place` counts from 0."""
+    """The debate of a line of a run's file; `place` counts from 0, and is the debate's number: what a record claims cannot hide another."""
+
+    def debate(record: Any) -> PlayedDebate:
+        played = replace(from_record(record, equal), step=step, number=place)
+        _ = played.outcome  # rewards that cannot be added up are damage too
+        return played
+
+    return _read(line, step, place, debate)
+
+
+def read_summary(line: bytes, step: int, place: int) -> Summary | Damaged:
+    return _read(line, step, place, summary)
+
+
+def read_words(line: bytes, longest: int) -> str:
+    """All that can be searched for in a line; of a turn only so many characters, and nothing of a line that is damaged."""
+    found = _read(line, 0, 0, lambda record: words(record, longest))
+    return found if isinstance(found, str) else ""
+
+
+def _read(line: bytes, step: int, place: int, make: Callable[[Any], T]) -> T | Damaged:
     try:
-        record = json.loads(line)
-        return replace(from_record(record, equal), step=step, number=int(record["number"]))
+        return make(read_json(line))
     except ConfigError as error:
         return Damaged(step, place + 1, str(error))
-    except (ValueError, RecursionError) as error:
-        return Damaged(step, place + 1, f"not JSON: {error}")
-    except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         return Damaged(step, place + 1, f"not a debate: {type(error).__name__} {error}")
 
 
@@ -224,6 +248,8 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
     if "fields" not in told:
         return read
     fields = dict(told["fields"])
+    if missing := {"comparison", *(() if ballot else ("solution",))} - fields.keys():
+        raise ConfigError(f"fields must have {min(missing)}, got {', '.join(fields) or 'none'}")
     if isinstance(read.parsed, Parsed) and read.parsed.fields == fields:
         return read
     # Read by other rules than today's: what counted then still counts.
@@ -353,7 +379,6 @@ def summary(record: Mapping[str, Any]) -> Summary:
 
 
 def words(record: Mapping[str, Any], longest: int) -> str:
-    """All that can be searched for in it; of a turn only so many characters."""
     turns = [*record["turns"], *record.get("jury", ())]
     return "\n".join(map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""]))
 

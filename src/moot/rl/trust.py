@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
+from itertools import combinations, repeat
 from typing import Any
 
 from moot.debate.rewards import has_signal, held_answers, last_parsed, plurality
@@ -88,13 +88,14 @@ def _share(hits: Iterable[bool]) -> Share:
     return float(sum(listed)), float(len(listed))
 
 
-def judge_accuracy(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
-    """Of `>` votes between a right and a wrong response: how many prefer the right one, and how many there are."""
+def judge_accuracy(debates: Iterable[PlayedDebate], authors: Iterable[int | None] = repeat(None)) -> tuple[int, int]:
+    """Of `>` votes between a right and a wrong response: how many prefer the right one, and how many there are; only those of one author
+    per debate where `authors` names them."""
     right = mixed = 0
-    for each in debates:
+    for each, author in zip(debates, authors, strict=False):
         if each.answer_known:
             for vote in each.decided_votes():
-                if each.correct(vote.left) != each.correct(vote.right):
+                if each.correct(vote.left) != each.correct(vote.right) and author in (None, vote.author):
                     mixed += 1
                     right += each.correct(vote.left)
     return right, mixed
