@@ -215,7 +215,7 @@ class Run:
         sync_folder(final.parent)
         rolling = []
         for number, place in self.checkpoints():
-            known = _state(place)
+            known = loop_state(place)
             if known is None:
                 _rename_damaged(place)
             elif not known.get("keep") and number <= step and number not in used:
@@ -228,11 +228,6 @@ class Run:
         """Newest first."""
         places = (self.path / "checkpoints").glob("[0-9]*")
         return sorted(((int(place.name), place) for place in places if place.name.isascii() and place.name.isdigit()), reverse=True)
-
-    def load_checkpoints(self) -> Iterator[tuple[int, Path, dict[str, Any] | None]]:
-        """Newest first, with the loop's state; None where that is damaged."""
-        for step, place in self.checkpoints():
-            yield step, place, _state(place)
 
 
 def metric_row(line: bytes) -> dict[str, Any] | None:
@@ -271,12 +266,8 @@ def _rename_damaged(place: Path) -> None:
     place.rename(next(free for name in names if not (free := place.with_name(name)).exists()))
 
 
-def engine_state(place: Path, state: Mapping[str, Any]) -> str:
-    """What to give to an engine's `load_state`: the checkpoint's folder, or the name under which a server keeps it."""
-    return str(state.get("engine_state") or place)
-
-
-def _state(place: Path) -> dict[str, Any] | None:
+def loop_state(place: Path) -> dict[str, Any] | None:
+    """What the loop put into a checkpoint; None where that is damaged."""
     try:
         sealed = read_json((place / "state.json").read_bytes())
         body = sealed["body"]
