@@ -21,6 +21,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shutil
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -239,6 +240,14 @@ def metric_row(line: bytes) -> dict[str, Any] | None:
     if not (isinstance(row, dict) and type(row.get("step")) is int and abs(row["step"]) < 10**9 and isinstance(row.get("phase"), str)):
         return None
     return row
+
+
+def measured(row: Mapping[str, Any], name: str) -> Any:
+    """A metric of a row; * stands for the name of the task, as in test_*/correct. None where there is none."""
+    if "*" not in name:
+        return row.get(name)
+    pattern = re.compile(re.escape(name).replace(r"\*", "[^/]*"))
+    return next((value for key, value in row.items() if pattern.fullmatch(key)), None)
 
 
 def step_file(step: int) -> str:
