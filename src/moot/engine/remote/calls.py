@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from moot.engine.protocol import AdamParams, EngineError
+from moot.engine.protocol import AdamParams, EngineError, in_words
 from moot.engine.remote.wire import UNCERTAIN, pause
 
 T = TypeVar("T")
@@ -44,8 +44,7 @@ async def await_server(base_url: str, patience_s: float) -> None:
             except Exception as error:
                 if time.monotonic() - started > patience_s:
                     raise EngineError(
-                        f"no server that speaks the Tinker API answers at {base_url} ({type(error).__name__}: {error}); "
-                        "start one, or mend --base-url"
+                        f"no server that speaks the Tinker API answers at {base_url} ({in_words(error)}); start one, or mend --base-url"
                     ) from None
             await asyncio.sleep(pause(attempt, rng))
             attempt += 1

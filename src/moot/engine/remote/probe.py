@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import httpx
 import numpy as np
 
-from moot.engine.protocol import LOSSES, Datum, EngineError, Floats
+from moot.engine.protocol import LOSSES, Datum, EngineError, Floats, in_words
 from moot.engine.remote.calls import await_server, fresh_name, gradient_norm, insist, load, save_weights
 from moot.engine.remote.units import Scaled, from_wire, to_wire
 
@@ -90,9 +90,7 @@ async def start(link: Link, tokenizer: Any, context_length: int, startup_s: floa
     except EngineError:
         raise
     except Exception as error:
-        why = (
-            f"nothing within {startup_s:.0f} s" if isinstance(error, TimeoutError) else " ".join(f"{type(error).__name__}: {error}".split())
-        )
+        why = f"nothing within {startup_s:.0f} s" if isinstance(error, TimeoutError) else in_words(error)
         raise EngineError(_explain(at, why, sdk, server, link)) from error
 
 
@@ -116,7 +114,6 @@ async def _greet(base_url: str | None) -> str:
         return "the hosted service"
     await await_server(base_url, 3.0)
     async with httpx.AsyncClient(base_url=base_url, timeout=10.0) as plain:
-        name = ""
         try:
             about = (await plain.get("/openapi.json")).json()["info"]
             name = f", which calls itself {about['title']!r} {about['version']}"
