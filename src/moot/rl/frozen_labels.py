@@ -18,7 +18,7 @@ from moot.engine.protocol import Sampler, SamplingParams
 from moot.records import Run
 from moot.rl.remedies import BatchQuestion
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import turn_seed
+from moot.rl.speaker import answer_plainly, turn_seed
 from moot.tasks.answers import answer_in
 from moot.tasks.comparing import Comparing, Grader
 from moot.tasks.task import Task
@@ -81,9 +81,8 @@ class Labeller:
 
     async def _ask(self, task: Task, level: int, number: int, reference: Sampler) -> Label:
         question = task.train(number)
-        prompt = self.rendering.prompt([Message("user", question.plain)])
-        params = replace(self.params, stop=self.rendering.stop_ids, seed=turn_seed(self.seed, "label", level, number))
-        samples = await reference.sample(prompt, params, self.samples)
-        answers = [answer_in(self.rendering.said(sample.tokens)[0], task.extract) for sample in samples]
+        params = replace(self.params, seed=turn_seed(self.seed, "label", level, number))
+        said = await answer_plainly(reference, self.rendering, [Message("user", question.plain)], params, self.samples)
+        answers = [answer_in(text, task.extract) for text, _ in said]
         answer, share = await asyncio.to_thread(plurality_label, answers, task.equal)
-        return Label(level, number, answer, share, sum(len(sample.tokens) for sample in samples))
+        return Label(level, number, answer, share, sum(len(sample.tokens) for _, sample in said))

@@ -13,7 +13,7 @@ from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import EngineError, Sampler, SamplingParams
 from moot.records.played import PlayedDebate
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import TokenSpeaker
+from moot.rl.speaker import TokenSpeaker, answer_plainly
 from moot.turns import PlainAnswer, SampledTurn, turn_in_text
 
 
@@ -30,9 +30,8 @@ class Player:
 
     async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
         """To a plain question, outside any debate."""
-        prompt = self.rendering.prompt(messages)
-        (sample,) = await self.sampler.sample(prompt, replace(params, stop=self.rendering.stop_ids))
-        return PlainAnswer(self.rendering.said(sample.tokens)[0], sample.stop_reason, len(sample.tokens))
+        ((said, sample),) = await answer_plainly(self.sampler, self.rendering, messages, params)
+        return PlainAnswer(said, sample.stop_reason, len(sample.tokens))
 
 
 @runtime_checkable
@@ -78,10 +77,7 @@ class Table:
         return await self._speaker(observation.agent)(observation)
 
     def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
-        return tuple(self._sampled(turn.round, turn.agent) for turn in debate.turns)
-
-    def _sampled(self, round: int, agent: int) -> SampledTurn:
-        return _turn_of(self._speaker(agent), round, agent)
+        return tuple(_turn_of(self._speaker(turn.agent), turn.round, turn.agent) for turn in debate.turns)
 
 
 def _turn_of(speaker: Speak, round: int, agent: int) -> SampledTurn:
