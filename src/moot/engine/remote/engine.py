@@ -9,6 +9,7 @@ import logging
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 import httpx
@@ -237,14 +238,7 @@ class RemoteSampler:
         from tinker import types
 
         tokens = check_prompt(prompt, params.max_tokens, self._engine.capabilities.context_length)
-        wanted = types.SamplingParams(
-            max_tokens=params.max_tokens,
-            temperature=params.temperature,
-            top_p=params.top_p,
-            top_k=params.top_k,
-            stop=list(params.stop),
-            seed=params.seed,
-        )
+        wanted = types.SamplingParams(**{**asdict(params), "stop": list(params.stop)})
         text = types.ModelInput.from_ints(tokens.tolist())
         answer = await self._asked(lambda client: client.sample(prompt=text, num_samples=num_samples, sampling_params=wanted))
         if len(answer.sequences) != num_samples:

@@ -211,9 +211,9 @@ class _Probe:
         for name in LOSSES:
             try:
                 await self._forward(self._short, name)
-            except Exception as error:
-                if isinstance(error, asyncio.TimeoutError):
-                    raise
+            except TimeoutError:
+                raise
+            except Exception:
                 continue
             taken.append(name)
         return tuple(taken)
@@ -251,9 +251,9 @@ class _Probe:
         for kind, stop in (("strings", text), ("ids", middle)):
             try:
                 cut = (await self._sample(sampler, prompt, [stop])).tokens
-            except Exception as error:
-                if isinstance(error, asyncio.TimeoutError):
-                    raise
+            except TimeoutError:
+                raise
+            except Exception:
                 continue
             if not text.strip() or len(cut) <= free.index(middle) + 1:
                 stops.append("strings" if kind == "strings" else "ids")
