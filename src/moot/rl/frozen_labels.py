@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from moot.debate.types import Message
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.records import Run
+from moot.records.files import json_lines
 from moot.rl.remedies import BatchQuestion
 from moot.rl.rendering import Rendering
 from moot.rl.speaker import answer_plainly, turn_seed
@@ -63,9 +64,7 @@ class Labeller:
 
     def known(self) -> dict[tuple[int, int], Label]:
         """Those of an earlier day. A line that was cut off in a kill is asked for again."""
-        file = self.run.path / FILE
-        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-        labels = [Label(**json.loads(line)) for line in lines if line.endswith("}\n")]
+        labels = [Label(**row) for _, row, ended in json_lines(self.run.path / FILE) if ended and row is not None]
         return {(label.level, label.number): label for label in labels}
 
     async def label(

@@ -28,6 +28,10 @@ class Player:
     tempered: bool = True
     """Whether it samples at its persona's temperature. The policy does so only where the engine also trains tempered."""
 
+    def speaker(self, params: SamplingParams, seed: object = None, limits: Mapping[str, int] | None = None) -> TokenSpeaker:
+        """For one debate."""
+        return TokenSpeaker(self.sampler, self.rendering, params, tempered=self.tempered, seed=seed, learns=self.learns, limits=limits)
+
     async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
         """To a plain question, outside any debate."""
         ((said, sample),) = await answer_plainly(self.sampler, self.rendering, messages, params)
@@ -110,15 +114,8 @@ async def rollout(
     def own_seed(number: int) -> str | None:
         return None if seed is None else f"{seed}/{number}"
 
-    def token_speaker(player: Player, number: int) -> TokenSpeaker:
-        return TokenSpeaker(
-            player.sampler, player.rendering, params, tempered=player.tempered, seed=own_seed(number), learns=player.learns, limits=limits
-        )
-
     def speaker_for(guest: Guest, number: int) -> Speak:
-        if isinstance(guest, Player):
-            return token_speaker(guest, number)
-        return guest.speaker(params, own_seed(number), limits) if isinstance(guest, TextPlayer) else guest
+        return guest.speaker(params, own_seed(number), limits) if isinstance(guest, Player | TextPlayer) else guest
 
     def table(debate: Debate, number: int) -> TokenSpeaker | Table:
         others: dict[int, Speak] = {}
@@ -127,7 +124,7 @@ async def rollout(
                 others[seat] = speaker_for(guest, number)
         if policy is None and len(others) < debate.num_agents:
             raise ValueError(f"there is no policy for the seats of debate {number} that are given to nobody")
-        mine = None if policy is None else token_speaker(policy, number)
+        mine = None if policy is None else policy.speaker(params, own_seed(number), limits)
         return Table(mine, others) if others or mine is None else mine
 
     async def heard_by_judges(debate: Debate, number: int) -> tuple[Debate, tuple[SampledTurn, ...]]:
