@@ -27,13 +27,13 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from moot.debate.types import Question
+from moot.loop.state import Loop
+from moot.loop.train import train
 from moot.records import Run
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import DebateConfig, ModelConfig, TrainConfig
-from moot.rl.loop import Loop
 from moot.rl.presets import PRESETS
 from moot.rl.rendering import Rendering
-from moot.rl.train import train
 from moot.tasks.task import Task
 from moot.training import Silent
 from support.two_answers import TwoAnswers, random_model

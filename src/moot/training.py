@@ -11,19 +11,19 @@ from typing import Any
 from moot import __version__
 from moot.checkpoints import Note
 from moot.debate.types import ConfigError
+from moot.loop.state import Loop
+from moot.loop.still import named_runs
+from moot.loop.train import train as train_loop
 from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
 from moot.records.aside import set_aside
 from moot.records.lock import locked, open_lock
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import RENEWED, TrainConfig
-from moot.rl.loop import Loop
 from moot.rl.ready import check_reward, check_scoring, check_task, check_warm_start
 from moot.rl.resume import differences, told
 from moot.rl.rollout import Guest, Player
-from moot.rl.still import named_runs
 from moot.rl.stored import config_of
-from moot.rl.train import train as train_loop
 from moot.rl.warm_from import warm_start_of
 from moot.tasks import load, load_curriculum
 

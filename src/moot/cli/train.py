@@ -19,11 +19,11 @@ from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
 from moot.foreign import check_trusted, trained_names
+from moot.loop.state import Loop
 from moot.records import Run
 from moot.records.lock import locked
 from moot.rl.config import TrainConfig
 from moot.rl.config_file import read_config
-from moot.rl.loop import Loop
 from moot.rl.presets import ABOUT, PRESETS
 from moot.rl.resume import change_settings, is_finished
 from moot.rl.stored import config_of

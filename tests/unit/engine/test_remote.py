@@ -20,11 +20,11 @@ from moot.debate.rewards import REWARDS
 from moot.engine.protocol import AdamParams, ContextOverflow, EngineError, SamplingParams
 from moot.engine.remote import RemoteEngine, ledger, wire
 from moot.engine.scripted import ByteTokenizer
+from moot.loop.train import Loop, train
 from moot.records import Run
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.rl.rendering import Rendering
-from moot.rl.train import Loop, train
 from moot.tasks import load
 from support.datums import random_datum
 from support.simulated_server import Manners, Server, serving

@@ -9,8 +9,8 @@ from types import ModuleType
 
 import pytest
 
+from moot.loop.train import train
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
-from moot.rl.train import train
 from unit.rl.test_train import make_loop
 
 RECIPES = Path(__file__).parents[3] / "recipes"

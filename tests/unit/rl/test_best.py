@@ -13,10 +13,10 @@ import pytest
 from moot.checkpoints import best_step, find_trained, result_step, split_name, step_named
 from moot.debate.types import ConfigError, Question
 from moot.export.weights import find_adapter
+from moot.loop import train as training
 from moot.players import Players
 from moot.records import Run
 from moot.records.played import PlayedDebate
-from moot.rl import train as training
 from moot.rl.best import better_step, held_out_score, told_best
 from moot.rl.trust import panel, plurality_share
 from moot.rl.visits import Visits, plurality_answer

@@ -18,14 +18,14 @@ from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, Question, Turn
 from moot.engine.scripted import ScriptedEngine
+from moot.loop.commit import past_steps, remember, restore
+from moot.loop.train import Loop, Stopped, answers_by_task, train
 from moot.records.played import PlayedDebate
-from moot.rl.commit import past_steps, remember, restore
 from moot.rl.config import ModelConfig, RecipeConfig, TrainConfig
 from moot.rl.metrics import answer_metrics
 from moot.rl.remedies import BatchQuestion, Curriculum, found_easy, seats_of_past_selves, still_open
 from moot.rl.rollout import Player
 from moot.rl.schedules import scheduled
-from moot.rl.train import Loop, Stopped, answers_by_task, train
 from moot.tasks import load
 from moot.tasks.answers import grade
 from support.dying import dies_after

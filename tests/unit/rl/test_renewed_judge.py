@@ -13,8 +13,8 @@ import pytest
 
 from moot.debate.types import ConfigError
 from moot.engine.scripted import ScriptedEngine
-from moot.rl import train as training
-from moot.rl.renewed_judge import is_no_worse
+from moot.loop import train as training
+from moot.loop.renewed_judge import is_no_worse
 from moot.rl.rollout import Player
 from unit.rl.test_train import CONFIG, make_loop
 

@@ -15,8 +15,8 @@ import pytest
 from moot.debate.types import ConfigError
 from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput
 from moot.engine.scripted import ScriptedEngine
+from moot.loop.train import Loop, train
 from moot.rl.pace import MEASURED
-from moot.rl.train import Loop, train
 from support.dying import dies_after
 from unit.rl.test_train import CONFIG, make_loop, untimed
 

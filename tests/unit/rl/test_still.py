@@ -15,11 +15,11 @@ import pytest
 from moot.debate.types import ConfigError
 from moot.engine.protocol import Capabilities, Sample
 from moot.engine.scripted import ScriptedEngine
+from moot.loop.state import Loop, Stopped
+from moot.loop.still import named_runs
+from moot.loop.train import train
 from moot.rl.config import RecipeConfig, TrainConfig
 from moot.rl.frozen_labels import FILE, Label, plurality_label
-from moot.rl.loop import Loop, Stopped
-from moot.rl.still import named_runs
-from moot.rl.train import train
 from moot.tasks.answers import exact
 from support.dying import dies_after
 from unit.rl.test_train import CONFIG, make_loop, untimed

@@ -14,6 +14,7 @@ from moot.debate.protocol import V1, V2
 from moot.debate.rewards import REWARDS
 from moot.engine.protocol import EngineError, LossOutput, StepOutput
 from moot.engine.scripted import ScriptedEngine
+from moot.loop.train import Loop, Stopped, train
 from moot.records import Run
 from moot.records.codec import read_line, to_record
 from moot.records.played import PlayedDebate
@@ -21,7 +22,6 @@ from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.rl.presets import PRESETS
 from moot.rl.rendering import Rendering
-from moot.rl.train import Loop, Stopped, train
 from moot.tasks import load
 from moot.tasks.comparing import Limited
 from support.dying import dies_after

@@ -11,9 +11,9 @@ import pytest
 
 from moot.debate.types import ConfigError
 from moot.evaluate.comparing import groups
+from moot.loop.train import train
 from moot.records import Run
 from moot.rl.config import TrainConfig
-from moot.rl.train import train
 from moot.rl.warm_from import warm_start_of
 from unit.rl.test_train import CONFIG, make_loop, untimed
 

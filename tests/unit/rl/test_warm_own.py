@@ -17,13 +17,13 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
 from moot.engine.protocol import Sample
 from moot.engine.scripted import ScriptedEngine
+from moot.loop.state import Loop, Stopped
+from moot.loop.train import train
+from moot.loop.warm_own import measured, sorted_out, why_to_stop
 from moot.rl.config import TrainConfig
-from moot.rl.loop import Loop, Stopped
 from moot.rl.ready import check_warm_start
 from moot.rl.rendering import Rendering
-from moot.rl.train import train
 from moot.rl.warm import OwnWords, examples
-from moot.rl.warm_own import measured, sorted_out, why_to_stop
 from moot.tasks import load
 from support.making import FAILED, debate, v2
 from unit.rl.test_train import CONFIG, make_loop

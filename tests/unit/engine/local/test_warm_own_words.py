@@ -15,11 +15,11 @@ from moot.debate.protocol import V2
 from moot.debate.rewards import REWARDS
 from moot.debate.types import Question
 from moot.engine.local import LocalEngine
+from moot.loop.train import Loop, train
 from moot.records import Run
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import DebateConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.rl.rendering import Rendering
-from moot.rl.train import Loop, train
 from moot.tasks.task import Task
 from support import tiny_chat
 from unit.rl.test_train import Silent

@@ -17,8 +17,8 @@ import numpy as np
 from moot.checkpoints import newest_whole
 from moot.debate.types import ConfigError
 from moot.engine.protocol import Averaging, Datum, Sampler
+from moot.loop.state import Loop
 from moot.rl.config import TrainConfig
-from moot.rl.loop import Loop
 from moot.rl.metrics import Metrics
 
 OURS = ("base", "start", "ema")

@@ -48,7 +48,7 @@ class JudgeTaken:
 
 @dataclass
 class Loop:
-    """Everything one run needs, and the little that changes from step to step, which `rl/commit.py` puts into each checkpoint."""
+    """Everything one run needs, and the little that changes from step to step, which `loop/commit.py` puts into each checkpoint."""
 
     config: TrainConfig
     engine: Trainer

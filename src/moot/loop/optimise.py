@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 
 from moot.engine.protocol import AdamParams, Datum, LossOutput, StepOutput
-from moot.rl.loop import Loop, Stopped
+from moot.loop.state import Loop, Stopped
 from moot.rl.metrics import Metrics, optim_metrics
 from moot.rl.pace import MEASURED, kl_step
 

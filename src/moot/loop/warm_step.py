@@ -9,11 +9,11 @@ from typing import Any
 
 from moot.debate.state import Debate
 from moot.engine.protocol import SamplingParams
+from moot.loop.optimise import optimise
+from moot.loop.state import Loop
+from moot.loop.warm_own import direct_change, looked_at, own_start
 from moot.records.files import write_atomically
 from moot.rl import warm
-from moot.rl.loop import Loop
-from moot.rl.optimise import optimise
-from moot.rl.warm_own import direct_change, looked_at, own_start
 from moot.tasks.task import Task
 
 LOOKS = 8

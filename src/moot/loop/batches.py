@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from moot.loop.state import Loop
 from moot.records.played import PlayedDebate
-from moot.rl.loop import Loop
 from moot.rl.remedies import BatchQuestion, found_easy, still_open
 
 

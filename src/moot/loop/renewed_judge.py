@@ -11,10 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from moot.engine.protocol import Sampler
+from moot.loop.state import JudgeTaken, Loop
+from moot.loop.still import weights_of_step
 from moot.rl.config import RENEWED
-from moot.rl.loop import JudgeTaken, Loop
 from moot.rl.metrics import Metrics
-from moot.rl.still import weights_of_step
 
 STEP, ACCURACY = "recipe/judge_step", "trust/judge_held_out"
 

@@ -17,10 +17,10 @@ from typing import Any
 from moot.debate.state import Debate
 from moot.debate.types import Message, Question
 from moot.engine.protocol import Sample, Sampler, SamplingParams
+from moot.loop.state import Loop, Stopped
 from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
 from moot.rl.frozen_labels import plurality_label
-from moot.rl.loop import Loop, Stopped
 from moot.rl.metrics import Metrics, mean
 from moot.rl.rollout import rollout
 from moot.rl.speaker import answer_plainly, turn_seed

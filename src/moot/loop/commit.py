@@ -12,8 +12,8 @@ from typing import Any
 from moot.checkpoints import Checkpoint, best_step, checkpoints, load_checkpoint, load_newest, newest_whole
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Sampler
+from moot.loop.state import Loop
 from moot.rl.advantages import SeatMeans
-from moot.rl.loop import Loop
 from moot.rl.pace import Pace
 from moot.rl.remedies import BatchQuestion
 from moot.rl.trust import Alarms

@@ -23,26 +23,26 @@ from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.evaluate.training import evaluate_in_training
+from moot.loop.batches import further_questions, look_back, questions
+from moot.loop.commit import commit, fresh_optimizer, is_kept, restore, seat_past_self
+from moot.loop.optimise import in_chunks, optimise
+from moot.loop.renewed_judge import judge_metrics, renew_judge, seat_judge
+from moot.loop.state import Loop, Stopped, Watcher
+from moot.loop.still import keep_still, move_average, penalise_distance, still_point
+from moot.loop.warm_step import warm_step
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import SeatMeans, with_advantages
-from moot.rl.batches import further_questions, look_back, questions
 from moot.rl.best import NAME as BEST
 from moot.rl.best import better_step, told_best
-from moot.rl.commit import commit, fresh_optimizer, is_kept, restore, seat_past_self
 from moot.rl.config import MOST_BATCHES, section_limits
 from moot.rl.datums import datums_by_debate
 from moot.rl.explain import ALARMS
 from moot.rl.frozen_labels import Labeller
-from moot.rl.loop import Loop, Stopped, Watcher
 from moot.rl.metrics import Metrics, answer_metrics, reward_metrics, rollout_metrics
-from moot.rl.optimise import in_chunks, optimise
 from moot.rl.remedies import BatchQuestion, judges_of_a_share, seats_of_past_selves, winners_turns
-from moot.rl.renewed_judge import judge_metrics, renew_judge, seat_judge
 from moot.rl.rollout import Judges, Seats, rollout
 from moot.rl.schedules import scheduled
-from moot.rl.still import keep_still, move_average, penalise_distance, still_point
 from moot.rl.trust import panel
-from moot.rl.warm_step import warm_step
 from moot.tasks.answers import grade_all_async, settled_by
 from moot.tasks.task import Task
 from moot.turns import carries_gradient
