@@ -31,6 +31,8 @@ SHORT, LONG, TAIL = 8, 24, 16
 """Tokens of the datum with advantages, of the one without, and of what is appended to the first."""
 NEWEST_JSON = "0.24.1"
 """The last SDK that speaks to servers without protobuf."""
+GREETING_S = 3.0
+"""How long a server that does not answer is waited for at the start."""
 T = TypeVar("T")
 Stops = tuple[Literal["strings", "ids"], ...]
 
@@ -96,7 +98,7 @@ async def _greet(base_url: str | None) -> str:
     """Whether anything answers, before the SDK, which is patient for minutes; and what the server calls itself."""
     if base_url is None:
         return "the hosted service"
-    await await_server(base_url, 3.0)
+    await await_server(base_url, GREETING_S)
     async with httpx.AsyncClient(base_url=base_url, timeout=10.0) as plain:
         try:
             about = (await plain.get("/openapi.json")).json()["info"]
