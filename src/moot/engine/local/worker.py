@@ -74,11 +74,7 @@ class Worker:
                     break
                 job = self._jobs.popleft() if self._jobs else None
             if job is not None:
-                work, future = job
-                try:
-                    settle(future, work())
-                except BaseException as error:  # the waiter must hear of everything, or it waits for ever
-                    settle(future, error)
+                _do(*job)
             if (stepper := self._with_work()) is not None:
                 stepper.step()
         for _, future in self._jobs:
@@ -89,3 +85,11 @@ class Worker:
 
     def _with_work(self) -> Stepper | None:
         return self._stepper if self._stepper is not None and self._stepper.has_work() else None
+
+
+def _do(work: Callable[[], Any], future: Future[Any]) -> None:
+    """A function of its own, so that nothing here holds on to what came of it."""
+    try:
+        settle(future, work())
+    except BaseException as error:  # the waiter must hear of everything, or it waits for ever
+        settle(future, error)
