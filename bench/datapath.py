@@ -94,7 +94,7 @@ def run(rendering: Rendering, replay: Replay, count: int, agents: int, rounds: i
     # Another seed each time, or the next run would find its texts remembered.
     played = asyncio.run(rollout(debates, replay, rendering, SamplingParams(1000), concurrency=count, seed=next(_SEEDS)))  # type: ignore[arg-type]
     scored = [(each.debate, score(each.debate, protocol.scoring)) for each in played]
-    taught = advantages(scored, ESTIMATORS[protocol.scoring.advantage])
+    taught = advantages(scored, ESTIMATORS[protocol.scoring.estimator])
     made = [d for each, values in zip(played, taught, strict=True) for d in datums(each.debate, each.sampled, values)]
     seconds = time.process_time() - start
     failed = sum(turn.failed for each in played for turn in each.debate.turns)

@@ -24,12 +24,14 @@ async def evaluate_players(
     *,
     step: int | str | None = None,
     opponents: Sequence[str] = (),
+    judge: str | None = None,
     out: Path | None = None,
     name: str | None = None,
 ) -> tuple[Report, Path]:
     """The policy on up to `count` held-out questions that its run has not trained on; the report, and the folder that holds the answers.
 
-    What was answered before, with the same weights and settings, is found there again. Closes the players.
+    `judge` names who decides between advocates; the policy does if nobody is named. What was answered before, with the same weights and
+    settings, is found there again. Closes the players.
     """
     config, run = players.config, players.run
     async with contextlib.AsyncExitStack() as stack:
@@ -40,15 +42,17 @@ async def evaluate_players(
             watcher.note(note)
         guests = await players.opponents(opponents) if "opponents" in settings.modes else {}
         identities = {guest: identity for guest, (_, identity) in guests.items()}
-        settings = replace(settings, policy=players.identity, opponents=identities)
+        decides, identity = (None, "") if judge is None or not settings.assigned else await players.judge(judge)
+        settings = replace(settings, policy=players.identity, opponents=identities, judge=identity)
         folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, at)
         answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
         seats = {guest: seat for guest, (seat, _) in guests.items()}
-        report = await evaluate(players.policy, task, settings, questions, opponents=seats, answers=answers, watcher=watcher)
+        report = await evaluate(players.policy, task, settings, questions, opponents=seats, judge=decides, answers=answers, watcher=watcher)
     about = {
         "run": None if run is None else str(run.path),
         "step": at,
         "model": "The scripted engine" if config.model.engine == "scripted" else config.model.model,
+        **({"judge": "the script"} if config.model.engine == "scripted" and settings.assigned else {}),
     }
     return replace(report, settings={**report.settings, **about}), folder
 

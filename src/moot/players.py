@@ -107,6 +107,11 @@ class Players:
             raise ConfigError(f"opponents name {len(places)} servers, and the key in OPENAI_API_KEY is for one; name one server at a time")
         return {name: await self._opponent(name, endpoints.get(name)) for name in names}
 
+    async def judge(self, name: str) -> tuple[Guest, str]:
+        """Who decides between advocates, named as opponents are."""
+        seated, identity = (await self.opponents([name]))[name]
+        return seated(0), identity
+
     async def _opponent(self, name: str, where: Endpoint | None) -> tuple[Opponent, str]:
         if where is not None:
             return _seated(self._chat(where)), name

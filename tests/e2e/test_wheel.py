@@ -39,6 +39,7 @@ def test_the_wheel_brings_the_licences_of_what_it_ships_and_every_text(bin: Path
     assert bin.parent in where.parents
     for name in ("py.typed", "debate/prompts.toml", "page/static/index.html", "page/static/vendor/katex/LICENSE"):
         assert (where / name).is_file(), name
+    assert (where.parent / "moot_debate.py").is_file()  # the environment that verifiers looks for by this name
     assert "[asked]" in run(bin / "moot", "prompts", cwd=tmp_path)
 
 

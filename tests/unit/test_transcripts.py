@@ -27,6 +27,10 @@ GOOD: dict[str, Any] = {"question": "q", "num_agents": 3, "turns": TURNS + VOTES
 LINE = json.dumps(GOOD)
 
 
+VOTING = [preset for name, preset in PRESETS.items() if name != "advocates"]
+"""The presets in which agents vote, any number of them."""
+
+
 def without(key: str) -> dict[str, Any]:
     return {name: value for name, value in GOOD.items() if name != key}
 
@@ -156,7 +160,7 @@ def test_the_reward_asked_for_wins_over_the_lines_own() -> None:
 
 def test_a_lines_protocol_goes_over_the_preset() -> None:
     line = json.dumps({**GOOD, "protocol": {"history_rounds": 1, "visible": ["solution"]}})
-    for preset in PRESETS.values():
+    for preset in VOTING:
         debate, scoring = read_debate(line, preset)
         assert Protocol(debate.rules, scoring) == preset.with_choices({"history_rounds": 1, "visible": ["solution"]})
 
@@ -204,7 +208,7 @@ def test_answers_may_be_strings_or_numbers(answer: Any, rewards: tuple[float, ..
 @pytest.mark.parametrize("num_agents", [1, 2, 3, 7])
 def test_one_agent_and_more_are_scored(num_agents: int) -> None:
     turns = [{"round": 1, "agent": agent, "text": text()} for agent in range(num_agents)]
-    for preset in PRESETS.values():
+    for preset in VOTING:
         (found,) = score([json.dumps({**GOOD, "num_agents": num_agents, "turns": turns})], preset)
         assert isinstance(found, PlayedDebate)
 

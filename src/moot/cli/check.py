@@ -44,7 +44,7 @@ class Check:
     preset: str = "demo"
     """Where the other defaults come from, as in `moot train`."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS["demo"])
-    questions: int = 40
+    questions: int = 30
     """Held-out questions, each answered once alone and debated once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for the answers; where `moot eval` keeps its own, if not given."""
@@ -65,6 +65,8 @@ class Check:
         config = self.config
         if run is None and (note := train.demo_elsewhere(self.preset, config)):
             console.note(note)
+        if config.protocol.rules.positions == "assigned":
+            raise ConfigError("moot check measures how agents vote, and advocates do not; use moot eval --modes debate consultancy judge")
         task = load_task(config.debate.task, config.seed, self.questions)
         if any(question.answer is None for question in task.held_out):
             raise ConfigError(f"task {task.name} has questions without a known answer, and the checks need answers; check on another task")

@@ -15,13 +15,14 @@ from moot.cli.ending import interruptible, kept
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
 from moot.debate.wording import load_prompts
-from moot.evaluate import EvalConfig, Mode, Report
+from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
 from moot.evaluation import evaluate_players
 from moot.players import Players, policy_config
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
+from moot.tasks.two_sided import two_sided
 from moot.terminal import plain
 
 CONTINUING = "What was answered is kept; the same command continues from there."
@@ -35,8 +36,9 @@ class Eval:
     """Evaluate a run's checkpoint, or any model, on held-out questions.
 
     direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average. debate+vote: one answer
-    of the group. opponents: the policy in each seat once, against fixed others. Rows are compared with the first one, on the same
-    questions. Answers are kept as they come: the same command again continues where it stopped.
+    of the group. opponents: the policy in each seat once, against fixed others. With --protocol advocates a judge decides: debate (both
+    sides argue), consultancy (one side argues), judge (nobody does). Rows are compared with the first one, on the same questions. Answers
+    are kept as they come: the same command again continues where it stopped.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
@@ -49,13 +51,15 @@ class Eval:
     task: _Str = None
     """Where questions come from; the run's, or arithmetic."""
     modes: tuple[Mode, ...] = ("direct", "vote", "debate")
-    """Any of direct, vote, debate, debate+vote, opponents; the first is what the others are compared with."""
+    """Any of direct, vote, debate, debate+vote, opponents, consultancy, judge; the first is what the others are compared with."""
     k: int = 5
     """Answers per vote."""
     match_tokens: bool = False
     """Choose k so that a vote generates as many tokens as a debate."""
     opponents: tuple[str, ...] = ("base",)
     """Who else debates in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
+    judge: _Str = None
+    """Who decides between advocates: as --opponents, one name. The run's judge if that is base, or the policy itself."""
     questions: int = 200
     """How many held-out questions."""
     seed: int = 0
@@ -63,12 +67,14 @@ class Eval:
     temperature: _Float = None
     """What is sampled at, in debates and alone; the run's, or 1. A persona's own is multiplied by it; direct and vote have the average."""
     num_agents: _Int = None
-    """Agents of a debate; the run's, or 3."""
+    """Agents of a debate; the run's, or 3; of advocates always 2."""
     max_rounds: _Int = None
     """Rounds of a debate; the run's, or 2."""
     max_tokens: _Int = None
     """Longest turn, and longest plain answer; the run's, or 512."""
-    protocol: Annotated[Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="")] = None
+    protocol: Annotated[
+        Literal["v1", "v2", "v2_literal", "advocates"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal,advocates}", help_behavior_hint="")
+    ] = None
     """The rules of the debates; the run's, or v2."""
     sections: Annotated[
         Literal["sampled", "given", "asked"] | None, tyro.conf.arg(metavar="{sampled,given,asked}", help_behavior_hint="")
@@ -113,6 +119,9 @@ class Eval:
             raise ConfigError(f"questions must be at least 1, got {self.questions}")
         settings = self._settings(config)
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
+        if self.judge is not None and not settings.assigned:
+            raise ConfigError(f"judge {self.judge!r} decides between advocates; use --protocol advocates, or leave it out")
+        task = two_sided(task) if settings.assigned else task
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"), watching:
@@ -124,6 +133,7 @@ class Eval:
                 watching,
                 step=at or self.step,
                 opponents=self.opponents,
+                judge=self.judge or ("base" if config.recipe.judge == "base" else None),
                 out=self.out,
                 name=self.name,
             )
@@ -141,6 +151,8 @@ class Eval:
         protocol = config.protocol if self.protocol is None else PROTOCOLS[self.protocol]
         rules = {"sections": self.sections, "temperature": self.temperature}
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
+        if changes["protocol"].rules.positions == "assigned":
+            changes.setdefault("num_agents", 2)
         if self.prompts is not None:
             changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(
@@ -179,7 +191,7 @@ class Eval:
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 
 
-class Watching:
+class Watching(EvalWatcher):
     """A bar for each kind of sample, and what the engine lost."""
 
     def __init__(self, console: Terminal) -> None:
@@ -216,4 +228,4 @@ class Watching:
 
 
 def _plural(kind: str) -> str:
-    return {"answer": "answers", "debate": "debates"}.get(kind, kind)
+    return {"answer": "answers", "debate": "debates", "consultancy": "consultancies", "judge": "judge alone"}.get(kind, kind)

@@ -37,7 +37,7 @@ class Score:
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """JSON lines, one debate per line."""
-    protocol: Literal["v1", "v2", "v2_literal"] = "v2"
+    protocol: Literal["v1", "v2", "v2_literal", "advocates"] = "v2"
     """The rules the debates were played by; a line's own "protocol" changes single choices."""
     reward: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function. Wins over what a line says."""

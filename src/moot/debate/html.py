@@ -19,7 +19,8 @@ LONGEST = 4000
 
 def as_html(debate: Debate) -> str:
     """No script, no link, no style sheet: one `<div>` that is safe in any page."""
-    heads = "".join(f'<th style="{_CELL}">Agent {agent}</th>' for agent in range(debate.num_agents))
+    sides = [f", for: {_text(side)}" for side in debate.question.sides] if debate.assigned else [""] * debate.num_agents
+    heads = "".join(f'<th style="{_CELL}">Agent {agent}{side}</th>' for agent, side in enumerate(sides))
     rounds: dict[tuple[int, bool], dict[int, Turn]] = {}
     for turn in debate.turns:
         rounds.setdefault((turn.round, turn.ballot), {})[turn.agent] = turn

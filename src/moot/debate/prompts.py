@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-from moot.debate import sections
+from moot.debate import advocates, sections
+from moot.debate.forecasts import About
 from moot.debate.labels import relabelled
 from moot.debate.parsing import BALLOT, CONTRACTS, parse
 from moot.debate.rules import Rules, eligible, first_round_shown, shown
@@ -108,6 +109,8 @@ def _text(prompts: Prompts, name: str, open_ended: bool, **values: object) -> st
 def for_judge(debate: Debate, judge: int) -> tuple[Message, ...]:
     """For one who holds no seat: the question and everybody's newest answer, whatever window the agents have."""
     prompts, labels, num_agents = debate.prompts, debate.labels(judge), debate.num_agents
+    if debate.assigned:
+        return (Message("user", advocates.for_judge(debate, labels, lambda turn: _block(debate, turn, judge, labels))),)
     turns = [debate.turns[i] for i in debate.answers().values()]
     turns.sort(key=lambda turn: labels[turn.agent])
     numbers = [labels[turn.agent] for turn in turns]
@@ -168,6 +171,22 @@ def _exchanges(debate: Debate, index: int, oldest: int) -> list[Message]:
     return messages
 
 
+def forecast_request(debate: Debate, about: About) -> Message:
+    """What asks an agent how likely its answer is to win, or to be right."""
+    return Message("user", debate.prompts.say(f"both.forecast_{about}"))
+
+
+def forecast_conversation(debate: Debate, agent: int, asked: Sequence[About], replies: Sequence[str]) -> tuple[Message, ...]:
+    """The conversation of the agent's last turn, that turn, and one short exchange per question. Nothing that others said since."""
+    last = max(i for i, turn in enumerate(debate.turns) if turn.agent == agent)
+    turn, oldest = debate.turns[last], first_round_shown(debate.rules, debate.turns[last].round)
+    messages = [*conversation(debate.before(last), agent, turn.round)]
+    messages += _exchanges(debate, last, oldest) if debate.rules.sections == "asked" else [Message("assistant", turn.text)]
+    for about, reply in zip(asked, replies, strict=False):
+        messages += [forecast_request(debate, about), Message("assistant", reply)]
+    return (*messages, forecast_request(debate, asked[len(replies)]))
+
+
 def newest(debate: Debate, agent: int, round: int) -> Message:
     """The last message of `conversation` without the work of writing the others."""
     return _user_message(debate, agent, round, len(debate.turns), round)
@@ -216,6 +235,9 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
     mine = _last_of(turns, agent)
     failed = [prompts.say(f"{table}.failed")] if mine is not None and mine.failed and rules.history_rounds != 0 else []
     blocks = [_block(debate, turns[i], -1 if shared else agent, labels) for i in visible]
+    if debate.assigned:
+        heard = any(turns[i].agent != agent for i in visible)
+        return Message("user", advocates.request(debate, agent, labels, first, [*blocks, *failed], heard))
     ballot, work = round == now and debate.balloting, _work(debate, turns, visible)
     # What differs between seats: at the end where they share what stands before it.
     if not shared:
@@ -257,6 +279,8 @@ def request(debate: Debate, agent: int, section: str, others: Sequence[int], wor
     prompts, labels = debate.prompts, debate.labels(agent)
     numbers = sorted(labels[other] for other in others)
     match section:
+        case "comparison" if debate.assigned:
+            text = prompts.say("advocates.verdict", choices=advocates.choices(debate, labels))
         case "evaluation" if not numbers:
             text = prompts.say("asked.nobody")
         case "evaluation":
@@ -294,6 +318,8 @@ def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> st
     if rules.sections == "asked":
         # What nobody was asked for is not worth reading, and a solution alone needs no heading.
         clipped = {name: said for name, said in clipped.items() if said != NOTHING}
+        if debate.assigned and not clipped:
+            return f"{head}\n{debate.prompts.say('advocates.silent')}"
         if list(clipped) == ["solution"]:
             return f"{head}\n{clipped['solution']}"
     return "\n".join([head, *(f"{name}: {said}" for name, said in clipped.items())])

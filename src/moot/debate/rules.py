@@ -14,7 +14,7 @@ from moot.debate.parsing import CONTRACTS
 from moot.debate.types import ConfigError, Turn
 
 FIELDS = CONTRACTS["five_tag"]
-_LATER = ("shuffle_labels", "closing_ballot", "sections", "judge_first", "temperature", "both_orders")
+_LATER = ("shuffle_labels", "closing_ballot", "sections", "judge_first", "temperature", "both_orders", "forecast", "positions")
 
 
 @dataclass(frozen=True)
@@ -51,8 +51,14 @@ class Rules:
     """With sections asked, whether an agent judges the others before it solves again, so that the critique can help it."""
     both_orders: bool = False
     """Ask each judge without a seat twice, the second time with the answers in the other order; only verdicts that stay the same count."""
+    forecast: Literal["none", "win", "right", "both"] = "none"
+    """What each agent is asked after its last turn, as a number from 0 to 100: how likely its answer is to win the vote, to be right, or
+    both. The forecast's tokens are taught by its Brier score alone."""
     temperature: float = 1.0
     """The temperature of sampling. A persona's own temperature is multiplied by it."""
+    positions: Literal["none", "assigned"] = "none"
+    """assigned: two agents are advocates. Each argues for the side of the question that its seat is given, neither votes, and a judge
+    without a seat decides."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -66,6 +72,11 @@ class Rules:
             raise ConfigError(
                 "shuffle_labels gives each agent numbers of its own, so with layout 'shared' they would read no common prefix; "
                 "leave it off, or use layout rebuilt"
+            )
+        if self.positions == "assigned" and (self.sections != "asked" or self.contract != "three_tag" or self.closing_ballot):
+            raise ConfigError(
+                "positions assigned needs sections asked, contract three_tag and no closing_ballot, because advocates argue and do not "
+                "vote; the protocol advocates has all of it"
             )
         if not 0 <= self.temperature <= 10:
             raise ConfigError(f"temperature must be from 0 to 10, got {self.temperature}; the usual value is 1")
@@ -98,8 +109,11 @@ def shown(rules: Rules, turns: Sequence[Turn], round: int) -> list[int]:
 def candidates(rules: Rules, turns: Sequence[Turn]) -> Iterator[dict[int, int]]:
     """For each turn, the responses its author may judge: agent -> index of that agent's newest parsed turn it was shown.
 
-    The keys are the eligible agents. One pass: what is newest only changes when somebody speaks.
+    The keys are the eligible agents. One pass: what is newest only changes when somebody speaks. Advocates judge nobody.
     """
+    if rules.positions == "assigned":
+        yield from ({} for _ in turns)
+        return
     finished: dict[int, int] = {}
     current: dict[int, int] = {}
     round = 0
@@ -119,8 +133,10 @@ def eligible(
 ) -> tuple[int, ...]:
     """The agents that `agent`, about to speak in `round`, may judge; only by what they said since round `oldest`, if that is given.
 
-    Looks from the newest turn back and stops once all the others are there, which is usually one round.
+    Looks from the newest turn back and stops once all the others are there, which is usually one round. Advocates judge nobody.
     """
+    if rules.positions == "assigned":
+        return ()
     oldest = max(oldest, first_round_shown(rules, round))
     newest = round if rules.schedule == "sequential" else round - 1
     others: set[int] = set()

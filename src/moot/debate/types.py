@@ -21,6 +21,8 @@ class Question:
     """How to write the final answer (`\\boxed{}`, a letter, ...); stands under the question."""
     label: str | None = None
     """What the reward `majority` takes for the answer, where it is not the agents' own plurality. Never shown to an agent."""
+    sides: tuple[str, ...] = ()
+    """The positions to argue for, by seat, where the question comes with two of them. `answer` is the right one, if known."""
 
     @property
     def plain(self) -> str:
@@ -91,6 +93,8 @@ class Vote:
     verdict: Verdict
     turn: int = -1
     """Index of the turn that cast it; -1 for an outside judge's, whose author is no agent."""
+    weight: float = 1.0
+    """How much it counts, from 0 to 1."""
 
 
 Role = Literal["system", "user", "assistant"]

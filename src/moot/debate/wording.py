@@ -19,9 +19,11 @@ from moot.debate.types import ConfigError
 
 PLACES = frozenset(
     {"question", "instruction", "answers", "names", "work", "choices", "pairs", "agent", "num_agents", "last", "persona", "sections"}
-    | {"round", "rounds", "rest", "character", "style"}
+    | {"round", "rounds", "rest", "character", "style", "position", "rival", "other", "positions"}
 )
 """Everything that can be filled in somewhere."""
+LATER = ("advocates.",)
+"""Tables that came later than digests were first kept, and that other debates do not read: as they are shipped, they change no digest."""
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -41,7 +43,12 @@ class Prompts:
     @property
     def digest(self) -> str:
         """The same for the same texts: what was sampled under other texts must not be taken for a sample of these."""
-        return hashlib.sha256("\x1f".join(f"{name}\x1e{text}" for name, text in sorted(self.texts.items())).encode()).hexdigest()[:16]
+        later = {name for name, text in self.texts.items() if name.startswith(LATER) and DEFAULT.texts[name] == text}
+        return _digest({name: text for name, text in self.texts.items() if name not in later})
+
+    def digest_of(self, table: str) -> str:
+        """Of one table's texts."""
+        return _digest({name: text for name, text in self.texts.items() if name.startswith(f"{table}.")})
 
     def __str__(self) -> str:
         """The names of the texts that are not the defaults: what is said where two runs differ."""
@@ -62,6 +69,10 @@ class Prompts:
 
     def with_texts(self, changes: Mapping[str, object], where: str) -> Prompts:
         return Prompts({**self.texts, **{name: _checked(name, text, where) for name, text in changes.items()}})
+
+
+def _digest(texts: Mapping[str, str]) -> str:
+    return hashlib.sha256("\x1f".join(f"{name}\x1e{text}" for name, text in sorted(texts.items())).encode()).hexdigest()[:16]
 
 
 def _checked(name: str, text: object, where: str) -> str:

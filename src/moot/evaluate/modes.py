@@ -6,6 +6,11 @@
     debate+vote   the same debates; one answer of the group: the plurality of the last answers, a tie decided by the peers' votes
     opponents     N debates per question, the policy in seat i of debate i, everybody else in the other seats
 
+Where agents are advocates (positions assigned) the answer of a debate is the side that the judge finds right, and there are two more:
+
+    consultancy   two debates per question, in each of which one seat argues and the other is silent: one advocate alone, right or wrong
+    judge         nobody argues: the judge is shown the two sides alone
+
 Modes share what they sample: direct is the first of vote's answers, and debate+vote looks at debate's debates. So their differences are
 paired down to the sample, and nothing is paid for twice.
 """
@@ -14,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from moot.debate.prompts import temperature as seat_temperature
@@ -23,11 +28,11 @@ from moot.debate.types import ConfigError
 from moot.debate.wording import DEFAULT, Prompts
 from moot.rl.config import TrainConfig, section_limits
 
-Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents"]
+Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents", "consultancy", "judge"]
 MODES: tuple[str, ...] = get_args(Mode)
 
-HEADLINE = {"direct": "avg@k", "vote": "cons@k", "debate": "avg@k", "debate+vote": "group", "opponents": "avg@k"}
-"""Which metric is a mode's accuracy."""
+HEADLINE = dict.fromkeys(MODES, "correct") | {"vote": "cons@k", "debate+vote": "group"}
+"""Which metric is a mode's accuracy. `correct` is the mean over answers, or whether the judge of advocates is right."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +62,8 @@ class EvalConfig:
     """Whose answers these are, for finding them again in a file: a model, a checkpoint."""
     opponents: Mapping[str, str] = field(default_factory=dict)
     """By name, who they are, for the same purpose."""
+    judge: str = ""
+    """Who decides between advocates, for the same purpose; empty for the policy itself."""
 
     def __post_init__(self) -> None:
         if not self.modes:
@@ -66,10 +73,13 @@ class EvalConfig:
                 raise ConfigError(f"modes may name {', '.join(MODES)}, got {mode!r}")
         if repeated := next((mode for mode in self.modes if self.modes.count(mode) > 1), None):
             raise ConfigError(f"modes names {repeated!r} twice; once is enough")
-        for name, value in (("k", self.k), ("num_agents", self.num_agents), ("max_rounds", self.max_rounds)):
-            if value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
-        for name in ("max_tokens", "evaluation_tokens", "comparison_tokens", "concurrency"):
+        if self.assigned and self.num_agents != 2:
+            raise ConfigError(f"num_agents must be 2 with positions assigned, got {self.num_agents}: a question has two sides")
+        refused = {"debate+vote"} if self.assigned else {"consultancy", "judge"}
+        if unfit := next((mode for mode in self.modes if mode in refused), None):
+            why = "advocates keep their positions, and the judge decides" if self.assigned else "needs advocates: use --protocol advocates"
+            raise ConfigError(f"modes may not name {unfit!r} here: {why}")
+        for name in ("k", "num_agents", "max_rounds", "max_tokens", "evaluation_tokens", "comparison_tokens", "concurrency"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.temperature is not None and not 0 <= self.temperature < math.inf:
@@ -79,22 +89,15 @@ class EvalConfig:
 
     @classmethod
     def of(cls, config: TrainConfig, **changes: Any) -> EvalConfig:
-        """As the run trains, with its agents, rounds and lengths."""
-        d = config.debate
-        same = cls(
-            seed=config.seed,
-            num_agents=d.num_agents,
-            max_rounds=d.max_rounds,
-            max_tokens=d.max_tokens,
-            evaluation_tokens=d.evaluation_tokens,
-            comparison_tokens=d.comparison_tokens,
-            concurrency=d.concurrency,
-            protocol=config.protocol,
-            prompts=config.prompts,
-            stop_when_settled=config.recipe.stop_when_settled,
-            extra_rounds=config.recipe.extra_rounds,
-        )
-        return replace(same, **changes)
+        """As the run trains: what is set by the same name there is the same here."""
+        parts = (config, config.debate, config.recipe)
+        same = {f.name: getattr(part, f.name) for part in parts for f in fields(cls) if hasattr(part, f.name)}
+        return cls(**{**same, **changes})
+
+    @property
+    def assigned(self) -> bool:
+        """Whether agents are advocates, and a judge decides."""
+        return self.protocol.rules.positions == "assigned"
 
     @property
     def answer_temperature(self) -> float:
@@ -109,7 +112,7 @@ class EvalConfig:
         return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
 
     def settings(self, kind: str) -> dict[str, Any]:
-        """All that a sample of this kind (`answer`, `debate`, or `against NAME`) depends on, the question apart."""
+        """All that a sample of this kind (`answer`, `debate`, `consultancy`, `judge` or `against NAME`) depends on, the question apart."""
         common = {"policy": self.policy, "seed": self.seed, "max_tokens": self.max_tokens}
         if kind == "answer":
             return {**common, "kind": kind, "temperature": self.answer_temperature}
@@ -125,7 +128,15 @@ class EvalConfig:
             debate |= {"evaluation_tokens": self.evaluation_tokens, "comparison_tokens": self.comparison_tokens}
         if self.stop_when_settled or self.extra_rounds:
             debate |= {"stop_when_settled": self.stop_when_settled, "extra_rounds": self.extra_rounds}
-        return {**common, "kind": "debate", **debate, **({} if kind == "debate" else {"against": self.opponents[opponent_in(kind)]})}
+        if self.assigned:
+            debate |= {"judge": self.judge, "advocates": self.prompts.digest_of("advocates")}
+        if kind in KINDS:
+            return {**common, "kind": kind, **debate}
+        return {**common, "kind": "debate", **debate, "against": self.opponents[opponent_in(kind)]}
+
+
+KINDS = ("debate", "consultancy", "judge")
+"""Debates in which nobody but the policy speaks, and the judge."""
 
 
 def opponent_in(kind: str) -> str:
@@ -146,6 +157,10 @@ def needs(config: EvalConfig, mode: str, k: int) -> list[Need]:
             return [Need("answer", 1)]
         case "vote":
             return [Need("answer", k)]
+        case "consultancy":
+            return [Need("consultancy", 2)]
+        case "judge":
+            return [Need("judge", 1)]
         case "opponents":
             return [Need(f"against {name}", config.num_agents) for name in config.opponents]
         case _:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
-from typing import Protocol as Interface
 
+from moot.debate.advocates import silent
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Question
 from moot.engine.protocol import EngineError, SamplingParams
-from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, own_answers, scored_by_peers
-from moot.evaluate.modes import HEADLINE, EvalConfig, all_needs, needs, opponent_in
+from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, count_verdicts, own_answers, scored_by_peers
+from moot.evaluate.modes import HEADLINE, KINDS, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, ReportRow, make_row
-from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, digest, plain_answers, question_key
+from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, plain_answers, question_key
+from moot.records.files import digest
 from moot.records.played import PlayedDebate
 from moot.rl.rollout import Guest, Player, TextPlayer, rollout
 from moot.rl.speaker import turn_seed
@@ -27,15 +28,9 @@ Opponent = Callable[[int], Guest]
 """Seat -> who sits there."""
 
 
-class EvalWatcher(Interface):
-    """Who looks on."""
+class EvalWatcher:
+    """Who looks on; this one does nothing about it."""
 
-    def planned(self, kind: str, total: int, done: int) -> None: ...
-    def sampled(self, kind: str, tokens: int, error: str | None) -> None: ...
-    def note(self, text: str) -> None: ...
-
-
-class _Nobody:
     def planned(self, kind: str, total: int, done: int) -> None: ...
     def sampled(self, kind: str, tokens: int, error: str | None) -> None: ...
     def note(self, text: str) -> None: ...
@@ -48,15 +43,16 @@ async def evaluate(
     questions: Sequence[Question] | None = None,
     *,
     opponents: Mapping[str, Opponent] | None = None,
+    judge: Guest | None = None,
     answers: AnswerStore | None = None,
-    watcher: EvalWatcher | None = None,
+    watcher: EvalWatcher = EvalWatcher(),
     played: Callable[[str, PlayedDebate], None] = lambda kind, rollout: None,
 ) -> Report:
     """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
 
-    `played` is handed each debate as it ends, with its kind (as in `EvalConfig.settings`), also one that the engine lost.
+    `judge` decides between advocates; without one the policy does. `played` is handed each debate as it ends, with its kind (as in
+    `EvalConfig.settings`), also one that the engine lost.
     """
-    watch = watcher or _Nobody()
     distinct = {question_key(question): question for question in (task.held_out if questions is None else questions)}
     if not distinct:
         raise ConfigError(f"task {task.name} has no held-out questions to evaluate on")
@@ -65,35 +61,34 @@ async def evaluate(
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
     kept = AnswerStore() if answers is None else answers
-    work = _Work(policy, config, task, distinct, guests, kept, watch, played)
+    work = _Work(policy, config, task, distinct, guests, judge or policy, kept, watcher, played)
 
     k = config.k
     if config.match_tokens:
         # One answer each is needed in any case, and tells what an answer costs.
         await work.sample(all_needs(config, [mode for mode in config.modes if mode != "vote"], 1) | {"answer": 1})
         k = work.matching_k()
-        watch.note(f"vote takes k = {k}: as many answers as generate the tokens of one debate")
+        watcher.note(f"vote takes k = {k}: as many answers as generate the tokens of one debate")
     await work.sample(all_needs(config, config.modes, k))
     return await asyncio.to_thread(_report, work, k)
 
 
+@dataclass
 class _Work:
     """The samples of one evaluation: which are there, and how the others are made."""
 
-    def __init__(
-        self,
-        policy: Player | TextPlayer,
-        config: EvalConfig,
-        task: Task,
-        questions: Mapping[str, Question],
-        opponents: Mapping[str, Opponent],
-        answers: AnswerStore,
-        watch: EvalWatcher,
-        played: Callable[[str, PlayedDebate], None],
-    ) -> None:
-        self.policy, self.config, self.task, self.questions = policy, config, task, questions
-        self.opponents, self.answers, self.watch, self.played = opponents, answers, watch, played
-        self._gate = asyncio.Semaphore(config.concurrency)
+    policy: Player | TextPlayer
+    config: EvalConfig
+    task: Task
+    questions: Mapping[str, Question]
+    opponents: Mapping[str, Opponent]
+    judge: Guest
+    answers: AnswerStore
+    watch: EvalWatcher
+    played: Callable[[str, PlayedDebate], None]
+
+    def __post_init__(self) -> None:
+        self._gate = asyncio.Semaphore(self.config.concurrency)
         self._digests: dict[str, str] = {}
 
     def debate(self, question: Question) -> Debate:
@@ -153,27 +148,30 @@ class _Work:
         self.watch.sampled(kind, record["tokens"], None)
 
     async def _answer(self, question: Question, seed: int) -> Record:
-        asked = question.plain
         params = SamplingParams(self.config.max_tokens, self.config.answer_temperature, seed=seed)
-        answer = await self.policy.answer([Message("user", asked)], params)
+        answer = await self.policy.answer([Message("user", question.plain)], params)
         return {"text": answer.text, "stop": answer.stop_reason, "tokens": answer.tokens}
 
     async def _debate(self, kind: str, question: Question, number: int, seed: int) -> Record:
         policy, config = self.policy, self.config
 
         def seats(_: int, seat: int) -> Guest | None:
-            if kind == "debate" or seat == number:
+            if kind == "judge" or (kind == "consultancy" and seat != number):
+                return silent
+            if kind in KINDS or seat == number:
                 return None if isinstance(policy, Player) else policy
             return self.opponents[opponent_in(kind)](seat)
 
         (done,) = await rollout(
-            [self.debate(question)],
+            # One round of silence is as good as several.
+            [replace(self.debate(question), max_rounds=1) if kind == "judge" else self.debate(question)],
             policy.sampler if isinstance(policy, Player) else None,
             policy.rendering if isinstance(policy, Player) else None,
             SamplingParams(config.max_tokens),
             tempered=config.tempered,
             seed=seed,
             seats=seats,
+            judges=(lambda _: [self.judge]) if config.assigned else None,
             limits=config.limits,
         )
         self.played(kind, done)
@@ -227,6 +225,10 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
     scoring = work.config.protocol.scoring
     scored = iter([scored_by_peers(debate, scoring, grades) for debate, grades in zip(debates, _graded(debates, task), strict=True)])
     played = {key: tuple(next(scored) for _ in own) for key, own in records.items()}
+    if work.config.assigned:
+        # Where the policy argues for one side, it has the seat of the debate's number.
+        seats = (lambda own: [None] * len(own)) if kind in ("debate", "judge") else (lambda own: list(range(len(own))))
+        return {key: QuestionCounts(count_verdicts(each, seats(each)), tokens[key], each) for key, each in played.items()}
     if kind == "debate":
         return {key: QuestionCounts(count_debate(each[0]), tokens[key], each) for key, each in played.items()}
     seated = {key: list(enumerate(each)) for key, each in played.items()}
@@ -259,4 +261,5 @@ def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Qu
         "extra_rounds": config.extra_rounds,
         "policy": config.policy,
         "opponents": dict(config.opponents),
+        **({"judge": config.judge or config.policy} if config.assigned else {}),
     }

@@ -19,6 +19,7 @@ COLUMNS = (
     ("round_1_plurality", "round 1 plurality"),
     ("winner", "winner"),
     ("judge", "judges right"),
+    ("decided", "verdicts"),
     ("comparisons", "votes given"),
     ("opponents", "others right"),
     ("preferred", "votes won"),
@@ -36,9 +37,10 @@ LEGEND = {
     "round 1 plurality": "the answer most agents give in the first round is right: counting alone, without a second round",
     "winner": "the agent whom the peers' votes prefer is right",
     "judges right": "votes between a right and a wrong answer that prefer the right one",
+    "verdicts": "debates in which the judge found one side right; without a verdict it is not right",
     "votes given": "of the turns that were asked to compare others, those that gave a vote",
     "others right": "the opponents' average",
-    "votes won": "votes between the policy and an opponent that prefer the policy",
+    "votes won": "votes between the policy and an opponent that prefer the policy; of one advocate alone, verdicts that believe it",
     "cut": "turns and answers that were cut at their limit of tokens",
     "tokens": "generated per question",
 }
@@ -51,6 +53,7 @@ def caption(report: Report) -> str:
     who += f" (step {s['step']} of {s['run']})" if s.get("run") else ""
     debates = f"debates of {s['num_agents']} agents and {s['max_rounds']} round{'s' * (s['max_rounds'] != 1)}, {s['protocol']['contract']}"
     count = f"{s['questions']} question{'s' * (s['questions'] != 1)}"
+    debates += f", judged by {s['judge'] or 'the policy'}" if "judge" in s else ""
     return f"{who} on {s['task']}: {count}, {debates}; at most {s['max_tokens']} tokens per turn, seed {s['seed']}."
 
 

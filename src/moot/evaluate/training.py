@@ -16,7 +16,7 @@ from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics, answer_metrics, rollout_metrics
 from moot.rl.rendering import Rendering
-from moot.rl.rollout import Player
+from moot.rl.rollout import Guest, Player
 from moot.rl.trust import panel
 from moot.tasks.task import Task
 
@@ -29,6 +29,7 @@ async def evaluate_in_training(
     *,
     tempered: bool = True,
     opponents: Mapping[str, Opponent] | None = None,
+    judge: Guest | None = None,
     finished: Callable[[PlayedDebate], None] = lambda _: None,
     keep: Callable[[Report], None] = lambda _: None,
 ) -> Metrics:
@@ -43,7 +44,7 @@ async def evaluate_in_training(
 
     settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered)
     questions = task.held_out[: config.eval_questions]
-    report = await evaluate(Player(sampler, rendering), task, settings, questions, opponents=opponents, played=played)
+    report = await evaluate(Player(sampler, rendering), task, settings, questions, opponents=opponents, judge=judge, played=played)
     keep(report)
     debates, *others = report.rows
     names = answer_metrics([], [], task.name, phase="test")

@@ -114,7 +114,9 @@ def _turn(each: PlayedDebate, i: int) -> str:
     tags = ['<span class="tag mark">won the debate</span>'] if won else []
     if each.answer_known and turn.answers:
         tags.append('<span class="tag good">right answer</span>' if each.correct(i) else '<span class="tag bad">wrong answer</span>')
-    who = f"Agent {turn.agent}" + (f' <span class="soft">{text(persona(turn.agent).name)}</span>' if debate.rules.personas else "")
+    called = persona(turn.agent).name if debate.rules.personas else ""
+    called = f"argues for: {debate.question.sides[turn.agent]}" if debate.assigned else called
+    who = f"Agent {turn.agent}" + (f' <span class="soft">{text(called)}</span>' if called else "")
     parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']
     parts.append(_said(each.debate, turn, bool(each.sampled) and each.sampled[i].stop_reason == "length"))
     if numbers := _numbers(each, i):

@@ -20,6 +20,7 @@ from moot.debate.rewards import last_parsed
 from moot.debate.types import Parsed, Vote
 from moot.debate.votes import clear_consensus
 from moot.records import Damaged, PlayedDebate
+from moot.records.seen import seen_to_json
 from moot.tasks.programs import last_program
 
 Row = dict[str, Any]
@@ -46,7 +47,8 @@ def write(debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebat
             continue
         try:
             for row in make(each):
-                file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+                # Half a character, which a model can sample, has no place in a file that others read as UTF-8.
+                file.write(_LONE.sub("\ufffd", json.dumps(row, ensure_ascii=False)).encode() + b"\n")
                 written.rows += 1
         except LeftOut as reason:
             written.left_out[str(reason)] += 1
@@ -56,7 +58,9 @@ def write(debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebat
 def supervised(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """The winner's last answer."""
     turn = winning_turn(each, only_right)
-    yield {"prompt": _asked(each), "completion": _said(each, turn), "debate": each.name}
+    # What an advocate says answers what it was told to argue for, not the question.
+    prompt = seen_to_json(each, turn) if each.debate.assigned else _asked(each)
+    yield {"prompt": prompt, "completion": _said(each, turn), "debate": each.name}
 
 
 def best_and_worst(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
@@ -136,6 +140,8 @@ def _essence(solution: str) -> str:
 
 
 def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:
+    if each.debate.assigned:
+        raise LeftOut("advocates argue for different sides, so their arguments are no answers to one prompt")
     if _essence(_solution(each, chosen)) == _essence(_solution(each, rejected)):
         raise LeftOut("chosen and rejected are the same")
     return {"prompt": _asked(each), "chosen": _said(each, chosen), "rejected": _said(each, rejected), "debate": each.name}
@@ -148,13 +154,8 @@ def _solution(each: PlayedDebate, turn: int) -> str:
 
 
 def _asked(each: PlayedDebate) -> list[dict[str, str]]:
-    return [{"role": "user", "content": _spelled(each.debate.question.plain)}]
+    return [{"role": "user", "content": each.debate.question.plain}]
 
 
 def _said(each: PlayedDebate, turn: int) -> list[dict[str, str]]:
-    return [{"role": "assistant", "content": _spelled(_solution(each, turn))}]
-
-
-def _spelled(text: str) -> str:
-    """Half a character, which a model can sample, has no place in a file that others read as UTF-8."""
-    return _LONE.sub("\ufffd", text)
+    return [{"role": "assistant", "content": _solution(each, turn)}]

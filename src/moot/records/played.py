@@ -6,12 +6,13 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from moot.debate.forecasts import Forecast
 from moot.debate.outcome import Outcome
 from moot.debate.rewards import Grades, Reward, Scores, last_parsed, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Vote
-from moot.debate.votes import Ballots, ballots
+from moot.debate.votes import Ballots, ballots, clear_consensus
 from moot.turns import Advantages, SampledTurn
 
 
@@ -27,6 +28,8 @@ class PlayedDebate:
     """In the order of the debate's turns; empty where nobody kept them."""
     heard: tuple[SampledTurn, ...] = ()
     """In the order of its jury. Counted, never trained on."""
+    forecast_turns: tuple[SampledTurn, ...] = ()
+    """In the order of its forecasts; empty where nobody kept them."""
     error: str | None = None
     """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
     scoring: Scoring = field(default_factory=Scoring)
@@ -67,6 +70,12 @@ class PlayedDebate:
             return None
         return self.correct(last_parsed(self.debate)[self.winner])
 
+    def forecast_came(self, forecast: Forecast) -> bool | None:
+        """Whether what was forecast came true; None where nobody won, or nobody knows the answer."""
+        if forecast.about == "win":
+            return None if self.winner is None else self.winner == forecast.agent
+        return self.correct(last_parsed(self.debate)[forecast.agent]) if self.answer_known else None
+
     # Votes
 
     @property
@@ -84,9 +93,16 @@ class PlayedDebate:
         """What its comparison sections came to, whatever reward is paid."""
         return ballots(self.debate, self.scoring)
 
+    @property
+    def believed(self) -> int | None:
+        """Of two advocates, the one whose position the judge found right; None where nothing was decided."""
+        better = clear_consensus(self.ballots.outside) if self.debate.assigned else None
+        return None if better is None else self.debate.turns[better].agent
+
     def peer_votes(self) -> list[Vote]:
-        """The agents' own, about responses. What outside judges say is set beside them, never among them."""
-        return [vote for vote in self.ballots.votes if vote.turn >= 0]
+        """The agents' own, about responses. What outside judges say is set beside them, never among them; but where agents are advocates
+        nobody else votes."""
+        return [vote for vote in self.ballots.votes if vote.turn >= 0 or self.debate.assigned]
 
     def decided_votes(self) -> list[Vote]:
         """Those of them that prefer one."""

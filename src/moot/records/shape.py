@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from moot.debate.forecasts import FORECASTS
 from moot.debate.types import ConfigError
 
 MOST = 1000
@@ -21,6 +22,8 @@ def check_shape(record: Any) -> None:
     question = _part(record, "question", dict)
     _part(question, "text", str)
     _part(question, "answer", str, _NOTHING)
+    for side in _optional(question, "sides", list):
+        _kind("sides", side, str)
     agents = _part(record, "num_agents", int)
     for name, value in (("num_agents", agents), ("max_rounds", _part(record, "max_rounds", int))):
         if not 1 <= value <= MOST:
@@ -34,6 +37,8 @@ def check_shape(record: Any) -> None:
         if not 0 <= _part(turn, "agent", int) < agents:
             raise ConfigError(f"agent must lie in 0 to {agents - 1}, got {turn['agent']}")
         taken[turn["agent"]] += 1
+    for forecast in _optional(record, "forecasts", list):
+        _forecast(_kind("forecasts", forecast, dict), agents)
     for judge in _optional(record, "jury", list):
         _turn({"round": 1, **_kind("jury", judge, dict)})
     for vote in _optional(record, "votes", list):
@@ -55,6 +60,17 @@ def _turn(turn: Any) -> None:
         _kind(f"fields {name}", section, str)
 
 
+def _forecast(forecast: Mapping[str, Any], agents: int) -> None:
+    _part(forecast, "text", str)
+    if not 0 <= _part(forecast, "agent", int) < agents or forecast.get("about") not in FORECASTS["both"]:
+        raise ConfigError(f"a forecast must be of an agent about win or right, got {dict(forecast)!r:.80}")
+    if (chance := forecast.get("chance")) is not None:
+        _numbers("chance", [chance], 1)
+        if not 0 <= chance <= 1:
+            raise ConfigError(f"chance must lie in 0 to 1, got {chance!r:.80}")
+    _numbers("advantage", [forecast.get("advantage", 0.0)], 1)
+
+
 def _rewards(name: str, given: Any, turns: list[int]) -> None:
     if isinstance(given, Mapping):
         for stream, rows in given.items():
@@ -66,7 +82,9 @@ def _rewards(name: str, given: Any, turns: list[int]) -> None:
 
 
 def _numbers(name: str, given: Any, count: int) -> None:
-    for number in _long(name, given, count):
+    if all(type(number) is float for number in _long(name, given, count)):
+        return  # nearly always, and a page checks thousands
+    for number in given:
         if isinstance(number, bool) or not isinstance(number, int | float):
             raise ConfigError(f"{name} must be numbers, got {number!r:.80}")
 
@@ -74,7 +92,7 @@ def _numbers(name: str, given: Any, count: int) -> None:
 def _long(name: str, given: Any, count: int) -> list[Any]:
     if len(_kind(name, given, list)) != count:
         raise ConfigError(f"{name} must have {count} entries, got {len(given)}")
-    return list(given)
+    return given  # type: ignore[no-any-return]
 
 
 def _part(owner: Mapping[str, Any], name: str, *kinds: type) -> Any:
@@ -88,6 +106,8 @@ def _optional(owner: Mapping[str, Any], name: str, kind: type) -> Any:
 
 
 def _kind(name: str, value: Any, *kinds: type) -> Any:
+    if type(value) in kinds:
+        return value
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
         words = {dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false", _NOTHING: "null"}
         raise ConfigError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, got {value!r:.80}")

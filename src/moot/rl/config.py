@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from moot.debate.forecasts import FORECAST
 from moot.debate.protocol import V2, Protocol
-from moot.debate.scoring import Scoring, as_named_now
+from moot.debate.scoring import PEER_REWARDS, Scoring, as_named_now
 from moot.debate.types import ConfigError
 from moot.debate.wording import DEFAULT, Prompts
 from moot.engine.settings import ModelConfig as ModelConfig
@@ -23,7 +24,7 @@ class DebateConfig:
     """Where questions come from: arithmetic, gsm8k, math, aime24, reasoning-gym:NAME, longwriter, or a file; settings follow a colon, as in
     math:algebra,level=1-3 or arithmetic:operands=3. docs/tasks.md lists them."""
     num_agents: int = 3
-    """Copies of the model in a debate. With fewer than 3 nobody can vote."""
+    """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates (positions assigned) are 2, and a judge decides."""
     max_rounds: int = 2
     """Rounds of a debate."""
     debates_per_question: int = 1
@@ -47,10 +48,15 @@ TOKENS_PER_PAIR = 12
 """Enough for a line such as `Agent 10 > Agent 11`, whatever the tokenizer makes of numbers."""
 
 
+FORECAST_TOKENS = 16
+"""Enough for a number and a few words around it."""
+
+
 def section_limits(evaluation_tokens: int, comparison_tokens: int, num_agents: int) -> dict[str, int]:
-    """The most tokens of each section but the solution, for `rollout`."""
+    """The most tokens of each section but the solution, and of a forecast, for `rollout`."""
     short = max(comparison_tokens, TOKENS_PER_PAIR * math.comb(num_agents, 2))
-    return {"evaluation": evaluation_tokens, "comparison": short, "consensus": comparison_tokens, "consensus_reason": comparison_tokens}
+    consensus = dict.fromkeys(("consensus", "consensus_reason"), comparison_tokens)
+    return {"evaluation": evaluation_tokens, "comparison": short, **consensus, FORECAST: FORECAST_TOKENS}
 
 
 @dataclass(frozen=True)
@@ -119,6 +125,8 @@ MOST_BATCHES = 4
 """How often as many questions as a batch has are looked at, at most, before a step is taken with what there is."""
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
 """What may be measured besides the debates of the policy with itself."""
+ADVOCATES_MODES = ("direct", "vote", "opponents", "consultancy", "judge")
+"""The same, where agents are advocates."""
 
 Schedule = Literal["constant", "linear", "cosine"]
 
@@ -209,7 +217,8 @@ class TrainConfig:
     """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote (one answer of the
-    group), opponents (the policy in each seat once, against fixed others)."""
+    group), opponents (the policy in each seat once, against fixed others); with positions assigned also consultancy (one advocate alone)
+    and judge (nobody argues)."""
     eval_opponents: tuple[str, ...] = ("base",)
     """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
     save_every: int = 100
@@ -219,7 +228,9 @@ class TrainConfig:
 
     def __post_init__(self) -> None:
         d, o, w = self.debate, self.optim, self.warm
-        if d.num_agents < 3:
+        if self.protocol.rules.positions == "assigned":
+            _check_advocates(self)
+        elif d.num_agents < 3:
             raise ConfigError(f"num_agents must be at least 3 to train, got {d.num_agents}: with fewer nobody can vote")
         for name, value, low in (
             ("max_rounds", d.max_rounds, 1),
@@ -245,8 +256,9 @@ class TrainConfig:
             if value < low:
                 raise ConfigError(f"{name} must be at least {low}, got {value}")
         _check_numbers(self)
-        if unknown := [mode for mode in self.eval_modes if mode not in EVAL_MODES]:
-            raise ConfigError(f"eval_modes may name {', '.join(EVAL_MODES)}, got {', '.join(unknown)!r}; debates are always played")
+        modes = ADVOCATES_MODES if self.protocol.rules.positions == "assigned" else EVAL_MODES
+        if unknown := [mode for mode in self.eval_modes if mode not in modes]:
+            raise ConfigError(f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played")
         if self.protocol.scoring.advantage == "center_question" and d.debates_per_question < 2:
             raise ConfigError(f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}")
         if self.recipe.easy_agents >= d.num_agents:
@@ -332,6 +344,24 @@ def _choices(config: Mapping[str, Any]) -> dict[str, Any]:
     """A run from before `lr_warmup` has the reward truth or majority by the last answer."""
     choices, optim = dict(config.get("protocol", {})), config.get("optim")
     return as_named_now(choices) if optim and "lr_warmup" not in optim else choices
+
+
+def _check_advocates(config: TrainConfig) -> None:
+    """What two advocates and a judge need, and what makes no sense for positions that are given."""
+    recipe, scoring = config.recipe, config.protocol.scoring
+    if config.debate.num_agents != 2:
+        raise ConfigError(f"num_agents must be 2 with positions assigned, got {config.debate.num_agents}: a question has two sides")
+    if not recipe.judge or not scoring.judges_count:
+        raise ConfigError("positions assigned needs a judge without a seat whose vote counts; use --judge base")
+    if scoring.reward not in PEER_REWARDS and ":" not in scoring.reward:
+        raise ConfigError(
+            f"reward must be {', '.join(PEER_REWARDS)} or path.py:function with positions assigned, got {scoring.reward}: which side an "
+            "advocate is given is luck, and only the judge's decision depends on what it says"
+        )
+    mixed = {"reward_mix": scoring.reward_mix, "correct_bonus": scoring.correct_bonus, "warm_questions": config.warm.warm_questions}
+    agreeing = {name: getattr(recipe, name) for name in ("stop_when_settled", "extra_rounds", "hard_agents", "easy_agents")}
+    if wrong := next((name for name, value in (mixed | agreeing).items() if value), None):
+        raise ConfigError(f"{wrong} must be left out with positions assigned: advocates keep the answer that they are given")
 
 
 def _check_numbers(config: Any) -> None:

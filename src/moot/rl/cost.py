@@ -21,7 +21,8 @@ SMOLLM_SHAPE = Shape(hidden=576, layers=30, inner=1536, heads=9, kv_heads=3, hea
 def expected_tokens(config: TrainConfig) -> dict[str, int]:
     """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
-    first = Debate(Question("x" * 200), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts).observe(0)
+    sides = ("x" * 20,) * 2 if config.protocol.rules.positions == "assigned" else ()
+    first = Debate(Question("x" * 200, sides=sides), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts).observe(0)
     opening = sum(len(message.content) for message in first.conversation()) // 4
     others = (d.num_agents - 1) * turn
     seats = config.optim.batch_size * d.debates_per_question * d.num_agents

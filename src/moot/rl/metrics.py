@@ -68,6 +68,8 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
             "jury/parse_error": mean(float(turn.failed) for turn in ballots),
             "tokens/jury": float(sum(turn.count for each in played for turn in each.heard)),
         }
+    if any(debate.forecasts for debate in debates):
+        metrics["tokens/forecasts"] = float(sum(turn.count for each in played for turn in each.forecast_turns))
     return metrics
 
 
@@ -141,8 +143,10 @@ def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
 
 
 def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:
-    """How good the final answers are. Only debates whose right answer is with_answer take part."""
-    with_answer = [(debate, grade) for debate, grade in zip(debates, grades, strict=True) if debate.question.answer is not None]
+    """How good the final answers are. Only debates whose right answer is known take part, and none of advocates, who give no answer of
+    their own."""
+    answered = [debate.question.answer is not None and not debate.assigned for debate in debates]
+    with_answer = [pair for pair, known in zip(zip(debates, grades, strict=True), answered, strict=True) if known]
     rows = [[(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)] for d, g in with_answer]
     prefix = f"{phase}_{dataset}/"
     return {

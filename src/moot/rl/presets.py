@@ -61,6 +61,14 @@ PRESETS: dict[str, TrainConfig] = {
         eval_modes=("direct", "vote"),
         eval_questions=30,
     ),
+    # Each advocate is paid by the decision of the model that it was before training, which a better argument can only win by convincing.
+    "advocates": replace(
+        _MATH,
+        protocol=PROTOCOLS["advocates"],
+        debate=replace(_MATH.debate, task="gsm8k", num_agents=2, max_rounds=2, max_tokens=512),
+        recipe=RecipeConfig(judge="base"),
+        eval_modes=("consultancy", "judge"),
+    ),
 }
 ABOUT = {
     "demo": "SmolLM2-135M on arithmetic, a few minutes on two cores",
@@ -69,4 +77,5 @@ ABOUT = {
     "hard": "Qwen3-8B on MATH or other hard questions, with a warm start, 5 agents, more weight on judging",
     "v1": "the older protocol: one agent speaks at a time, five sections, win rate",
     "aime": "warm start, then a curriculum from GSM8K over MATH to earlier AIME problems with truth faded out, evaluated on AIME 2024",
+    "advocates": "Qwen3-8B, two agents who argue for given sides of a question, paid by an untrained judge's decision",
 }

@@ -48,6 +48,7 @@ class Rendering:
         self.name = str(self._renderer.config.name)
         self._text = TokenText(tokenizer)
         self._specials = _special_pattern(tokenizer)
+        self._special_starts = {token[:3] for token in _special_tokens(tokenizer)}
         self._bridge = _TemplateBridge(self._renderer, tokenizer, self.model) if self.name == "default" else None
         ids = [int(i) for i in self._renderer.get_stop_token_ids()]
         if self._bridge and self._bridge.close_id is not None:
@@ -99,7 +100,8 @@ class Rendering:
     def _plain(self, message: Message) -> dict[str, str]:
         """What one agent writes must not end another's turn, so the spelling of special tokens is broken with a space."""
         content = message.content
-        if message.role != "assistant" and self._specials:
+        # The pattern has hundreds of spellings with few beginnings, which are quicker to look for.
+        if message.role != "assistant" and self._specials and any(start in content for start in self._special_starts):
             content = self._specials.sub(lambda match: f"{match[0][0]} {match[0][1:]}", content)
         return {"role": message.role, "content": content}
 
@@ -158,9 +160,13 @@ def _create(tokenizer: Any, model: str, renderer: str, thinking: bool) -> Any:
         raise ConfigError(f"renderer {name!r} does not fit the tokenizer of {model}: {error}") from None
 
 
-def _special_pattern(tokenizer: Any) -> re.Pattern[str] | None:
+def _special_tokens(tokenizer: Any) -> set[str]:
     added = [str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()]
-    specials = {token for token in [*getattr(tokenizer, "all_special_tokens", []), *added] if len(token) > 1 and not token.isspace()}
+    return {token for token in [*getattr(tokenizer, "all_special_tokens", []), *added] if len(token) > 1 and not token.isspace()}
+
+
+def _special_pattern(tokenizer: Any) -> re.Pattern[str] | None:
+    specials = _special_tokens(tokenizer)
     return re.compile("|".join(re.escape(token) for token in sorted(specials, key=len, reverse=True))) if specials else None
 
 
@@ -182,9 +188,9 @@ class _Pieces:
 
     def __init__(self, tokenizer: Any, close: str) -> None:
         self._encode = _encoder(tokenizer)
-        blocks = "|".join(map(re.escape, BLOCKS))
-        # White space before the line may be joined to it, so there is no border then.
-        self._borders = re.compile(rf"({re.escape(close) or '(?!)'})|(?<!\s)\n\n(?={blocks})")
+        # Two patterns that each begin with fixed characters: one with a choice in front would be tried at every character.
+        self._closes = re.compile(re.escape(close) or "(?!)")
+        self._blocks = re.compile(rf"\n\n(?={'|'.join(map(re.escape, BLOCKS))})")
         self._piece = lru_cache(maxsize=4096)(self.whole)
         self._cut_before = next((before for before in (True, False) if self._fits(before)), None)
 
@@ -197,7 +203,12 @@ class _Pieces:
         return np.concatenate([self._piece(piece) for piece in self._split(text, self._cut_before)])
 
     def _split(self, text: str, before: bool) -> list[str]:
-        cuts = [match.start() if before and not match[1] else match.end() for match in self._borders.finditer(text)]
+        closed = [match.end() for match in self._closes.finditer(text)]
+        blocks = [match.start() for match in self._blocks.finditer(text)]
+        # White space before the blank line may be joined to it, so there is no border then, nor inside an end of turn.
+        inner = {end - 1 for end in closed} | {end - 2 for end in closed}
+        blocks = [at for at in blocks if not text[max(0, at - 1) : at].isspace() and at not in inner]
+        cuts = sorted({*closed, *(at if before else at + 2 for at in blocks)})
         return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
     def _fits(self, before: bool) -> bool:

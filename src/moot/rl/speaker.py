@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from moot.debate import sections
+from moot.debate.forecasts import FORECAST
 from moot.debate.state import Debate
 from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams, Stop
@@ -53,6 +54,8 @@ class _Part:
     """What stands before it."""
     sample: Sample
     reply: str
+    starts: Ints
+    """The character of the reply that each token starts in."""
 
 
 @dataclass
@@ -105,9 +108,9 @@ class TokenSpeaker:
         (sample,) = await self._sampler.sample(conversation.joined(), params)
         if observation.opening:
             sample = self._within_section(observation.section, sample)
-        text, _ = self._rendering.said(sample.tokens)
+        text, starts = self._rendering.said(sample.tokens)
         conversation.pieces.append(sample.tokens)
-        spoken.parts.append(_Part(observation.section, inserted, sample, text))
+        spoken.parts.append(_Part(observation.section, inserted, sample, text, starts))
         if observation.last_part:
             spoken.closing = self._rendering.encode(observation.closing(text))
             conversation.pieces.append(spoken.closing)
@@ -175,12 +178,12 @@ class TokenSpeaker:
             extends=spoken.extends,
             tokens=last.tokens,
             logprobs=last.logprobs,
-            starts=self._rendering.said(last.tokens)[1],
+            starts=spoken.parts[-1].starts,
             temperature=spoken.temperature,
             stop_reason=last.stop_reason,
             learns=self._learns,
         )
-        if not observation.section:
+        if not observation.section or observation.contract == FORECAST:
             return turn
         pieces: list[tuple[Ints, _Part | None]] = []
         for part in spoken.parts:
@@ -200,8 +203,8 @@ class TokenSpeaker:
     def _given_starts(self, pieces: list[tuple[Ints, _Part | None]]) -> list[Ints]:
         """All of it is the turn's text, piece after piece."""
         offset, starts = 0, []
-        for tokens, _ in pieces:
-            text, own = self._rendering.said(tokens)
+        for tokens, part in pieces:
+            text, own = (part.reply, part.starts) if part else self._rendering.said(tokens)
             starts.append(own + offset)
             offset += len(text)
         return starts
@@ -215,7 +218,7 @@ class TokenSpeaker:
                 starts.append(np.full(len(tokens), NOWHERE, dtype=np.int32))
             else:
                 place = where[part.section].place
-                starts.append(np.array([place(int(start)) for start in self._rendering.said(tokens)[1]], dtype=np.int32))
+                starts.append(np.array([place(int(start)) for start in part.starts], dtype=np.int32))
         return starts
 
     def turn(self, round: int, agent: int) -> SampledTurn:
@@ -223,3 +226,6 @@ class TokenSpeaker:
 
     def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
         return tuple(self._turns[turn.round, turn.agent] for turn in debate.turns)
+
+    def forecasts(self, debate: Debate) -> tuple[SampledTurn, ...]:
+        return tuple(self._turns[debate.forecast_round(each.about), each.agent] for each in debate.forecasts)

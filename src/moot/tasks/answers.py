@@ -111,6 +111,11 @@ def _answer_of(turn: Turn, otherwise: Extract) -> str | None:
     return None if solution is None else answer_in(solution, otherwise)
 
 
+def _position(debate: Debate, turn: Turn) -> str | None:
+    """What an advocate stands for, whatever its argument comes to."""
+    return debate.question.sides[turn.agent] if turn.answers else None
+
+
 def settled_by(equal: Grader = exact, otherwise: Extract = final_number) -> Settled:
     """For `Debate.settled`: everybody's turn of the round could be read, has an answer, and all answers are equal."""
     return _SettledBy(equal, otherwise)
@@ -133,7 +138,7 @@ class _SettledBy:
 
 def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = final_number) -> Grades:
     """Every turn's own answer. Without a known right answer nothing is correct, but answers can still be compared."""
-    answers = [_answer_of(turn, otherwise) for turn in debate.turns]
+    answers = [_position(debate, turn) if debate.assigned else _answer_of(turn, otherwise) for turn in debate.turns]
     comparing = Comparing(equal, debate.question.answer)
     same = [None if answer is None else comparing.class_of(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
     correct = [a is not None and number is not None and comparing.is_right(a, number) for a, number in zip(answers, same, strict=True)]

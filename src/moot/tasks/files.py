@@ -1,6 +1,7 @@
 """Any file of questions: `questions.jsonl`, with `question=FIELD,answer=FIELD,grader=NAME` where its fields have other names.
 
-Without answers it is open-ended, and so is a text file with one prompt per line.
+Without answers it is open-ended, and so is a text file with one prompt per line. Rows may have two `sides` to argue for; the answer is then
+one of them.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from moot.tasks.rows import Raw, Row, convert, field, read
 from moot.tasks.sets import fixed_set
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
+from moot.tasks.two_sided import with_sides_of
 
 QUESTION = ("question", "problem", "prompt")
 
@@ -37,7 +39,12 @@ class FileSettings:
     """validation: a slice of the file. test: the test file, for the last measurement."""
 
 
-def row(raw: Raw, where: str, chosen: FileSettings, labelled: bool) -> Row:
+def row(raw: Raw, where: str, chosen: FileSettings, labelled: bool, sided: bool) -> Row:
+    made = _row(raw, where, chosen, labelled)
+    return with_sides_of(made, raw, where) if sided else made
+
+
+def _row(raw: Raw, where: str, chosen: FileSettings, labelled: bool) -> Row:
     question = field(raw, where, *([chosen.question] if chosen.question else QUESTION))
     if not labelled:
         return Row(question)
@@ -56,10 +63,11 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
             raise ConfigError(f"{spec.name if name == 'train' else chosen.test} holds no questions")
     # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
-    rows_by_split = {name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled)) for name, rows in raws.items()}
+    sided = any("sides" in raw for rows in raws.values() for _, raw in rows)
+    rows_by_split = {name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled, sided)) for name, rows in raws.items()}
     splits: dict[str, Callable[[], list[Row]]] = {name: partial(list, rows) for name, rows in rows_by_split.items()}
     made = fixed_set(Path(spec.name).stem, grading(chosen.grader), splits, chosen.held_out, seed, held_out, open_ended=not labelled)
-    others = sorted({name for rows in raws.values() for _, raw in rows for name in raw} - {chosen.question, *QUESTION})
+    others = sorted({name for rows in raws.values() for _, raw in rows for name in raw} - {chosen.question, "sides", *QUESTION})
     if labelled or not others:
         return made
     note = f"no row of {spec.name} has the field answer, so nothing is graded; if {' or '.join(others[:5])} is the answer, name it as in "

@@ -19,6 +19,8 @@ from moot.tasks.graders import Grading, grading
 from moot.tasks.rows import Hub, MakeRow, Row, convert, load
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
+from moot.tasks.two_sided import instruction as either
+from moot.tasks.two_sided import seated
 
 SLICE = 500
 """Most questions of a validation slice; a fifth of a small set."""
@@ -66,8 +68,17 @@ def fixed_set(
         if not kept:
             raise ConfigError(f"task {name}: the {split} split holds no questions; check the file and the subjects and levels asked for")
         worked.update({f"{split}-{i}": row.solution for i, row in kept if row.solution})
-        instruction = "" if open_ended else grading.instruction
-        return [Question(row.question, row.answer, id=f"{split}-{i}", instruction=instruction) for i, row in kept]
+        usual = "" if open_ended else grading.instruction
+        return [
+            Question(
+                row.question,
+                row.answer,
+                id=f"{split}-{i}",
+                instruction=either(row.sides, usual) if row.sides and usual else usual,
+                sides=row.sides,
+            )
+            for i, row in kept
+        ]
 
     training = questions("train") if "train" in splits else []
     kept, apart = _slice(training)
@@ -88,7 +99,7 @@ def fixed_set(
     return Task(
         name,
         _stream(name, kept, seed),
-        chosen[:held_out],
+        [seated(question, number) for number, question in enumerate(chosen[:held_out])],
         grading.equal,
         grading.extract,
         None if open_ended else solution,
@@ -147,6 +158,6 @@ def _stream(name: str, questions: Sequence[Question], seed: int) -> Callable[[in
                 f"task {name} has only a test split: evaluate on it, and train on another task or on a file of questions, {name}:train=FILE"
             )
         epoch, i = divmod(number, len(questions))
-        return questions[order(epoch)[i]]
+        return seated(questions[order(epoch)[i]], number)
 
     return pick

@@ -48,6 +48,10 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "voters": ("both", "both"),
     "drop_own_answer": (False, False),
     "both_orders": (False, False),
+    "forecast": ("none", "none"),
+    "vote_weight": ("one", "one"),
+    "discount": (0, 0),
+    "positions": ("none", "none"),
 }
 
 
@@ -59,7 +63,9 @@ def test_the_presets_are_the_columns_of_the_table() -> None:
     assert (V1.scoring.estimator, V2.scoring.estimator) == ("center_group", "center_group")
     literal = {**V2.as_dict(), "literal": True, "one_ballot_per_pair": False}
     assert PRESETS["v2_literal"].as_dict() == literal
-    assert (preset("v1"), preset("v2"), set(PRESETS)) == (V1, V2, {"v1", "v2", "v2_literal"})
+    assert (preset("v1"), preset("v2"), set(PRESETS)) == (V1, V2, {"v1", "v2", "v2_literal", "advocates"})
+    advocates = {"positions": "assigned", "sections": "asked", "personas": False, "reward": "win_minus_loss"}
+    assert PRESETS["advocates"].as_dict() == {**V2.as_dict(), **advocates}
 
 
 def test_choices_go_to_json_and_back() -> None:
@@ -77,6 +83,9 @@ def test_choices_go_to_json_and_back() -> None:
         ({"contract": 5}, ["contract", "5", "three_tag", "five_tag"]),
         ({"layout": True}, ["layout", "True", "growing", "rebuilt"]),
         ({"layout": "shared", "shuffle_labels": True}, ["shuffle_labels", "'shared'", "layout rebuilt"]),
+        ({"positions": "both"}, ["positions", "'both'", "none", "assigned"]),
+        ({"positions": "assigned"}, ["positions assigned", "sections asked", "the protocol advocates"]),
+        ({"positions": "assigned", "sections": "asked", "closing_ballot": True}, ["positions assigned", "no closing_ballot"]),
         ({"on_parse_failure": "stop"}, ["on_parse_failure", "'stop'", "continue", "abort"]),
         ({"judge_consensus": "some"}, ["judge_consensus", "'some'", "leave_one_out"]),
         ({"visible": "solution"}, ["visible", "'solution'", "list"]),
@@ -108,7 +117,7 @@ def test_a_wrong_choice_is_refused_with_field_value_and_fix(choices: dict[str, A
 
 
 def test_an_unknown_preset_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="v1, v2, v2_literal, got 'v3'"):
+    with pytest.raises(ConfigError, match="v1, v2, v2_literal, advocates, got 'v3'"):
         preset("v3")
 
 

@@ -497,7 +497,7 @@ def test_a_report_comes_back_from_its_file(tmp_path: Path) -> None:
     ("change", "complaint"),
     [
         ({"modes": ()}, "modes must name at least one of direct, vote"),
-        ({"modes": ("direct", "guess")}, "modes may name direct, vote, debate, debate\\+vote, opponents, got 'guess'"),
+        ({"modes": ("direct", "guess")}, "modes may name direct, vote, debate, debate\\+vote, opponents, consultancy, judge, got 'guess'"),
         ({"modes": ("direct", "direct")}, "modes names 'direct' twice"),
         ({"k": 0}, "k must be at least 1, got 0"),
         ({"temperature": float("nan")}, "temperature must be 0 \\(greedy\\) or more, got nan"),

@@ -277,6 +277,7 @@ def test_the_presets_are_the_published_tables() -> None:
         "hard": "math",
         "v1": "arithmetic",
         "aime": "aime24",
+        "advocates": "gsm8k",
     }
     assert (v1.debate.max_tokens, v1.protocol) == (8196, V1)
     assert (easy.debate.num_agents, easy.debate.max_rounds, easy.optim.learning_rate, easy.optim.batch_size) == (3, 2, 5e-5, 32)

@@ -1,0 +1,76 @@
+"""The example of two-sided questions is what its script makes, and a run and an evaluation go through on it."""
+
+from __future__ import annotations
+
+import json
+from importlib.machinery import SourceFileLoader
+from importlib.util import module_from_spec, spec_from_loader
+from pathlib import Path
+
+import pytest
+
+from moot.cli.main import main
+from moot.evaluate import Report
+from moot.records import Run
+from moot.rescore import rescore
+from moot.tasks import load
+
+ROOT = Path(__file__).parents[3]
+FILE = ROOT / "recipes" / "two_sided.jsonl"
+
+
+def test_the_file_is_what_the_script_makes() -> None:
+    loader = SourceFileLoader("two_sided_questions", str(ROOT / "recipes" / "two_sided.py"))
+    spec = spec_from_loader("two_sided_questions", loader)
+    assert spec is not None
+    made = module_from_spec(spec)
+    loader.exec_module(made)
+    rows = [json.loads(line) for line in FILE.read_text().splitlines()]
+    assert rows == list(made.rows()) and len({row["question"] for row in rows}) == 60
+    first = sum(row["sides"][0] == row["answer"] for row in rows)
+    assert 20 <= first <= 40, "the order in the file does not tell which side is right"
+
+
+def test_twelve_are_held_out_and_both_seats_have_the_right_side_in_half() -> None:
+    task = load(str(FILE))
+    assert [question.sides.index(question.answer or "") for question in task.held_out] == [0, 1] * 6
+
+
+def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    scripted = ["--engine", "scripted", "--task", str(FILE)]
+    options = ["--batch-size", "4", "--num-train-datapoints", "8", "--eval-questions", "4", "--run", "run"]
+    assert main(["train", "--preset", "advocates", *scripted, *options]) == 0
+    run = Run.open(tmp_path / "run")
+    debates = list(run.debates())
+    assert len(debates) == 8
+    for each in debates:
+        debate = each.debate  # type: ignore[union-attr]
+        assert (debate.num_agents, len(debate.turns), len(debate.jury)) == (2, 4, 1)
+    rescored = rescore(run, {})
+    assert (rescored.before, rescored.changed, rescored.largest_difference) == (rescored.after, 0, 0.0)
+    held_out = [row for row in run.metrics() if row["phase"] == "eval"]
+    assert {f"test_two_sided/{name}" for name in ("correct", "consultancy/accuracy", "judge/accuracy")} <= set(held_out[-1])
+    assert main(["eval", "run", "--modes", "debate", "consultancy", "judge", "direct", "--questions", "6", "--out", "measured"]) == 0
+    report = Report.read(tmp_path / "measured" / "report.json")
+    assert [(row.name, row.k, row.questions) for row in report.rows] == [
+        ("debate", 2, 6),
+        ("consultancy", 2, 6),
+        ("judge", 1, 6),
+        ("direct", 1, 6),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--num-agents", "3"], "num_agents must be 2 with positions assigned, got 3"),
+        (["--judge", ""], "needs a judge without a seat whose vote counts; use --judge base"),
+        (["--reward", "truth"], "reward must be win_rate, win_minus_loss, generator_judge or path.py:function"),
+        (["--warm-questions", "4"], "warm_questions must be left out with positions assigned"),
+        (["--stop-when-settled"], "stop_when_settled must be left out with positions assigned"),
+    ],
+)
+def test_settings_that_make_no_sense_are_refused(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["train", "--preset", "advocates", "--engine", "scripted", *options]) != 0
+    assert says in " ".join(capsys.readouterr().err.split())
