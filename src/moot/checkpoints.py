@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.engine.manifest import MANIFEST, DamagedCheckpoint, read_manifest
 from moot.engine.protocol import EngineError, Trainer
 from moot.records import Run, engine_state
 
@@ -137,14 +137,14 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
         run = Run.open(path.resolve().parent.parent)
         if checkpoint := newest_whole(run, int(path.resolve().name)):
             return _model_of(run), checkpoint.engine_state
-    if (path / "manifest.json").is_file():
+    if (path / MANIFEST).is_file():
         try:
-            manifest = json.loads((path / "manifest.json").read_text())
+            manifest = read_manifest(path)
             targets = manifest["lora_targets"]
             names = targets if isinstance(targets, str) else ",".join(targets)
             same = {name: manifest[name] for name in ("model", "lora_rank", "lora_alpha")}
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ConfigError(f"checkpoint: {path / 'manifest.json'} is damaged: {type(error).__name__}: {error}") from None
+        except (DamagedCheckpoint, KeyError, TypeError) as error:
+            raise ConfigError(f"checkpoint: {path / MANIFEST} is damaged: {type(error).__name__}: {error}") from None
         return {**same, "lora_targets": names}, given
     if "://" in given:
         return {}, given  # an engine elsewhere knows it

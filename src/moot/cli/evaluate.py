@@ -15,7 +15,7 @@ from moot.cli.ending import interruptible, kept
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
 from moot.debate.wording import load_prompts
-from moot.evaluate import EvalConfig, Mode, Report
+from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
 from moot.evaluation import evaluate_players
@@ -191,7 +191,7 @@ class Eval:
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 
 
-class Watching:
+class Watching(EvalWatcher):
     """A bar for each kind of sample, and what the engine lost."""
 
     def __init__(self, console: Terminal) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from moot.cli.console import Bars, Terminal
 from moot.cli.loggers import Logger
 from moot.evaluate.report import Report, ReportRow, compare
+from moot.loop.state import Watcher
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.rl.best import NAME as BEST
@@ -22,7 +23,7 @@ from moot.rl.explain import ALARMS
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
 
-class RunProgress:
+class RunProgress(Watcher):
     """A bar for the run, one for the debates in play, and one line per step."""
 
     def __init__(self, console: Terminal, loggers: list[Logger], config: TrainConfig) -> None:

@@ -11,6 +11,11 @@ from moot.debate.wording import Prompts, load_prompts
 REGISTRY = ConstructorRegistry()
 
 
+def option_names(arguments: list[str]) -> set[str]:
+    """The options that stand on a command line, in one spelling: `--lambda_gen=2` is `--lambda-gen`."""
+    return {argument.partition("=")[0].replace("_", "-") for argument in arguments if argument.startswith("-")}
+
+
 @REGISTRY.primitive_rule
 def _prompts(type_info: PrimitiveTypeInfo) -> PrimitiveConstructorSpec[Any] | None:
     """`--prompts FILE` is the texts in it."""

@@ -104,6 +104,7 @@ _REQUESTS = {
     "evaluation": re.compile(r"^(?:Check|Read) the .+ of Agent|^Nobody else has given", re.M),
     "consensus": re.compile(r"\ADo all agents"),
     "consensus_reason": re.compile(r"\ASay why in one sentence"),
+    "forecast": re.compile(r"How likely is it that your answer (?:wins|is right)"),
 }
 """How a prompt asks for one section, in its newest message; the plain question asks for a solution."""
 
@@ -127,6 +128,8 @@ def read_scene(prompt: str) -> Scene:
     section = ""
     if left_open := _TAG_LEFT_OPEN.search(prompt):
         section = left_open[1]
+    elif _REQUESTS["forecast"].search(newest):
+        section = "forecast"  # in tags, too: it is asked for without any
     elif not tagged:
         section = next((name for name, asks in _REQUESTS.items() if asks.search(request)), "solution")
     named = whom[1] if whom else request if section in ("evaluation", "comparison") and not tagged else ""
@@ -214,6 +217,8 @@ def _pairs(scene: Scene, rng: random.Random) -> list[tuple[int, int]]:
 def _turn(scene: Scene, solution: str, evaluation: str, comparison: str, consensus: str) -> str:
     if scene.section:
         parts = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus}
+        # What it answers is read off the solution's last digits, so that nothing more is drawn by lot.
+        parts["forecast"] = f"{10 * (sum(map(ord, solution)) % 11)}%"
         return parts.get(scene.section, "Because.")
     text = f"<solution>{solution}</solution>\n<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"
     if scene.five_tag:

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from typing import Protocol as Interface
 
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Sampler, Trainer
@@ -29,8 +28,8 @@ class Stopped(Exception):
     """The run cannot usefully continue. What was committed is safe; the message says why and what to do."""
 
 
-class Watcher(Interface):
-    """Who looks on: the progress bar, TensorBoard, a test."""
+class Watcher:
+    """Who looks on: the progress bar, TensorBoard, a test. This one does nothing about it."""
 
     def began(self, step: int, total: int, phase: str) -> None: ...
     def debate_finished(self, played: PlayedDebate) -> None: ...

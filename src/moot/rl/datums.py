@@ -10,7 +10,7 @@ import numpy as np
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats, Ints
 from moot.records.played import PlayedDebate
-from moot.turns import Advantages, SampledTurn, carries_gradient, credit
+from moot.turns import Advantages, SampledTurn, carries_gradient, credit, forecast_credit
 
 
 @dataclass
@@ -82,14 +82,22 @@ def _finished(sequence: _Sequence | None) -> Iterator[Datum]:
         yield sequence.finish()
 
 
-def datums(debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages) -> list[Datum]:
-    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns. Seats that do not learn give none."""
+def datums(
+    debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages, forecast_turns: Sequence[SampledTurn] = ()
+) -> list[Datum]:
+    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns, `forecast_turns` in that of its
+    forecasts. Seats that do not learn give none."""
     made: list[Datum] = []
-    for turns in debate.steps():
+    for agent, turns in enumerate(debate.steps()):
         if not all(sampled[i].learns for i in turns):
             continue
+        own = [sampled[i] for i in turns]
         values = [credit(debate.turns[i], sampled[i], step, advantages) for step, i in enumerate(turns)]
-        made += merge([sampled[i] for i in turns], values)
+        for forecast, turn, advantage in zip(debate.forecasts, forecast_turns, advantages.forecasts, strict=False):
+            if forecast.agent == agent:
+                own.append(turn)
+                values.append(forecast_credit(turn, advantage))
+        made += merge(own, values)
     return made
 
 
@@ -99,7 +107,7 @@ def datums_by_debate(taught: Sequence[PlayedDebate], apart: bool) -> tuple[list[
     constant: list[Datum] = []
     for each in taught:
         if each.advantages is not None:
-            made = datums(each.debate, each.sampled, each.advantages)
+            made = datums(each.debate, each.sampled, each.advantages, each.forecast_turns)
             if apart and not carries_gradient(each.advantages):
                 constant += made
             else:

@@ -80,6 +80,9 @@ class Table:
     def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
         return tuple(self._sampled(turn.round, turn.agent) for turn in debate.turns)
 
+    def forecasts(self, debate: Debate) -> tuple[SampledTurn, ...]:
+        return tuple(self._sampled(debate.forecast_round(each.about), each.agent) for each in debate.forecasts)
+
     def _sampled(self, round: int, agent: int) -> SampledTurn:
         return _turn_of(self._speaker(agent), round, agent)
 
@@ -149,7 +152,7 @@ async def rollout(
             speaker = table(debate, number)
             try:
                 played, heard = await heard_by_judges(await play(debate, speaker), number)
-                result = PlayedDebate(played, speaker.sampled(played), heard=heard)
+                result = PlayedDebate(played, speaker.sampled(played), heard=heard, forecast_turns=speaker.forecasts(played))
             except EngineError as error:
                 result = PlayedDebate(debate, error=f"{type(error).__name__}: {error}")
         if finished:

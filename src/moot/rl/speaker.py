@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from moot.debate import sections
+from moot.debate.forecasts import FORECAST
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams, Stop
@@ -173,7 +174,7 @@ class TokenSpeaker:
             stop_reason=last.stop_reason,
             learns=self._learns,
         )
-        if not observation.section:
+        if not observation.section or observation.contract == FORECAST:
             return turn
         pieces: list[tuple[Ints, _Part | None]] = []
         for part in spoken.parts:
@@ -219,3 +220,6 @@ class TokenSpeaker:
 
     def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
         return tuple(self._turns[turn.round, turn.agent] for turn in debate.turns)
+
+    def forecasts(self, debate: Debate) -> tuple[SampledTurn, ...]:
+        return tuple(self._turns[debate.forecast_round(each.about), each.agent] for each in debate.forecasts)

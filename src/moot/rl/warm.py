@@ -178,7 +178,8 @@ async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alon
         dictation.text, worth[observation.round, observation.agent] = teacher.write(observation)
         return await speaker(observation)  # no other seat runs in between: nothing here waits for anything
 
-    played = await play(debate, speak, teacher.watch)
+    # What a forecast should say is not known before the votes.
+    played = await play(replace(debate, rules=replace(debate.rules, forecast="none")), speak, teacher.watch)
     sampled = speaker.sampled(played)
     made: list[Datum] = []
     for turns in played.steps():

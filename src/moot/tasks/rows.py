@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.json_text import read_json
 
 Raw = Mapping[str, Any]
 
@@ -44,9 +44,9 @@ def read(path: Path) -> list[tuple[str, Raw]]:
 
 def _json(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where}: not JSON ({error})") from None
+        return read_json(text)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _object(row: Any, where: str) -> tuple[str, Raw]:
