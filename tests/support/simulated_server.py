@@ -176,13 +176,16 @@ class Server:
 
                 return self.later(load)
             case "save_weights_for_sampler":
-                path = f"tinker://{body['model_id']}/sampler_weights/{body['path']}"
+                unnamed = body.get("path") is None  # a sampling session is wanted, and no file
+                path = f"tinker://{body['model_id']}/sampler_weights/{f'unnamed-{self.count}' if unnamed else body['path']}"
                 if path in self.samplers:
                     raise Failed(409, "already exists")
 
                 def keep() -> dict[str, Any]:
                     self.samplers[path] = (body["model_id"], self._model(body).trained.copy())
-                    return {"path": path, "type": "save_weights_for_sampler"}
+                    if unnamed:
+                        self.sessions[path] = path
+                    return {"path": None if unnamed else path, "sampling_session_id": path, "type": "save_weights_for_sampler"}
 
                 return self.later(keep)
             case "create_sampling_session":
