@@ -119,8 +119,13 @@ def test_a_seat_that_cannot_be_sampled_ends_its_group_and_nobody_waits_for_it(in
 
 
 def test_the_examples_of_the_page_train_in_the_cookbook(own: Any, in_cookbook: Any) -> None:
-    assert in_cookbook["documented"]["batches"] == 100
-    same(in_cookbook["documented"]["datums"], [datum for debate in own["per debate"] for datum in debate["datums"]], "tokens", "advantages")
+    found = in_cookbook["documented"]
+    assert found["batches"] == 100
+    same(found["datums"], [datum for debate in own["per debate"] for datum in debate["datums"]], "tokens", "advantages")
+    # Its own loop, two steps of 8 debates with 3 seats and 2 rounds.
+    assert sorted(found["applied"]) == ["forward_backward"] * 2 + ["optim_step"] * 2
+    assert [(step["env/all/total_episodes"], step["env/all/total_turns"]) for step in found["steps"]] == [(24, 48)] * 2
+    assert all(step["env/all/failed_turns"] == 0 and step["grad_norm"] > 0 for step in found["steps"])
 
 
 # verifiers

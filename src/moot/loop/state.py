@@ -106,6 +106,10 @@ class Loop:
         """Whether the budget of tokens is used up."""
         return 0 < self.config.recipe.max_sampled_tokens <= self.sampled
 
+    def guest(self, sampler: Sampler) -> Player:
+        """A copy of the policy that takes part and is not trained."""
+        return Player(sampler, self.rendering, learns=False, tempered=self.engine.capabilities.tempered_training)
+
     def done(self, step: int) -> float:
         """The share of self-play that is over before `step`, by tokens where they are what ends it."""
         if limit := self.config.recipe.max_sampled_tokens:
