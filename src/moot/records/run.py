@@ -29,8 +29,9 @@ from typing import Any
 
 from moot.debate.types import ConfigError
 from moot.json_text import read_json
+from moot.records.arrays import token_arrays
 from moot.records.aside import new_aside
-from moot.records.codec import FORMAT, Damaged, read_line, to_record, token_arrays
+from moot.records.codec import FORMAT, Damaged, read_line, to_record
 from moot.records.files import append_line, beside, sync_folder, write_atomically
 from moot.records.played import PlayedDebate
 from moot.tasks.answers import exact
