@@ -20,10 +20,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from moot.engine.protocol import (
-    LOSSES,
     AdamParams,
     Capabilities,
-    ContextOverflow,
     Datum,
     EngineError,
     Floats,
@@ -32,6 +30,8 @@ from moot.engine.protocol import (
     Sample,
     SamplingParams,
     StepOutput,
+    check_loss,
+    check_prompt,
 )
 
 Style = Literal["well_formed", "sloppy", "hostile", "mixed"]
@@ -256,11 +256,9 @@ class ScriptedEngine:
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         self._check_open()
-        if len(prompt) + params.max_tokens > self.context_length:
-            raise ContextOverflow(f"{len(prompt)} prompt tokens and {params.max_tokens} new ones exceed the context, {self.context_length}")
+        ids = check_prompt(prompt, params.max_tokens, self.context_length)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
-        ids = np.asarray(prompt, dtype=np.int32)
         scene = read_scene(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
         key = hashlib.sha256(f"{self.seed}/{self.style}".encode() + ids.tobytes()).hexdigest()
         answers = [self._answer(scene, f"{key}/{variant}", params) for variant in range(VARIANTS if params.temperature > 0 else 1)]
@@ -305,15 +303,13 @@ class ScriptedEngine:
 
     def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Awaitable[LossOutput]:
         self._check_open()
-        if loss not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
+        check_loss(loss, None)
         # On policy by definition: the trainer agrees with whatever the sampler said, so every ratio is 1.
         total = -sum(float((d.logprobs * d.mask if loss == "cross_entropy" else d.advantages * d.mask).sum()) for d in datums)
         return _done(LossOutput([d.logprobs.copy() for d in datums], total))
 
     def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Awaitable[LossOutput]:
-        if unknown := set(loss_config or ()) - {"clip_low_threshold", "clip_high_threshold"}:
-            raise ValueError(f"loss {loss} has no setting {', '.join(sorted(unknown))!r}; it takes clip_low_threshold, clip_high_threshold")
+        check_loss(loss, loss_config)
         result = self.forward(datums, loss)
         self._pending += int(sum(d.mask.sum() for d in datums))
         return result

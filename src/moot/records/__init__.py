@@ -14,7 +14,7 @@ files.py    writing that a kill cannot tear
 from moot.records.codec import Damaged
 from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
-from moot.records.run import Run, engine_state
+from moot.records.run import Run
 from moot.records.seen import seen
 
-__all__ = ["Damaged", "PlayedDebate", "Run", "engine_state", "seen", "write_atomically"]
+__all__ = ["Damaged", "PlayedDebate", "Run", "seen", "write_atomically"]

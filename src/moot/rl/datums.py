@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -18,14 +18,10 @@ class _Sequence:
     """One datum in the making."""
 
     temperature: float
-    tokens: list[Ints]
-    logprobs: list[Floats]
-    advantages: list[Floats]
-    mask: list[Floats]
-
-    @classmethod
-    def empty(cls, temperature: float) -> _Sequence:
-        return cls(temperature, [], [], [], [])
+    tokens: list[Ints] = field(default_factory=list)
+    logprobs: list[Floats] = field(default_factory=list)
+    advantages: list[Floats] = field(default_factory=list)
+    mask: list[Floats] = field(default_factory=list)
 
     def add(self, tokens: Ints, logprobs: Floats, advantages: Floats, mask: Floats) -> None:
         self.tokens.append(tokens)
@@ -69,11 +65,17 @@ def merge(turns: Sequence[SampledTurn], advantages: Sequence[Floats]) -> Iterato
             if turn.extends:
                 raise ValueError("a turn can only extend one before it, sampled at the same temperature")
             yield from _finished(sequence)
-            sequence, new = _Sequence.empty(turn.temperature), turn.prompt
+            sequence, new = _Sequence(turn.temperature), turn.prompt
         assert sequence is not None
         sequence.observe(new)
         sequence.add(turn.tokens, turn.logprobs, values, turn.sampled.astype(np.float32))
     yield from _finished(sequence)
+
+
+def imitated(turns: Sequence[SampledTurn], weights: Sequence[Floats]) -> list[Datum]:
+    """One agent's turns as supervised examples, learned as text at temperature 1: it is imitated, not its dice."""
+    examples = [replace(datum, mask=datum.advantages, temperature=1.0) for datum in merge(turns, weights)]
+    return [datum for datum in examples if datum.mask.any()]
 
 
 def _finished(sequence: _Sequence | None) -> Iterator[Datum]:

@@ -257,14 +257,10 @@ class Others:
     def __init__(self) -> None:
         self.calls: Counter[tuple[int, int, int]] = Counter()
 
-    def __call__(self, seat: int) -> Callable[[Observation], object]:
-        async def speak(observation: Observation) -> Said:
-            assert observation.agent == seat, "each seat gets a speaker of its own"
-            question = read("\n".join(message.content for message in observation.conversation()))[0]
-            self.calls[question, seat, observation.round] += 1
-            return Said(turn(question > seat, question, lower(seat) if observation.round == 2 else ""))
-
-        return speak
+    async def __call__(self, observation: Observation) -> Said:
+        seat, question = observation.agent, read("\n".join(message.content for message in observation.conversation()))[0]
+        self.calls[question, seat, observation.round] += 1
+        return Said(turn(question > seat, question, lower(seat) if observation.round == 2 else ""))
 
 
 AGAINST = replace(CONFIG, modes=("opponents",))
@@ -303,7 +299,7 @@ def test_against_another_model_the_table_is_the_same_and_its_tokens_count() -> N
         return turn(question > seat, question, lower(seat) if round == 2 else "")
 
     policy, them = Scripted(policy_says), Scripted(others)
-    (row,) = run(policy, AGAINST, opponents={"them": lambda seat: Player(them, RENDERING, learns=False)}).rows
+    (row,) = run(policy, AGAINST, opponents={"them": Player(them, RENDERING, learns=False)}).rows
     check_table(row)
     assert Counter(them.calls) == Counter({(q, seat, r): 2 for q in range(4) for seat in range(3) for r in (1, 2)})
     (alone,) = run(Scripted(policy_says), AGAINST, opponents={"them": Others()}).rows
@@ -312,7 +308,7 @@ def test_against_another_model_the_table_is_the_same_and_its_tokens_count() -> N
 
 def test_several_opponents_make_several_rows_and_playing_oneself_is_even() -> None:
     me = Scripted(policy_says)
-    report = run(me, AGAINST, opponents={"them": Others(), "itself": lambda seat: Player(me, RENDERING, learns=False)})
+    report = run(me, AGAINST, opponents={"them": Others(), "itself": Player(me, RENDERING, learns=False)})
     assert [row.name for row in report.rows] == ["against them", "against itself"]
     itself = report.rows[1]
     assert value(itself, "accuracy") == value(itself, "opponents") == pytest.approx(0.5)

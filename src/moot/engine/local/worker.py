@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Protocol, TypeVar
 
-from moot.engine.pending import Pending
+from moot.engine.pending import Pending, settle
 from moot.engine.protocol import EngineError
 
 T = TypeVar("T")
@@ -68,29 +68,28 @@ class Worker:
     def _run(self) -> None:
         while True:
             with self._wake:
-                while not (self._jobs or self._closing or self._stepping()):
+                while not (self._jobs or self._closing or self._with_work()):
                     self._wake.wait()
                 if self._closing:
                     break
                 job = self._jobs.popleft() if self._jobs else None
             if job is not None:
-                _settle(*job)
-            if self._stepper is not None and self._stepper.has_work():
-                self._stepper.step()
+                _do(*job)
+            if (stepper := self._with_work()) is not None:
+                stepper.step()
         for _, future in self._jobs:
             future.set_exception(EngineError("the local engine was closed before this ran"))
         self._jobs.clear()
         if self._stepper is not None:
             self._stepper.abandon("the local engine was closed")
 
-    def _stepping(self) -> bool:
-        return self._stepper is not None and self._stepper.has_work()
+    def _with_work(self) -> Stepper | None:
+        return self._stepper if self._stepper is not None and self._stepper.has_work() else None
 
 
-def _settle(job: Callable[[], Any], future: Future[Any]) -> None:
+def _do(work: Callable[[], Any], future: Future[Any]) -> None:
+    """A function of its own, so that nothing here holds on to what came of it."""
     try:
-        result = job()
+        settle(future, work())
     except BaseException as error:  # the waiter must hear of everything, or it waits for ever
-        future.set_exception(error)
-    else:
-        future.set_result(result)
+        settle(future, error)
