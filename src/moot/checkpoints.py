@@ -11,7 +11,8 @@ from typing import Any
 from moot.debate.types import ConfigError
 from moot.engine.manifest import MANIFEST, DamagedCheckpoint, read_manifest
 from moot.engine.protocol import EngineError, Trainer
-from moot.records import Run, engine_state
+from moot.records import Run
+from moot.records.run import loop_state
 
 Note = Callable[[str], None]
 """Is told what people should know and nobody has to act on."""
@@ -26,8 +27,8 @@ class Checkpoint:
 
     @property
     def engine_state(self) -> str:
-        """What to give to an engine's `load_state`."""
-        return engine_state(self.path, self.state or {})
+        """What to give to an engine's `load_state`: the folder, or the name under which a server keeps it."""
+        return str((self.state or {}).get("engine_state") or self.path)
 
     @property
     def seal(self) -> str:
@@ -37,7 +38,7 @@ class Checkpoint:
 
 def checkpoints(run: Run, step: int | None = None) -> Iterator[Checkpoint]:
     """Newest first, damaged ones too; of `step` alone where it is given."""
-    return (Checkpoint(number, path, state) for number, path, state in run.load_checkpoints() if step in (None, number))
+    return (Checkpoint(number, path, loop_state(path)) for number, path in run.checkpoints() if step in (None, number))
 
 
 def newest_whole(run: Run, step: int | None = None) -> Checkpoint | None:

@@ -115,8 +115,7 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
         if config.recipe.judge not in ("", RENEWED):
             loop.judge = await outside(config.recipe.judge, "judge")
         if "opponents" in config.eval_modes:
-            players = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}
-            loop.opponents = {name: lambda seat, player=player: player for name, player in players.items()}  # type: ignore[misc]
+            loop.opponents = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}
         for setting, name in named_runs(config).items():
             player = await outside(name, setting)
             if not isinstance(player, Player):

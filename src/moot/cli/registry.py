@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
+from tyro.conf import arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from moot.debate.wording import Prompts, load_prompts
 
 REGISTRY = ConstructorRegistry()
+ProtocolName = Literal["v1", "v2", "v2_literal", "advocates"]
+OtherProtocol = Annotated[ProtocolName | None, arg(metavar=f"{{{','.join(get_args(ProtocolName))}}}", help_behavior_hint="")]
+"""Where nothing is named, something else decides."""
 
 
 def option_names(arguments: list[str]) -> set[str]:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
-from moot.cli.registry import option_names
+from moot.cli.registry import OtherProtocol, option_names
 from moot.debate.choices import near
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import PRESETS as PROTOCOLS
@@ -44,9 +44,7 @@ class Train:
 
     preset: str = _DEFAULT
     """Where the other defaults come from: demo, math, easy, hard, v1, aime or advocates."""
-    protocol: Annotated[
-        Literal["v1", "v2", "v2_literal", "advocates"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal,advocates}", help_behavior_hint="")
-    ] = None
+    protocol: OtherProtocol = None
     """The rules of the debates and how votes count, all at once; the preset's if not given. Single choices below win over it."""
     config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
     """Settings from a YAML file, or from a run's run.json. Options on the command line win over it."""

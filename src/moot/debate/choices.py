@@ -24,7 +24,7 @@ def _hints_of(kind: Hashable) -> dict[str, Any]:
 
 def near(word: str, names: Iterable[str]) -> str:
     """`; did you mean truth?`, to end what is said about a wrong word; nothing where no name is like it."""
-    meant = difflib.get_close_matches(word, names, n=1)
+    meant = difflib.get_close_matches(word, names, n=1, cutoff=0.7)
     return f"; did you mean {meant[0]}?" if meant else ""
 
 

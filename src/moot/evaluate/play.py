@@ -24,9 +24,6 @@ from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task
 
-Opponent = Callable[[int], Guest]
-"""Seat -> who sits there."""
-
 
 class EvalWatcher:
     """Who looks on; this one does nothing about it."""
@@ -42,7 +39,7 @@ async def evaluate(
     config: EvalConfig,
     questions: Sequence[Question] | None = None,
     *,
-    opponents: Mapping[str, Opponent] | None = None,
+    opponents: Mapping[str, Guest] | None = None,
     judge: Guest | None = None,
     answers: AnswerStore | None = None,
     watcher: EvalWatcher = EvalWatcher(),
@@ -81,7 +78,7 @@ class _Work:
     config: EvalConfig
     task: Task
     questions: Mapping[str, Question]
-    opponents: Mapping[str, Opponent]
+    opponents: Mapping[str, Guest]
     judge: Guest
     answers: AnswerStore
     watch: EvalWatcher
@@ -160,7 +157,7 @@ class _Work:
                 return silent
             if kind in KINDS or seat == number:
                 return None if isinstance(policy, Player) else policy
-            return self.opponents[opponent_in(kind)](seat)
+            return self.opponents[opponent_in(kind)]
 
         (done,) = await rollout(
             # One round of silence is as good as several.

@@ -9,7 +9,6 @@ from typing import Any
 
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Sampler, Trainer
-from moot.evaluate.play import Opponent
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
@@ -73,7 +72,7 @@ class Loop:
     """Votes from outside, and is never trained."""
     judge_taken: JudgeTaken | None = None
     """Where it is a frozen copy of the policy: of which step."""
-    opponents: Mapping[str, Opponent] = field(default_factory=dict)
+    opponents: Mapping[str, Guest] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""
     reopened: dict[int, list[BatchQuestion]] = field(default_factory=dict)
     """By step: questions to be debated once more in it, by more agents. They stay until it is committed."""

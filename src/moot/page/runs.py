@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from moot.debate.types import ConfigError
 from moot.json_text import read_json
 from moot.records.files import digest
-from moot.records.run import metric_row
+from moot.records.run import measured, metric_row
 from moot.rl.explain import ALARMS
 
 T = TypeVar("T")
@@ -146,8 +146,8 @@ class Watched:
             "alarms": {name: metrics.last("train", name) for name in ALARMS},
             "headline": {
                 "reward": metrics.recent("env/all/reward/total"),
-                "right": metrics.recent(metrics.key_like("train", "train_", "/correct")),
-                "held_out": metrics.last("eval", metrics.key_like("eval", "test_", "/correct")),
+                "right": metrics.recent("train_*/correct"),
+                "held_out": metrics.last("eval", "test_*/correct"),
             },
             "held_out": next((self.path / "held_out").glob("*.jsonl"), None) is not None,
             "transcripts": config.get("transcripts"),
@@ -229,15 +229,12 @@ class Metrics:
 
     def last(self, phase: str, key: str) -> float | None:
         """The newest value, None if the newest row has none: an alarm that cannot tell must not show what it said before."""
-        _, values = self.series.get(phase, {}).get(key, ([], []))
+        _, values = measured(self.series.get(phase, {}), key) or ([], [])
         return values[-1] if values else None
 
     def recent(self, key: str) -> float | None:
         """The mean over the last steps that have it, as the trust panel's."""
-        return _about(*self.series.get("train", {}).get(key, ([], [])))["recent"]
-
-    def key_like(self, phase: str, begin: str, end: str) -> str:
-        return next((key for key in self.series.get(phase, {}) if key.startswith(begin) and key.endswith(end)), "")
+        return _about(*(measured(self.series.get("train", {}), key) or ([], [])))["recent"]
 
     def keys(self) -> dict[str, dict[str, dict[str, float | int | None]]]:
         """Everything that was measured, with what it came to."""

@@ -21,6 +21,7 @@ import hashlib
 import itertools
 import json
 import os
+import re
 import shutil
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -28,8 +29,9 @@ from typing import Any
 
 from moot.debate.types import ConfigError
 from moot.json_text import read_json
+from moot.records.arrays import token_arrays
 from moot.records.aside import new_aside
-from moot.records.codec import FORMAT, Damaged, read_line, to_record, token_arrays
+from moot.records.codec import FORMAT, Damaged, read_line, to_record
 from moot.records.files import append_line, beside, sync_folder, write_atomically
 from moot.records.played import PlayedDebate
 from moot.tasks.answers import exact
@@ -215,7 +217,7 @@ class Run:
         sync_folder(final.parent)
         rolling = []
         for number, place in self.checkpoints():
-            known = _state(place)
+            known = loop_state(place)
             if known is None:
                 _rename_damaged(place)
             elif not known.get("keep") and number <= step and number not in used:
@@ -229,11 +231,6 @@ class Run:
         places = (self.path / "checkpoints").glob("[0-9]*")
         return sorted(((int(place.name), place) for place in places if place.name.isascii() and place.name.isdigit()), reverse=True)
 
-    def load_checkpoints(self) -> Iterator[tuple[int, Path, dict[str, Any] | None]]:
-        """Newest first, with the loop's state; None where that is damaged."""
-        for step, place in self.checkpoints():
-            yield step, place, _state(place)
-
 
 def metric_row(line: bytes) -> dict[str, Any] | None:
     """A row has its step and its phase; anything else is damage, and None."""
@@ -244,6 +241,14 @@ def metric_row(line: bytes) -> dict[str, Any] | None:
     if not (isinstance(row, dict) and type(row.get("step")) is int and abs(row["step"]) < 10**9 and isinstance(row.get("phase"), str)):
         return None
     return row
+
+
+def measured(row: Mapping[str, Any], name: str) -> Any:
+    """A metric of a row; * stands for the name of the task, as in test_*/correct. None where there is none."""
+    if "*" not in name:
+        return row.get(name)
+    pattern = re.compile(re.escape(name).replace(r"\*", "[^/]*"))
+    return next((value for key, value in row.items() if pattern.fullmatch(key)), None)
 
 
 def step_file(step: int) -> str:
@@ -271,12 +276,8 @@ def _rename_damaged(place: Path) -> None:
     place.rename(next(free for name in names if not (free := place.with_name(name)).exists()))
 
 
-def engine_state(place: Path, state: Mapping[str, Any]) -> str:
-    """What to give to an engine's `load_state`: the checkpoint's folder, or the name under which a server keeps it."""
-    return str(state.get("engine_state") or place)
-
-
-def _state(place: Path) -> dict[str, Any] | None:
+def loop_state(place: Path) -> dict[str, Any] | None:
+    """What the loop put into a checkpoint; None where that is damaged."""
     try:
         sealed = read_json((place / "state.json").read_bytes())
         body = sealed["body"]
