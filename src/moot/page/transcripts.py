@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from moot.ask import asked_rules
 from moot.debate.protocol import preset
 from moot.debate.state import Debate
 from moot.debate.types import Question
@@ -86,16 +87,9 @@ def read_debates(file: Path) -> Iterator[PlayedDebate]:
 
 def _asked(record: Mapping[str, Any]) -> Debate:
     """A line of `moot ask`, read under the rules that were asked for."""
-    settings, rules = record["settings"], preset(record["settings"]["protocol"]).rules
-    rules = replace(
-        rules,
-        closing_ballot=bool(settings.get("closing_ballot")),
-        sections=settings.get("sections", "sampled"),
-        judge_first=settings.get("judge_first", True),
-        personas=rules.personas and settings.get("personas", True),
-    )
+    settings = record["settings"]
     question = Question(str(record["question"]), record["known_answer"], str(record["number"]), str(settings["instruction"]))
-    return with_turns(Debate(question, int(record["num_agents"]), int(record["max_rounds"]), rules), record["turns"])
+    return with_turns(Debate(question, int(record["num_agents"]), int(record["max_rounds"]), asked_rules(settings)), record["turns"])
 
 
 def _write(place: Path, file: Path, debates: Sequence[PlayedDebate]) -> None:
