@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
+from moot.debate.forecasts import FORECAST
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
@@ -18,6 +18,7 @@ from moot.debate.sections import Sections
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, Turn
 from moot.engine.protocol import EngineError, SamplingParams
+from moot.json_text import read_json
 from moot.records.codec import turns_to_json
 from moot.records.files import append_line, json_lines, write_lines
 from moot.records.played import PlayedDebate
@@ -182,6 +183,8 @@ class _UnderWay(Listener):
     async def speak(self, observation: Observation) -> Said:
         """A turn, or one part of it where sections are spoken one by one."""
         agent, round = observation.agent, observation.round
+        if observation.contract == FORECAST:
+            return await self._speakers[agent](observation)  # no turn of the debate
         place = (round, agent)
         if not observation.part:
             self._parts[place], self._spent[place] = [], (0, 0)
@@ -288,9 +291,9 @@ def read_questions(raw: bytes, name: str, instruction: str = BRIEF_BOX) -> list[
 
 def _question(line: str, number: int, name: str, instruction: str) -> Question:
     try:
-        given = json.loads(line)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{name}, line {number}: not JSON ({error}), and the first line is; write every line as an object") from None
+        given = read_json(line)
+    except ConfigError as error:
+        raise ConfigError(f"{name}, line {number}: {error}, and the first line is; write every line as an object") from None
     text = (given.get("question") or given.get("problem")) if isinstance(given, dict) else None
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(f"{name}, line {number}: needs a text under question")

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.engine.manifest import MANIFEST, DamagedCheckpoint, read_manifest
 from moot.engine.protocol import EngineError, Trainer
-from moot.records import Run, engine_state
+from moot.records import Run
+from moot.records.run import loop_state
 
 Note = Callable[[str], None]
 """Is told what people should know and nobody has to act on."""
@@ -26,8 +27,8 @@ class Checkpoint:
 
     @property
     def engine_state(self) -> str:
-        """What to give to an engine's `load_state`."""
-        return engine_state(self.path, self.state or {})
+        """What to give to an engine's `load_state`: the folder, or the name under which a server keeps it."""
+        return str((self.state or {}).get("engine_state") or self.path)
 
     @property
     def seal(self) -> str:
@@ -37,7 +38,7 @@ class Checkpoint:
 
 def checkpoints(run: Run, step: int | None = None) -> Iterator[Checkpoint]:
     """Newest first, damaged ones too; of `step` alone where it is given."""
-    return (Checkpoint(number, path, state) for number, path, state in run.load_checkpoints() if step in (None, number))
+    return (Checkpoint(number, path, loop_state(path)) for number, path in run.checkpoints() if step in (None, number))
 
 
 def newest_whole(run: Run, step: int | None = None) -> Checkpoint | None:
@@ -137,14 +138,14 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
         run = Run.open(path.resolve().parent.parent)
         if checkpoint := newest_whole(run, int(path.resolve().name)):
             return _model_of(run), checkpoint.engine_state
-    if (path / "manifest.json").is_file():
+    if (path / MANIFEST).is_file():
         try:
-            manifest = json.loads((path / "manifest.json").read_text())
+            manifest = read_manifest(path)
             targets = manifest["lora_targets"]
             names = targets if isinstance(targets, str) else ",".join(targets)
             same = {name: manifest[name] for name in ("model", "lora_rank", "lora_alpha")}
-        except (ValueError, KeyError, TypeError, RecursionError) as error:
-            raise ConfigError(f"checkpoint: {path / 'manifest.json'} is damaged: {type(error).__name__}: {error}") from None
+        except (DamagedCheckpoint, KeyError, TypeError) as error:
+            raise ConfigError(f"checkpoint: {path / MANIFEST} is damaged: {type(error).__name__}: {error}") from None
         return {**same, "lora_targets": names}, given
     if "://" in given:
         return {}, given  # an engine elsewhere knows it

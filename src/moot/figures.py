@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Any
 
 from moot.debate.types import ConfigError
 from moot.records import write_atomically
+from moot.records.run import measured
 from moot.terminal import one_line
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#999933")
@@ -40,11 +40,7 @@ class Panel:
         """The metric in a line of metrics.jsonl; None where it was not measured, which is not 0."""
         if row.get("phase") != self.phase or not isinstance(row.get("step"), int):
             return None
-        if "*" in self.key:
-            pattern = re.compile(re.escape(self.key).replace(r"\*", "[^/]*"))
-            value = next((each for name, each in row.items() if pattern.fullmatch(name)), None)
-        else:
-            value = row.get(self.key)
+        value = measured(row, self.key)
         return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
 
 

@@ -14,7 +14,6 @@ from moot.checkpoints import Note, load_checkpoint, split_name, step_named
 from moot.debate.types import ConfigError
 from moot.engine.create import create_engine
 from moot.engine.protocol import Trainer
-from moot.evaluate import Opponent
 from moot.foreign import check_trusted, played_names
 from moot.records import Run
 from moot.rl.config import ModelConfig, TrainConfig
@@ -82,23 +81,16 @@ class Players:
 
     async def load(self, step: int | str | None) -> int:
         """The policy: the run's checkpoint of `step`, of `best`, or its newest; the model where there is no run. Answers with the step."""
-        model = self.config.model.model
         if not isinstance(self._own, tuple):
             where = self._own.chat.endpoint
             self.policy, self.identity, self.step = self._own, f"{where.model}@{where.base_url}", 0
             return 0
-        engine, rendering = self._own
-        step = 0 if self.run is None else step_named(self.run, step)
-        if self.run is None or step == 0:
-            self.policy, self.identity, self.step = Player(await engine.base(), rendering), model, 0
-        else:
-            checkpoint = await load_checkpoint(engine, self.run, step, self._note)
-            self.policy, self.step = Player(await engine.snapshot(), rendering), checkpoint.step
-            self.identity = f"{model} {checkpoint.seal}"
+        step = None if self.run is None else step_named(self.run, step)
+        self.policy, self.identity, self.step = await _loaded(self._own, self.config.model.model, self.run, step, self._note)
         return self.step
 
-    async def opponents(self, names: Sequence[str]) -> dict[str, tuple[Opponent, str]]:
-        """By name: who sits in a seat, and what tells it apart from others of that name."""
+    async def opponents(self, names: Sequence[str]) -> dict[str, tuple[Guest, str]]:
+        """By name: who it is, and what tells it apart from others of that name."""
         endpoints = {name: named_endpoint(name, _key(), "opponents") for name in names if is_endpoint(name)}
         places = {where.base_url for where in endpoints.values()}
         if not isinstance(self._own, tuple):
@@ -109,22 +101,18 @@ class Players:
 
     async def judge(self, name: str) -> tuple[Guest, str]:
         """Who decides between advocates, named as opponents are."""
-        seated, identity = (await self.opponents([name]))[name]
-        return seated(0), identity
+        return (await self.opponents([name]))[name]
 
-    async def _opponent(self, name: str, where: Endpoint | None) -> tuple[Opponent, str]:
+    async def _opponent(self, name: str, where: Endpoint | None) -> tuple[Guest, str]:
         if where is not None:
-            return _seated(self._chat(where)), name
+            return self._chat(where), name
         if not isinstance(self._own, tuple):  # another model at the same server
             own = self._own.chat.endpoint
             model = own.model if name == "base" else name
-            return _seated(self._own if name == "base" else self._chat(replace(own, model=name))), f"{model}@{own.base_url}"
+            return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
         if self.config.model.engine == "scripted" and name != "base" and split_name(name) is None:
             raise ConfigError(f"opponents may name base, a run or an endpoint here, got {name!r}, which is no run")
-        player, identity = await outsider(
-            name, "opponents", self.config, self._own, self._opened.append, self._note, self._busy, sharing=True
-        )
-        return _seated(player), identity
+        return await outsider(name, "opponents", self.config, self._own, self._opened.append, self._note, self._busy, sharing=True)
 
     def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
         with self._busy(f"loading {config.model.model}"):
@@ -145,10 +133,6 @@ def check_same_server(run: Path | str, theirs: str, ours: str, setting: str) -> 
     """A run that is played beside another's is not asked where: a key would go to whoever wrote it."""
     if theirs and theirs != ours:
         raise ConfigError(f"{setting}: {run} was trained at {theirs}, which is not the server of this run; name it as MODEL@URL")
-
-
-def _seated(player: Guest) -> Opponent:
-    return lambda seat: player
 
 
 def _key() -> str | None:
@@ -189,23 +173,31 @@ async def outsider(
     With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter. Not in training,
     which would continue from what was loaded.
     """
-    engine, rendering = own
     if name == "base":
-        return Player(await engine.base(), rendering, learns=False), config.model.model
+        player, identity, _ = await _loaded(own, config.model.model, None, None, note)
+        return replace(player, learns=False), identity
     if is_endpoint(name):
-        player = chat_player(named_endpoint(name, _key(), setting))
-        opened(player)
-        return player, name
+        chat = chat_player(named_endpoint(name, _key(), setting))
+        opened(chat)
+        return chat, name
     named = split_name(name)
-    run, step = (None, 0) if named is None else (found := Run.open(named[0]), step_named(found, named[1]))
+    run, step = (None, None) if named is None else (found := Run.open(named[0]), step_named(found, named[1]))
     model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
     model = replace(model, device=config.model.device, dtype=config.model.dtype)
     check_same_server(name, model.base_url, config.model.base_url, setting)
     if not (sharing and model == config.model):
         with busy(f"loading {name}"):
-            engine, rendering = make_engine(replace(config, model=model))
-        opened(engine)
+            own = make_engine(replace(config, model=model))
+        opened(own[0])
+    player, identity, _ = await _loaded(own, model.model, run, step, note)
+    return replace(player, learns=False), identity
+
+
+async def _loaded(own: tuple[Trainer, Rendering], model: str, run: Run | None, step: int | None, note: Note) -> tuple[Player, str, int]:
+    """Who speaks with the weights of that step (None: the run's newest), what tells it apart, and the step; without a run, and at step 0,
+    the model before training."""
+    engine, rendering = own
     if run is None or step == 0:
-        return Player(await engine.base(), rendering, learns=False), model.model
+        return Player(await engine.base(), rendering), model, 0
     checkpoint = await load_checkpoint(engine, run, step, note)
-    return Player(await engine.snapshot(), rendering, learns=False), f"{model.model} {checkpoint.seal}"
+    return Player(await engine.snapshot(), rendering), f"{model} {checkpoint.seal}", checkpoint.step

@@ -14,7 +14,9 @@ from typing import Any
 
 from moot.debate.choices import names_of
 from moot.debate.outcome import answer_stream
+from moot.debate.protocol import Protocol
 from moot.debate.rewards import Reward, has_signal
+from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.foreign import check_trusted, scoring_names
@@ -46,6 +48,7 @@ SPOKEN = {
     "sections": "it decides whether agents wrote the tags of a turn themselves",
     "judge_first": "it decides in which order agents were asked to judge and to solve",
     "temperature": "it decides how agents sampled",
+    "forecast": "it decides what agents were asked after their last turn",
     "positions": "it decides what agents were told to argue for",
     "num_agents": "it decides how many spoke",
     "max_rounds": "it decides how often they spoke",
@@ -150,13 +153,14 @@ def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Calla
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
-    scoring = replace(_own_scoring(run), **choices)
+    scoring = replace(own_scoring(run), **choices)
+    Protocol(Rules(forecast=_own_forecasts(run)), scoring)  # refuses what needs forecasts where nobody was asked for any
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
 
 
-def _own_scoring(run: Run) -> Scoring:
+def own_scoring(run: Run) -> Scoring:
     """As the configuration says; a run that was not trained may have none, but each of its debates has."""
     if (own := scoring_of(run)) is not None:
         return own
@@ -164,9 +168,16 @@ def _own_scoring(run: Run) -> Scoring:
     return first.scoring if first else Scoring()
 
 
+def _own_forecasts(run: Run) -> Any:
+    if isinstance(own := run.config.get("protocol"), Mapping):
+        return own.get("forecast", "none")
+    first = next((each for each in run.debates() if isinstance(each, PlayedDebate)), None)
+    return first.debate.rules.forecast if first else "none"
+
+
 def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
     """From a step to how its votes count. A run that lets truth fade wrote down how much of it each step had."""
-    own, wanted, recipe = _own_scoring(run), recount.scoring, run.config.get("recipe")
+    own, wanted, recipe = own_scoring(run), recount.scoring, run.config.get("recipe")
     if not isinstance(recipe, dict) or recipe.get("truth_schedule", "constant") == "constant":
         return lambda _: wanted
     rows = {row["step"]: row for row in run.metrics() if row.get("phase") == "self_play"}
@@ -255,7 +266,7 @@ def rescore(
     return Rescored(
         run=str(run.path),
         choices=_differences(run, recount),
-        before=old.totals(_own_scoring(run)),
+        before=old.totals(own_scoring(run)),
         after=new.totals(recount.scoring),
         changed=changed,
         changes=tuple(changes),
@@ -267,7 +278,7 @@ def rescore(
 
 
 def _differences(run: Run, recount: Recount) -> dict[str, tuple[Any, Any]]:
-    own = _own_scoring(run)
+    own = own_scoring(run)
     both = {name: (getattr(own, name), getattr(recount.scoring, name)) for name in SCORING}
     return {name: (old, new) for name, (old, new) in both.items() if old != new}
 

@@ -11,13 +11,13 @@ from typing import Any
 from moot import __version__
 from moot.checkpoints import Note
 from moot.debate.types import ConfigError
-from moot.loop.state import Loop
+from moot.loop.state import Loop, Watcher
 from moot.loop.still import named_runs
 from moot.loop.train import train as train_loop
 from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
 from moot.records.aside import set_aside
-from moot.records.lock import locked, open_lock
+from moot.records.lock import locked
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import RENEWED, TrainConfig
 from moot.rl.ready import check_reward, check_scoring, check_task, check_warm_start
@@ -25,22 +25,18 @@ from moot.rl.resume import differences, told
 from moot.rl.rollout import Guest, Player
 from moot.rl.stored import config_of
 from moot.rl.warm_from import warm_start_of
-from moot.tasks import load, load_curriculum
+from moot.tasks import check_name, load, load_curriculum
 from moot.tasks.two_sided import two_sided
 
 
 @dataclass(frozen=True)
-class Silent:
-    """A watcher that prints nothing, and passes on the rows of the metrics."""
+class RowsWatcher(Watcher):
+    """Passes on the rows of the metrics."""
 
-    watch: Callable[[dict[str, Any]], object] = lambda row: None
+    watch: Callable[[dict[str, Any]], object]
 
-    def began(self, step: int, total: int, phase: str) -> None: ...
-    def debate_finished(self, rollout: Any) -> None: ...
     def row(self, row: dict[str, Any]) -> None:
         self.watch(row)
-
-    def note(self, text: str) -> None: ...
 
 
 def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
@@ -51,6 +47,14 @@ def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
         raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
 
 
+def check_named(config: TrainConfig, path: Path) -> None:
+    """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one takes over."""
+    for name in (config.debate.task, *config.recipe.curriculum):
+        check_name(name)
+    if config.warm.warm_from and not Run.exists(path):
+        warm_start_of(config)
+
+
 def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: bool = False) -> Loop:
     """Whatever can be wrong with the settings is found before an engine is made, and that before there is a folder.
 
@@ -59,8 +63,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     if Run.exists(path):
         with locked(path):
             pass  # refused now, and not after minutes of loading
-    if config.warm.warm_from and not Run.exists(path):
-        warm_start_of(config)
+    check_named(config, path)
     scoring = config.protocol.scoring
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     task = load(config.debate.task, config.seed, config.eval_questions)
@@ -79,12 +82,12 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     except BaseException:
         engine.shut()
         raise
-    return Loop(config, engine, rendering, task, run, Silent(), reward, estimator, stages=stages, lock=lock)
+    return Loop(config, engine, rendering, task, run, Watcher(), reward, estimator, stages=stages, lock=lock)
 
 
 def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, ExitStack]:
     path.mkdir(parents=True, exist_ok=True)
-    lock = open_lock(path)
+    lock = locked(path)
     try:
         if Run.exists(path) and restart:
             set_aside(path)
@@ -112,8 +115,7 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
         if config.recipe.judge not in ("", RENEWED):
             loop.judge = await outside(config.recipe.judge, "judge")
         if "opponents" in config.eval_modes:
-            players = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}
-            loop.opponents = {name: lambda seat, player=player: player for name, player in players.items()}  # type: ignore[misc]
+            loop.opponents = {name: await outside(name, "eval_opponents") for name in config.eval_opponents}
         for setting, name in named_runs(config).items():
             player = await outside(name, setting)
             if not isinstance(player, Player):
@@ -131,6 +133,6 @@ async def train_async(
         check_folder(place, config, "name another folder, or train with the settings of that run")
     loop = prepare(config, place, restart=restart)
     if watch is not None:
-        loop.watcher = Silent(watch)
+        loop.watcher = RowsWatcher(watch)
     await carry_out(loop)
     return loop.run

@@ -5,18 +5,19 @@ A bad line is a value, not an exception: the others are still scored.
 
 from __future__ import annotations
 
-import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from moot.debate.forecasts import FORECASTS, Forecast, read_chance
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import NEED_GRADES, REWARDS, AgentScores, Reward
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Said, Turn
+from moot.json_text import read_json
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, Estimator, with_advantages
 from moot.tasks.answers import grade
@@ -25,7 +26,7 @@ from moot.turns import AgentAdvantages, StepAdvantages
 MOST_AGENTS = 100_000
 """Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
 KEYS = {"question", "num_agents", "turns"}
-OPTIONAL_KEYS = {"protocol", "answer", "id", "jury", "jury_counts", "sides"}
+OPTIONAL_KEYS = {"protocol", "answer", "id", "forecasts", "jury", "jury_counts", "sides"}
 
 
 @dataclass(frozen=True)
@@ -67,10 +68,7 @@ def failures(debate: Debate) -> list[tuple[int, int, str]]:
 
 def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
     """One line of a transcript file: the debate, and how its votes are to be counted. Raises ConfigError with what is wrong."""
-    try:
-        given = json.loads(text, parse_constant=_not_json)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"not JSON: {error}") from None
+    given = read_json(text, strict=True)
     if not isinstance(given, dict):
         raise ConfigError(f"a debate must be an object, got {_kind(given)}")
     if missing := KEYS - given.keys():
@@ -98,7 +96,24 @@ def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
     turns = _turns(_typed(given["turns"], list, "turns"), debate)
     debate = replace(debate, turns=turns, max_rounds=max((t.round for t in turns), default=1))
     scoring = replace(protocol.scoring, judge_counts=counts) if "jury_counts" in given else protocol.scoring
+    debate = replace(debate, forecasts=_forecasts(_typed(given.get("forecasts", []), list, "forecasts"), debate))
     return debate.heard(_jury(_typed(given.get("jury", []), list, "jury"))), scoring
+
+
+def _forecasts(given: list[Any], debate: Debate) -> tuple[Forecast, ...]:
+    asked, made = FORECASTS[debate.rules.forecast], []
+    for i, each in enumerate(given):
+        where = f"forecasts[{i}]"
+        if not isinstance(each, dict) or each.keys() != {"agent", "about", "text"}:
+            raise ConfigError(f"{where} must be an object with agent, about and text")
+        agent, text = _at_least(each["agent"], 0, f"{where}.agent"), _typed(each["text"], str, f"{where}.text")
+        if agent >= debate.num_agents:
+            raise ConfigError(f"{where}.agent must be below num_agents {debate.num_agents}, got {agent}")
+        if each["about"] not in asked:
+            named = f"got {each['about']!r:.40} with forecast {debate.rules.forecast!r}"
+            raise ConfigError(f"{where}.about must be what the protocol's forecast asks for, win or right, {named}")
+        made.append(Forecast(agent, each["about"], text, read_chance(text)))
+    return tuple(made)
 
 
 def _jury(given: list[Any]) -> list[Said]:
@@ -106,10 +121,6 @@ def _jury(given: list[Any]) -> list[Said]:
         if not isinstance(judge, dict) or judge.keys() != {"text"}:
             raise ConfigError(f"jury[{j}] must be an object with text")
     return [Said(_typed(judge["text"], str, f"jury[{j}].text")) for j, judge in enumerate(given)]
-
-
-def _not_json(constant: str) -> None:
-    raise ValueError(f"{constant} is not a JSON value")
 
 
 def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:

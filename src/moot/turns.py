@@ -109,6 +109,8 @@ class AgentAdvantages:
     """One number per agent, for every token it sampled."""
 
     values: tuple[float, ...]
+    forecasts: tuple[float, ...] = ()
+    """For the tokens of each forecast, in the debate's order."""
 
 
 @dataclass(frozen=True)
@@ -118,15 +120,24 @@ class StepAdvantages:
     streams: dict[str, tuple[tuple[float, ...], ...]]
     stream_of: Mapping[str, str] = field(default_factory=lambda: Scoring().stream_of)
     """Which stream pays for the tokens of a section. The stream `step` pays for all of them."""
+    forecasts: tuple[float, ...] = ()
+    """For the tokens of each forecast, in the debate's order."""
 
 
 Advantages = AgentAdvantages | StepAdvantages
 
 
 def carries_gradient(advantages: Advantages) -> bool:
+    if any(advantages.forecasts):
+        return True
     if isinstance(advantages, AgentAdvantages):
         return any(advantages.values)
     return any(value for rows in advantages.streams.values() for row in rows for value in row)
+
+
+def paid_by(turn: Turn, section: str, stream_of: Mapping[str, str]) -> str | None:
+    """The stream that pays for the tokens of a section. In a ballot there is no answer: all of it is judging."""
+    return "judge" if turn.ballot else stream_of.get(section)
 
 
 def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
@@ -134,6 +145,13 @@ def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) 
     import numpy as np
 
     return (_credit(turn, sampled, step, advantages) * sampled.sampled).astype(np.float32)
+
+
+def forecast_credit(sampled: SampledTurn, advantage: float) -> Floats:
+    """The advantage of each token of a forecast: its own score's, whatever the answer got."""
+    import numpy as np
+
+    return np.full(len(sampled.tokens), advantage, dtype=np.float32)
 
 
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.I | re.A | re.S)
@@ -163,8 +181,7 @@ def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages)
         values[_broken(turn, sampled)] = advantages.streams["generator"][turn.agent][step]
         return values
     for name, tokens in tokens_by_section(turn.parsed, sampled.starts).items():
-        # In a ballot there is no answer: all of it is judging.
-        stream = "judge" if turn.ballot else advantages.stream_of.get(name)
+        stream = paid_by(turn, name, advantages.stream_of)
         if stream in advantages.streams:
             values[tokens] = advantages.streams[stream][turn.agent][step]
     return values

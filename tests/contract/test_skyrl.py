@@ -15,10 +15,10 @@ import httpx
 import numpy as np
 import pytest
 from factories import FOUND, make_local, make_remote
-from test_engines import PROMPT, greedy_free, one, trained
 
 from moot.engine.protocol import AdamParams, Datum, EngineError
 from support.datums import sampled_datum
+from support.engine_calls import PROMPT, greedy_free, one, trained
 from support.skyrl_server import NEWEST, ROOT, Unavailable, newest_sdk
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]

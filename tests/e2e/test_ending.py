@@ -57,6 +57,8 @@ def test_term_ends_a_command_without_a_loop_as_ctrl_c_does(tmp_path: Path) -> No
         (["trian"], "there is no command 'trian'; did you mean train?"),
         (["eval", "--question", "4"], "did you mean --questions?"),
         (["train", "--learning-rate", "-1"], "moot: learning_rate must be 0 or more, got -1.0 (moot train --help)"),
+        (["demo", "--style", "slopy"], "did you mean sloppy?"),
+        (["train", "--reward", "truht"], "did you mean truth?"),
         (["train", "--learning-rat", "1"], "did you mean --learning-rate or --warm-learning-rate?"),
     ],
 )

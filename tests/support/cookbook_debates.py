@@ -7,21 +7,28 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import pickle
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+import chz
 import tinker
 from tinker_cookbook.completers import TokenCompleter, TokensWithLogprobs
+from tinker_cookbook.rl import train
 from tinker_cookbook.rl.data_processing import assemble_training_data, compute_advantages
 from tinker_cookbook.rl.rollout_strategy import RetryOnFailure
 from tinker_cookbook.rl.rollouts import do_group_rollout
 
 from moot.integrations.cookbook_env import DebateDatasetBuilder
+from moot.integrations.hosted import rendering_of
 from support.hosted_model import QUESTIONS, SETTINGS, documented, reply
+from support.making import text
+from support.simulated_server import Manners, Server, serving
 
 
 class Policy(TokenCompleter):
@@ -32,9 +39,9 @@ class Policy(TokenCompleter):
         self.calls += 1
         if self.calls == self.fails_at:
             raise ConnectionError("the server is gone")
-        tokens, logprobs = reply(self.folder, model_input.to_ints())
-        assert tokens[-1] in stop
-        return TokensWithLogprobs(tokens, logprobs, "stop")
+        tokens, logprobs, reason = reply(self.folder, model_input.to_ints())
+        assert (tokens[-1] in stop) == (reason == "stop")
+        return TokensWithLogprobs(tokens, logprobs, reason)
 
 
 def as_lists(datum: tinker.Datum) -> dict[str, Any]:
@@ -74,7 +81,7 @@ async def failures(folder: str) -> dict[str, str]:
     for name, strategy in (("fail fast", None), ("retry", RetryOnFailure(max_retries=3))):
         (builder,) = training.get_batch(0)
         try:
-            await asyncio.wait_for(do_group_rollout(builder, Policy(folder, fails_at=5), strategy=strategy), 60)
+            await do_group_rollout(builder, Policy(folder, fails_at=5), strategy=strategy)
         except Exception as error:
             said[name] = f"{type(error).__name__}: {error}"
         group = await do_group_rollout(builder, Policy(folder))  # the builder can be used again
@@ -90,7 +97,20 @@ async def as_documented(folder: str) -> dict[str, Any]:
         exec(compile(block, "docs/integrations.md", "exec"), names)
     training, _ = await names["config"].dataset_builder()
     data = await names["batch"](training.get_batch(0)[:QUESTIONS], Policy(folder))
-    return {"batches": len(training), "datums": [as_lists(datum) for datum in data]}
+    trained = await as_trained(names["config"], folder)
+    return {"batches": len(training), "datums": [as_lists(datum) for datum in data], **trained}
+
+
+async def as_trained(config: train.Config, folder: str) -> dict[str, Any]:
+    """Two steps of the cookbook's own loop, against a server that says one of three turns."""
+    tokenizer: Any = rendering_of(folder, "qwen3").tokenizer
+    turns = [text(f"Agent {one} > Agent {other}", f"\\boxed{{{one}}}") for one, other in ((0, 1), (1, 2), (2, 0))]
+    canned = tuple((*tokenizer.encode(said, add_special_tokens=False), tokenizer.eos_token_id) for said in turns)
+    server = Server(Manners(protobuf=True, numbered=True, vocabulary=len(tokenizer), canned=canned))
+    with serving(server) as (url, _), tempfile.TemporaryDirectory() as logs:
+        await train.main(chz.replace(config, base_url=url, log_path=logs, max_steps=2, eval_every=0, save_every=0))
+        steps = [json.loads(line) for line in (Path(logs) / "metrics.jsonl").read_text().splitlines()]
+    return {"steps": steps, "applied": [name for name, *_ in server.applied]}
 
 
 async def main(folder: str) -> dict[str, Any]:
@@ -99,4 +119,5 @@ async def main(folder: str) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
+    os.environ["TINKER_API_KEY"] = "tml-test"
     print(json.dumps(asyncio.run(main(sys.argv[1]))))

@@ -10,7 +10,7 @@ import re
 import struct
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -54,8 +54,8 @@ def save_tokenizer(path: Path) -> str:
     return str(path)
 
 
-def reply(folder: str, prompt: Sequence[int]) -> tuple[list[int], list[float]]:
-    """Tokens and logprobs. One turn of twelve cannot be read."""
+def reply(folder: str, prompt: Sequence[int]) -> tuple[list[int], list[float], Literal["stop", "length"]]:
+    """Tokens, logprobs, and why it ended. One reply of twelve cannot be read, and one of six is cut before its end."""
     digest = hashlib.sha256(struct.pack(f"<{len(prompt)}i", *prompt)).digest()
     tokenizer: Any = rendering_of(folder, "qwen3").tokenizer
     asked = tokenizer.decode(list(prompt))[-3000:]
@@ -68,8 +68,10 @@ def reply(folder: str, prompt: Sequence[int]) -> tuple[list[int], list[float]]:
         said = text(vote, answer, "five_tag" if "consensus" in asked else "three_tag")
     else:
         said = f"{answer}\n{vote}"  # one section at a time: either part of it is read where it is asked for
-    tokens = [*tokenizer.encode(said, add_special_tokens=False), tokenizer.eos_token_id]
-    return tokens, [-(byte + 1) / 256 for byte in (digest * (len(tokens) // 32 + 1))[: len(tokens)]]
+    cut = digest[4] % 6 == 0
+    tokens = [*tokenizer.encode(said, add_special_tokens=False), *([] if cut else [tokenizer.eos_token_id])]
+    reason: Literal["stop", "length"] = "length" if cut else "stop"
+    return tokens, [-(byte + 1) / 256 for byte in (digest * (len(tokens) // 32 + 1))[: len(tokens)]], reason
 
 
 class Scripted:
@@ -79,8 +81,8 @@ class Scripted:
         self._folder = folder
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
-        tokens, logprobs = reply(self._folder, [int(token) for token in prompt])
-        return [Sample(np.asarray(tokens, dtype=np.int32), np.asarray(logprobs, dtype=np.float32), "stop")]
+        tokens, logprobs, reason = reply(self._folder, [int(token) for token in prompt])
+        return [Sample(np.asarray(tokens, dtype=np.int32), np.asarray(logprobs, dtype=np.float32), reason)]
 
     async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
         raise NotImplementedError

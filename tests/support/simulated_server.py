@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import contextlib
 import json
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -22,49 +21,14 @@ from typing import Any
 
 import numpy as np
 
+from support.simulated_model import Failed, Manners, Model, Table
+
 JSON = "application/json"
-
-
-@dataclass(frozen=True)
-class Manners:
-    vocabulary: int = 64
-    reduction: str = "sum"
-    clips: bool = True
-    frozen_samplers: bool = True
-    numbered: bool = False
-    """A request whose seq_id was seen is answered as it was, and not done again."""
-    tells_norm: bool = True
-    tells_context: bool = True
-    logprobs: bool = True
-    losses: tuple[str, ...] = ("cross_entropy", "importance_sampling", "ppo", "cispo")
-    stops: tuple[str, ...] = ("strings", "ids")
-    latency_s: float = 0.0
-    protobuf: bool = False
-    """False answers protobuf with 500, as servers do that have never heard of it."""
-    canned: tuple[tuple[int, ...], ...] = ()
-    """Turns to say instead of sampling, for measuring a client."""
-
-
-@dataclass
-class Model:
-    trained: np.ndarray
-    first: np.ndarray
-    second: np.ndarray
-    steps: int = 0
-    gradient: np.ndarray | None = None
-    divisor: float = 0.0
-    loaded: str = ""
-
-
-class Failed(Exception):
-    def __init__(self, status: int, detail: str) -> None:
-        super().__init__(detail)
-        self.status, self.detail = status, detail
 
 
 @dataclass
 class Server:
-    manners: Manners = Manners()
+    manners: Manners = field(default_factory=Manners)
     models: dict[str, Model] = field(default_factory=dict)
     states: dict[str, Model] = field(default_factory=dict)
     samplers: dict[str, tuple[str, np.ndarray]] = field(default_factory=dict)
@@ -76,7 +40,7 @@ class Server:
     count: int = 0
 
     def __post_init__(self) -> None:
-        self.fixed = np.random.default_rng(0).normal(size=(self.manners.vocabulary,) * 2).astype(np.float64)
+        self.table = Table(self.manners)
 
     def restart(self) -> None:
         """As a process that died and came back: saved states stay, all else is gone."""
@@ -84,72 +48,12 @@ class Server:
         self.sessions.clear()
         self.results.clear()
 
-    # -- the model --------------------------------------------------------------------------------------------------------------------
-
-    def _rows(self, trained: np.ndarray, tokens: list[int]) -> np.ndarray:
-        logits = self.fixed[tokens] + trained[tokens]
-        logits -= logits.max(-1, keepdims=True)
-        return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
-
-    def model_pass(self, body: dict[str, Any], model: Model, backward: bool) -> dict[str, Any]:
-        loss, config = body["loss_fn"], {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2, **(body.get("loss_fn_config") or {})}
-        if loss not in self.manners.losses:
-            raise Failed(422, f"loss {loss} is not one of {self.manners.losses}")
-        outputs = []
-        for datum in body["data"]:
-            tokens = [t % self.manners.vocabulary for chunk in datum["model_input"]["chunks"] for t in chunk["tokens"]]
-            inputs = {name: np.asarray(value["data"], dtype=np.float64) for name, value in datum["loss_fn_inputs"].items()}
-            targets = inputs["target_tokens"].astype(int) % self.manners.vocabulary
-            rows = self._rows(model.trained, tokens)
-            logprobs = rows[np.arange(len(tokens)), targets]
-            if loss == "cross_entropy":
-                slope = -inputs["weights"]
-            else:
-                ratio, credit = np.exp(logprobs - inputs["logprobs"]), inputs["advantages"]
-                low, high = config["clip_low_threshold"], config["clip_high_threshold"]
-                if loss == "importance_sampling":
-                    slope = -ratio * credit
-                elif loss == "ppo":
-                    slope = -np.where(ratio * credit <= ratio.clip(low, high) * credit, ratio * credit, 0.0)
-                else:
-                    slope = -ratio.clip(low, high) * credit
-            if backward:
-                size = len(tokens) if self.manners.reduction == "mean" else 1.0
-                if self.manners.reduction == "mean" and loss == "cross_entropy":
-                    size = max(1e-9, inputs["weights"].sum())
-                if model.gradient is None:
-                    model.gradient = np.zeros_like(model.trained)
-                change = -np.exp(rows)
-                change[np.arange(len(tokens)), targets] += 1.0
-                np.add.at(model.gradient, tokens, change * (slope / size)[:, None])
-                model.divisor += {"sum": 0.0, "mean": 1.0, "datums": 1.0, "tokens": float(len(tokens))}[self.manners.reduction]
-            shown = logprobs if self.manners.logprobs else np.zeros_like(logprobs)
-            outputs.append({"logprobs": {"data": shown.tolist(), "dtype": "float32", "shape": [len(tokens)]}})
-        return {"loss_fn_output_type": "scalar", "loss_fn_outputs": outputs, "metrics": {}}
-
-    def step(self, model: Model, given: dict[str, Any]) -> dict[str, Any]:
-        gradient = model.gradient if model.gradient is not None else np.zeros_like(model.trained)
-        gradient = gradient / (model.divisor or 1.0)
-        norm = float(np.sqrt((gradient**2).sum()))
-        limit = given.get("grad_clip_norm", 0.0)
-        if self.manners.clips and limit and norm > limit:
-            gradient = gradient * (limit / norm)
-        a, b = given["beta1"], given["beta2"]
-        model.steps += 1
-        model.first = a * model.first + (1 - a) * gradient
-        model.second = b * model.second + (1 - b) * gradient**2
-        first, second = model.first / (1 - a**model.steps), model.second / (1 - b**model.steps)
-        model.trained = model.trained * (1 - given["learning_rate"] * given["weight_decay"])
-        model.trained = model.trained - given["learning_rate"] * first / (np.sqrt(second) + given["eps"])
-        model.gradient, model.divisor = None, 0.0
-        return {"metrics": {"grad_norm": norm} if self.manners.tells_norm else {}}
-
     def sample(self, body: dict[str, Any]) -> dict[str, Any]:
         path = self.sessions.get(body["sampling_session_id"], "?")
         if path == "?":
             raise Failed(404, "Sampling session not found")
         if path is None:
-            trained = np.zeros_like(self.fixed)
+            trained = np.zeros_like(self.table.fixed)
         else:
             owner, trained = self.samplers[path]
             if owner not in self.models:
@@ -167,38 +71,12 @@ class Server:
             raise Failed(422, f"stop must be {self.manners.stops}")
         for number in range(body.get("num_samples") or 1):
             chance = np.random.default_rng([(given.get("seed") or 0) + number, len(prompt)])
-            sequences.append(self._say(trained, prompt, given, chance))
+            sequences.append(self.table.say(trained, prompt, given, chance))
         answer: dict[str, Any] = {"sequences": sequences, "type": "sample"}
         if body.get("prompt_logprobs"):
-            rows = self._rows(trained, prompt[:-1])
+            rows = self.table.rows(trained, prompt[:-1])
             answer["prompt_logprobs"] = [None, *rows[np.arange(len(prompt) - 1), prompt[1:]].tolist()]
         return answer
-
-    def _say(self, trained: np.ndarray, prompt: list[int], given: dict[str, Any], chance: np.random.Generator) -> dict[str, Any]:
-        if self.manners.canned:
-            tokens = list(self.manners.canned[int(chance.integers(len(self.manners.canned)))])[: given["max_tokens"]]
-            return {"tokens": tokens, "logprobs": [-0.5] * len(tokens), "stop_reason": "stop"}
-        tokens: list[int] = []
-        logprobs: list[float] = []
-        stop = given.get("stop") or []
-        stop_ids = {each if isinstance(each, int) else ord(each[-1]) % self.manners.vocabulary for each in stop}
-        last = prompt[-1]
-        while len(tokens) < given["max_tokens"]:
-            row = self._rows(trained, [last])[0]
-            if given.get("temperature", 1.0) == 0:
-                last = int(row.argmax())
-            else:
-                row = self._rows_of(row, given)
-                last = int(chance.choice(len(row), p=np.exp(row) / np.exp(row).sum()))
-            tokens.append(last)
-            logprobs.append(float(row[last]) if self.manners.logprobs else 0.0)
-            if last in stop_ids:
-                return {"tokens": tokens, "logprobs": logprobs, "stop_reason": "stop"}
-        return {"tokens": tokens, "logprobs": logprobs, "stop_reason": "length"}
-
-    def _rows_of(self, row: np.ndarray, given: dict[str, Any]) -> np.ndarray:
-        row = row / given.get("temperature", 1.0)
-        return row - math.log(np.exp(row - row.max()).sum()) - row.max()
 
     # -- the protocol -----------------------------------------------------------------------------------------------------------------
 
@@ -251,7 +129,7 @@ class Server:
                 if body["session_id"] not in self.sessions:
                     raise Failed(404, "Session not found")
                 name = f"model-{self.count + 1}"
-                nothing = np.zeros_like(self.fixed)
+                nothing = np.zeros_like(self.table.fixed)
 
                 def make() -> dict[str, Any]:
                     self.models[name] = Model(nothing.copy(), nothing.copy(), nothing.copy())
@@ -262,11 +140,13 @@ class Server:
                 self.models.pop(body["model_id"], None)
                 return self.later(lambda: {"model_id": body["model_id"], "type": "unload_model"})
             case "forward":
-                return self.later(lambda: self.model_pass(body["forward_input"], self._model(body), backward=False))
+                return self.later(lambda: self.table.model_pass(body["forward_input"], self._model(body), backward=False))
             case "forward_backward" as name:
-                return self._once(name, body, lambda: self.model_pass(body["forward_backward_input"], self._model(body), backward=True))
+                return self._once(
+                    name, body, lambda: self.table.model_pass(body["forward_backward_input"], self._model(body), backward=True)
+                )
             case "optim_step" as name:
-                return self._once(name, body, lambda: self.step(self._model(body), body["adam_params"]))
+                return self._once(name, body, lambda: self.table.step(self._model(body), body["adam_params"]))
             case "save_weights":
                 path = f"tinker://{body['model_id']}/weights/{body['path']}"
                 if path in self.states:
@@ -296,13 +176,16 @@ class Server:
 
                 return self.later(load)
             case "save_weights_for_sampler":
-                path = f"tinker://{body['model_id']}/sampler_weights/{body['path']}"
+                unnamed = body.get("path") is None  # a sampling session is wanted, and no file
+                path = f"tinker://{body['model_id']}/sampler_weights/{f'unnamed-{self.count}' if unnamed else body['path']}"
                 if path in self.samplers:
                     raise Failed(409, "already exists")
 
                 def keep() -> dict[str, Any]:
                     self.samplers[path] = (body["model_id"], self._model(body).trained.copy())
-                    return {"path": path, "type": "save_weights_for_sampler"}
+                    if unnamed:
+                        self.sessions[path] = path
+                    return {"path": None if unnamed else path, "sampling_session_id": path, "type": "save_weights_for_sampler"}
 
                 return self.later(keep)
             case "create_sampling_session":

@@ -34,16 +34,16 @@ class Server:
     async def generate(self, request: web.Request) -> web.Response:
         if self.refuses:
             return web.json_response({"error": {"message": "the server is gone"}}, status=500)
-        tokens, logprobs = reply(self.folder, (await request.json())["token_ids"])
+        tokens, logprobs, reason = reply(self.folder, (await request.json())["token_ids"])
         content = [{"token": f"token_id:{token}", "logprob": logprob} for token, logprob in zip(tokens, logprobs, strict=True)]
-        return web.json_response({"choices": [{"token_ids": tokens, "finish_reason": "stop", "logprobs": {"content": content}}]})
+        return web.json_response({"choices": [{"token_ids": tokens, "finish_reason": reason, "logprobs": {"content": content}}]})
 
     async def chat(self, request: web.Request) -> web.Response:
         rendering = rendering_of(self.folder, "qwen3")
         messages = [Message(each["role"], each["content"]) for each in (await request.json())["messages"]]
-        tokens, _ = reply(self.folder, rendering.prompt(messages).tolist())
-        message = {"role": "assistant", "content": rendering.decode(np.asarray(tokens[:-1], dtype=np.int32))}
-        choice = {"index": 0, "message": message, "finish_reason": "stop"}
+        tokens, _, reason = reply(self.folder, rendering.prompt(messages).tolist())
+        said, _ = rendering.said(np.asarray(tokens, dtype=np.int32))
+        choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": reason}
         return web.json_response({"id": "x", "object": "chat.completion", "created": 0, "model": "scripted", "choices": [choice]})
 
     async def start(self) -> tuple[web.AppRunner, str]:

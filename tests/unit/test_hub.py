@@ -15,8 +15,9 @@ import pytest
 import yaml
 
 from moot.cli.main import main
+from moot.engine.manifest import sha256
 from moot.export.card import card
-from moot.export.weights import FILES, sha256
+from moot.export.weights import FILES
 from moot.records import Run
 from moot.rl.config import WarmConfig
 from moot.rl.presets import PRESETS

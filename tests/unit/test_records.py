@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from moot.checkpoints import checkpoints
 from moot.debate.parsing import BALLOT
 from moot.debate.play import hear
 from moot.debate.types import ConfigError, Observation, Said
@@ -83,7 +84,7 @@ def test_a_changed_state_is_noticed_by_its_checksum(tmp_path: Path) -> None:
     sealed = json.loads(file.read_text())
     sealed["body"] = sealed["body"].replace('"step": 2', '"step": 3')
     file.write_text(json.dumps(sealed))
-    found = [(step, state is None) for step, _, state in run.load_checkpoints()]
+    found = [(each.step, each.state is None) for each in checkpoints(run)]
     assert found == [(2, True), (1, False)]
 
 

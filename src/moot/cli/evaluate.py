@@ -12,10 +12,11 @@ import tyro
 from moot.checkpoints import split_name
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
+from moot.cli.registry import OtherProtocol
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
 from moot.debate.wording import load_prompts
-from moot.evaluate import EvalConfig, Mode, Report
+from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
 from moot.evaluation import evaluate_players
@@ -72,9 +73,7 @@ class Eval:
     """Rounds of a debate; the run's, or 2."""
     max_tokens: _Int = None
     """Longest turn, and longest plain answer; the run's, or 512."""
-    protocol: Annotated[
-        Literal["v1", "v2", "v2_literal", "advocates"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal,advocates}", help_behavior_hint="")
-    ] = None
+    protocol: OtherProtocol = None
     """The rules of the debates; the run's, or v2."""
     sections: Annotated[
         Literal["sampled", "given", "asked"] | None, tyro.conf.arg(metavar="{sampled,given,asked}", help_behavior_hint="")
@@ -191,7 +190,7 @@ class Eval:
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 
 
-class Watching:
+class Watching(EvalWatcher):
     """A bar for each kind of sample, and what the engine lost."""
 
     def __init__(self, console: Terminal) -> None:

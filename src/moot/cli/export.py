@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from moot.cli.console import Terminal, bar
-from moot.cli.ending import complain, disk_is_full
+from moot.cli.ending import complain, kept
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError
 from moot.export.hub import check_push, push_folder
@@ -82,14 +82,10 @@ class Export:
         job = Exporting(runs, self.out or self.runs[0] / "export", options, console.note, console.status, bar, _merge)
         job.check(kinds, self.force)
         try:
-            failed = job.write(kinds)
-        except OSError as error:
-            if not disk_is_full(error):
-                raise
-            complain(f"the disk is full ({job.out}); make room and try again")
+            with kept("Export again.", job.out):
+                failed = job.write(kinds)
+        finally:
             _report(job, console)
-            return 1
-        _report(job, console)
         # A kind that was asked for by name and cannot be made is an error; otherwise it is only left out.
         if failed and (named or not job.written):
             raise ConfigError("; ".join(failed))

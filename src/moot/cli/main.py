@@ -6,6 +6,7 @@ import contextlib
 import importlib
 import io
 import os
+import re
 import sys
 from typing import Any, NoReturn
 
@@ -90,15 +91,11 @@ def _run(arguments: list[str]) -> int:
             command = _parse(name, rest)
             return int(command.run())
         case [name, *_]:
-            raise ConfigError(f"there is no command {name!r}; {_near_command(name)} (moot --help)")
+            from moot.debate.choices import near
+
+            others = f"; there are {', '.join(COMMANDS)}"
+            raise ConfigError(f"there is no command {name!r}{near(name, COMMANDS) or others} (moot --help)")
     raise AssertionError("every list of arguments is one of the above")
-
-
-def _near_command(name: str) -> str:
-    import difflib
-
-    meant = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.7)
-    return f"did you mean {meant[0]}?" if meant else f"there are {', '.join(COMMANDS)}"
 
 
 def _parse(name: str, arguments: list[str]) -> Any:
@@ -126,6 +123,8 @@ def _usage_error(box: str, name: str) -> NoReturn:
 
     The box is what it promises to draw; its hook for errors is private, and may change with any release.
     """
+    from moot.debate.choices import near
+
     lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()]
     paragraphs: list[list[str]] = [[]]
     for line in lines[1:]:
@@ -137,11 +136,11 @@ def _usage_error(box: str, name: str) -> NoReturn:
     meant = [
         line.split()[0].rstrip(",") for part in paragraphs if part[:1] == ["Perhaps you meant:"] for line in part if line.startswith("--")
     ]
-    raise ConfigError(f"{wrong}{f'; did you mean {_either(meant[:3])}?' if meant else ''} (moot {name} --help)")
-
-
-def _either(names: list[str]) -> str:
-    return " or ".join(filter(None, (", ".join(names[:-1]), names[-1])))
+    either = " or ".join(filter(None, (", ".join(meant[:3][:-1]), *meant[:3][-1:])))
+    hint = f"; did you mean {either}?" if meant else ""
+    if choice := re.search(r"invalid choice '(.*?)' .*Expected one of \((.*)\)", wrong):
+        hint = near(choice[1], re.findall("'(.*?)'", choice[2]))
+    raise ConfigError(f"{wrong}{hint} (moot {name} --help)")
 
 
 def _complain(message: str, status: int) -> int:

@@ -12,8 +12,10 @@ from typing import Any
 from moot.cli.console import Bars, Terminal
 from moot.cli.loggers import Logger
 from moot.evaluate.report import Report, ReportRow, compare
+from moot.loop.state import Watcher
 from moot.records import Run
 from moot.records.played import PlayedDebate
+from moot.records.run import measured
 from moot.rl.best import NAME as BEST
 from moot.rl.best import told_best
 from moot.rl.config import TrainConfig
@@ -22,7 +24,7 @@ from moot.rl.explain import ALARMS
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
 
-class RunProgress:
+class RunProgress(Watcher):
     """A bar for the run, one for the debates in play, and one line per step."""
 
     def __init__(self, console: Terminal, loggers: list[Logger], config: TrainConfig) -> None:
@@ -83,14 +85,14 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
         case "warm":
             parts = [f"loss {row['warm/loss_per_token']:.3f} per token", f"{row['optim/trained_tokens']:,.0f} tokens"]
         case "eval":
-            parts = [f"right {_share(_find(row, 'test_', '/correct'))}", f"valid turns {_share(row['test/valid_turns'])}"]
+            parts = [f"right {_share(measured(row, 'test_*/correct'))}", f"valid turns {_share(row['test/valid_turns'])}"]
             parts += [f"turns with a vote {_share(row['test/turns_with_vote'])}", f"judges right {_share(row['trust/judge_accuracy'])}"]
         case _:
             parts = [
                 f"reward {row['env/all/reward/total']:+.2f}",
                 f"signal {_share(row['debates/with_signal'])}",
                 f"judges right {_share(row['trust/judge_accuracy'])}",
-                f"right {_share(_find(row, 'train_', '/correct'))}",
+                f"right {_share(measured(row, 'train_*/correct'))}",
                 f"unreadable {_share(row['parse_error'])}",
                 f"sampler-trainer KL {_number(row['optim/kl_sample_train_v2'])}",
             ]
@@ -107,10 +109,6 @@ def alarms(row: dict[str, Any]) -> set[str]:
 def _clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
-
-
-def _find(row: dict[str, Any], start: str, end: str) -> float | None:
-    return next((value for name, value in row.items() if name.startswith(start) and name.endswith(end)), None)
 
 
 def _share(value: float | None) -> str:
@@ -159,15 +157,15 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
             moments = {"before": evals[0], "after the warm start": between, "after self-play": evals[-1]}
         old, new = (held_out_debates(run, row["step"]) for row in list(moments.values())[-2:])
         moved = []
-        for name, metric, pick in (
-            ("valid turns", "valid_turns", lambda row: row.get("test/valid_turns")),
-            ("turns with a vote", "turns_with_vote", lambda row: row.get("test/turns_with_vote")),
-            ("right answers, held out", "accuracy", lambda row: _find(row, "test_", "/correct")),
-            ("judges right", "judge", lambda row: row.get("trust/judge_accuracy")),
+        for name, metric, key in (
+            ("valid turns", "valid_turns", "test/valid_turns"),
+            ("turns with a vote", "turns_with_vote", "test/turns_with_vote"),
+            ("right answers, held out", "accuracy", "test_*/correct"),
+            ("judges right", "judge", "trust/judge_accuracy"),
         ):
             change = None if old is None or new is None else difference(new, old, metric, config.seed)
             by_self_play = "" if change is None else f"; self-play {_points(change)}"
-            console.say(f"  {name:<24}" + ", ".join(f"{_share(pick(row))} {when}" for when, row in moments.items()) + by_self_play)
+            console.say(f"  {name:<24}" + ", ".join(f"{_share(measured(row, key))} {when}" for when, row in moments.items()) + by_self_play)
             if change is not None and (change["low"] > 0 or change["high"] < 0):
                 moved.append(f"{name} {'up' if change['value'] > 0 else 'down'}")
         count = evals[-1].get("debates/played") or 0.0

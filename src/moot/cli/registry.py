@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Literal, get_args
 
+from tyro.conf import arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
 from moot.debate.wording import Prompts, load_prompts
 
 REGISTRY = ConstructorRegistry()
+ProtocolName = Literal["v1", "v2", "v2_literal", "advocates"]
+OtherProtocol = Annotated[ProtocolName | None, arg(metavar=f"{{{','.join(get_args(ProtocolName))}}}", help_behavior_hint="")]
+"""Where nothing is named, something else decides."""
+
+
+def option_names(arguments: list[str]) -> set[str]:
+    """The options that stand on a command line, in one spelling: `--lambda_gen=2` is `--lambda-gen`."""
+    return {argument.partition("=")[0].replace("_", "-") for argument in arguments if argument.startswith("-")}
 
 
 @REGISTRY.primitive_rule

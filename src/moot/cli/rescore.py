@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,61 +15,37 @@ from rich.table import Table
 
 from moot.cli.console import Terminal, bar
 from moot.cli.ending import complain
+from moot.cli.registry import option_names
 from moot.debate.protocol import preset
+from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.records import Run
 from moot.records.choosing import pick_steps
-from moot.rescore import SCORING, SPOKEN, Change, Rescored, Totals, rescore
+from moot.rescore import SCORING, SPOKEN, Rescored, Totals, own_scoring, rescore
 from moot.terminal import one_line
 
-YesNo = Literal["yes", "no"]
-AS_TRAINED = "(default: as trained)"
+
+@dataclass(frozen=True)
+class _Choices(Scoring):
+    evaluation_credit: tyro.conf.Suppress[Literal["generator", "judge", "nobody"]] = "generator"
+    """Decides which tokens learn, and no number here."""
 
 
 @dataclass(frozen=True)
 class Rescore:
     """What the votes of a run would have taught under another reward, ballot or estimator. Nothing is played again, nothing is changed.
 
-    Name what should differ; all else stays as the run was trained. Choices that change what was said (contract, schedule, visible,
-    layout, ...) cannot be made afterwards.
+    Name what should differ; all else stays as the run was trained, which moot rescore RUN --help shows. Choices that change what was said
+    (contract, schedule, visible, layout, ...) cannot be made afterwards.
     """
 
     run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]
     """The run's folder."""
     protocol: Annotated[
-        Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint=AS_TRAINED)
+        Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="(default: as trained)")
     ] = None
     """Count votes as this preset does; the debates stay as they were played. Single choices below win over it."""
-    reward: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
-    """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function."""
-    advantage: Annotated[str | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
-    """center_group, center_round, center_seat, normalize_batch, or path.py:function."""
-    one_ballot_per_pair: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-one-ballot-per-pair", help_behavior_hint=AS_TRAINED)] = None
-    """Whether only an author's last word on a pair in a turn counts."""
-    judge_consensus: Annotated[
-        Literal["all", "leave_one_out"] | None, tyro.conf.arg(metavar="{all,leave_one_out}", help_behavior_hint=AS_TRAINED)
-    ] = None
-    """Whose votes make the consensus a judge is measured by."""
-    enable_format_penalty: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-enable-format-penalty", help_behavior_hint=AS_TRAINED)] = (
-        None
-    )
-    """Whether a judge who could vote and did not loses 0.5."""
-    literal: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-literal", help_behavior_hint=AS_TRAINED)] = None
-    """Whether generator_judge is counted to the letter of its source."""
-    lambda_gen: Annotated[float | None, tyro.conf.arg(metavar="WEIGHT", help_behavior_hint=AS_TRAINED)] = None
-    """Weight of the generator advantages."""
-    lambda_judge: Annotated[float | None, tyro.conf.arg(metavar="WEIGHT", help_behavior_hint=AS_TRAINED)] = None
-    """Weight of the judge advantages."""
-    reward_mix: Annotated[float | None, tyro.conf.arg(metavar="SHARE", help_behavior_hint=AS_TRAINED)] = None
-    """Share of ground truth in the reward."""
-    correct_bonus: Annotated[float | None, tyro.conf.arg(metavar="NUMBER", help_behavior_hint=AS_TRAINED)] = None
-    """Added to the reward of a right answer."""
-    voters: Annotated[Literal["both", "agents", "judges"] | None, tyro.conf.arg(metavar="NAME", help_behavior_hint=AS_TRAINED)] = None
-    """Whose votes count: agents, judges without a seat, or both."""
-    drop_own_answer: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-drop-own-answer", help_behavior_hint=AS_TRAINED)] = None
-    """Leave out votes of an agent who holds one of the two answers."""
-    judge_counts: Annotated[YesNo | None, tyro.conf.arg(metavar="| --no-judge-counts", help_behavior_hint=AS_TRAINED)] = None
-    """Whether votes of judges without a seat count, where such judges were asked."""
+    scoring: Annotated[Scoring, tyro.conf.OmitArgPrefixes] = field(default_factory=_Choices)
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
     """Only these steps: 12, or 10-20."""
     show: Annotated[int, tyro.conf.arg(metavar="N")] = 10
@@ -80,6 +56,8 @@ class Rescore:
     """Print one JSON object."""
     markdown: bool = False
     """Print the table as Markdown."""
+    named: tyro.conf.Suppress[tuple[str, ...]] = ()
+    """The choices that stand on the command line."""
 
     def run(self) -> int:
         opened = Run.open(self.run_dir)
@@ -110,39 +88,32 @@ class Rescore:
         return 1 if rescored.damaged or not rescored.after.debates else 0
 
     def choices(self) -> dict[str, Any]:
-        given: dict[str, Any] = {}
-        if self.protocol:
-            given = dict(preset(self.protocol).scoring.as_dict())
-        for name in SCORING:
-            value = getattr(self, name)
-            if value is not None:
-                given[name] = value == "yes" if value in ("yes", "no") else value
-        return given
+        given = preset(self.protocol).scoring.as_dict() if self.protocol else {}
+        return {**given, **{name: getattr(self.scoring, name) for name in self.named}}
 
 
 def respelled(arguments: list[str]) -> list[str]:
-    """`--literal` and `--no-literal`, as everywhere else; what is not named stays as the run was trained."""
+    """`--literal yes` is `--literal`, and `--literal no` is `--no-literal`."""
     spelled: list[str] = []
-    for i, argument in enumerate(arguments):
-        name = argument.removeprefix("--").removeprefix("no-").replace("_", "-")
-        if not argument.startswith("--") or name not in SWITCHES:
-            spelled.append(argument)
-        elif argument.startswith("--no-"):
-            spelled += [f"--{name}", "no"]
+    for argument in arguments:
+        if argument in ("yes", "no") and spelled and spelled[-1].removeprefix("--") in SWITCHES:
+            spelled[-1] = f"--{'no-' * (argument == 'no')}{spelled[-1].removeprefix('--')}"
         else:
-            spelled += [f"--{name}"] if arguments[i + 1 : i + 2] in (["yes"], ["no"]) else [f"--{name}", "yes"]
+            spelled.append(argument)
     return spelled
 
 
-SWITCHES = ("one-ballot-per-pair", "enable-format-penalty", "literal", "drop-own-answer", "judge-counts")
+SWITCHES = tuple(name.replace("_", "-") for name in SCORING if isinstance(getattr(Scoring(), name), bool))
 
 
-def defaults(arguments: list[str]) -> None:
-    """Choices that cannot be made afterwards get their own answer, not "unknown option"."""
-    for argument in arguments:
-        name = argument.split("=", 1)[0].removeprefix("--").removeprefix("no-").replace("-", "_")
-        if argument.startswith("--") and name in SPOKEN:
-            raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
+def defaults(arguments: list[str]) -> Rescore:
+    """What is not named stays as the run was trained. Choices that cannot be made afterwards get their own answer, not "unknown option"."""
+    words = {word.removeprefix("--").removeprefix("no-").replace("-", "_") for word in option_names(arguments)}
+    if refused := next((name for name in SPOKEN if name in words), None):
+        raise ConfigError(f"{refused} cannot be changed afterwards: {SPOKEN[refused]}; train or evaluate again with it")
+    run = next((Path(argument) for argument in arguments if Run.exists(Path(argument))), None)
+    scoring = _Choices() if run is None else _Choices(**vars(own_scoring(Run.open(run))))
+    return Rescore(tyro.MISSING, scoring=scoring, named=tuple(name for name in SCORING if name in words))
 
 
 ROWS: tuple[tuple[str, Callable[[Totals], float | None], str], ...] = (
@@ -160,13 +131,13 @@ ROWS: tuple[tuple[str, Callable[[Totals], float | None], str], ...] = (
 
 
 def table(rescored: Rescored) -> list[tuple[str, str, str, str]]:
-    old_side, new_side = rescored.before, rescored.after
+    before, after = rescored.before, rescored.after
     rows = [
-        ("reward", one_line(old_side.reward, 40), one_line(new_side.reward, 40), ""),
-        ("estimator", one_line(old_side.advantage, 40), one_line(new_side.advantage, 40), ""),
+        ("reward", one_line(before.reward, 40), one_line(after.reward, 40), ""),
+        ("estimator", one_line(before.advantage, 40), one_line(after.advantage, 40), ""),
     ]
     for name, pick, style in ROWS:
-        old, new = pick(rescored.before), pick(rescored.after)
+        old, new = pick(before), pick(after)
         moved = "" if old is None or new is None else _moved(new - old, style)
         rows.append((name, "–" if old is None else format(old, style), "–" if new is None else format(new, style), moved))
     return rows
@@ -189,7 +160,8 @@ def show(rescored: Rescored, console: Terminal) -> None:
     for line in notes(rescored):
         console.say(line)
     for change in rescored.changes:
-        console.say(f"  {change.step}/{change.number}  {_outcome(change)}  {one_line(change.question, 60)}")
+        winners = f"{_winner(change.before, change.correct_before)} -> {_winner(change.after, change.correct_after)}"
+        console.say(f"  {change.step}/{change.number}  {winners}  {one_line(change.question, 60)}")
 
 
 def _what(rescored: Rescored) -> str:
@@ -213,10 +185,6 @@ def notes(rescored: Rescored) -> list[str]:
     if 0 < len(rescored.changes) < rescored.changed:
         lines.append(f"The first {len(rescored.changes)}:")
     return lines
-
-
-def _outcome(change: Change) -> str:
-    return f"{_winner(change.before, change.correct_before)} -> {_winner(change.after, change.correct_after)}"
 
 
 def _winner(agent: int | None, right: bool | None) -> str:

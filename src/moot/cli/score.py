@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 from rich.console import Console
@@ -16,6 +16,7 @@ from rich.text import Text
 
 from moot.cli.console import Terminal
 from moot.cli.ending import complain
+from moot.cli.registry import ProtocolName
 from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
 from moot.debate.rewards import REWARDS, AgentScores, Reward
@@ -37,7 +38,7 @@ class Score:
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """JSON lines, one debate per line."""
-    protocol: Literal["v1", "v2", "v2_literal", "advocates"] = "v2"
+    protocol: ProtocolName = "v2"
     """The rules the debates were played by; a line's own "protocol" changes single choices."""
     reward: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function. Wins over what a line says."""

@@ -7,13 +7,15 @@ from collections.abc import Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
 import tyro
 
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
+from moot.cli.registry import OtherProtocol, option_names
+from moot.debate.choices import near
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
@@ -27,9 +29,7 @@ from moot.rl.config_file import read_config
 from moot.rl.presets import ABOUT, PRESETS
 from moot.rl.resume import change_settings, is_finished
 from moot.rl.stored import config_of
-from moot.rl.warm_from import warm_start_of
-from moot.tasks import check_name
-from moot.training import carry_out, check_folder, prepare
+from moot.training import carry_out, check_folder, check_named, prepare
 
 _DEFAULT = "demo"
 
@@ -44,9 +44,7 @@ class Train:
 
     preset: str = _DEFAULT
     """Where the other defaults come from: demo, math, easy, hard, v1, aime or advocates."""
-    protocol: Annotated[
-        Literal["v1", "v2", "v2_literal", "advocates"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal,advocates}", help_behavior_hint="")
-    ] = None
+    protocol: OtherProtocol = None
     """The rules of the debates and how votes count, all at once; the preset's if not given. Single choices below win over it."""
     config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
     """Settings from a YAML file, or from a run's run.json. Options on the command line win over it."""
@@ -87,15 +85,12 @@ class Train:
 
         console = Terminal()
         config, run_path = self._settings(console)
-        if config.warm.warm_from and not Run.exists(run_path):
-            warm_start_of(config)
         if self.resume is None and (note := demo_elsewhere(self.preset, config)):
             console.note(note)
         if self.dry_run:
             from moot.cli.plan import show_plan
 
-            for name in (config.debate.task, *config.recipe.curriculum):
-                check_name(name)
+            check_named(config, run_path)
             show_plan(config, run_path, console)
             return 0
         if Run.exists(run_path) and not self.restart and self.checkpoint is None and is_finished(Run.open(run_path), config):
@@ -191,7 +186,7 @@ def defaults(arguments: list[str]) -> Train:
     name = sources.preset or _DEFAULT
     if name not in PRESETS:
         presets = "; ".join(f"{preset} ({about})" for preset, about in ABOUT.items())
-        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {presets}")
+        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {presets}{near(name, PRESETS)}")
     if sources.resume is not None:
         if clash := next((each for each in ("preset", "protocol", "config") if getattr(sources, each)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
@@ -209,7 +204,7 @@ def defaults(arguments: list[str]) -> Train:
 
 def trusted(run: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:
     """Refuses code and addresses of a run that are not on the command line; `--trust-run` shows them and takes them."""
-    words = {argument.partition("=")[0].replace("_", "-") for argument in arguments}
+    words = option_names(arguments)
     if words & {"--help", "-h"}:
         return
     named = [setting for setting in foreign if f"--{setting.replace('_', '-')}" in words]

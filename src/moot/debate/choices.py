@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable
+import difflib
+from collections.abc import Collection, Hashable, Iterable
 from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
@@ -19,6 +20,12 @@ def names_of(kind: type) -> tuple[str, ...]:
 @cache
 def _hints_of(kind: Hashable) -> dict[str, Any]:
     return get_type_hints(kind)
+
+
+def near(word: str, names: Iterable[str]) -> str:
+    """`; did you mean truth?`, to end what is said about a wrong word; nothing where no name is like it."""
+    meant = difflib.get_close_matches(word, names, n=1, cutoff=0.7)
+    return f"; did you mean {meant[0]}?" if meant else ""
 
 
 def check_types(choices: object) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moot.debate.choices import names_of
+from moot.debate.choices import names_of, near
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
@@ -18,6 +18,13 @@ class Protocol:
     """What is said."""
     scoring: Scoring = field(default_factory=Scoring)
     """How votes count."""
+
+    def __post_init__(self) -> None:
+        asked, scoring = self.rules.forecast, self.scoring
+        if scoring.vote_weight == "forecast" and asked == "none":
+            raise ConfigError("vote_weight forecast needs forecasts, got forecast 'none'; use forecast right, or vote_weight one")
+        if scoring.advantage == "center_forecast" and asked not in ("win", "both"):
+            raise ConfigError(f"advantage center_forecast needs forecasts of winning, got forecast {asked!r}; use forecast win or both")
 
     def with_choices(self, choices: Mapping[str, Any] | None = None, /, **named: Any) -> Protocol:
         """The same protocol with some choices changed, as read from JSON or by name."""
@@ -60,5 +67,5 @@ PRESETS: dict[str, Protocol] = {
 
 def preset(name: str) -> Protocol:
     if name not in PRESETS:
-        raise ConfigError(f"protocol must be one of {', '.join(PRESETS)}, got {name!r}")
+        raise ConfigError(f"protocol must be one of {', '.join(PRESETS)}, got {name!r}{near(name, PRESETS)}")
     return PRESETS[name]

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moot.debate.scoring import BY_TURN, Scoring
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Vote
 from moot.debate.voters import count_agents, count_responses
@@ -49,6 +49,8 @@ class AgentScores:
     malformed: int = 0
     votes: tuple[Vote, ...] = ()
     """By agent: those that the reward is made of."""
+    lowest: float = 0.0
+    """The least that the votes can give, where 1 is the most: -1 for win_minus_loss."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +60,19 @@ class Stream:
     values: tuple[tuple[float, ...], ...]
     """What is reported."""
     centred: tuple[tuple[float | None, ...], ...]
-    """What an estimator works on; None for a step that takes no part and has advantage 0 before `added`."""
+    """What is centred; None for a step that takes no part and has advantage 0 before `added`."""
     added: tuple[tuple[float, ...], ...]
     """Penalties, added after centring."""
     weight: float = 1.0
+    lowest: float = 0.0
+    """The least that a turn can get before penalties, where 1 is the most: -1 for answers under generator_judge."""
+    discount: float = 0.0
+    """What a turn is given of the next turn's reward of the same agent."""
+
+    @property
+    def to_go(self) -> tuple[tuple[float | None, ...], ...]:
+        """What an estimator works on, with what the agent's later turns got. Penalties stay where they were earned."""
+        return tuple(reward_to_go(row, self.discount) for row in self.centred) if self.discount else self.centred
 
 
 @dataclass(frozen=True)
@@ -82,6 +93,16 @@ class StepScores:
 Scores = AgentScores | StepScores
 
 
+def reward_to_go(row: Sequence[float | None], discount: float) -> tuple[float | None, ...]:
+    """Each turn's own reward plus `discount` times the next one's sum. One without a signal is 0, and takes part if a later one has one."""
+    sums: list[float | None] = []
+    later: float | None = None
+    for own in reversed(row):
+        later = None if own is None and later is None else (own or 0.0) + discount * (later or 0.0)
+        sums.append(later)
+    return tuple(reversed(sums))
+
+
 def has_signal(scores: Scores) -> bool:
     """Whether the votes say anything: some step takes part in centring, or the agents' returns differ. Where each turn is paid for its own
     answer every one takes part, and their rewards must differ."""
@@ -99,24 +120,24 @@ Reward = Callable[[Debate, Scoring, Grades | None], Scores]
 
 def win_rate(votes: Sequence[Vote], num_agents: int) -> list[float]:
     """Share of peer votes each agent won; ties count half, no votes gives 0."""
-    won, seen = [0.0] * num_agents, [0] * num_agents
+    won, seen = [0.0] * num_agents, [0.0] * num_agents
     for vote in votes:
-        seen[vote.left] += 1
-        seen[vote.right] += 1
-        won[vote.left] += 1.0 if vote.verdict == ">" else 0.5
-        won[vote.right] += 0.0 if vote.verdict == ">" else 0.5
+        seen[vote.left] += vote.weight
+        seen[vote.right] += vote.weight
+        won[vote.left] += vote.weight * (1.0 if vote.verdict == ">" else 0.5)
+        won[vote.right] += vote.weight * (0.0 if vote.verdict == ">" else 0.5)
     return [w / n if n else 0.0 for w, n in zip(won, seen, strict=True)]
 
 
 def win_minus_loss(votes: Sequence[Vote], num_agents: int) -> list[float]:
     """Votes won minus votes lost, as a share of all votes about the agent, ties included; no votes gives 0."""
-    score, seen = [0.0] * num_agents, [0] * num_agents
+    score, seen = [0.0] * num_agents, [0.0] * num_agents
     for vote in votes:
-        seen[vote.left] += 1
-        seen[vote.right] += 1
+        seen[vote.left] += vote.weight
+        seen[vote.right] += vote.weight
         if vote.verdict == ">":
-            score[vote.left] += 1
-            score[vote.right] -= 1
+            score[vote.left] += vote.weight
+            score[vote.right] -= vote.weight
     return [s / n if n else 0.0 for s, n in zip(score, seen, strict=True)]
 
 
@@ -124,7 +145,8 @@ def _by_agent(rule: Callable[[Sequence[Vote], int], list[float]]) -> Reward:
     def reward(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
         cast, malformed = comparisons(debate, scoring)
         valid = count_agents(debate, cast, scoring, None if grades is None else grades.same)
-        return replace(_agent_scores(debate, rule(valid, debate.num_agents), len(valid), malformed), votes=tuple(valid))
+        scores = _agent_scores(debate, rule(valid, debate.num_agents), len(valid), malformed)
+        return replace(scores, votes=tuple(valid), lowest=-1.0 if scoring.reward == "win_minus_loss" else 0.0)
 
     return reward
 
@@ -218,14 +240,14 @@ def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> 
     cast = ballots(debate, scoring)
     votes = count_responses(debate, cast.votes, scoring, None if grades is None else grades.same)
 
-    won: Counter[int] = Counter()
-    lost: Counter[int] = Counter()
+    won: dict[int, float] = defaultdict(float)
+    lost: dict[int, float] = defaultdict(float)
     says: dict[frozenset[int], list[Vote]] = defaultdict(list)
     for vote in votes:
         says[frozenset((vote.left, vote.right))].append(vote)
         if vote.verdict == ">":
-            won[vote.left] += 1
-            lost[vote.right] += 1
+            won[vote.left] += vote.weight
+            lost[vote.right] += vote.weight
 
     def ballot(i: int) -> bool:
         return debate.turns[i].ballot and not debate.turns[i].failed
@@ -267,6 +289,7 @@ def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> 
                 table(lambda i: None if ballot(i) else generator(i)),
                 nothing,
                 scoring.lambda_gen,
+                lowest=-1.0,
             ),
             "judge": Stream(judge_values, judge_values, nothing, scoring.lambda_judge),
         }
@@ -277,6 +300,7 @@ def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> 
                 table(lambda i: generator(i) if won[i] + lost[i] else None),
                 table(lambda i: FAILED if debate.turns[i].failed else 0.0),
                 scoring.lambda_gen,
+                lowest=-1.0,
             ),
             "judge": Stream(judge_values, table(alignment.get), table(lambda i: penalty.get(i, 0.0)), scoring.lambda_judge),
         }
@@ -294,12 +318,11 @@ def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades |
         return scores
     correct = _need(debate, grades, "reward_mix and correct_bonus").correct
     if isinstance(scores, AgentScores):
-        low = -1.0 if scoring.reward == "win_minus_loss" else 0.0
         rewards = [
-            reward if i is None else _mixed(reward, correct[i], low, mix, bonus)
+            reward if i is None else _mixed(reward, correct[i], scores.lowest, mix, bonus)
             for reward, i in zip(scores.rewards, last_parsed(debate), strict=True)
         ]
-        return replace(_agent_scores(debate, rewards), valid=scores.valid, malformed=scores.malformed, votes=scores.votes)
+        return replace(scores, rewards=tuple(rewards), returns=_agent_scores(debate, rewards).returns)
     if "generator" not in scores.streams:
         raise ConfigError(f"reward_mix needs win_rate, win_minus_loss or generator_judge, got reward {scoring.reward!r}")
 
@@ -310,7 +333,7 @@ def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades |
         for step, i in enumerate(turns):
             if not debate.turns[i].answers:
                 continue
-            row[step] = _mixed(row[step], correct[i], 0.0 if scoring.reward in BY_TURN else -1.0, mix, bonus)
+            row[step] = _mixed(row[step], correct[i], stream.lowest, mix, bonus)
             if mix or correct[i] or centred_row[step] is not None:
                 centred_row[step] = row[step]
         values.append(tuple(row))
@@ -354,7 +377,12 @@ def score(debate: Debate, scoring: Scoring, grades: Grades | None = None, reward
     """What a debate comes to: the reward that `scoring` names (or `reward`, where that is a user's own), with truth mixed in."""
     if reward is None and scoring.reward not in REWARDS:
         raise ConfigError(f"reward must be one of {', '.join(REWARDS)}, got {scoring.reward!r}; a file's function is handed in")
-    return mix_truth((reward or REWARDS[scoring.reward])(debate, scoring, grades), debate, scoring, grades)
+    paid = mix_truth((reward or REWARDS[scoring.reward])(debate, scoring, grades), debate, scoring, grades)
+    if not scoring.discount:
+        return paid
+    if isinstance(paid, AgentScores):
+        raise ConfigError(f"discount needs rewards per turn, and {scoring.reward} is per agent; leave discount out")
+    return replace(paid, streams={name: replace(stream, discount=scoring.discount) for name, stream in paid.streams.items()})
 
 
 def _is_number(value: object) -> bool:

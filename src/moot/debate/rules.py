@@ -14,7 +14,7 @@ from moot.debate.parsing import CONTRACTS
 from moot.debate.types import ConfigError, Turn
 
 FIELDS = CONTRACTS["five_tag"]
-_LATER = ("shuffle_labels", "closing_ballot", "sections", "judge_first", "temperature", "both_orders", "positions")
+_LATER = ("shuffle_labels", "closing_ballot", "sections", "judge_first", "temperature", "both_orders", "forecast", "positions")
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,9 @@ class Rules:
     """With sections asked, whether an agent judges the others before it solves again, so that the critique can help it."""
     both_orders: bool = False
     """Ask each judge without a seat twice, the second time with the answers in the other order; only verdicts that stay the same count."""
+    forecast: Literal["none", "win", "right", "both"] = "none"
+    """What each agent is asked after its last turn, as a number from 0 to 100: how likely its answer is to win the vote, to be right, or
+    both. The forecast's tokens are taught by its Brier score alone."""
     temperature: float = 1.0
     """The temperature of sampling. A persona's own temperature is multiplied by it."""
     positions: Literal["none", "assigned"] = "none"

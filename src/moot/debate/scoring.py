@@ -14,9 +14,11 @@ PEER_REWARDS = ("win_rate", "win_minus_loss", "generator_judge")
 """The rewards that are made of votes."""
 BY_TURN = ("truth", "majority")
 """The rewards that look at each turn's own answer."""
+PER_AGENT = ("win_rate", "win_minus_loss", "truth_last", "majority_last")
+"""The rewards that pay an agent once for the whole debate."""
 BY_LAST_ANSWER = {"truth": "truth_last", "majority": "majority_last"}
 """What `truth` and `majority` were before they looked at each turn, and what they are called now."""
-_LATER = ("reward_mix", "correct_bonus", "judge_counts", "evaluation_credit", "voters", "drop_own_answer")
+_LATER = ("reward_mix", "correct_bonus", "judge_counts", "evaluation_credit", "voters", "drop_own_answer", "vote_weight", "discount")
 
 
 @dataclass(frozen=True)
@@ -36,8 +38,8 @@ class Scoring:
     lambda_judge: float = 1.0
     """Weight of the judge advantages."""
     advantage: str = "auto"
-    """center_group, center_round, center_question, center_seat, normalize_batch, or path.py:function; auto is center_round for truth and
-    majority, and center_group for the others."""
+    """center_group, center_round, center_question, center_seat, center_forecast, normalize_batch, or path.py:function; auto is center_round
+    for truth, majority and any discount, and center_group for the others."""
     evaluation_credit: Literal["generator", "judge", "nobody"] = "generator"
     """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes' that the evaluation
     leads to; or none."""
@@ -57,6 +59,13 @@ class Scoring:
     """Leave out votes of an agent who holds one of the two answers: it prefers its own, whatever that is. Needs a grader, and leaves few
     votes where few answers differ."""
 
+    vote_weight: Literal["one", "forecast"] = "one"
+    """What an agent's vote counts: one, or the chance from 0 to 1 that the agent gave its own answer of being right (of winning, where only
+    that was asked). Needs forecast."""
+    discount: float = 0.0
+    """0 pays each turn its own reward. Above 0, up to 1, each turn gets its own plus this times the next turn's of the same agent, and so
+    on: the reward-to-go."""
+
     def __post_init__(self) -> None:
         check_types(self)
         if not self.reward:
@@ -68,6 +77,18 @@ class Scoring:
             raise ConfigError(f"reward_mix must be between 0 and 1, got {self.reward_mix}; 0.3 mixes in a little truth")
         if not abs(self.correct_bonus) <= sys.float_info.max:
             raise ConfigError(f"correct_bonus must be a number, got {self.correct_bonus}")
+        if not 0 <= self.discount <= 1:
+            raise ConfigError(f"discount must be between 0 and 1, got {self.discount}; 0 pays each turn its own reward alone")
+        if self.discount and self.reward in PER_AGENT:
+            raise ConfigError(
+                f"discount needs rewards per turn, got {self.discount} with {self.reward}, which pays an agent once for the whole debate; "
+                "use generator_judge, truth or majority, or leave it out"
+            )
+        if self.discount and self.advantage == "center_forecast":
+            raise ConfigError(
+                f"discount must be 0 with advantage center_forecast, got {self.discount}: a forecast is about one reward, not about a "
+                "sum; use center_round"
+            )
 
     @property
     def by_votes(self) -> bool:
@@ -87,7 +108,7 @@ class Scoring:
         """The estimator that is named, or the one that belongs to the reward."""
         if self.advantage != "auto":
             return self.advantage
-        return "center_round" if self.reward in BY_TURN else "center_group"
+        return "center_round" if self.reward in BY_TURN or self.discount else "center_group"
 
     @property
     def stream_of(self) -> dict[str, str]:

@@ -5,7 +5,7 @@ Votes that name their own author are dropped here. `comparisons` reads them abou
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -37,11 +37,16 @@ def comparisons(debate: Debate, scoring: Scoring = Scoring()) -> tuple[list[Vote
 
 
 def clear_consensus(jury: Sequence[Vote]) -> int | None:
-    """The response that more `>` votes prefer; None for a tie, or where nobody prefers either."""
-    preferred = Counter(vote.left for vote in jury if vote.verdict == ">").most_common(2)
-    if not preferred or (len(preferred) == 2 and preferred[0][1] == preferred[1][1]):
+    """The response that more `>` votes prefer, by their weights; None for a tie, or where nobody prefers either."""
+    preferred: dict[int, float] = defaultdict(float)
+    for vote in jury:
+        if vote.verdict == ">":
+            preferred[vote.left] += vote.weight
+    most = sorted(preferred.values())[-2:]
+    # Sums of tenths that should be equal differ in the last digit.
+    if not most or most[-1] <= 1e-9 or (len(most) == 2 and most[1] - most[0] <= 1e-9):
         return None
-    return preferred[0][0]
+    return max(preferred, key=lambda response: preferred[response])
 
 
 @dataclass(frozen=True)

@@ -25,3 +25,13 @@ class Pending(Generic[T]):
 
     def done(self) -> bool:
         return self._future.done()
+
+
+def settle(future: Future[Any], result: Any) -> None:
+    """Whoever waits gets the result, or the exception that it is. What was settled or cancelled before stays so."""
+    if future.done() or not future.set_running_or_notify_cancel():
+        return
+    if isinstance(result, BaseException):
+        future.set_exception(result)
+    else:
+        future.set_result(result)

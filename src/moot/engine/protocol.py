@@ -8,7 +8,7 @@ So a loop may enqueue the next step before it looks at the last one's numbers.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
@@ -33,6 +33,12 @@ class EngineError(Exception):
 
 class ContextOverflow(EngineError):
     """Prompt and answer do not fit the model's context."""
+
+
+def in_words(error: BaseException) -> str:
+    """An exception of somebody else's in one line: its kind, and what it says."""
+    said = " ".join(str(error).split())[:500]
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__
 
 
 @dataclass(frozen=True)
@@ -90,7 +96,9 @@ class AdamParams:
     """0 means no clipping."""
 
 
-LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo")
+CLIP = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
+LOSSES: dict[str, dict[str, float]] = {"cross_entropy": {}, "importance_sampling": {}, "ppo": CLIP, "cispo": CLIP}
+"""By name: the settings it has, with their defaults."""
 
 
 @dataclass(frozen=True)
@@ -114,7 +122,7 @@ class Capabilities:
 
     model: str
     context_length: int
-    losses: tuple[str, ...] = LOSSES
+    losses: tuple[str, ...] = tuple(LOSSES)
     tempered_training: bool = False
     stop_types: tuple[Literal["strings", "ids"], ...] = ("strings", "ids")
     reduction: Literal["sum", "mean"] = "sum"
@@ -197,3 +205,34 @@ class Averaging(Protocol):
     def averaged(self) -> Awaitable[Sampler]:
         """A sampler of the average as it is now; of the weights of now where there is none yet."""
         ...
+
+
+# What every engine refuses, in the same words.
+
+
+def check_loss(name: str, config: Mapping[str, float] | None, losses: Sequence[str] = tuple(LOSSES)) -> None:
+    """Raises ValueError for what is not known: a loss is never replaced by another."""
+    if name not in losses:
+        raise ValueError(f"unknown loss {name!r}; this engine has {', '.join(losses)}")
+    if unknown := set(config or {}) - set(LOSSES[name]):
+        raise ValueError(f"loss {name!r} has no setting {sorted(unknown)}; it has {list(LOSSES[name]) or 'none'}")
+
+
+def check_datums(datums: Sequence[Datum], context_length: int) -> None:
+    if not datums:
+        raise ValueError("no datums given; there is nothing to compute")
+    for number, datum in enumerate(datums):
+        if not 0 < len(datum) <= context_length:
+            raise ValueError(f"datum {number} has {len(datum)} tokens; between 1 and the context of {context_length} are allowed")
+        if np.any(datum.advantages[datum.mask == 0]):
+            raise ValueError(f"datum {number} has advantages where its mask is 0; they would be ignored")
+
+
+def check_prompt(tokens: Sequence[int] | Ints, max_tokens: int, context_length: int) -> Ints:
+    """The tokens as an array of our own, with room for so many more."""
+    array = np.array(tokens, dtype=np.int32)
+    if array.ndim != 1 or not len(array):
+        raise ValueError(f"a prompt is a non-empty sequence of token ids, got shape {array.shape}")
+    if len(array) + max_tokens > context_length:
+        raise ContextOverflow(f"prompt of {len(array)} tokens and max_tokens {max_tokens} exceed the context of {context_length}")
+    return array

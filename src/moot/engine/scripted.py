@@ -20,10 +20,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 
 from moot.engine.protocol import (
-    LOSSES,
     AdamParams,
     Capabilities,
-    ContextOverflow,
     Datum,
     EngineError,
     Floats,
@@ -32,6 +30,8 @@ from moot.engine.protocol import (
     Sample,
     SamplingParams,
     StepOutput,
+    check_loss,
+    check_prompt,
 )
 
 Style = Literal["well_formed", "sloppy", "hostile", "mixed"]
@@ -50,6 +50,7 @@ class ByteTokenizer:
     all_special_tokens = SPECIAL
 
     def __init__(self) -> None:
+        self._bytes = [bytes((byte,)) for byte in range(256)]
         self._pattern = re.compile("(" + "|".join(map(re.escape, self.SPECIAL)) + ")")
         self.added_tokens_decoder = {256 + i: token for i, token in enumerate(self.SPECIAL)}
 
@@ -60,8 +61,8 @@ class ByteTokenizer:
         return ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False) -> str:
-        raw = b"".join(bytes((i,)) if i < 256 else b"" if skip_special_tokens else self.SPECIAL[i - 256].encode() for i in ids)
-        return raw.decode("utf-8", errors="replace")
+        pieces = [*self._bytes, b"", b""] if skip_special_tokens else [*self._bytes, *(token.encode() for token in self.SPECIAL)]
+        return b"".join([pieces[i] for i in ids]).decode("utf-8", errors="replace")
 
     def convert_tokens_to_ids(self, token: str) -> int:
         return 256 + self.SPECIAL.index(token)
@@ -104,6 +105,7 @@ _REQUESTS = {
     "evaluation": re.compile(r"^(?:Check|Read) the .+ of Agent|^Nobody else has given", re.M),
     "consensus": re.compile(r"\ADo all agents"),
     "consensus_reason": re.compile(r"\ASay why in one sentence"),
+    "forecast": re.compile(r"How likely is it that your answer (?:wins|is right)"),
 }
 """How a prompt asks for one section, in its newest message; the plain question asks for a solution."""
 
@@ -127,6 +129,8 @@ def read_scene(prompt: str) -> Scene:
     section = ""
     if left_open := _TAG_LEFT_OPEN.search(prompt):
         section = left_open[1]
+    elif _REQUESTS["forecast"].search(newest):
+        section = "forecast"  # in tags, too: it is asked for without any
     elif not tagged:
         section = next((name for name, asks in _REQUESTS.items() if asks.search(request)), "solution")
     named = whom[1] if whom else request if section in ("evaluation", "comparison") and not tagged else ""
@@ -214,6 +218,8 @@ def _pairs(scene: Scene, rng: random.Random) -> list[tuple[int, int]]:
 def _turn(scene: Scene, solution: str, evaluation: str, comparison: str, consensus: str) -> str:
     if scene.section:
         parts = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus}
+        # What it answers is read off the solution's last digits, so that nothing more is drawn by lot.
+        parts["forecast"] = f"{10 * (sum(map(ord, solution)) % 11)}%"
         return parts.get(scene.section, "Because.")
     text = f"<solution>{solution}</solution>\n<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"
     if scene.five_tag:
@@ -251,11 +257,9 @@ class ScriptedEngine:
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         self._check_open()
-        if len(prompt) + params.max_tokens > self.context_length:
-            raise ContextOverflow(f"{len(prompt)} prompt tokens and {params.max_tokens} new ones exceed the context, {self.context_length}")
+        ids = check_prompt(prompt, params.max_tokens, self.context_length)
         if self.latency_s:
             await asyncio.sleep(self.latency_s)
-        ids = np.asarray(prompt, dtype=np.int32)
         scene = read_scene(self.tokenizer.decode(ids.tolist(), skip_special_tokens=False))
         key = hashlib.sha256(f"{self.seed}/{self.style}".encode() + ids.tobytes()).hexdigest()
         answers = [self._answer(scene, f"{key}/{variant}", params) for variant in range(VARIANTS if params.temperature > 0 else 1)]
@@ -300,15 +304,13 @@ class ScriptedEngine:
 
     def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Awaitable[LossOutput]:
         self._check_open()
-        if loss not in LOSSES:
-            raise ValueError(f"loss must be one of {', '.join(LOSSES)}, got {loss!r}")
+        check_loss(loss, None)
         # On policy by definition: the trainer agrees with whatever the sampler said, so every ratio is 1.
         total = -sum(float((d.logprobs * d.mask if loss == "cross_entropy" else d.advantages * d.mask).sum()) for d in datums)
         return _done(LossOutput([d.logprobs.copy() for d in datums], total))
 
     def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Awaitable[LossOutput]:
-        if unknown := set(loss_config or ()) - {"clip_low_threshold", "clip_high_threshold"}:
-            raise ValueError(f"loss {loss} has no setting {', '.join(sorted(unknown))!r}; it takes clip_low_threshold, clip_high_threshold")
+        check_loss(loss, loss_config)
         result = self.forward(datums, loss)
         self._pending += int(sum(d.mask.sum() for d in datums))
         return result

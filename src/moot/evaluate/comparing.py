@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from moot.debate.types import ConfigError
-from moot.evaluate.report import Report, ReportRow
+from moot.evaluate.report import Report, ReportRow, saved_reports
 from moot.evaluate.table import p_value, percent, signed
 from moot.figures import Curve, Panel, Picture
 from moot.records import Run
@@ -31,6 +31,9 @@ class Group:
     @property
     def seeds(self) -> list[int]:
         return [run.config["seed"] for run in self.runs]
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"label": self.label, "seeds": self.seeds, "runs": [str(run.path) for run in self.runs], "settings": self.settings}
 
 
 def groups(runs: Sequence[Run]) -> list[Group]:
@@ -82,10 +85,8 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def saved_report(run: Run, pattern: str, step: int | None = None) -> Report | None:
     """Of the evaluations whose folder fits `pattern`, the one of `step`, or of the last step; the newest where there are several."""
-    reports = [(Report.read(path), path) for path in sorted((run.path / "evals").glob(f"{pattern}/report.json"))]
-    fitting = [(each.settings.get("step") or 0, path.stat().st_mtime, each) for each, path in reports]
-    fitting = [each for each in fitting if step is None or each[0] == step]
-    return max(fitting, key=lambda each: each[:2])[2] if fitting else None
+    fitting = [report for report in saved_reports(run.path, pattern) if step in (None, report.step)]
+    return max(reversed(fitting), key=lambda report: report.step, default=None)
 
 
 @dataclass(frozen=True)
@@ -241,11 +242,10 @@ def _series(run: Run, panel: Panel, against: str) -> dict[int, tuple[float, floa
 
 def _saved_series(run: Run, mode: str, metric: str) -> dict[int, float]:
     values: dict[int, float] = {}
-    for path in sorted((run.path / "evals").glob("*/report.json"), key=lambda path: path.stat().st_mtime):
-        report = Report.read(path)
+    for report in saved_reports(run.path):
         for row in report.rows:
             if row.name == mode and (number := row.metrics.get(metric)) is not None:
-                values[report.settings.get("step") or 0] = number["value"]
+                values[report.step] = number["value"]
     return values
 
 
@@ -299,7 +299,7 @@ def compare_runs(paths: Sequence[Any], patterns: Sequence[str] = ("*",), step: i
     return ComparedRuns(
         members,
         [table for table in (_evaluations(rows), _curves(members)) if table[1]],
-        {"groups": [_about(group) for group in members], "evaluations": rows, "training": training},
+        {"groups": [group.as_dict() for group in members], "evaluations": rows, "training": training},
         [str(run.path) for group in members for run in group.runs if str(run.path) not in evaluated],
     )
 
@@ -352,7 +352,3 @@ def _spread(values: dict[str, float | None], share: bool) -> str:
 
 def _percent(value: float | None) -> str:
     return "–" if value is None else f"{100 * value:.1f}"
-
-
-def _about(group: Group) -> dict[str, Any]:
-    return {"label": group.label, "seeds": group.seeds, "runs": [str(run.path) for run in group.runs], "settings": group.settings}

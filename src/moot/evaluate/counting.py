@@ -14,9 +14,7 @@ from moot.debate.state import Debate
 from moot.debate.types import Parsed
 from moot.records.played import PlayedDebate
 from moot.rl.metrics import answer_metrics
-
-Share = tuple[float, float]
-"""What was counted, and what could have been."""
+from moot.rl.trust import Share, judge_accuracy
 
 
 @dataclass(frozen=True)
@@ -53,7 +51,7 @@ def count_debate(each: PlayedDebate) -> dict[str, Share]:
         right = each.winner_is_right()
         shares["winner"] = (float(bool(right)), float(right is not None))
         shares["group"] = (float(_group_is_right(each)), 1.0)
-        shares["judge"] = judged_right([each])
+        shares["judge"] = judge_accuracy([each])
         shares |= _count_first_round(debate, grades)
     return shares
 
@@ -92,9 +90,9 @@ def count_against(played: Sequence[tuple[int, PlayedDebate]], own: Debate, own_g
     """Debates with others, as (the policy's seat, debate): what the policy answered, how it judged, and who preferred it."""
     shares = count_answers(own, own_grades)
     if own.question.answer is not None:
-        others = [share for seat, each in played for share in _others_right(seat, each)]
-        shares["opponents"] = (sum(others), float(len(others)))
-        shares["judge"] = judged_right([each for _, each in played], [seat for seat, _ in played])
+        others = [each.correct(i) for seat, each in played for agent, i in enumerate(last_parsed(each.debate)) if agent != seat]
+        shares["opponents"] = (float(sum(others)), float(len(others)))
+        shares["judge"] = judge_accuracy((each for _, each in played), (seat for seat, _ in played))
     between = [
         each.debate.turns[vote.left].agent == seat
         for seat, each in played
@@ -111,23 +109,6 @@ def own_answers(played: Sequence[tuple[int, Debate]]) -> Debate:
     last = [(number, debate, last_parsed(debate)[seat]) for number, (seat, debate) in enumerate(played)]
     turns = tuple(replace(debate.turns[i], round=1, agent=number) for number, debate, i in last if i is not None)
     return Debate(first.question, len(played), 1, first.rules, turns)
-
-
-def judged_right(debates: Sequence[PlayedDebate], authors: Sequence[int] | None = None) -> Share:
-    """Of `>` votes between a right and a wrong response, those that prefer the right one; of one author a debate, if named."""
-    right = mixed = 0
-    for number, each in enumerate(debates):
-        for vote in each.decided_votes():
-            left, other = each.correct(vote.left), each.correct(vote.right)
-            if left != other and (authors is None or vote.author == authors[number]):
-                mixed += 1
-                right += left
-    return float(right), float(mixed)
-
-
-def _others_right(seat: int, each: PlayedDebate) -> list[float]:
-    last = last_parsed(each.debate)
-    return [float(each.correct(i)) for agent, i in enumerate(last) if agent != seat]
 
 
 def _count_turns(each: PlayedDebate) -> dict[str, Share]:

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
 from moot.debate.prompts import temperature as seat_temperature
@@ -79,10 +79,7 @@ class EvalConfig:
         if unfit := next((mode for mode in self.modes if mode in refused), None):
             why = "advocates keep their positions, and the judge decides" if self.assigned else "needs advocates: use --protocol advocates"
             raise ConfigError(f"modes may not name {unfit!r} here: {why}")
-        for name, value in (("k", self.k), ("num_agents", self.num_agents), ("max_rounds", self.max_rounds)):
-            if value < 1:
-                raise ConfigError(f"{name} must be at least 1, got {value}")
-        for name in ("max_tokens", "evaluation_tokens", "comparison_tokens", "concurrency"):
+        for name in ("k", "num_agents", "max_rounds", "max_tokens", "evaluation_tokens", "comparison_tokens", "concurrency"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.temperature is not None and not 0 <= self.temperature < math.inf:
@@ -92,22 +89,10 @@ class EvalConfig:
 
     @classmethod
     def of(cls, config: TrainConfig, **changes: Any) -> EvalConfig:
-        """As the run trains, with its agents, rounds and lengths."""
-        d = config.debate
-        same = cls(
-            seed=config.seed,
-            num_agents=d.num_agents,
-            max_rounds=d.max_rounds,
-            max_tokens=d.max_tokens,
-            evaluation_tokens=d.evaluation_tokens,
-            comparison_tokens=d.comparison_tokens,
-            concurrency=d.concurrency,
-            protocol=config.protocol,
-            prompts=config.prompts,
-            stop_when_settled=config.recipe.stop_when_settled,
-            extra_rounds=config.recipe.extra_rounds,
-        )
-        return replace(same, **changes)
+        """As the run trains: what is set by the same name there is the same here."""
+        parts = (config, config.debate, config.recipe)
+        same = {f.name: getattr(part, f.name) for part in parts for f in fields(cls) if hasattr(part, f.name)}
+        return cls(**{**same, **changes})
 
     @property
     def assigned(self) -> bool:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
-from typing import Protocol as Interface
 
 from moot.debate.advocates import silent
 from moot.debate.rewards import Grades
@@ -16,7 +15,8 @@ from moot.engine.protocol import EngineError, SamplingParams
 from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, count_verdicts, own_answers, scored_by_peers
 from moot.evaluate.modes import HEADLINE, KINDS, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, ReportRow, make_row
-from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, digest, plain_answers, question_key
+from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, plain_answers, question_key
+from moot.records.files import digest
 from moot.records.played import PlayedDebate
 from moot.rl.rollout import Guest, Player, TextPlayer, rollout
 from moot.rl.speaker import turn_seed
@@ -24,19 +24,10 @@ from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task
 
-Opponent = Callable[[int], Guest]
-"""Seat -> who sits there."""
 
+class EvalWatcher:
+    """Who looks on; this one does nothing about it."""
 
-class EvalWatcher(Interface):
-    """Who looks on."""
-
-    def planned(self, kind: str, total: int, done: int) -> None: ...
-    def sampled(self, kind: str, tokens: int, error: str | None) -> None: ...
-    def note(self, text: str) -> None: ...
-
-
-class _Nobody:
     def planned(self, kind: str, total: int, done: int) -> None: ...
     def sampled(self, kind: str, tokens: int, error: str | None) -> None: ...
     def note(self, text: str) -> None: ...
@@ -48,10 +39,10 @@ async def evaluate(
     config: EvalConfig,
     questions: Sequence[Question] | None = None,
     *,
-    opponents: Mapping[str, Opponent] | None = None,
+    opponents: Mapping[str, Guest] | None = None,
     judge: Guest | None = None,
     answers: AnswerStore | None = None,
-    watcher: EvalWatcher | None = None,
+    watcher: EvalWatcher = EvalWatcher(),
     played: Callable[[str, PlayedDebate], None] = lambda kind, rollout: None,
 ) -> Report:
     """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
@@ -59,7 +50,6 @@ async def evaluate(
     `judge` decides between advocates; without one the policy does. `played` is handed each debate as it ends, with its kind (as in
     `EvalConfig.settings`), also one that the engine lost.
     """
-    watch = watcher or _Nobody()
     distinct = {question_key(question): question for question in (task.held_out if questions is None else questions)}
     if not distinct:
         raise ConfigError(f"task {task.name} has no held-out questions to evaluate on")
@@ -68,36 +58,34 @@ async def evaluate(
     if "opponents" in config.modes and not guests:
         raise ConfigError("mode opponents needs somebody to play against; name them with opponents")
     kept = AnswerStore() if answers is None else answers
-    work = _Work(policy, config, task, distinct, guests, judge or policy, kept, watch, played)
+    work = _Work(policy, config, task, distinct, guests, judge or policy, kept, watcher, played)
 
     k = config.k
     if config.match_tokens:
         # One answer each is needed in any case, and tells what an answer costs.
         await work.sample(all_needs(config, [mode for mode in config.modes if mode != "vote"], 1) | {"answer": 1})
         k = work.matching_k()
-        watch.note(f"vote takes k = {k}: as many answers as generate the tokens of one debate")
+        watcher.note(f"vote takes k = {k}: as many answers as generate the tokens of one debate")
     await work.sample(all_needs(config, config.modes, k))
     return await asyncio.to_thread(_report, work, k)
 
 
+@dataclass
 class _Work:
     """The samples of one evaluation: which are there, and how the others are made."""
 
-    def __init__(
-        self,
-        policy: Player | TextPlayer,
-        config: EvalConfig,
-        task: Task,
-        questions: Mapping[str, Question],
-        opponents: Mapping[str, Opponent],
-        judge: Guest,
-        answers: AnswerStore,
-        watch: EvalWatcher,
-        played: Callable[[str, PlayedDebate], None],
-    ) -> None:
-        self.policy, self.config, self.task, self.questions = policy, config, task, questions
-        self.opponents, self.judge, self.answers, self.watch, self.played = opponents, judge, answers, watch, played
-        self._gate = asyncio.Semaphore(config.concurrency)
+    policy: Player | TextPlayer
+    config: EvalConfig
+    task: Task
+    questions: Mapping[str, Question]
+    opponents: Mapping[str, Guest]
+    judge: Guest
+    answers: AnswerStore
+    watch: EvalWatcher
+    played: Callable[[str, PlayedDebate], None]
+
+    def __post_init__(self) -> None:
+        self._gate = asyncio.Semaphore(self.config.concurrency)
         self._digests: dict[str, str] = {}
 
     def debate(self, question: Question) -> Debate:
@@ -157,9 +145,8 @@ class _Work:
         self.watch.sampled(kind, record["tokens"], None)
 
     async def _answer(self, question: Question, seed: int) -> Record:
-        asked = question.plain
         params = SamplingParams(self.config.max_tokens, self.config.answer_temperature, seed=seed)
-        answer = await self.policy.answer([Message("user", asked)], params)
+        answer = await self.policy.answer([Message("user", question.plain)], params)
         return {"text": answer.text, "stop": answer.stop_reason, "tokens": answer.tokens}
 
     async def _debate(self, kind: str, question: Question, number: int, seed: int) -> Record:
@@ -170,7 +157,7 @@ class _Work:
                 return silent
             if kind in KINDS or seat == number:
                 return None if isinstance(policy, Player) else policy
-            return self.opponents[opponent_in(kind)](seat)
+            return self.opponents[opponent_in(kind)]
 
         (done,) = await rollout(
             # One round of silence is as good as several.

@@ -6,8 +6,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from moot.evaluate.counting import Share
 from moot.evaluate.report import Report, ReportRow
+from moot.rl.trust import Share
 from moot.statistics import Interval, cautious_interval, paired_interval, wilson
 
 Verdict = Literal["pass", "fail", "cannot tell"]
@@ -137,14 +137,14 @@ class Finding:
 def findings(report: Report) -> list[Finding]:
     """`report` must hold the modes direct and debate."""
     rows = {row.name: row for row in report.rows}
-    return [_finding(check, rows[check.mode], report.settings["seed"]) for check in CHECKS]
+    return [_finding(check, rows, report.settings["seed"]) for check in CHECKS]
 
 
 def contract_findings(report: Report) -> list[Finding]:
     """What the contract costs, from the same answers and debates."""
     rows = {row.name: row for row in report.rows}
     asked = [check for check in CONTRACT if not (check.name.startswith("last round") and "round_1" not in rows["debate"].by_question)]
-    return [_contract_finding(check, rows, report.settings["seed"]) for check in asked] + [_length(rows)]
+    return [_finding(check, rows, report.settings["seed"]) for check in asked] + [_length(rows)]
 
 
 def _shares(rows: dict[str, ReportRow], mode: str, metric: str) -> dict[str, Share]:
@@ -154,10 +154,12 @@ def _shares(rows: dict[str, ReportRow], mode: str, metric: str) -> dict[str, Sha
     return measured.get(metric) or measured.get(one_round.get(metric, ""), {})
 
 
-def _contract_finding(check: Requirement, rows: dict[str, ReportRow], seed: int) -> Finding:
+def _finding(check: Requirement, rows: dict[str, ReportRow], seed: int) -> Finding:
     ours = _shares(rows, check.mode, check.metric)
     if check.minus is None:
-        return _told(check, list(ours.values()), rows[check.mode], seed)
+        top, bottom = [share[0] for share in ours.values()], [share[1] for share in ours.values()]
+        measured = cautious_interval(top, bottom, seed=seed) if ours else None
+        return _told(check, measured, round(sum(bottom)), rows[check.mode].questions, _note(check, rows[check.mode]))
     theirs = _shares(rows, *check.minus)
     common = [question for question in ours if question in theirs]
     columns = [tuple(zip(*(side[question] for question in common), strict=True)) or ((), ()) for side in (ours, theirs)]
@@ -166,8 +168,7 @@ def _contract_finding(check: Requirement, rows: dict[str, ReportRow], seed: int)
         # No question differs from another, so a bootstrap has no width. What was never seen may still be so often there.
         unseen = wilson(0, len(common))[1]
         measured = Interval(measured.value, measured.low - unseen, measured.high + unseen)
-    verdict = judge(measured, check.above)
-    return Finding(check, measured, len(common), verdict, _enough(measured, check.above, len(common), verdict))
+    return _told(check, measured, len(common), len(common))
 
 
 def _length(rows: dict[str, ReportRow]) -> Finding:
@@ -180,15 +181,9 @@ def _length(rows: dict[str, ReportRow]) -> Finding:
     return Finding(LENGTH, measured, round(turns), judge(measured, LENGTH.above), None, note)
 
 
-def _finding(check: Requirement, row: ReportRow, seed: int) -> Finding:
-    return _told(check, list(row.by_question.get(check.metric, {}).values()), row, seed)
-
-
-def _told(check: Requirement, shares: list[Share], row: ReportRow, seed: int) -> Finding:
-    top, bottom = [share[0] for share in shares], [share[1] for share in shares]
-    measured = cautious_interval(top, bottom, seed=seed) if shares else None
+def _told(check: Requirement, measured: Interval | None, counted: int, questions: int, note: str = "") -> Finding:
     verdict = judge(measured, check.above)
-    return Finding(check, measured, round(sum(bottom)), verdict, _enough(measured, check.above, row.questions, verdict), _note(check, row))
+    return Finding(check, measured, counted, verdict, _enough(measured, check.above, questions, verdict), note)
 
 
 def judge(measured: Interval | None, above: float) -> Verdict:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -11,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
-from moot.evaluate.counting import QuestionCounts, Share
+from moot.evaluate.counting import QuestionCounts
 from moot.records import write_atomically
+from moot.records.files import digest
+from moot.rl.trust import Share
 from moot.statistics import intervals, paired_interval, sign_flip_p
 
 FORMAT = 1
@@ -58,6 +59,11 @@ class Report:
             numbers[f"{start}/tokens"] = row.tokens
         return numbers
 
+    @property
+    def step(self) -> int:
+        """Whose weights answered; 0 is the model before training."""
+        return self.settings.get("step") or 0
+
     def as_dict(self) -> dict[str, Any]:
         return {"format": FORMAT, **asdict(self)}
 
@@ -72,10 +78,16 @@ class Report:
             if saved["format"] != FORMAT:
                 raise ConfigError(f"{path} has format {saved['format']}, and this moot reads format {FORMAT}; evaluate again")
             return cls(saved["settings"], [ReportRow(**row) for row in saved["rows"]], saved["trust"])
+        except ConfigError:
+            raise
         except (ValueError, KeyError, TypeError) as error:
-            if isinstance(error, ConfigError):
-                raise
             raise ConfigError(f"{path} is not a saved evaluation: {error}") from None
+
+
+def saved_reports(run: Path, pattern: str = "*") -> list[Report]:
+    """What `moot eval` saved in the folders of a run that fit `pattern`, oldest first."""
+    files = sorted((run / "evals").glob(f"{pattern}/report.json"), key=lambda file: file.stat().st_mtime)
+    return [Report.read(file) for file in files]
 
 
 def report_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
@@ -88,8 +100,7 @@ def report_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
     told = re.sub(r"[^\w.=,+-]+", "-", told)
     beside = folder.with_name(f"{folder.name},{told}")
     if "policy" in changed or len(told) > 60 or ((there := _settings_in(beside)) is not None and _changed(there, settings)):
-        whole = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
-        beside = folder.with_name(f"{folder.name},settings={whole}")
+        beside = folder.with_name(f"{folder.name},settings={digest(settings)[:8]}")
     return beside
 
 

@@ -11,22 +11,18 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Question, Turn
-from moot.records.codec import turns_to_json, with_jury, with_turns
+from moot.records.codec import forecasts_of, forecasts_to_json, turns_to_json, with_jury, with_turns
 from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
 
 Record = dict[str, Any]
 _THOUGHT = re.compile("</think>", re.IGNORECASE)
-
-
-def digest(settings: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def question_key(question: Question) -> str:
@@ -94,7 +90,8 @@ def debate_record(played: PlayedDebate) -> Record:
     tokens = sum(turn.count for turn in (*played.sampled, *played.heard))
     jury = [{"text": turn.text, **_failure(turn)} for turn in played.debate.jury]
     record = {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), "tokens": tokens}
-    return {**record, "jury": jury} if jury else record
+    forecasts = forecasts_to_json(played)
+    return {**record, **({"forecasts": forecasts} if forecasts else {}), **({"jury": jury} if jury else {})}
 
 
 def _failure(turn: Turn) -> dict[str, str]:
@@ -109,7 +106,7 @@ def cut(record: Record) -> tuple[float, float]:
 
 def debate_of(record: Record, empty: Debate) -> Debate:
     """`empty` filled with what was said."""
-    return with_jury(with_turns(empty, record["turns"]), record.get("jury", ()))
+    return replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record))
 
 
 def plain_answers(question: Question, texts: Sequence[str]) -> Debate:

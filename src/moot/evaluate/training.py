@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from moot.engine.protocol import Sampler
 from moot.evaluate.modes import EvalConfig
-from moot.evaluate.play import Opponent, evaluate
+from moot.evaluate.play import evaluate
 from moot.evaluate.report import Report, ReportRow
 from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
@@ -28,7 +28,7 @@ async def evaluate_in_training(
     config: TrainConfig,
     *,
     tempered: bool = True,
-    opponents: Mapping[str, Opponent] | None = None,
+    opponents: Mapping[str, Guest] | None = None,
     judge: Guest | None = None,
     finished: Callable[[PlayedDebate], None] = lambda _: None,
     keep: Callable[[Report], None] = lambda _: None,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.records import Run
+from moot.records.run import measured
 from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
 from moot.rl.stored import config_of
@@ -73,8 +74,7 @@ def _during(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
         yield f"During training, in debates on {count} held-out questions (few questions: a hint, not a result):\n"
         yield "| step | right answers | turns that could be read | votes for the right answer |\n|---|---|---|---|"
         for step, row in evals.items():
-            right = next((value for name, value in row.items() if name.startswith("test_") and name.endswith("/correct")), None)
-            numbers = (right, row.get("test/valid_turns"), row.get("trust/judge_accuracy"))
+            numbers = (measured(row, "test_*/correct"), row.get("test/valid_turns"), row.get("trust/judge_accuracy"))
             yield f"| {step} | {' | '.join('–' if value is None else f'{value:.1%}' for value in numbers)} |"
         yield ""
     played = [row for row in rows if row["phase"] == "self_play"]

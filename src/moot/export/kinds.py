@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -136,7 +135,7 @@ def _probe(run: Run, most: int = 512) -> list[int]:
     return []
 
 
-def _sets(kind: str, make: Callable[[Options], Callable[[PlayedDebate], Any]]) -> Callable[[Exporting], None]:
+def _sets(kind: str, make: Callable[[Options], Callable[[PlayedDebate], Any]], rows: str = "rows") -> Callable[[Exporting], None]:
     def work(job: Exporting) -> None:
         steps = pick_steps(job.run, job.options.steps)
         with job.progress(kind, len(steps)) as advance, new_file(job.place(kind)) as file:
@@ -146,7 +145,7 @@ def _sets(kind: str, make: Callable[[Options], Callable[[PlayedDebate], Any]]) -
                 raise ConfigError(f"{kind}: no debate of {job.run.path} has anything for it ({reasons})")
         job.damaged += [each for each in result.damaged if each not in job.damaged]
         left = ", ".join(f"{count} ({reason})" for reason, count in result.left_out.most_common())
-        job.written.append((job.place(kind), f"{result.rows} rows" + (f"; left out {left}" if left else "")))
+        job.written.append((job.place(kind), f"{result.rows} {rows}" + (f"; left out {left}" if left else "")))
 
     return work
 
@@ -157,18 +156,8 @@ def _counted(run: Run, steps: Sequence[int], seen: Callable[[], None]) -> Iterat
         seen()
 
 
-def _transcripts(job: Exporting) -> None:
-    steps, written = pick_steps(job.run, job.options.steps), 0
-    with job.progress("transcripts", len(steps)) as advance, new_file(job.place("transcripts")) as file:
-        for each in _counted(job.run, steps, advance):
-            if isinstance(each, Damaged):
-                job.damaged += [each] if each not in job.damaged else []
-                continue
-            file.write(json.dumps({"step": each.step, "number": each.number, **to_record(each, with_seen=True)}).encode() + b"\n")
-            written += 1
-        if not written:
-            raise ConfigError(f"transcripts: {job.run.path} has no debate that can be read")
-    job.written.append((job.place("transcripts"), f"{written} debates with what each agent saw"))
+def _transcript(each: PlayedDebate) -> list[dict[str, Any]]:
+    return [{"step": each.step, "number": each.number, **to_record(each, with_seen=True)}]
 
 
 def _html(job: Exporting) -> None:
@@ -212,7 +201,7 @@ WORK: dict[str, Callable[[Exporting], None]] = {
     "merged": _merged,
     "supervised": _sets("supervised", lambda asked: lambda each: sets.supervised(each, asked.only_right)),
     "preferences": _sets("preferences", lambda asked: lambda each: sets.PAIRS[asked.pairs](each, asked.only_right)),
-    "transcripts": _transcripts,
+    "transcripts": _sets("transcripts", lambda asked: _transcript, "debates with what each agent saw"),
     "html": _html,
     "figures": _figures,
 }

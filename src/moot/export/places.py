@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import uuid
 from collections.abc import Iterable, Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 from typing import IO
 
 from moot.debate.types import ConfigError
+from moot.records.files import beside
 
 
 def check_free(targets: Iterable[Path], force: bool) -> None:
@@ -27,24 +27,17 @@ def check_free(targets: Iterable[Path], force: bool) -> None:
 def new_file(target: Path) -> Iterator[IO[bytes]]:
     """Written beside its place, and moved there when it is whole."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    made = _beside(target)
-    try:
-        with made.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        if target.is_dir():
-            raise ConfigError(f"{target} is a folder, and a file should go there; move it away")
-        made.replace(target)
-    finally:
-        made.unlink(missing_ok=True)
+    if target.is_dir():
+        raise ConfigError(f"{target} is a folder, and a file should go there; move it away")
+    with beside(target) as made, made.open("wb") as file:
+        yield file
 
 
 @contextlib.contextmanager
 def new_folder(target: Path) -> Iterator[Path]:
     """As `new_file`; what was there before goes only once the new one is whole."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    made, old = _beside(target), _beside(target)
+    made, old = (target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}") for _ in range(2))
     try:
         made.mkdir()
         yield made
@@ -59,7 +52,3 @@ def new_folder(target: Path) -> Iterator[Path]:
                 shutil.rmtree(left, ignore_errors=True)
             else:
                 left.unlink(missing_ok=True)
-
-
-def _beside(target: Path) -> Path:
-    return target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")

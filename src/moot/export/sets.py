@@ -47,7 +47,8 @@ def write(debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebat
             continue
         try:
             for row in make(each):
-                file.write(json.dumps(row, ensure_ascii=False).encode() + b"\n")
+                # Half a character, which a model can sample, has no place in a file that others read as UTF-8.
+                file.write(_LONE.sub("\ufffd", json.dumps(row, ensure_ascii=False)).encode() + b"\n")
                 written.rows += 1
         except LeftOut as reason:
             written.left_out[str(reason)] += 1
@@ -153,13 +154,8 @@ def _solution(each: PlayedDebate, turn: int) -> str:
 
 
 def _asked(each: PlayedDebate) -> list[dict[str, str]]:
-    return [{"role": "user", "content": _spelled(each.debate.question.plain)}]
+    return [{"role": "user", "content": each.debate.question.plain}]
 
 
 def _said(each: PlayedDebate, turn: int) -> list[dict[str, str]]:
-    return [{"role": "assistant", "content": _spelled(_solution(each, turn))}]
-
-
-def _spelled(text: str) -> str:
-    """Half a character, which a model can sample, has no place in a file that others read as UTF-8."""
-    return _LONE.sub("\ufffd", text)
+    return [{"role": "assistant", "content": _solution(each, turn)}]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,6 +9,7 @@ from pathlib import Path
 
 from moot.checkpoints import checkpoints, step_named
 from moot.debate.types import ConfigError
+from moot.engine.manifest import DamagedCheckpoint, check_files, read_manifest
 from moot.records import Run
 
 FILES = ("adapter_config.json", "adapter_model.safetensors")
@@ -41,37 +40,30 @@ def find_adapter(run: Run, name: int | str | None = None, note: Callable[[str], 
         raise ConfigError(f"{run.path} was made by the scripted engine, which has no weights to export")
     problems: list[str] = []
     for checkpoint in present:
-        adapter = _whole(checkpoint.step, checkpoint.path)
-        if isinstance(adapter, Adapter):
-            for problem in problems:
-                note(f"{problem}; taking step {adapter.step} instead")
-            return adapter
-        problems.append(f"checkpoint {checkpoint.path} cannot be used ({adapter})")
+        try:
+            adapter = _whole(checkpoint.step, checkpoint.path)
+        except DamagedCheckpoint as error:
+            problems.append(f"checkpoint {checkpoint.path} cannot be used ({str(error).removeprefix(f'{checkpoint.path}: ')})")
+            continue
+        for problem in problems:
+            note(f"{problem}; taking step {adapter.step} instead")
+        return adapter
     raise ConfigError("; ".join(problems) + "; choose another with --checkpoint")
 
 
-def _whole(step: int, place: Path) -> Adapter | str:
-    try:
-        manifest = json.loads((place / "manifest.json").read_text())
-        digests = {name: str(manifest["files"][name]) for name in FILES}
-        for name, digest in digests.items():
-            if sha256(place / name) != digest:
-                return f"{name} does not match its checksum"
-        return Adapter(step, place, str(manifest["model"]), digests)
-    except FileNotFoundError as error:
-        return f"{Path(error.filename).name} is missing"
-    except (ValueError, KeyError, TypeError) as error:
-        return f"its manifest cannot be read: {type(error).__name__} {error}"
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+def _whole(step: int, place: Path) -> Adapter:
+    """DamagedCheckpoint where it is not whole."""
+    manifest = read_manifest(place)
+    digests = {name: str(manifest["files"].get(name)) for name in FILES}
+    check_files(place, digests)
+    return Adapter(step, place, str(manifest.get("model")), digests)
 
 
 def copy_adapter(adapter: Adapter, target: Path) -> None:
     """Checked once more after copying: a run that continues removes its older checkpoints."""
     for name in FILES:
         shutil.copyfile(adapter.place / name, target / name)
-        if sha256(target / name) != adapter.digests[name]:
-            raise ConfigError(f"{adapter.place / name} changed while it was copied; try again")
+    try:
+        check_files(target, adapter.digests)
+    except DamagedCheckpoint:
+        raise ConfigError(f"{adapter.place} changed while it was copied; try again") from None

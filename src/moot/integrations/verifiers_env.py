@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 
@@ -54,8 +54,7 @@ class DebateTask(vf.Task[DebateData]):
 class DebateTasksetConfig(vf.TasksetConfig):
     questions: str = "arithmetic"
     """One of moot's tasks, or a file of questions."""
-    split: str = "train"
-    """train or held_out."""
+    split: Literal["train", "held_out"] = "train"
     count: int = 1000
     """How many questions of the training stream."""
     seed: int = 0

@@ -16,7 +16,6 @@ from moot.loop.state import Loop
 from moot.rl.advantages import SeatMeans
 from moot.rl.pace import Pace
 from moot.rl.remedies import BatchQuestion
-from moot.rl.rollout import Player
 from moot.rl.trust import Alarms
 from moot.rl.visits import Visits
 from moot.rl.warm_from import warm_start_of
@@ -115,7 +114,7 @@ def past_steps(loop: Loop, step: int) -> list[int]:
 
 def seat_past_self(loop: Loop, step: int, sampler: Sampler) -> None:
     """The policy of `step` takes its place among those that may hold a seat, and others make room."""
-    loop.past[step] = Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training)
+    loop.past[step] = loop.guest(sampler)
     chosen = past_steps(loop, max(loop.past))
     loop.past = {each: player for each, player in loop.past.items() if each in chosen}
 

@@ -15,7 +15,6 @@ from moot.loop.state import JudgeTaken, Loop
 from moot.loop.still import weights_of_step
 from moot.rl.config import RENEWED
 from moot.rl.metrics import Metrics
-from moot.rl.rollout import Player
 
 STEP, ACCURACY = "recipe/judge_step", "trust/judge_held_out"
 
@@ -32,7 +31,7 @@ def renew_judge(loop: Loop, evaluated: Mapping[str, Any], sampler: Sampler) -> M
     accuracy = evaluated["trust/judge_accuracy"]
     loop.judge_taken = loop.judge_taken or judge_in(loop.run.metrics())  # a run that was cut off before this evaluation has one
     if loop.judge_taken is None or is_no_worse(accuracy, loop.judge_taken.accuracy):
-        loop.judge, loop.judge_taken = _player(loop, sampler), JudgeTaken(int(evaluated["step"]), accuracy)
+        loop.judge, loop.judge_taken = loop.guest(sampler), JudgeTaken(int(evaluated["step"]), accuracy)
     return judge_metrics(loop)
 
 
@@ -53,8 +52,4 @@ async def seat_judge(loop: Loop, step: int, sampler: Sampler) -> None:
         return
     loop.judge_taken = loop.judge_taken or judge_in(loop.run.metrics()) or JudgeTaken(loop.config.warm_steps, None)
     taken = loop.judge_taken.step
-    loop.judge = _player(loop, sampler if taken == step else await weights_of_step(loop, taken, f"judge {RENEWED}"))
-
-
-def _player(loop: Loop, sampler: Sampler) -> Player:
-    return Player(sampler, loop.rendering, learns=False, tempered=loop.engine.capabilities.tempered_training)
+    loop.judge = loop.guest(sampler if taken == step else await weights_of_step(loop, taken, f"judge {RENEWED}"))

@@ -6,11 +6,9 @@ import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
-from typing import Protocol as Interface
 
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Sampler, Trainer
-from moot.evaluate.play import Opponent
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
@@ -29,8 +27,8 @@ class Stopped(Exception):
     """The run cannot usefully continue. What was committed is safe; the message says why and what to do."""
 
 
-class Watcher(Interface):
-    """Who looks on: the progress bar, TensorBoard, a test."""
+class Watcher:
+    """Who looks on: the progress bar, TensorBoard, a test. This one does nothing about it."""
 
     def began(self, step: int, total: int, phase: str) -> None: ...
     def debate_finished(self, played: PlayedDebate) -> None: ...
@@ -74,7 +72,7 @@ class Loop:
     """Votes from outside, and is never trained."""
     judge_taken: JudgeTaken | None = None
     """Where it is a frozen copy of the policy: of which step."""
-    opponents: Mapping[str, Opponent] = field(default_factory=dict)
+    opponents: Mapping[str, Guest] = field(default_factory=dict)
     """Whom evaluations in mode opponents play against, by name."""
     reopened: dict[int, list[BatchQuestion]] = field(default_factory=dict)
     """By step: questions to be debated once more in it, by more agents. They stay until it is committed."""
@@ -107,6 +105,10 @@ class Loop:
     def spent(self) -> bool:
         """Whether the budget of tokens is used up."""
         return 0 < self.config.recipe.max_sampled_tokens <= self.sampled
+
+    def guest(self, sampler: Sampler) -> Player:
+        """A copy of the policy that takes part and is not trained."""
+        return Player(sampler, self.rendering, learns=False, tempered=self.engine.capabilities.tempered_training)
 
     def done(self, step: int) -> float:
         """The share of self-play that is over before `step`, by tokens where they are what ends it."""

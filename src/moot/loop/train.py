@@ -223,7 +223,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
     saved = [next(remaining) if each.error is None else replace(each, scoring=scoring) for each in played]
     loop.run.write_debates(step, saved, config.log_full_transcript)
     counts = rollout_metrics(played)
-    loop.sampled += int((counts["tokens/sampled"] or 0) + (counts.get("tokens/jury") or 0))
+    loop.sampled += int((counts["tokens/sampled"] or 0) + (counts.get("tokens/jury") or 0) + (counts.get("tokens/forecasts") or 0))
     look_back(loop, step, asked, taught)
     answers = answers_by_task(loop, asked, taught)
     return {

@@ -11,20 +11,20 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from moot.debate.state import Debate
 from moot.debate.types import Message, Question
-from moot.engine.protocol import Sampler, SamplingParams
+from moot.engine.protocol import Sample, Sampler, SamplingParams
 from moot.loop.state import Loop, Stopped
 from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
 from moot.rl.frozen_labels import plurality_label
 from moot.rl.metrics import Metrics, mean
 from moot.rl.rollout import rollout
-from moot.rl.speaker import turn_seed
-from moot.rl.warm import LONGEST, TAG, OwnWords
+from moot.rl.speaker import answer_plainly, turn_seed
+from moot.rl.warm import LONGEST, OwnWords, answers_by_text
 from moot.tasks.answers import answer_in
 from moot.tasks.comparing import Grader
 from moot.tasks.task import Task
@@ -71,22 +71,18 @@ async def own_start(loop: Loop, task: Task) -> OwnStart:
     return OwnStart(solutions, saved["entropy"], saved["direct"])
 
 
-async def _plain_answers(loop: Loop, sampler: Sampler, question: Question, what: object, count: int) -> list[str]:
-    """What was said to the plain question, without answers that were cut."""
+async def _plain_answers(loop: Loop, sampler: Sampler, question: Question, what: object, count: int) -> list[tuple[str, Sample]]:
     config = loop.config
-    prompt = loop.rendering.prompt([Message("user", question.plain)])
-    params = SamplingParams(config.debate.max_tokens, config.protocol.rules.temperature, stop=loop.rendering.stop_ids)
-    samples = await sampler.sample(prompt, replace(params, seed=turn_seed(config.seed, "own", what)), count)
-    return [loop.rendering.said(sample.tokens)[0].strip() for sample in samples if sample.stop_reason == "stop"]
+    params = SamplingParams(config.debate.max_tokens, config.protocol.rules.temperature, seed=turn_seed(config.seed, "own", what))
+    return await answer_plainly(sampler, loop.rendering, [Message("user", question.plain)], params, count)
 
 
 async def _ask(loop: Loop, task: Task, base: Sampler, number: int) -> OwnWords | None:
     question = task.train(number)
-    texts = await _plain_answers(loop, base, question, number, TRIES)
-    answers = {
-        text: answer for text in dict.fromkeys(texts) if (answer := answer_in(text, task.extract)) is not None and not TAG.search(text)
-    }
-    return await asyncio.to_thread(sorted_out, answers, [answers.get(text) for text in texts], question.answer, task.equal)
+    said = await _plain_answers(loop, base, question, number, TRIES)
+    answers = answers_by_text(said, task)
+    given = [answers.get(text.strip()) for text, sample in said if sample.stop_reason == "stop"]
+    return await asyncio.to_thread(sorted_out, answers, given, question.answer, task.equal)
 
 
 def sorted_out(answers: Mapping[str, str], given: Sequence[str | None], truth: str | None, equal: Grader) -> OwnWords | None:
@@ -135,11 +131,11 @@ async def direct_accuracy(loop: Loop, sampler: Sampler) -> float | None:
     questions = [question for question in loop.task.held_out[:HELD_OUT_ANSWERS] if question.answer is not None]
     said = await asyncio.gather(*(_plain_answers(loop, sampler, each, f"held out {i}", 1) for i, each in enumerate(questions)))
 
-    def right(question: Question, texts: Sequence[str]) -> float:
-        answer = answer_in(texts[0], loop.task.extract) if texts else None
+    def right(question: Question, text: str, sample: Sample) -> float:
+        answer = answer_in(text.strip(), loop.task.extract) if sample.stop_reason == "stop" else None
         return float(answer is not None and loop.task.equal(answer, question.answer or ""))
 
-    return await asyncio.to_thread(lambda: mean(right(question, texts) for question, texts in zip(questions, said, strict=True)))
+    return await asyncio.to_thread(lambda: mean(right(question, *one) for question, (one,) in zip(questions, said, strict=True)))
 
 
 def why_to_stop(form: Metrics, entropy: float | None) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import zipfile
 from collections.abc import Mapping, Sequence
@@ -17,16 +16,16 @@ from moot.debate.outcome import onlookers_votes
 from moot.debate.parsing import comparison_lines
 from moot.debate.prompts import persona
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import AgentScores, StepScores, has_signal
+from moot.debate.rewards import has_signal
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
-from moot.page.index import Part, Place, read_line
+from moot.page.index import Part, Place, line_at
 from moot.page.runs import inside
-from moot.records.arrays import read_arrays
-from moot.records.codec import SHOWN, from_record, turn_tokens
+from moot.records.arrays import SHOWN, read_arrays, turn_tokens
+from moot.records.codec import Damaged, forecasts_to_json, numbers_to_json, read_line
 from moot.records.played import PlayedDebate
 from moot.records.seen import seen_to_json
-from moot.turns import AgentAdvantages
+from moot.turns import paid_by
 
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
@@ -36,58 +35,46 @@ LARGEST = 2**30
 
 def shown(run: Path, step: int, number: int, where: Place | None = None, part: Part = "debates") -> dict[str, Any] | None:
     """None where there is no such debate. `where` says where its line stands, if an index knows."""
-    line = read_line(run, step, number, where, part)
+    line = line_at(run, step, number, where, part)
     if line is None:
         return None
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        record = None
-    if not isinstance(record, dict) or not record:
-        return {"step": step, "number": number, "broken": "its line is not a JSON object"}
+    played, here = read_line(line, step, number), {"step": step, "number": number}
+    if isinstance(played, Damaged):
+        return {**here, "broken": played.reason}
     try:
         tokens, tokens_error = _tokens(run, step, number) if part == "debates" else {}, None
     except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
         tokens, tokens_error = {}, f"{type(error).__name__}: {error}"
-    try:
-        if not 0 < int(record["num_agents"]) < 1000:
-            raise ValueError(f"num_agents is {record['num_agents']}")
-        return {"step": step, "number": number, **_debate(from_record(record), tokens), "tokens_error": tokens_error}
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, OverflowError) as error:
-        return {"step": step, "number": number, "broken": f"{type(error).__name__}: {error}"}
+    return {**here, **_debate(played, tokens), "tokens_error": tokens_error}
 
 
 def seen_in(
     run: Path, step: int, number: int, turn: int, where: Place | None = None, part: Part = "debates"
 ) -> list[dict[str, str]] | None:
     """What the agent of that turn saw before it spoke; None where there is no such turn that can be read."""
-    line = read_line(run, step, number, where, part)
-    try:
-        played = from_record(json.loads(line or b""))
-        return seen_to_json(played, turn) if 0 <= turn < len(played.debate.turns) else None
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError):
+    played = read_line(line_at(run, step, number, where, part) or b"", step, number)
+    if isinstance(played, Damaged) or not 0 <= turn < len(played.debate.turns):
         return None
+    return seen_to_json(played, turn)
 
 
 def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
-    debate, scores, taught = played.debate, played.scores, played.advantages
-    votes = _votes(played)
+    debate, votes, numbers = played.debate, _votes(played), numbers_to_json(played)
     step_of = {i: step for own in debate.steps() for step, i in enumerate(own)}
-    rewards = None if scores is None else scores.rewards if isinstance(scores, AgentScores) else _values(scores)
-    returns = scores.returns if isinstance(scores, AgentScores) else None
-    advantages = None if taught is None else taught.values if isinstance(taught, AgentAdvantages) else taught.streams
-    numbers = {"rewards": rewards, "returns": returns, "advantages": advantages}
     return {
         "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer")},
         "agents": [_seat(debate, agent) for agent in range(debate.num_agents)],
         "max_rounds": debate.max_rounds,
         "protocol": Protocol(debate.rules, played.scoring).as_dict(),
         "turns": [_turn(played, i, step_of[i], votes, tokens.get(i), numbers) for i in range(len(debate.turns))],
+        "forecasts": [
+            {**told, "came": played.forecast_came(each)} for told, each in zip(forecasts_to_json(played), debate.forecasts, strict=True)
+        ],
         "jury": [_judge(played, turn, votes) for turn in debate.jury],
         "jury_counts": played.scoring.judge_counts if debate.jury else None,
         "votes": votes,
         **_came_to(played),
-        "signal": None if scores is None else has_signal(scores),
+        "signal": None if played.scores is None else has_signal(played.scores),
         **numbers,
         "error": played.error,
     }
@@ -98,10 +85,6 @@ def _came_to(played: PlayedDebate) -> dict[str, Any]:
     if played.outcome is None:
         return {"winner": None, "leaders": [], "means": None, "won": None, "lost": None}
     return {name: getattr(played.outcome, name) for name in ("winner", "leaders", "means", "won", "lost")}
-
-
-def _values(scores: StepScores) -> dict[str, Any]:
-    return {name: stream.values for name, stream in scores.streams.items()}
 
 
 def _seat(debate: Debate, agent: int) -> dict[str, Any]:
@@ -194,12 +177,7 @@ def _said(played: PlayedDebate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -
     if turn.parsed.spans:
         places = _Places(shown["text"])
         shown["sections"] = [
-            {
-                "name": name,
-                "begin": places.utf16(begin),
-                "end": places.utf16(end),
-                "stream": "judge" if turn.ballot else stream_of.get(name),
-            }
+            {"name": name, "begin": places.utf16(begin), "end": places.utf16(end), "stream": paid_by(turn, name, stream_of)}
             for name, (begin, end) in turn.parsed.spans.items()
         ]
     if "comparison" in shown["fields"]:

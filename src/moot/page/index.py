@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import sqlite3
 import tempfile
@@ -19,9 +18,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from moot.page.filters import Where, clean
+from moot.page.filters import CHOICES, Where, clean
 from moot.page.runs import Outside, inside
-from moot.records.codec import summary, words
+from moot.records.codec import Damaged, read_summary, read_words
+from moot.records.run import step_file, step_files
 
 Part = Literal["debates", "held_out"]
 """The folder of a run: what it trained on, or what its evaluations played."""
@@ -128,7 +128,7 @@ class Index:
             return
         if self.searchable:
             ids = dict(connection.execute("select number, id from debates where step = ?", (step,)))
-            said = ((ids.get(place), _said(line)) for place, (_, line) in enumerate(lines(self.run, step, self.part)))
+            said = ((ids.get(place), clean(read_words(line, LONGEST))) for place, (_, line) in enumerate(lines(self.run, step, self.part)))
             connection.executemany("insert into words (rowid, said) values (?, ?)", (each for each in said if each[0] is not None))
         connection.execute("update steps set words = 1 where step = ?", (step,))
 
@@ -213,17 +213,18 @@ class Index:
 
     def counts(self, where: Where) -> dict[str, int]:
         """How many there are, and how many of those each single filter would leave."""
+        right, winner = CHOICES["correct"], CHOICES["winner"]
         wanted = {
             "debates": "1",
-            "failed": "failures > 0",
-            "disagree": "disagreement",
-            "right": "correct = 1",
-            "mixed": "correct > 0 and correct < 1",
-            "wrong": "correct = 0",
-            "misled": "winner_correct = 0 and correct > 0",
-            "winner_wrong": "winner_correct = 0",
-            "no_signal": "signal = 0",
-            "error": "error is not null",
+            "failed": CHOICES["failed"]["yes"],
+            "disagree": CHOICES["disagree"]["yes"],
+            "right": right["all"],
+            "mixed": right["mixed"],
+            "wrong": right["none"],
+            "misled": right["misled"],
+            "winner_wrong": winner["wrong"],
+            "no_signal": CHOICES["signal"]["no"],
+            "error": CHOICES["error"]["yes"],
         }
         with self._reading() as connection:
             if connection is None:
@@ -322,10 +323,10 @@ class Place:
     length: int
 
 
-def read_line(run: Path, step: int, number: int, place: Place | None = None, part: Part = "debates") -> bytes | None:
+def line_at(run: Path, step: int, number: int, place: Place | None = None, part: Part = "debates") -> bytes | None:
     """The line of a debate: at its place, where that is known and still so, or by counting lines. None where there is none."""
     if place is not None:
-        with contextlib.suppress(OSError, Outside), inside(run, part, f"{step:06d}.jsonl").open("rb") as file:
+        with contextlib.suppress(OSError, Outside), inside(run, part, step_file(step)).open("rb") as file:
             if _stamp(os.fstat(file.fileno())) == place.stamp:
                 file.seek(place.offset)
                 return file.read(place.length)
@@ -335,7 +336,7 @@ def read_line(run: Path, step: int, number: int, place: Place | None = None, par
 def lines(run: Path, step: int, part: Part = "debates") -> Iterator[tuple[int, bytes]]:
     """The debates of a step in the order of its file, each with the place where its line begins."""
     try:
-        whole = inside(run, part, f"{step:06d}.jsonl").read_bytes()
+        whole = inside(run, part, step_file(step)).read_bytes()
     except (OSError, Outside):
         return
     offset = 0
@@ -347,14 +348,12 @@ def lines(run: Path, step: int, part: Part = "debates") -> Iterator[tuple[int, b
 
 def stamps(run: Path, part: Part = "debates") -> dict[int, str]:
     """The run's steps, each with what changes when its file is written anew."""
-    found = {}
-    with contextlib.suppress(OSError, Outside), os.scandir(inside(run, part)) as entries:
-        for entry in entries:
-            stem, _, kind = entry.name.partition(".")
-            if kind == "jsonl" and stem.isascii() and stem.isdigit() and len(stem) < 16:
-                with contextlib.suppress(OSError):
-                    found[int(stem)] = _stamp(entry.stat())
-    return found
+    stamped = {}
+    with contextlib.suppress(OSError, Outside):
+        for step, entry in step_files(inside(run, part)):
+            with contextlib.suppress(OSError):
+                stamped[step] = _stamp(entry.stat())
+    return stamped
 
 
 def _stamp(status: os.stat_result) -> str:
@@ -363,34 +362,19 @@ def _stamp(status: os.stat_result) -> str:
 
 
 def _row(step: int, place: int, line: bytes) -> tuple[Any, ...]:
-    """`place`, the line in the file, is the debate's number: what a record claims about itself cannot hide another."""
-    try:
-        debate = summary(json.loads(line))
-        if not 0 < debate.num_agents < 10**6:
-            raise ValueError("nobody seats so many")
-        return (
-            step,
-            place,
-            clean(debate.question)[:2000],
-            debate.num_agents,
-            debate.winner,
-            _whole(debate.signal),
-            debate.failed_turns,
-            debate.correct,
-            _whole(debate.winner_correct),
-            int(debate.disagreement),
-            None if debate.error is None else clean(debate.error)[:2000],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, ZeroDivisionError, RecursionError):
-        return (step, place, "", None, None, None, 0, None, None, 0, "this record cannot be read")
-
-
-def _whole(told: bool | None) -> int | None:
-    return None if told is None else int(told)
-
-
-def _said(line: bytes) -> str:
-    try:
-        return clean(words(json.loads(line), LONGEST))
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError):
-        return ""
+    debate = read_summary(line, step, place)
+    if isinstance(debate, Damaged):
+        return (step, place, "", None, None, None, 0, None, None, False, "this record cannot be read")
+    return (
+        step,
+        place,
+        clean(debate.question)[:2000],
+        debate.num_agents,
+        debate.winner,
+        debate.signal,
+        debate.failed_turns,
+        debate.correct,
+        debate.winner_correct,
+        debate.disagreement,
+        None if debate.error is None else clean(debate.error)[:2000],
+    )

@@ -9,32 +9,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_type_hints
 
 from moot.debate.rewards import REWARDS
+from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.page.filters import Refused, whole
 from moot.page.runs import inside
 from moot.records import Run
-from moot.rescore import rescore
+from moot.rescore import SCORING, rescore
 from moot.rl.advantages import ESTIMATORS
 
 STEPS = 100
 """The newest of those asked for: enough to see a difference, and seconds."""
 CHANGES = 100
 _YES_NO = ("yes", "no")
+_KINDS = {name: kind for name, kind in get_type_hints(Scoring).items() if name in SCORING}
 CHOICES: dict[str, tuple[str, ...]] = {
     "reward": tuple(REWARDS),
     "advantage": (*ESTIMATORS, "auto"),
-    "one_ballot_per_pair": _YES_NO,
-    "judge_consensus": ("all", "leave_one_out"),
-    "enable_format_penalty": _YES_NO,
-    "literal": _YES_NO,
-    "judge_counts": _YES_NO,
-    "voters": ("both", "agents", "judges"),
-    "drop_own_answer": _YES_NO,
+    **{name: _YES_NO if kind is bool else get_args(kind) for name, kind in _KINDS.items() if kind is bool or get_args(kind)},
 }
-NUMBERS = ("reward_mix", "correct_bonus", "lambda_gen", "lambda_judge")
+NUMBERS = [name for name, kind in _KINDS.items() if kind is float]
 
 
 def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
@@ -78,9 +74,9 @@ def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _must_be_ours(trained: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
-    for name, allowed in (("reward", REWARDS), ("advantage", (*ESTIMATORS, "auto"))):
+    for name in ("reward", "advantage"):
         used = choices.get(name, trained.get(name))
-        if used is not None and used not in allowed:
+        if used is not None and used not in CHOICES[name]:
             raise Refused(
                 f"{name} {str(used)[:80]!r} is a file of its own, which the page does not run; choose another, or use moot rescore"
             )

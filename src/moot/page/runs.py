@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
-import json
 import math
 import threading
 import time
@@ -14,11 +12,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from moot.debate.types import ConfigError
+from moot.json_text import read_json
+from moot.records.files import digest
+from moot.records.run import measured, metric_row
+from moot.rl.explain import ALARMS
+
 T = TypeVar("T")
 Series = tuple[list[float], list[float | None]]
 """Steps and values; None where a step says that nothing was measured."""
 
-ALARMS = ("alarm/degenerate_consensus", "alarm/random_noise", "alarm/format_collapse", "alarm/length_collapse")
 LARGEST_REPORT = 50_000_000
 """Bytes of an evaluation's report that are read at all."""
 TRAINING = ("warm", "self_play")
@@ -93,8 +96,8 @@ class Watched:
 
     def header(self) -> dict[str, Any]:
         try:
-            header = json.loads(inside(self.path, "run.json").read_bytes())
-        except (OSError, ValueError, RecursionError, Outside):
+            header = read_json(inside(self.path, "run.json").read_bytes())
+        except (OSError, ConfigError, Outside):
             return {}
         return header if isinstance(header, dict) else {}
 
@@ -111,10 +114,10 @@ class Watched:
         """What `moot eval` reported about it, newest first, without the single questions."""
         reports: list[dict[str, Any]] = []
         for file in self.path.glob("evals/*/report.json"):
-            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError, Outside):
+            with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, Outside):
                 inside_file = inside(self.path, "evals", file.parent.name, "report.json")
                 if inside_file.stat().st_size < LARGEST_REPORT:
-                    report = json.loads(inside_file.read_bytes())
+                    report = read_json(inside_file.read_bytes())
                     rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
                     reports.append({"name": file.parent.name, "written": inside_file.stat().st_mtime, "rows": rows})
         return sorted(reports, key=lambda report: report["written"], reverse=True)[:20]
@@ -140,11 +143,11 @@ class Watched:
             "total": _total(optim, warm),
             "rows": metrics.rows,
             "age_s": metrics.age(),
-            "alarms": {key: metrics.last("train", key) for key in ALARMS},
+            "alarms": {name: metrics.last("train", name) for name in ALARMS},
             "headline": {
                 "reward": metrics.recent("env/all/reward/total"),
-                "right": metrics.recent(metrics.key_like("train", "train_", "/correct")),
-                "held_out": metrics.last("eval", metrics.key_like("eval", "test_", "/correct")),
+                "right": metrics.recent("train_*/correct"),
+                "held_out": metrics.last("eval", "test_*/correct"),
             },
             "held_out": next((self.path / "held_out").glob("*.jsonl"), None) is not None,
             "transcripts": config.get("transcripts"),
@@ -161,8 +164,7 @@ def _recipe(config: Mapping[str, Any]) -> str | None:
     """The same for runs that differ by their seed alone; None where a run has no seed."""
     if "seed" not in config:
         return None
-    others = {key: value for key, value in config.items() if key != "seed"}
-    return hashlib.sha256(json.dumps(others, sort_keys=True).encode()).hexdigest()[:12]
+    return digest({key: value for key, value in config.items() if key != "seed"})
 
 
 def _total(optim: Mapping[str, Any], warm: Mapping[str, Any]) -> int | None:
@@ -211,37 +213,28 @@ class Metrics:
         return metrics
 
     def _add(self, line: bytes) -> None:
-        try:
-            row = json.loads(line)
-            step, phase = float(row["step"]), str(row.get("phase", "self_play"))
-        except (ValueError, TypeError, KeyError, AttributeError, RecursionError, OverflowError):
-            return
-        if not math.isfinite(step):
+        if (row := metric_row(line)) is None:
             return
         self.rows += 1
-        self.step, self.phase = int(step), phase
+        self.step, self.phase = step, phase = int(row.pop("step")), str(row.pop("phase"))
         columns = self.series["train" if phase in TRAINING else phase]
         for key, value in row.items():
-            if key in ("step", "phase") or not (value is None or isinstance(value, int | float)):
-                continue
-            steps, values = columns.setdefault(key, ([], []))
-            steps.append(step)
-            values.append(_finite(value))
+            if value is None or isinstance(value, int | float):
+                steps, values = columns.setdefault(key, ([], []))
+                steps.append(float(step))
+                values.append(_finite(value))
 
     def age(self) -> float | None:
         return None if self._written is None else max(0.0, time.time() - self._written)
 
     def last(self, phase: str, key: str) -> float | None:
         """The newest value, None if the newest row has none: an alarm that cannot tell must not show what it said before."""
-        _, values = self.series.get(phase, {}).get(key, ([], []))
+        _, values = measured(self.series.get(phase, {}), key) or ([], [])
         return values[-1] if values else None
 
     def recent(self, key: str) -> float | None:
         """The mean over the last steps that have it, as the trust panel's."""
-        return _about(*self.series.get("train", {}).get(key, ([], [])))["recent"]
-
-    def key_like(self, phase: str, begin: str, end: str) -> str:
-        return next((key for key in self.series.get(phase, {}) if key.startswith(begin) and key.endswith(end)), "")
+        return _about(*(measured(self.series.get("train", {}), key) or ([], [])))["recent"]
 
     def keys(self) -> dict[str, dict[str, dict[str, float | int | None]]]:
         """Everything that was measured, with what it came to."""
@@ -249,7 +242,7 @@ class Metrics:
 
     def ringing(self, alarm: str) -> list[int]:
         """The steps at which an alarm rang; `any` is all of them."""
-        keys = ALARMS if alarm == "any" else (f"alarm/{alarm}",)
+        keys = list(ALARMS) if alarm == "any" else [f"alarm/{alarm}"]
         columns = self.series.get("train", {})
         return sorted({int(step) for key in keys if key in columns for step, value in zip(*columns[key], strict=True) if value})
 

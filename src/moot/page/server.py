@@ -27,13 +27,15 @@ from moot.page import debate as debates
 from moot.page.filters import Refused, Where, where, whole
 from moot.page.index import Index, Part
 from moot.page.rescoring import rescored
-from moot.page.runs import ALARMS, Metrics, Outside, Runs, Watched, thinned
+from moot.page.runs import Metrics, Outside, Runs, Watched, thinned
 from moot.page.trust import measured
-from moot.rl import explain
+from moot.rl.explain import ALARMS, PANEL
 
 STATIC = Path(__file__).parent / "static"
 MOST = 200
 """Debates in one answer."""
+QUESTIONS = ("metrics", "curves", "config", "trust", "evals", "words", "rescore", "debates", "debate", "seen")
+"""Beside the table of runs: each is a method of `_Page`."""
 NAMES = ("localhost", "127.0.0.1", "[::1]")
 
 _POLICY = (
@@ -55,16 +57,7 @@ def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
     page = _Page(runs, cache)
     routes = [
         Route("/api/runs", _json(page.runs_table)),
-        Route("/api/metrics", _json(page.metrics)),
-        Route("/api/curves", _json(page.curves)),
-        Route("/api/config", _json(page.config)),
-        Route("/api/trust", _json(page.trust)),
-        Route("/api/evals", _json(page.evals)),
-        Route("/api/words", _json(page.words)),
-        Route("/api/rescore", _json(page.rescore)),
-        Route("/api/debates", _json(page.debates)),
-        Route("/api/debate", _json(page.debate)),
-        Route("/api/seen", _json(page.seen)),
+        *(Route(f"/api/{name}", _json(getattr(page, name))) for name in QUESTIONS),
         *(Route(path, _file(content, kind)) for path, content, kind in _static()),
     ]
     return _Guard(Starlette(routes=routes))
@@ -236,7 +229,7 @@ class _Page:
 
     def words(self, request: Request) -> Any:
         """What the trust panel and the alarms mean, in the words the loop uses too."""
-        return {key: vars(meaning) for key, meaning in (explain.PANEL | explain.ALARMS).items()}
+        return {key: vars(meaning) for key, meaning in (PANEL | ALARMS).items()}
 
     def rescore(self, request: Request) -> Any:
         return rescored(self._run(request).path, dict(request.query_params))

@@ -17,7 +17,8 @@ from typing import Any
 
 from moot.debate.protocol import preset
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.json_text import read_json
 from moot.records import PlayedDebate, Run
 from moot.records.codec import with_turns
 from moot.records.files import write_atomically
@@ -70,8 +71,8 @@ class Transcripts:
 def read_debates(file: Path) -> Iterator[PlayedDebate]:
     """Those lines that are debates, scored and, where the answer is known, graded."""
     for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-        with suppress(ConfigError, ValueError, KeyError, TypeError, AttributeError, RecursionError, ArithmeticError):
-            record = json.loads(line)
+        with suppress(ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+            record = read_json(line)
             asked = "known_answer" in record
             # A transcript may leave its protocol out; that of v1 is known by the section that v2 has not.
             base = preset(record["settings"]["protocol"] if asked else "v1" if "<consensus" in line else "v2")

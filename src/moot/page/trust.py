@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -11,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from moot.page.index import lines, stamps
-from moot.records.codec import from_record
+from moot.records.codec import read_line
+from moot.records.played import PlayedDebate
+from moot.rl.calibration import KINDS, Judged, judged, reliability
 from moot.rl.trust import LESS_HALF, WINDOW, Share, counts
 from moot.statistics import intervals, wilson
 
@@ -20,6 +21,7 @@ MOST = 200
 FEWEST = 10
 """Debates without which a mean that is not a share has no interval."""
 MEANS = (
+    *(f"forecast/{about}_{name}" for about in KINDS for name in ("brier", "mean")),
     *("trust/vote_truth_agreement", "trust/answer_diversity", "trust/plurality_share", "trust/mean_accuracy", "trust/judges_per_pair"),
 )
 """What is not a share of votes or debates, so that Wilson's interval does not apply."""
@@ -31,27 +33,20 @@ def measured(run: Path, last: int | None) -> dict[str, Any]:
     """By key of the panel: value, low, high, and of how many (votes, pairs or debates). Steps after `last` are still being written."""
     known = stamps(run)
     steps = sorted(step for step in known if last is None or step <= last)[-WINDOW:]
-    counted = [each for step in steps for each in _step(run, step, known[step])]
+    debates = [each for step in steps for each in _step(run, step, known[step])]
+    counted, forecasts = [each for each, _ in debates], [forecast for _, own in debates for forecast in own]
     keys = [*counted[0], GAP] if counted else []
-    return {"steps": steps, "debates": len(counted), "panel": {key: about for key in keys if (about := _about(key, counted))}}
+    panel = {key: about for key in keys if (about := _about(key, counted))}
+    bins = {about: [vars(each) for each in found] for about in KINDS if (found := reliability(forecasts, about))}
+    return {"steps": steps, "debates": len(counted), "panel": panel, **({"reliability": bins} if bins else {})}
 
 
 @lru_cache(maxsize=400)
-def _step(run: Path, step: int, stamp: str) -> list[dict[str, Share]]:
+def _step(run: Path, step: int, stamp: str) -> list[tuple[dict[str, Share], list[Judged]]]:
     """The stamp says that the file is still the same."""
-    counted = (_counts(line) for _, line in islice(lines(run, step), MOST))
-    return [each for each in counted if each is not None]
-
-
-def _counts(line: bytes) -> dict[str, Share] | None:
-    """None where a debate has nothing to count: it cannot be read, or the engine lost it."""
-    try:
-        record = json.loads(line)
-        if record.get("error") is not None or not 0 < int(record["num_agents"]) < 1000:
-            return None
-        return counts(from_record(record))
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, ArithmeticError, RecursionError):
-        return None
+    debates = (read_line(line, step, place) for place, (_, line) in enumerate(islice(lines(run, step), MOST)))
+    # One that cannot be read, or that the engine lost, has nothing to count.
+    return [(counts(each), judged(each)) for each in debates if isinstance(each, PlayedDebate) and each.error is None]
 
 
 def _about(key: str, counted: Sequence[Mapping[str, Share]]) -> dict[str, Any] | None:

@@ -1,4 +1,4 @@
-"""A played debate as JSON and token arrays, and back. docs/formats.md says it for other tools.
+"""A played debate as JSON, and back; its tokens are beside it, in arrays.py. docs/formats.md says it for other tools.
 
 The reader takes what older versions wrote. Whether a turn counts is what the record says, because only it knows where a turn was cut
 off; who won is found anew, because older records name a winner where there is none. A record that cannot be read is a value, like
@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
+from moot.debate.forecasts import Forecast
 from moot.debate.labels import with_agents
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
@@ -24,14 +25,16 @@ from moot.debate.scoring import Scoring, as_named_now
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
+from moot.json_text import read_json
 from moot.records.played import PlayedDebate
 from moot.records.seen import seen_to_json
 from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
-from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, turn_in_text
+from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, turn_in_text
 
 FORMAT = 1
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
     record["turns"] = turns_to_json(played)
     for i, told in enumerate(record["turns"] if with_seen else ()):
         told["seen"] = seen_to_json(played, i)
+    if debate.forecasts:
+        record["forecasts"] = forecasts_to_json(played)
     if debate.jury:
         record["jury_counts"] = played.scoring.judge_counts
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
@@ -73,17 +78,22 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
             about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
             record["jury"][vote.author - debate.num_agents]["votes"].append(about)
     if played.scores is not None and played.outcome is not None:
-        scores = played.scores
-        record["winner"], record["signal"] = played.outcome.winner, has_signal(scores)
+        record["winner"], record["signal"] = played.outcome.winner, has_signal(played.scores)
         record["votes"] = [_vote_to_json(vote) for vote in played.outcome.votes]
-        if isinstance(scores, AgentScores):
-            record["rewards"], record["returns"] = scores.rewards, scores.returns
-        else:
-            record["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
-    if played.advantages is not None:
-        given = played.advantages
-        record["advantages"] = given.values if isinstance(given, AgentAdvantages) else given.streams
-    return record
+    return {**record, **{name: values for name, values in numbers_to_json(played).items() if values is not None}}
+
+
+def numbers_to_json(played: PlayedDebate) -> dict[str, Any]:
+    """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none of a kind."""
+    scores, taught = played.scores, played.advantages
+    numbers: dict[str, Any] = dict.fromkeys(("rewards", "returns", "advantages"))
+    if isinstance(scores, AgentScores):
+        numbers |= {"rewards": scores.rewards, "returns": scores.returns}
+    elif scores is not None:
+        numbers["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
+    if taught is not None:
+        numbers["advantages"] = taught.values if isinstance(taught, AgentAdvantages) else taught.streams
+    return numbers
 
 
 def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str, Any]]:
@@ -99,6 +109,13 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
         }
         for i, turn in enumerate(played.debate.turns)
     ]
+
+
+def forecasts_to_json(played: PlayedDebate) -> list[dict[str, Any]]:
+    """What each was taught stands beside it, where it was scored."""
+    taught: Sequence[float] = () if played.advantages is None else played.advantages.forecasts
+    told = [{"agent": each.agent, "about": each.about, "text": each.text, "chance": each.chance} for each in played.debate.forecasts]
+    return [{**each, "advantage": value} for each, value in zip(told, taught, strict=True)] if taught else told
 
 
 def said_to_json(turn: Turn) -> dict[str, Any]:
@@ -118,6 +135,8 @@ def _choices(rules: Rules, scoring: Scoring) -> dict[str, Any]:
 def _vote_to_json(vote: AgentVote) -> dict[str, Any]:
     """By the turn that cast it, or by which outside judge did; about two responses, or about two agents."""
     caster: dict[str, Any] = {"turn": vote.turn} if vote.judge is None else {"turn": None, "judge": vote.judge}
+    if vote.weight != 1:
+        caster["weight"] = vote.weight
     if vote.left_turn is None:
         return {**caster, "left": vote.left, "right": vote.right, "verdict": vote.verdict}
     return {**caster, "left_turn": vote.left_turn, "right_turn": vote.right_turn, "verdict": vote.verdict}
@@ -127,23 +146,42 @@ def to_transcript(debate: Debate) -> dict[str, Any]:
     """What `moot score` reads: what was said, and nothing that follows from it."""
     turns = [{**said_to_json(turn), **({"ballot": True} if turn.ballot else {})} for turn in debate.turns]
     answer = {} if debate.question.answer is None else {"answer": debate.question.answer}
+    forecasts = [{"agent": each.agent, "about": each.about, "text": each.text} for each in debate.forecasts]
+    said = {"turns": turns, **({"forecasts": forecasts} if forecasts else {})}
     sides = {"sides": list(debate.question.sides)} if debate.question.sides else {}
-    return {"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, **answer, **sides}
+    return {"question": debate.question.text, "num_agents": debate.num_agents, **said, **answer, **sides}
 
 
 # Reading
 
 
 def read_line(line: bytes, step: int, place: int, equal: Grader = exact) -> PlayedDebate | Damaged:
-    """The debate of a line of a run's file; `place` counts from 0."""
+    """The debate of a line of a run's file; `place` counts from 0, and is the debate's number: what a record claims cannot hide another."""
+
+    def debate(record: Any) -> PlayedDebate:
+        played = replace(from_record(record, equal), step=step, number=place)
+        _ = played.outcome  # rewards that cannot be added up are damage too
+        return played
+
+    return _read(line, step, place, debate)
+
+
+def read_summary(line: bytes, step: int, place: int) -> Summary | Damaged:
+    return _read(line, step, place, summary)
+
+
+def read_words(line: bytes, longest: int) -> str:
+    """All that can be searched for in a line; of a turn only so many characters, and nothing of a line that is damaged."""
+    found = _read(line, 0, 0, lambda record: words(record, longest))
+    return found if isinstance(found, str) else ""
+
+
+def _read(line: bytes, step: int, place: int, make: Callable[[Any], T]) -> T | Damaged:
     try:
-        record = json.loads(line)
-        return replace(from_record(record, equal), step=step, number=int(record["number"]))
+        return make(read_json(line))
     except ConfigError as error:
         return Damaged(step, place + 1, str(error))
-    except (ValueError, RecursionError) as error:
-        return Damaged(step, place + 1, f"not JSON: {error}")
-    except (KeyError, TypeError, AttributeError, IndexError, ArithmeticError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, ArithmeticError) as error:
         return Damaged(step, place + 1, f"not a debate: {type(error).__name__} {error}")
 
 
@@ -162,13 +200,13 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
     return PlayedDebate(
-        with_jury(with_turns(empty, record["turns"]), record.get("jury", ())),
+        replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record)),
         _stops(record["turns"]),
         error=record.get("error"),
         scoring=protocol.scoring,
         grades=grades_of(record, equal),
         scores=scores_of(record, protocol.scoring),
-        advantages=_advantages(record.get("advantages"), protocol.scoring),
+        advantages=_advantages(record, protocol.scoring),
     )
 
 
@@ -210,6 +248,8 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
     if "fields" not in told:
         return read
     fields = dict(told["fields"])
+    if missing := {"comparison", *(() if ballot else ("solution",))} - fields.keys():
+        raise ConfigError(f"fields must have {min(missing)}, got {', '.join(fields) or 'none'}")
     if isinstance(read.parsed, Parsed) and read.parsed.fields == fields:
         return read
     # Read by other rules than today's: what counted then still counts.
@@ -217,6 +257,11 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
     return replace(
         read, parsed=with_agents(parsed, debate.labels(agent)) if debate.rules.shuffle_labels or debate.rules.both_orders else parsed
     )
+
+
+def forecasts_of(record: Mapping[str, Any]) -> tuple[Forecast, ...]:
+    """As they were read then."""
+    return tuple(Forecast(each["agent"], each["about"], each["text"], each["chance"]) for each in record.get("forecasts") or ())
 
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
@@ -279,16 +324,17 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
         if not (0 <= left < most and 0 <= right < most and (turn is None or 0 <= turn < len(turns))):
             raise ConfigError(f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents")
         author = agents + int(told["judge"]) if turn is None else turns[turn]["agent"]
-        votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn))
+        votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn, told.get("weight", 1.0)))
     return tuple(votes)
 
 
-def _advantages(given: Any, scoring: Scoring) -> Advantages | None:
-    if given is None:
+def _advantages(record: Mapping[str, Any], scoring: Scoring) -> Advantages | None:
+    if (given := record.get("advantages")) is None:
         return None
+    forecasts = tuple(each.get("advantage", 0.0) for each in record.get("forecasts") or ())
     if isinstance(given, Mapping):
-        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()}, scoring.stream_of)
-    return AgentAdvantages(tuple(given))
+        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()}, scoring.stream_of, forecasts)
+    return AgentAdvantages(tuple(given), forecasts)
 
 
 # What a list of debates shows
@@ -333,69 +379,5 @@ def summary(record: Mapping[str, Any]) -> Summary:
 
 
 def words(record: Mapping[str, Any], longest: int) -> str:
-    """All that can be searched for in it; of a turn only so many characters."""
     turns = [*record["turns"], *record.get("jury", ())]
     return "\n".join(map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""]))
-
-
-# Tokens
-
-
-def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
-    """All turns of a step end to end. Turn k of the file has `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
-    import numpy as np  # here, because what reads only text waits for nothing
-
-    turns: list[SampledTurn] = []
-    credits: list[Any] = []
-    where: list[tuple[int, int]] = []
-    for number, each in enumerate(played):
-        steps = {i: step for own in each.debate.steps() for step, i in enumerate(own)}
-        for i, turn in enumerate(each.sampled):
-            turns.append(turn)
-            where.append((number, i))
-            taught = each.advantages
-            values = None if taught is None else credit(each.debate.turns[i], turn, steps[i], taught)
-            credits.append(np.zeros(len(turn.tokens), dtype=np.float32) if values is None else values)
-
-    def joined(arrays: list[Any], kind: type) -> Any:
-        return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)
-
-    return {
-        "format": np.array(FORMAT),
-        "debate": np.array([n for n, _ in where], dtype=np.int32),
-        "turn": np.array([i for _, i in where], dtype=np.int32),
-        "extends": np.array([turn.extends for turn in turns], dtype=bool),
-        "temperature": np.array([turn.temperature for turn in turns], dtype=np.float32),
-        "prompt_offsets": np.cumsum([0, *(len(turn.prompt) for turn in turns)], dtype=np.int64),
-        "prompt_tokens": joined([turn.prompt for turn in turns], np.int32),
-        "offsets": np.cumsum([0, *(len(turn.tokens) for turn in turns)], dtype=np.int64),
-        "tokens": joined([turn.tokens for turn in turns], np.int32),
-        "logprobs": joined([turn.logprobs for turn in turns], np.float32),
-        "advantages": joined(credits, np.float32),
-        "starts": joined([turn.starts for turn in turns], np.int32),
-        "inserted": joined([~turn.sampled for turn in turns], bool),
-    }
-
-
-SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
-"""The arrays that `turn_tokens` needs; `inserted` where there is one."""
-
-
-def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, Any]]:
-    """The tokens of one debate, by turn: their ids, logprobs and advantages, and the character each starts in."""
-    import numpy as np
-
-    offsets = arrays["offsets"]
-    by_turn: dict[int, dict[str, Any]] = {}
-    for k in np.flatnonzero(arrays["debate"] == number).tolist():
-        cut = slice(int(offsets[k]), int(offsets[k + 1]))
-        by_turn[int(arrays["turn"][k])] = {
-            "temperature": float(arrays["temperature"][k]),
-            "starts": arrays["starts"][cut],
-            "ids": arrays["tokens"][cut],
-            "logprobs": arrays["logprobs"][cut],
-            "advantages": arrays["advantages"][cut],
-            # A run from before turns were spoken in parts has none.
-            "inserted": arrays["inserted"][cut] if "inserted" in arrays else np.zeros(cut.stop - cut.start, dtype=bool),
-        }
-    return by_turn

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
+
+from moot.debate.types import ConfigError
+from moot.json_text import read_json
 
 
 @contextlib.contextmanager
@@ -46,6 +50,11 @@ def sync_folder(folder: Path) -> None:
         os.close(handle)
 
 
+def digest(value: Any) -> str:
+    """16 characters that stand for a value of JSON."""
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:16]
+
+
 # Lines of JSON
 
 
@@ -68,6 +77,6 @@ def json_lines(path: Path) -> Iterator[tuple[int, Any, bool]]:
     for number, line in enumerate(lines, 1):
         if line:
             content = None
-            with contextlib.suppress(ValueError, RecursionError):
-                content = json.loads(line)
+            with contextlib.suppress(ConfigError):
+                content = read_json(line)
             yield number, content, number < len(lines)

@@ -8,7 +8,6 @@ import json
 import os
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 from moot.debate.types import ConfigError
@@ -16,15 +15,9 @@ from moot.debate.types import ConfigError
 NAME = "lock"
 
 
-@contextlib.contextmanager
-def locked(run: Path) -> Iterator[None]:
-    """Holds the run while the context is open; ConfigError where another process holds it."""
-    with open_lock(run):
-        yield
-
-
-def open_lock(run: Path) -> contextlib.ExitStack:
-    """As `locked`, for who lets go by closing it. Nothing needs to be removed after a kill: the kernel lets go of the lock itself."""
+def locked(run: Path) -> contextlib.ExitStack:
+    """Holds the run until it is closed, by hand or as a context; ConfigError where another process holds it. Nothing needs to be removed
+    after a kill: the kernel lets go of the lock itself."""
     handle = os.open(run / NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
     opened = contextlib.ExitStack()
     opened.callback(os.close, handle)

@@ -6,6 +6,7 @@ from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from moot.debate.forecasts import Forecast
 from moot.debate.outcome import Outcome
 from moot.debate.rewards import Grades, Reward, Scores, last_parsed, score
 from moot.debate.scoring import Scoring
@@ -27,6 +28,8 @@ class PlayedDebate:
     """In the order of the debate's turns; empty where nobody kept them."""
     heard: tuple[SampledTurn, ...] = ()
     """In the order of its jury. Counted, never trained on."""
+    forecast_turns: tuple[SampledTurn, ...] = ()
+    """In the order of its forecasts; empty where nobody kept them."""
     error: str | None = None
     """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
     scoring: Scoring = field(default_factory=Scoring)
@@ -66,6 +69,12 @@ class PlayedDebate:
         if self.winner is None or not self.answer_known:
             return None
         return self.correct(last_parsed(self.debate)[self.winner])
+
+    def forecast_came(self, forecast: Forecast) -> bool | None:
+        """Whether what was forecast came true; None where nobody won, or nobody knows the answer."""
+        if forecast.about == "win":
+            return None if self.winner is None else self.winner == forecast.agent
+        return self.correct(last_parsed(self.debate)[forecast.agent]) if self.answer_known else None
 
     # Votes
 

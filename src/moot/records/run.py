@@ -20,14 +20,18 @@ import contextlib
 import hashlib
 import itertools
 import json
+import os
+import re
 import shutil
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.json_text import read_json
+from moot.records.arrays import token_arrays
 from moot.records.aside import new_aside
-from moot.records.codec import FORMAT, Damaged, read_line, to_record, token_arrays
+from moot.records.codec import FORMAT, Damaged, read_line, to_record
 from moot.records.files import append_line, beside, sync_folder, write_atomically
 from moot.records.played import PlayedDebate
 from moot.tasks.answers import exact
@@ -69,8 +73,8 @@ class Run:
     @property
     def header(self) -> dict[str, Any]:
         try:
-            header = json.loads((self.path / "run.json").read_text())
-        except (ValueError, RecursionError) as error:
+            header = read_json((self.path / "run.json").read_bytes())
+        except ConfigError as error:
             raise ConfigError(f"{self.path / 'run.json'} is damaged: {error}") from None
         return header if isinstance(header, dict) else {}
 
@@ -91,12 +95,13 @@ class Run:
 
     def metrics(self) -> list[dict[str, Any]]:
         """Every line that is a row; a last line cut short by a kill is left out, and so is what is damaged."""
-        return [row for _, row in self._metric_lines() if row is not None]
+        rows = (row for _, row in self._metric_lines() if row is not None)
+        return [{name: value for name, value in row.items() if name == "phase" or type(value) in (int, float, type(None))} for row in rows]
 
     def _metric_lines(self) -> list[tuple[bytes, dict[str, Any] | None]]:
         """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut short."""
         file = self.path / "metrics.jsonl"
-        return [(line, _row(line)) for line in file.read_bytes().split(b"\n")] if file.exists() else []
+        return [(line, metric_row(line)) for line in file.read_bytes().split(b"\n")] if file.exists() else []
 
     def frame(self) -> Any:
         """The metrics as a pandas DataFrame, a row for each of theirs."""
@@ -167,7 +172,7 @@ class Run:
         """The debates of an evaluation, for people to read: nothing is trained on them, so they have no tokens."""
         (self.path / "held_out").mkdir(exist_ok=True)
         lines = [json.dumps({"number": i, **to_record(each)}).encode() + b"\n" for i, each in enumerate(played)]
-        write_atomically(self.path / "held_out" / f"{step:06d}.jsonl", b"".join(lines))
+        write_atomically(self.path / "held_out" / step_file(step), b"".join(lines))
 
     def debates(self, steps: Iterable[int] | None = None, equal: Grader = exact) -> Iterator[PlayedDebate | Damaged]:
         """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being written."""
@@ -180,15 +185,14 @@ class Run:
     def records(self, step: int) -> Iterator[dict[str, Any]]:
         """The debates of a step as they stand on disk."""
         with self._debates(step).open("rb") as file:
-            yield from map(json.loads, file)
+            yield from map(read_json, file)
 
     def _debates(self, step: int) -> Path:
-        return self.path / "debates" / f"{step:06d}.jsonl"
+        return self.path / "debates" / step_file(step)
 
     def steps(self) -> list[int]:
         """Those whose file has the name that moot gives it."""
-        files = (self.path / "debates").glob("*.jsonl")
-        return sorted(step for file in files if (step := _step_of(file)) is not None and file == self._debates(step) and file.is_file())
+        return sorted(step for step, _ in step_files(self.path / "debates"))
 
     # Checkpoints
 
@@ -213,7 +217,7 @@ class Run:
         sync_folder(final.parent)
         rolling = []
         for number, place in self.checkpoints():
-            known = _state(place)
+            known = loop_state(place)
             if known is None:
                 _rename_damaged(place)
             elif not known.get("keep") and number <= step and number not in used:
@@ -227,25 +231,40 @@ class Run:
         places = (self.path / "checkpoints").glob("[0-9]*")
         return sorted(((int(place.name), place) for place in places if place.name.isascii() and place.name.isdigit()), reverse=True)
 
-    def load_checkpoints(self) -> Iterator[tuple[int, Path, dict[str, Any] | None]]:
-        """Newest first, with the loop's state; None where that is damaged."""
-        for step, place in self.checkpoints():
-            yield step, place, _state(place)
 
-
-def _row(line: bytes) -> dict[str, Any] | None:
-    """A row has its step, its phase and numbers, some of which may be missing; anything else is damage."""
+def metric_row(line: bytes) -> dict[str, Any] | None:
+    """A row has its step and its phase; anything else is damage, and None."""
     try:
-        row = json.loads(line)
-    except (ValueError, RecursionError):
+        row = read_json(line)
+    except ConfigError:
         return None
-    whole = isinstance(row, dict) and type(row.get("step")) is int and isinstance(row.get("phase"), str)
-    if not whole:
+    if not (isinstance(row, dict) and type(row.get("step")) is int and abs(row["step"]) < 10**9 and isinstance(row.get("phase"), str)):
         return None
-    return {name: value for name, value in row.items() if name == "phase" or value is None or type(value) in (int, float)}
+    return row
 
 
-def _step_of(file: Path) -> int | None:
+def measured(row: Mapping[str, Any], name: str) -> Any:
+    """A metric of a row; * stands for the name of the task, as in test_*/correct. None where there is none."""
+    if "*" not in name:
+        return row.get(name)
+    pattern = re.compile(re.escape(name).replace(r"\*", "[^/]*"))
+    return next((value for key, value in row.items() if pattern.fullmatch(key)), None)
+
+
+def step_file(step: int) -> str:
+    """The name of the file with a step's debates."""
+    return f"{step:06d}.jsonl"
+
+
+def step_files(folder: Path) -> Iterator[tuple[int, os.DirEntry[str]]]:
+    """The files of debates in a folder, each with its step: those that have the name that moot gives them."""
+    with contextlib.suppress(FileNotFoundError), os.scandir(folder) as entries:
+        for entry in entries:
+            if (step := _step_of(entry)) is not None and entry.name == step_file(step) and entry.is_file():
+                yield step, entry
+
+
+def _step_of(file: Path | os.DirEntry[str]) -> int | None:
     """The step of a file of debates; other names are nobody's."""
     name = file.name.split(".")[0]
     return int(name) if name.isascii() and name.isdigit() and len(name) < 10 else None
@@ -257,18 +276,14 @@ def _rename_damaged(place: Path) -> None:
     place.rename(next(free for name in names if not (free := place.with_name(name)).exists()))
 
 
-def engine_state(place: Path, state: Mapping[str, Any]) -> str:
-    """What to give to an engine's `load_state`: the checkpoint's folder, or the name under which a server keeps it."""
-    return str(state.get("engine_state") or place)
-
-
-def _state(place: Path) -> dict[str, Any] | None:
+def loop_state(place: Path) -> dict[str, Any] | None:
+    """What the loop put into a checkpoint; None where that is damaged."""
     try:
-        sealed = json.loads((place / "state.json").read_text())
+        sealed = read_json((place / "state.json").read_bytes())
         body = sealed["body"]
         if hashlib.sha256(body.encode()).hexdigest() != sealed["sha256"]:
             return None
         state = json.loads(body)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return state if isinstance(state, dict) else None

@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from moot.debate.forecasts import advantage as forecast_advantage
+from moot.debate.forecasts import chances
+from moot.debate.outcome import answer_stream
 from moot.debate.rewards import AgentScores, Scores, StepScores
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
@@ -26,6 +29,8 @@ class Cell:
     value: float
     question: str = ""
     """Debates of one question have the same."""
+    forecast: float | None = None
+    """The reward that the agent itself forecast for its answer; None where it forecast none that can be read."""
 
 
 @dataclass
@@ -87,6 +92,18 @@ def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> l
     return centred
 
 
+def center_forecast(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
+    """Minus what the agent itself forecast: a chance p of winning stands for the reward lowest + p * (1 - lowest). Where no forecast can be
+    read, and for judging, minus the mean of the round (for rewards per agent, of the debate)."""
+    centred = []
+    for cells in debates:
+        rounds: dict[int | None, list[float]] = defaultdict(list)
+        for cell in cells:
+            rounds[cell.round].append(cell.value)
+        centred.append([cell.value - (_mean(rounds[cell.round]) if cell.forecast is None else cell.forecast) for cell in cells])
+    return centred
+
+
 def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus the batch's mean, divided by its population standard deviation, as REINFORCE++ normalises (arXiv 2501.03262)."""
     values = [cell.value for cells in debates for cell in cells]
@@ -100,6 +117,7 @@ ESTIMATORS: dict[str, Estimator] = {
     "center_round": center_round,
     "center_question": center_question,
     "center_seat": center_seat,
+    "center_forecast": center_forecast,
     "normalize_batch": normalize_batch,
 }
 
@@ -122,7 +140,7 @@ def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, sea
     seats = seats or SeatMeans()
     if all(isinstance(scores, AgentScores) for _, scores in debates):
         returns = [
-            [Cell(seat, None, value, _asked(debate)) for seat, value in enumerate(scores.returns)]  # type: ignore[union-attr]
+            [Cell(seat, None, value, _asked(debate), forecast) for seat, (value, forecast) in enumerate(_returns(debate, scores))]
             for debate, scores in debates
         ]
         return [AgentAdvantages(tuple(row)) for row in estimator(returns, seats.of("return"))]
@@ -143,7 +161,11 @@ def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, sea
 def with_advantages(batch: Sequence[PlayedDebate], estimator: Estimator, seats: SeatMeans | None = None) -> list[PlayedDebate]:
     """Debates that have been scored, each with what it teaches."""
     values = advantages([(each.debate, each.scores) for each in batch if each.scores is not None], estimator, seats)
-    return [replace(each, advantages=value) for each, value in zip(batch, values, strict=True)]
+    return [replace(each, advantages=replace(value, forecasts=_of_forecasts(each))) for each, value in zip(batch, values, strict=True)]
+
+
+def _of_forecasts(each: PlayedDebate) -> tuple[float, ...]:
+    return tuple(forecast_advantage(forecast.chance, each.forecast_came(forecast)) for forecast in each.debate.forecasts)
 
 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:
@@ -157,14 +179,29 @@ def _asked(debate: Debate) -> str:
     return f"{debate.question.id}\x1f{debate.question.text}"
 
 
+def _returns(debate: Debate, scores: Scores) -> Iterator[tuple[float, float | None]]:
+    """Each agent's return, and the reward it forecast."""
+    assert isinstance(scores, AgentScores)
+    return zip(scores.returns, _forecast_rewards(debate, scores.lowest), strict=True)
+
+
 def _cells(debate: Debate, scores: Scores, name: str) -> list[Cell]:
     assert isinstance(scores, StepScores)
+    stream, asked = scores.streams[name], _asked(debate)
+    # A forecast is about the agent's answers, not about its judging.
+    forecasts = _forecast_rewards(debate, stream.lowest) if name == answer_stream(scores.streams) else [None] * debate.num_agents
     return [
-        Cell(seat, debate.turns[i].round, value, _asked(debate))
-        for seat, (turns, row) in enumerate(zip(debate.steps(), scores.streams[name].centred, strict=True))
+        Cell(seat, debate.turns[i].round, value, asked, forecasts[seat])
+        for seat, (turns, row) in enumerate(zip(debate.steps(), stream.to_go, strict=True))
         for i, value in zip(turns, row, strict=True)
         if value is not None
     ]
+
+
+def _forecast_rewards(debate: Debate, lowest: float) -> list[float | None]:
+    """For each agent, the reward that its chance of winning stands for: from the lowest for 0 to 1 for certainty."""
+    given = chances(debate.forecasts, "win")
+    return [None if (chance := given.get(agent)) is None else lowest + chance * (1 - lowest) for agent in range(debate.num_agents)]
 
 
 def _finish(scores: Scores, name: str, centred: Sequence[float]) -> tuple[tuple[float, ...], ...]:
@@ -173,5 +210,5 @@ def _finish(scores: Scores, name: str, centred: Sequence[float]) -> tuple[tuple[
     remaining = iter(centred)
     return tuple(
         tuple(stream.weight * ((0.0 if value is None else next(remaining)) + added) for value, added in zip(values, penalties, strict=True))
-        for values, penalties in zip(stream.centred, stream.added, strict=True)
+        for values, penalties in zip(stream.to_go, stream.added, strict=True)
     )

@@ -8,12 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from moot.records.run import measured
+
 NAME = "test/best_step"
 
 
 def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
     """What an evaluation is ranked by: the accuracy of its debates, or, without labels, how far their agents agree."""
-    accuracy = next((value for name, value in row.items() if name.startswith("test_") and name.endswith("/correct")), None)
+    accuracy = measured(row, "test_*/correct")
     if by == "accuracy" and accuracy is not None:
         return "accuracy", accuracy
     share = row.get("trust/plurality_share")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from moot.debate.choices import near
 from moot.debate.rewards import REWARDS, Reward, users_reward
 from moot.debate.scoring import BY_TURN, Scoring
 from moot.debate.types import ConfigError
@@ -13,7 +14,7 @@ def find_reward(name: str) -> Reward:
     if name in REWARDS:
         return REWARDS[name]
     if ":" not in name:
-        raise ConfigError(f"reward must be one of {', '.join(REWARDS)} or path.py:function, got {name!r}")
+        raise ConfigError(f"reward must be one of {', '.join(REWARDS)} or path.py:function, got {name!r}{near(name, REWARDS)}")
     return users_reward(load(name, "reward"), name)
 
 
@@ -25,5 +26,6 @@ def find_estimator(scoring: Scoring) -> Estimator:
             raise ConfigError(f"advantage center_round needs rewards per turn, and {reward} is per agent; use center_group")
         return ESTIMATORS[name]
     if ":" not in name:
-        raise ConfigError(f"advantage must be one of {', '.join(ESTIMATORS)}, auto or path.py:function, got {name!r}")
+        names = ", ".join(ESTIMATORS)
+        raise ConfigError(f"advantage must be one of {names}, auto or path.py:function, got {name!r}{near(name, ESTIMATORS)}")
     return load(name, "advantage")

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from moot.debate.forecasts import FORECAST
 from moot.debate.protocol import V2, Protocol
 from moot.debate.scoring import PEER_REWARDS, Scoring, as_named_now
 from moot.debate.types import ConfigError
@@ -47,10 +48,15 @@ TOKENS_PER_PAIR = 12
 """Enough for a line such as `Agent 10 > Agent 11`, whatever the tokenizer makes of numbers."""
 
 
+FORECAST_TOKENS = 16
+"""Enough for a number and a few words around it."""
+
+
 def section_limits(evaluation_tokens: int, comparison_tokens: int, num_agents: int) -> dict[str, int]:
-    """The most tokens of each section but the solution, for `rollout`."""
+    """The most tokens of each section but the solution, and of a forecast, for `rollout`."""
     short = max(comparison_tokens, TOKENS_PER_PAIR * math.comb(num_agents, 2))
-    return {"evaluation": evaluation_tokens, "comparison": short, "consensus": comparison_tokens, "consensus_reason": comparison_tokens}
+    consensus = dict.fromkeys(("consensus", "consensus_reason"), comparison_tokens)
+    return {"evaluation": evaluation_tokens, "comparison": short, **consensus, FORECAST: FORECAST_TOKENS}
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,13 @@ What the file leaves out stays as it is in the preset.
 
 from __future__ import annotations
 
-import difflib
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from moot.debate.choices import names_of
+from moot.debate.choices import names_of, near
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
@@ -40,8 +39,7 @@ def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = ""
     places = dict.fromkeys((*names_of(Rules), *names_of(Scoring)), "protocol") | places
     for name, value in _settings(content, whole):
         if name not in places:
-            near = difflib.get_close_matches(name, places, n=1)
-            raise ConfigError(f"{where}there is no setting {name!r}{f'; did you mean {near[0]}?' if near else ''}")
+            raise ConfigError(f"{where}there is no setting {name!r}{near(name, places)}")
         section = whole[places[name]] if places[name] else whole
         section[name] = value if places[name] == "protocol" else _typed(where, base, places[name], name, value)
     return TrainConfig.from_dict(whole)

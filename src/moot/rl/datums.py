@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats, Ints
 from moot.records.played import PlayedDebate
-from moot.turns import Advantages, SampledTurn, carries_gradient, credit
+from moot.turns import Advantages, SampledTurn, carries_gradient, credit, forecast_credit
 
 
 @dataclass
@@ -18,14 +18,10 @@ class _Sequence:
     """One datum in the making."""
 
     temperature: float
-    tokens: list[Ints]
-    logprobs: list[Floats]
-    advantages: list[Floats]
-    mask: list[Floats]
-
-    @classmethod
-    def empty(cls, temperature: float) -> _Sequence:
-        return cls(temperature, [], [], [], [])
+    tokens: list[Ints] = field(default_factory=list)
+    logprobs: list[Floats] = field(default_factory=list)
+    advantages: list[Floats] = field(default_factory=list)
+    mask: list[Floats] = field(default_factory=list)
 
     def add(self, tokens: Ints, logprobs: Floats, advantages: Floats, mask: Floats) -> None:
         self.tokens.append(tokens)
@@ -69,11 +65,17 @@ def merge(turns: Sequence[SampledTurn], advantages: Sequence[Floats]) -> Iterato
             if turn.extends:
                 raise ValueError("a turn can only extend one before it, sampled at the same temperature")
             yield from _finished(sequence)
-            sequence, new = _Sequence.empty(turn.temperature), turn.prompt
+            sequence, new = _Sequence(turn.temperature), turn.prompt
         assert sequence is not None
         sequence.observe(new)
         sequence.add(turn.tokens, turn.logprobs, values, turn.sampled.astype(np.float32))
     yield from _finished(sequence)
+
+
+def imitated(turns: Sequence[SampledTurn], weights: Sequence[Floats]) -> list[Datum]:
+    """One agent's turns as supervised examples, learned as text at temperature 1: it is imitated, not its dice."""
+    examples = [replace(datum, mask=datum.advantages, temperature=1.0) for datum in merge(turns, weights)]
+    return [datum for datum in examples if datum.mask.any()]
 
 
 def _finished(sequence: _Sequence | None) -> Iterator[Datum]:
@@ -82,14 +84,22 @@ def _finished(sequence: _Sequence | None) -> Iterator[Datum]:
         yield sequence.finish()
 
 
-def datums(debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages) -> list[Datum]:
-    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns. Seats that do not learn give none."""
+def datums(
+    debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages, forecast_turns: Sequence[SampledTurn] = ()
+) -> list[Datum]:
+    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns, `forecast_turns` in that of its
+    forecasts. Seats that do not learn give none."""
     made: list[Datum] = []
-    for turns in debate.steps():
+    for agent, turns in enumerate(debate.steps()):
         if not all(sampled[i].learns for i in turns):
             continue
+        own = [sampled[i] for i in turns]
         values = [credit(debate.turns[i], sampled[i], step, advantages) for step, i in enumerate(turns)]
-        made += merge([sampled[i] for i in turns], values)
+        for forecast, turn, advantage in zip(debate.forecasts, forecast_turns, advantages.forecasts, strict=False):
+            if forecast.agent == agent:
+                own.append(turn)
+                values.append(forecast_credit(turn, advantage))
+        made += merge(own, values)
     return made
 
 
@@ -99,7 +109,7 @@ def datums_by_debate(taught: Sequence[PlayedDebate], apart: bool) -> tuple[list[
     constant: list[Datum] = []
     for each in taught:
         if each.advantages is not None:
-            made = datums(each.debate, each.sampled, each.advantages)
+            made = datums(each.debate, each.sampled, each.advantages, each.forecast_turns)
             if apart and not carries_gradient(each.advantages):
                 constant += made
             else:

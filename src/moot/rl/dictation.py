@@ -39,11 +39,12 @@ class Dictation:
         return TokenSpeaker(self, self._rendering, params, tempered=False)
 
 
-async def dictated(debate: Debate, rendering: Rendering) -> tuple[SampledTurn, ...]:
-    """The tokens of a debate that was played in text, turn by turn, each after the prompt its author saw."""
+async def dictated(debate: Debate, rendering: Rendering) -> tuple[tuple[SampledTurn, ...], tuple[SampledTurn, ...]]:
+    """The tokens of a debate that was played in text, turn by turn, each after the prompt its author saw; and those of its forecasts."""
     dictation = Dictation(rendering)
     speaker = dictation.speaker(debate.rules.contract)
     texts = {(turn.round, turn.agent): turn.text for turn in debate.turns}
+    texts |= {(debate.forecast_round(each.about), each.agent): each.text for each in debate.forecasts}
 
     async def speak(observation: Observation) -> Said:
         # In a parallel round that was cut short by an abort, those after the failed turn said nothing that was kept.
@@ -53,6 +54,6 @@ async def dictated(debate: Debate, rendering: Rendering) -> tuple[SampledTurn, .
     last = max((turn.round for turn in debate.turns if not turn.ballot), default=0)
     if last:
         # As long as it was then, whatever ended it.
-        replayed = replace(debate, turns=(), jury=(), max_rounds=last, settled=None, stop_when_settled=False, extra_rounds=0)
+        replayed = replace(debate, turns=(), forecasts=(), jury=(), max_rounds=last, settled=None, stop_when_settled=False, extra_rounds=0)
         await play(replayed, speak)
-    return speaker.sampled(debate)
+    return speaker.sampled(debate), speaker.forecasts(debate)

@@ -16,9 +16,10 @@ from dataclasses import asdict, dataclass, replace
 from moot.debate.types import Message
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.records import Run
+from moot.records.files import json_lines
 from moot.rl.remedies import BatchQuestion
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import turn_seed
+from moot.rl.speaker import answer_plainly, turn_seed
 from moot.tasks.answers import answer_in
 from moot.tasks.comparing import Comparing, Grader
 from moot.tasks.task import Task
@@ -63,9 +64,7 @@ class Labeller:
 
     def known(self) -> dict[tuple[int, int], Label]:
         """Those of an earlier day. A line that was cut off in a kill is asked for again."""
-        file = self.run.path / FILE
-        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
-        labels = [Label(**json.loads(line)) for line in lines if line.endswith("}\n")]
+        labels = [Label(**row) for _, row, ended in json_lines(self.run.path / FILE) if ended and row is not None]
         return {(label.level, label.number): label for label in labels}
 
     async def label(
@@ -81,9 +80,8 @@ class Labeller:
 
     async def _ask(self, task: Task, level: int, number: int, reference: Sampler) -> Label:
         question = task.train(number)
-        prompt = self.rendering.prompt([Message("user", question.plain)])
-        params = replace(self.params, stop=self.rendering.stop_ids, seed=turn_seed(self.seed, "label", level, number))
-        samples = await reference.sample(prompt, params, self.samples)
-        answers = [answer_in(self.rendering.said(sample.tokens)[0], task.extract) for sample in samples]
+        params = replace(self.params, seed=turn_seed(self.seed, "label", level, number))
+        said = await answer_plainly(reference, self.rendering, [Message("user", question.plain)], params, self.samples)
+        answers = [answer_in(text, task.extract) for text, _ in said]
         answer, share = await asyncio.to_thread(plurality_label, answers, task.equal)
-        return Label(level, number, answer, share, sum(len(sample.tokens) for sample in samples))
+        return Label(level, number, answer, share, sum(len(sample.tokens) for _, sample in said))

@@ -16,7 +16,7 @@ from moot.debate.rewards import held_answers
 from moot.debate.types import Question
 from moot.engine.protocol import Datum
 from moot.records.played import PlayedDebate
-from moot.rl.datums import merge
+from moot.rl.datums import imitated
 from moot.rl.rollout import Guest, Judges, Player, Seats
 from moot.tasks.task import Task
 
@@ -116,7 +116,5 @@ def winners_turns(debates: Sequence[PlayedDebate]) -> list[Datum]:
         if not turns or not all(each.sampled[i].learns for i in turns):
             continue
         weights = [each.sampled[i].sampled * np.float32(not each.debate.turns[i].failed) for i in turns]
-        # Learned as text, at temperature 1: the winner is imitated, not its dice.
-        merged = merge([each.sampled[i] for i in turns], weights)
-        examples += [replace(datum, mask=datum.advantages, temperature=1.0) for datum in merged]
-    return [datum for datum in examples if datum.mask.any()]
+        examples += imitated([each.sampled[i] for i in turns], weights)
+    return examples

@@ -13,7 +13,7 @@ from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import EngineError, Sampler, SamplingParams
 from moot.records.played import PlayedDebate
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import TokenSpeaker
+from moot.rl.speaker import TokenSpeaker, answer_plainly
 from moot.turns import PlainAnswer, SampledTurn, turn_in_text
 
 
@@ -28,11 +28,14 @@ class Player:
     tempered: bool = True
     """Whether it samples at its persona's temperature. The policy does so only where the engine also trains tempered."""
 
+    def speaker(self, params: SamplingParams, seed: object = None, limits: Mapping[str, int] | None = None) -> TokenSpeaker:
+        """For one debate."""
+        return TokenSpeaker(self.sampler, self.rendering, params, tempered=self.tempered, seed=seed, learns=self.learns, limits=limits)
+
     async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
         """To a plain question, outside any debate."""
-        prompt = self.rendering.prompt(messages)
-        (sample,) = await self.sampler.sample(prompt, replace(params, stop=self.rendering.stop_ids))
-        return PlainAnswer(self.rendering.said(sample.tokens)[0], sample.stop_reason, len(sample.tokens))
+        ((said, sample),) = await answer_plainly(self.sampler, self.rendering, messages, params)
+        return PlainAnswer(said, sample.stop_reason, len(sample.tokens))
 
 
 @runtime_checkable
@@ -80,6 +83,9 @@ class Table:
     def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
         return tuple(self._sampled(turn.round, turn.agent) for turn in debate.turns)
 
+    def forecasts(self, debate: Debate) -> tuple[SampledTurn, ...]:
+        return tuple(self._sampled(debate.forecast_round(each.about), each.agent) for each in debate.forecasts)
+
     def _sampled(self, round: int, agent: int) -> SampledTurn:
         return _turn_of(self._speaker(agent), round, agent)
 
@@ -114,15 +120,8 @@ async def rollout(
     def own_seed(number: int) -> str | None:
         return None if seed is None else f"{seed}/{number}"
 
-    def token_speaker(player: Player, number: int) -> TokenSpeaker:
-        return TokenSpeaker(
-            player.sampler, player.rendering, params, tempered=player.tempered, seed=own_seed(number), learns=player.learns, limits=limits
-        )
-
     def speaker_for(guest: Guest, number: int) -> Speak:
-        if isinstance(guest, Player):
-            return token_speaker(guest, number)
-        return guest.speaker(params, own_seed(number), limits) if isinstance(guest, TextPlayer) else guest
+        return guest.speaker(params, own_seed(number), limits) if isinstance(guest, Player | TextPlayer) else guest
 
     def table(debate: Debate, number: int) -> TokenSpeaker | Table:
         others: dict[int, Speak] = {}
@@ -131,7 +130,7 @@ async def rollout(
                 others[seat] = speaker_for(guest, number)
         if policy is None and len(others) < debate.num_agents:
             raise ValueError(f"there is no policy for the seats of debate {number} that are given to nobody")
-        mine = None if policy is None else token_speaker(policy, number)
+        mine = None if policy is None else policy.speaker(params, own_seed(number), limits)
         return Table(mine, others) if others or mine is None else mine
 
     async def heard_by_judges(debate: Debate, number: int) -> tuple[Debate, tuple[SampledTurn, ...]]:
@@ -149,7 +148,7 @@ async def rollout(
             speaker = table(debate, number)
             try:
                 played, heard = await heard_by_judges(await play(debate, speaker), number)
-                result = PlayedDebate(played, speaker.sampled(played), heard=heard)
+                result = PlayedDebate(played, speaker.sampled(played), heard=heard, forecast_turns=speaker.forecasts(played))
             except EngineError as error:
                 result = PlayedDebate(debate, error=f"{type(error).__name__}: {error}")
         if finished:

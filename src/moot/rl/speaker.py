@@ -7,14 +7,15 @@ inserted, a tag that is given or the request for the next section.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from moot.debate import sections
+from moot.debate.forecasts import FORECAST
 from moot.debate.state import Debate
-from moot.debate.types import Observation, Said
+from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams, Stop
 from moot.rl.rendering import Rendering
 from moot.turns import NOWHERE, SampledTurn
@@ -24,6 +25,14 @@ def turn_seed(*parts: object) -> int:
     """A seed from what a turn is, not from when it was sampled, so that the order of sampling changes nothing."""
     digest = hashlib.sha256("\x1f".join(map(str, parts)).encode()).digest()
     return int.from_bytes(digest[:4], "big") >> 1
+
+
+async def answer_plainly(
+    sampler: Sampler, rendering: Rendering, messages: Sequence[Message], params: SamplingParams, count: int = 1
+) -> list[tuple[str, Sample]]:
+    """Outside any debate: what is said, and the tokens it was sampled as."""
+    samples = await sampler.sample(rendering.prompt(messages), replace(params, stop=rendering.stop_ids), count)
+    return [(rendering.said(sample.tokens)[0], sample) for sample in samples]
 
 
 @dataclass
@@ -115,7 +124,8 @@ class TokenSpeaker:
     def _begin(self, observation: Observation) -> Ints:
         """Puts what is new for a turn into the conversation, or the whole of it into a fresh one; answers with that."""
         if observation.extends:
-            new = self._rendering.suffix(self._last_turn(observation.agent).tokens, observation.newest)
+            last = max(key for key in self._turns if key[1] == observation.agent)
+            new = self._rendering.suffix(self._turns[last].tokens, observation.newest)
             self._conversations[observation.agent].pieces.append(new)
             return new
         conversation = self._conversations[observation.agent] = _Conversation()
@@ -173,7 +183,7 @@ class TokenSpeaker:
             stop_reason=last.stop_reason,
             learns=self._learns,
         )
-        if not observation.section:
+        if not observation.section or observation.contract == FORECAST:
             return turn
         pieces: list[tuple[Ints, _Part | None]] = []
         for part in spoken.parts:
@@ -211,11 +221,11 @@ class TokenSpeaker:
                 starts.append(np.array([place(int(start)) for start in part.starts], dtype=np.int32))
         return starts
 
-    def _last_turn(self, agent: int) -> SampledTurn:
-        return self._turns[max(key for key in self._turns if key[1] == agent)]
-
     def turn(self, round: int, agent: int) -> SampledTurn:
         return self._turns[round, agent]
 
     def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
         return tuple(self._turns[turn.round, turn.agent] for turn in debate.turns)
+
+    def forecasts(self, debate: Debate) -> tuple[SampledTurn, ...]:
+        return tuple(self._turns[debate.forecast_round(each.about), each.agent] for each in debate.forecasts)

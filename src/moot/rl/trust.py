@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
+from itertools import combinations, repeat
 from typing import Any
 
 from moot.debate.rewards import has_signal, held_answers, last_parsed, plurality
@@ -13,6 +13,7 @@ from moot.debate.types import Parsed, Vote
 from moot.debate.voters import flips, own_answers
 from moot.debate.votes import clear_consensus, in_both_orders
 from moot.records.played import PlayedDebate
+from moot.rl import calibration
 from moot.rl.explain import ALARMS
 from moot.rl.metrics import Metrics, mean, solution_lengths
 from moot.statistics import wilson
@@ -33,7 +34,7 @@ PEERS = (
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
     counted = [counts(each) for each in debates]
     outside = OUTSIDE if any(each.debate.jury and not each.debate.assigned for each in debates) else ()
-    return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside)}
+    return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside, *calibration.keys(debates))}
 
 
 def _ratio(key: str, shares: Sequence[Share]) -> float | None:
@@ -63,6 +64,7 @@ def counts(each: PlayedDebate) -> dict[str, Share]:
         "trust/judges_per_pair": (float(sum(map(len, pairs))), float(len(pairs))),
         "trust/duplicate_votes": (each.ballots.repeated, each.ballots.cast),
         **_outside(each),
+        **calibration.counts(each),
     }
 
 
@@ -86,13 +88,14 @@ def _share(hits: Iterable[bool]) -> Share:
     return float(sum(listed)), float(len(listed))
 
 
-def judge_accuracy(debates: Sequence[PlayedDebate]) -> tuple[int, int]:
-    """Of `>` votes between a right and a wrong response: how many prefer the right one, and how many there are."""
+def judge_accuracy(debates: Iterable[PlayedDebate], authors: Iterable[int | None] = repeat(None)) -> tuple[int, int]:
+    """Of `>` votes between a right and a wrong response: how many prefer the right one, and how many there are; only those of one author
+    per debate where `authors` names them."""
     right = mixed = 0
-    for each in debates:
+    for each, author in zip(debates, authors, strict=False):
         if each.answer_known:
             for vote in each.decided_votes():
-                if each.correct(vote.left) != each.correct(vote.right):
+                if each.correct(vote.left) != each.correct(vote.right) and author in (None, vote.author):
                     mixed += 1
                     right += each.correct(vote.left)
     return right, mixed

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -20,11 +20,11 @@ from moot.debate.parsing import BALLOT, CONTRACTS
 from moot.debate.play import play
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Observation, Parsed, Question, Said
-from moot.engine.protocol import Datum, Sampler, SamplingParams
-from moot.rl.datums import merge
+from moot.engine.protocol import Datum, Sample, Sampler, SamplingParams
+from moot.rl.datums import imitated
 from moot.rl.dictation import Dictation
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import turn_seed
+from moot.rl.speaker import answer_plainly, turn_seed
 from moot.tasks.answers import answer_in
 from moot.tasks.task import Task
 from moot.turns import tokens_by_section
@@ -147,26 +147,28 @@ LONGEST = 600
 TAG = re.compile(r"</?(?:solution|evaluation|comparison|consensus|consensus_reason|think)>", re.I)
 
 
+TRIES = 4
+"""Plain answers per question, of which the wrong ones are kept."""
+
+
+def answers_by_text(said: Sequence[tuple[str, Sample]], task: Task) -> dict[str, str]:
+    """The answer in each different text that was not cut, has one, and has no tag that would end a section."""
+    texts = dict.fromkeys(text.strip() for text, sample in said if sample.stop_reason == "stop" and not TAG.search(text))
+    return {text: answer for text in texts if (answer := answer_in(text, task.extract)) is not None}
+
+
 async def sample_wrong(
-    task: Task, base: Sampler, rendering: Rendering, params: SamplingParams, numbers: Iterable[int], seed: int, tries: int = 4
+    task: Task, base: Sampler, rendering: Rendering, params: SamplingParams, numbers: Sequence[int], seed: int
 ) -> dict[int, list[str]]:
     """What the model itself gets wrong: solutions to a plain question, each with an answer, and none of them right."""
 
     async def one(number: int) -> list[str]:
         question = task.train(number)
-        prompt = rendering.prompt([Message("user", question.plain)])
-        samples = await base.sample(prompt, replace(params, stop=rendering.stop_ids, seed=turn_seed(seed, "wrong", number)), tries)
-        texts = [rendering.said(sample.tokens)[0].strip() for sample in samples if sample.stop_reason == "stop"]
-        kept = []
-        for text in dict.fromkeys(texts):
-            answer = answer_in(text, task.extract)
-            if answer is None or task.equal(answer, question.answer or "") or TAG.search(text) or len(text) > LONGEST:
-                continue
-            kept.append(text)
-        return kept
+        own = replace(params, seed=turn_seed(seed, "wrong", number))
+        texts = answers_by_text(await answer_plainly(base, rendering, [Message("user", question.plain)], own, TRIES), task)
+        return [text for text, answer in texts.items() if len(text) <= LONGEST and not task.equal(answer, question.answer or "")]
 
-    chosen = list(numbers)
-    return dict(zip(chosen, await asyncio.gather(*(one(number) for number in chosen)), strict=True))
+    return dict(zip(numbers, await asyncio.gather(*map(one, numbers)), strict=True))
 
 
 async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alone: bool) -> list[Datum]:
@@ -178,7 +180,8 @@ async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alon
         dictation.text, worth[observation.round, observation.agent] = teacher.write(observation)
         return await speaker(observation)  # no other seat runs in between: nothing here waits for anything
 
-    played = await play(debate, speak, teacher.watch)
+    # What a forecast should say is not known before the votes.
+    played = await play(replace(debate, rules=replace(debate.rules, forecast="none")), speak, teacher.watch)
     sampled = speaker.sampled(played)
     made: list[Datum] = []
     for turns in played.steps():
@@ -186,5 +189,5 @@ async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alon
         if alone:
             sections = [tokens_by_section(played.turns[i].parsed, sampled[i].starts) for i in turns]
             weights = [each * by_name.get("solution", np.float32(0)) for each, by_name in zip(weights, sections, strict=True)]
-        made += [replace(datum, mask=datum.advantages) for datum in merge([sampled[i] for i in turns], weights)]
-    return [datum for datum in made if datum.mask.any()]
+        made += imitated([sampled[i] for i in turns], weights)
+    return made

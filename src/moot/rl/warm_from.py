@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from moot.checkpoints import newest_whole
 from moot.debate.types import ConfigError
+from moot.debate.wording import Prompts
 from moot.records import Run
 from moot.rl.config import TrainConfig
+from moot.rl.resume import differences
 from moot.rl.stored import config_of
+
+SAME = {
+    "engine", "base_url", "model", "lora_rank", "lora_alpha", "lora_targets", "num_agents", "max_rounds", "contract", "sections", "prompts",
+    "seed", "task",
+}  # fmt: skip
+"""What a warm start depends on, beside its own settings."""
 
 
 @dataclass(frozen=True)
@@ -28,18 +36,12 @@ def warm_start_of(config: TrainConfig) -> WarmStart:
     theirs = config_of(run)
     if not config.warm_steps:
         raise ConfigError(f"warm_from names {path}, but warm_questions is 0: give the settings of its warm start too ({_asked(theirs)})")
-    for name in ("engine", "base_url", "model", "lora_rank", "lora_alpha", "lora_targets"):
-        _same(path, name, getattr(config.model, name), getattr(theirs.model, name))
-    for field in fields(config.warm):
-        if field.name != "warm_from":
-            _same(path, field.name, getattr(config.warm, field.name), getattr(theirs.warm, field.name))
-    for name in ("num_agents", "max_rounds"):
-        _same(path, name, getattr(config.debate, name), getattr(theirs.debate, name))
-    for name in ("contract", "sections"):
-        _same(path, name, getattr(config.protocol.rules, name), getattr(theirs.protocol.rules, name))
-    _same(path, "prompts", str(config.prompts), str(theirs.prompts))
-    _same(path, "task", _first_task(config), _first_task(theirs))
-    _same(path, "seed", config.seed, theirs.seed)
+    # Where a curriculum comes first, the task that is measured does not matter.
+    ours, others = (replace(each, debate=replace(each.debate, task=_first_task(each))) for each in (config, theirs))
+    for name, own, other in differences(ours, others):
+        if name in SAME or (name.startswith("warm_") and name != "warm_from"):
+            own, other = (str(each) if isinstance(each, Prompts) else each for each in (own, other))
+            raise ConfigError(f"{name} is {own!r} here and {other!r} in {path}, whose warm start is to be taken over; make them equal")
     rows = [row for row in run.metrics() if row["phase"] == "warm"]
     if (last := max((row["step"] for row in rows), default=0)) < config.warm_steps:
         raise ConfigError(f"warm_from names {path}, which has not finished its warm start ({last} of {config.warm_steps} steps)")
@@ -55,8 +57,3 @@ def _first_task(config: TrainConfig) -> str:
 def _asked(theirs: TrainConfig) -> str:
     w = theirs.warm
     return f"--warm-questions {w.warm_questions} --warm-epochs {w.warm_epochs} --warm-batch-size {w.warm_batch_size}"
-
-
-def _same(path: Path, name: str, ours: object, theirs: object) -> None:
-    if ours != theirs:
-        raise ConfigError(f"{name} is {ours!r} here and {theirs!r} in {path}, whose warm start is to be taken over; make them equal")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from moot import users
+from moot.debate.choices import near
 from moot.debate.types import ConfigError
 from moot.tasks import aime, arithmetic, code_set, files, gsm8k, gym, longwriter, math_set
 from moot.tasks.sets import without
@@ -41,7 +42,8 @@ def load(name: str, seed: int = 0, held_out: int = 64) -> Task:
         if not isinstance(made, Task):
             raise ConfigError(f"task {name!r} must return a moot.tasks.Task, got {type(made).__name__}")
         return made
-    raise ConfigError(f"task must be one of {', '.join(TASKS)}, a .jsonl or .txt file, or path.py:function, got {name!r}")
+    names = f"{', '.join(TASKS)}, a .jsonl or .txt file, or path.py:function"
+    raise ConfigError(f"task must be one of {names}, got {name!r}{near(spec.name, TASKS)}")
 
 
 def check_name(name: str) -> None:

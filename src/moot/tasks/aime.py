@@ -3,16 +3,14 @@ it to train on."""
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from moot.debate.types import ConfigError
 from moot.tasks.graders import grading
-from moot.tasks.rows import Raw, Row, convert, fetch, field, read
+from moot.tasks.rows import Hub, Raw, Row, convert, field, load
 from moot.tasks.sets import SetSettings, fixed_set
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-HUB, PAST_HUB = "HuggingFaceH4/aime_2024", "di-zhang-fdu/AIME_1983_2024"
+HUB, PAST_HUB = Hub("HuggingFaceH4/aime_2024", "train"), Hub("di-zhang-fdu/AIME_1983_2024", "train")
 TESTED_YEAR = "2024"
 
 
@@ -29,10 +27,7 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
         raise ConfigError(f"task {spec.text!r}: {spec.words[0]!r} means nothing here; there is past, the problems of the years before 2024")
     chosen = spec.fill(SetSettings)
 
-    def split(file: str, hub: str, setting: str) -> list[Row]:
-        return convert(read(Path(file)) if file else fetch("aime24", hub, "train", files=f"{setting}=FILE.jsonl"), row)
-
-    splits = {"test": lambda: split(chosen.test, HUB, "test")}
+    splits = {"test": lambda: convert(load(chosen.test, spec.name, HUB, ["test"]), row)}
     if chosen.train or spec.words:
-        splits["train"] = lambda: split(chosen.train, PAST_HUB, "train")
+        splits["train"] = lambda: convert(load(chosen.train, spec.name, PAST_HUB, ["train"]), row)
     return fixed_set(spec.label, grading(chosen.grader or "number"), splits, chosen.held_out or "test", seed, held_out)

@@ -25,6 +25,9 @@ class Trouble:
     """What was graded against it."""
 
 
+KINDS = ("failing", "passing", "as_text", "given_up", "unlike")
+
+
 @dataclass(frozen=True)
 class SplitReport:
     questions: int
@@ -97,9 +100,6 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
 
     results = in_parallel(one, list(enumerate(questions)), task.equal)
 
-    def all_of(kind: str) -> tuple[Trouble, ...]:
-        return tuple(result[kind] for result in results if kind in result)
-
     seen = Counter(normal(question.text) for question in questions)
     answers: dict[str, set[str | None]] = defaultdict(set)
     for question in questions:
@@ -109,11 +109,7 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
     return SplitReport(
         len(questions),
         graded,
-        all_of("failing"),
-        all_of("passing"),
-        all_of("as_text"),
-        all_of("given_up"),
-        all_of("unlike"),
+        **{kind: tuple(result[kind] for result in results if kind in result) for kind in KINDS},
         duplicates=sum(seen.values()) - len(seen),
         contradictions=contradictions,
     )

@@ -13,12 +13,12 @@ from moot.debate.types import ConfigError, Question
 from moot.tasks import sandbox
 from moot.tasks.graders import Grading
 from moot.tasks.programs import CODE, TESTS, EqualPrograms, Problem, last_program
-from moot.tasks.rows import Raw, Row, fetch, field, read
+from moot.tasks.rows import Hub, Raw, Row, field, load, read
 from moot.tasks.sets import fixed_set
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-HUB = "openai/openai_humaneval"
+HUB = Hub("openai/openai_humaneval", "test")
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def problem(raw: Raw, where: str) -> Problem:
 def humaneval(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
     chosen = spec.fill(HumanEvalSettings)
-    raws = read(Path(chosen.test)) if chosen.test else fetch("humaneval", HUB, "test", files="test=FILE.jsonl")
+    raws = load(chosen.test, spec.name, HUB, ["test"])
     return _task(spec.label, {"test": [problem(raw, where) for where, raw in raws]}, "test", seed, held_out)
 
 

@@ -10,6 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 
 from moot import users
+from moot.debate.choices import near
 from moot.debate.types import ConfigError
 from moot.tasks.answers import TAIL, Extract, announced, exact, final_number
 from moot.tasks.comparing import ByKey, Grader
@@ -96,7 +97,7 @@ def grading(name: str) -> Grading:
     if name in GRADERS:
         return GRADERS[name]
     if ":" not in name:
-        raise ConfigError(f"grader must be one of {', '.join(GRADERS)} or path.py:function, got {name!r}")
+        raise ConfigError(f"grader must be one of {', '.join(GRADERS)} or path.py:function, got {name!r}{near(name, GRADERS)}")
     function = users.load(name, "grader")
 
     def equal(given: str, right: str) -> bool:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import re
-from functools import partial
-from pathlib import Path
 
-from moot.tasks.graders import grading
-from moot.tasks.rows import Raw, Row, convert, fetch, field, read
-from moot.tasks.sets import SetSettings, fixed_set
+from moot.tasks.rows import Hub, Raw, Row, field
+from moot.tasks.sets import SetSettings, published_set
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-HUB, CONFIG = "openai/gsm8k", "main"
+HUB = {split: Hub("openai/gsm8k", split, "main") for split in ("train", "test")}
 _CALCULATOR = re.compile(r"<<[^<>]*>>")
 
 
@@ -24,14 +21,6 @@ def row(raw: Raw, where: str) -> Row:
     return Row(field(raw, where, "question"), answer, solution)
 
 
-def split(name: str, file: str) -> list[Row]:
-    return convert(read(Path(file)) if file else fetch("gsm8k", HUB, name, CONFIG), row)
-
-
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
-    chosen = spec.fill(SetSettings)
-    files = {"train": chosen.train, "test": chosen.test}
-    named = {name: file for name, file in files.items() if file} or files  # one file alone is the whole set
-    splits = {name: partial(split, name, file) for name, file in named.items()}
-    return fixed_set(spec.label, grading(chosen.grader or "number"), splits, chosen.held_out, seed, held_out)
+    return published_set(spec, spec.fill(SetSettings), HUB, row, "number", seed, held_out)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from functools import partial
-from pathlib import Path
-
 from moot.debate.types import ConfigError
-from moot.tasks.graders import GRADERS
-from moot.tasks.rows import Raw, Row, convert, fetch, field, read
-from moot.tasks.sets import SetSettings, fixed_set
+from moot.tasks.rows import Hub, Raw, Row, field
+from moot.tasks.sets import SetSettings, published_set
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-HUB = "THUDM/LongWriter-6k"
+HUB = {"train": Hub("THUDM/LongWriter-6k", "train")}
 
 
 def row(raw: Raw, where: str) -> Row:
@@ -27,12 +23,4 @@ def row(raw: Raw, where: str) -> Row:
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
-    chosen = spec.fill(SetSettings)
-    files = {"train": chosen.train, **({"test": chosen.test} if chosen.test else {})}
-    named = {name: file for name, file in files.items() if file} or files
-    splits = {name: partial(_split, file) for name, file in named.items()}
-    return fixed_set(spec.label, GRADERS["text"], splits, chosen.held_out, seed, held_out, open_ended=True)
-
-
-def _split(file: str) -> list[Row]:
-    return convert(read(Path(file)) if file else fetch("longwriter", HUB, "train", files="train=FILE.jsonl"), row)
+    return published_set(spec, spec.fill(SetSettings), HUB, row, "text", seed, held_out, open_ended=True)

@@ -10,11 +10,11 @@ import atexit
 import contextlib
 import json
 import os
+import queue
 import selectors
 import signal
 import subprocess
 import sys
-import threading
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -49,13 +49,10 @@ class Pool:
     def __init__(self, workers: int | None = None, seconds: float = 3.0, megabytes: int = 512) -> None:
         self.workers = workers or min(8, cores())
         self.seconds, self._megabytes = seconds, megabytes
-        self._idle: list[_Worker] = []
-        self._all: set[_Worker] = set()
-        self._started = 0
-        self._free = threading.Condition()
+        self._start_afresh()
         atexit.register(self.close)
         if hasattr(os, "register_at_fork"):
-            os.register_at_fork(after_in_child=self._forget)
+            os.register_at_fork(after_in_child=self._start_afresh)
 
     def ask(self, given: str, right: str) -> Outcome:
         return self.compare(given, right, self.seconds).outcome
@@ -64,55 +61,34 @@ class Pool:
         """In so many seconds of processor time, or in the pool's own limit where that is less."""
         limit = min(seconds, self.seconds)
         message = json.dumps([given, right, limit]).encode("ascii")
-        worker = self._take()
+        places = self._places
+        worker, usable = places.get(), False
         try:
+            if worker is None:
+                worker = _Worker(self._megabytes)
+                self._all.add(worker)
             outcome, used = worker.ask(message, limit)
-        except BaseException:  # Ctrl-C above all: its reply is still to come, and must not be taken for the next one's
-            self._give_back(worker, usable=False)
-            raise
-        self._give_back(worker, usable=outcome != "lost")
+            usable = outcome != "lost"
+        finally:  # after Ctrl-C too: its reply is still to come, and must not be taken for the next one's
+            if worker is not None and not usable:
+                self._all.discard(worker)
+                worker.kill()
+            places.put(worker if usable else None)
         return Comparison(outcome, limit if outcome in _NOT_EVALUATED else used)
 
     def close(self) -> None:
-        with self._free:
-            ending, idle = self._all, set(self._idle)
-            self._all, self._idle, self._started = set(), [], 0
+        ending, idle = self._all, set(self._places.queue)
+        self._start_afresh()
         for worker in ending:
             worker.kill(patience=1.0 if worker in idle else 0.0)
 
-    def _take(self) -> _Worker:
-        with self._free:
-            while not self._idle and self._started >= self.workers:
-                self._free.wait()
-            if self._idle:
-                return self._idle.pop()
-            self._started += 1
-        try:
-            worker = _Worker(self._megabytes)
-        except BaseException:
-            with self._free:
-                self._started -= 1
-                self._free.notify()
-            raise
-        with self._free:
-            self._all.add(worker)
-        return worker
-
-    def _give_back(self, worker: _Worker, usable: bool) -> None:
-        with self._free:
-            if worker in self._all:  # otherwise the pool was closed meanwhile
-                if usable:
-                    self._idle.append(worker)
-                else:
-                    self._all.discard(worker)
-                    self._started -= 1
-                self._free.notify()
-        if not usable:
-            worker.kill()
-
-    def _forget(self) -> None:
-        """A forked copy of this program must not talk to its parent's workers."""
-        self._idle, self._all, self._started, self._free = [], set(), 0, threading.Condition()
+    def _start_afresh(self) -> None:
+        """Without workers; so does a forked copy of this program, which must not talk to its parent's."""
+        self._all: set[_Worker] = set()
+        self._places: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
+        """One for each worker there may be. The newest is taken first: one that is idle before one that is to be started."""
+        for _ in range(self.workers):
+            self._places.put(None)
 
 
 class _Worker:

@@ -5,17 +5,15 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from moot.debate.types import ConfigError
 from moot.tasks.answers import boxed
-from moot.tasks.graders import grading
-from moot.tasks.rows import Raw, Row, convert, fetch, field, read
-from moot.tasks.sets import SetSettings, fixed_set
+from moot.tasks.rows import Hub, Raw, Row, field
+from moot.tasks.sets import SetSettings, published_set
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-HUB = {"train": ("DigitalLearningGmbH/MATH-lighteval", "train"), "test": ("HuggingFaceH4/MATH-500", "test")}
+HUB = {"train": Hub("DigitalLearningGmbH/MATH-lighteval", "train"), "test": Hub("HuggingFaceH4/MATH-500", "test")}
 SUBJECTS = ("algebra", "counting-and-probability", "geometry", "intermediate-algebra", "number-theory", "prealgebra", "precalculus")
 
 
@@ -42,11 +40,6 @@ def spelled(subject: str) -> str:
     return re.sub(r"[^a-z]+", "-", subject.lower().replace("&", "and"))
 
 
-def split(name: str, file: str, subjects: tuple[str, ...], levels: range) -> list[Row]:
-    raws = read(Path(file)) if file else fetch("math", *HUB[name])
-    return convert(raws, partial(row, subjects=subjects, levels=levels))
-
-
 def _levels(given: str) -> range:
     if not given:
         return range(1, 6)
@@ -61,7 +54,5 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     subjects = tuple(spelled(word) for word in spec.words)
     if unknown := set(subjects) - set(SUBJECTS):
         raise ConfigError(f"task {spec.text!r}: there is no subject {min(unknown)!r}; there are {', '.join(SUBJECTS)}")
-    files = {"train": chosen.train, "test": chosen.test}
-    named = {name: file for name, file in files.items() if file} or files
-    splits = {name: partial(split, name, file, subjects, _levels(chosen.level)) for name, file in named.items()}
-    return fixed_set(spec.label, grading(chosen.grader or "math"), splits, chosen.held_out, seed, held_out)
+    chosen_rows = partial(row, subjects=subjects, levels=_levels(chosen.level))
+    return published_set(spec, chosen, HUB, chosen_rows, "math", seed, held_out)

@@ -9,14 +9,13 @@ from __future__ import annotations
 import ast
 import doctest
 import re
-import threading
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache, partial
 
 from moot.tasks.math_pool import cores
-from moot.tasks.sandbox import Limits, Ran, run
+from moot.tasks.sandbox import Limits, run
 
 CODE = "Write the whole function in Python, in one block that starts with ```python and ends with ```."
 TESTS = "# tests of "
@@ -105,8 +104,8 @@ class EqualPrograms:
         self._by_name: dict[str, list[Problem]] = defaultdict(list)
         for problem in problems:
             self._by_name[problem.entry_point].append(problem)
-        self._ran: OrderedDict[tuple[str, str, tuple[str, ...]], Ran] = OrderedDict()
-        self._lock = threading.Lock()
+        # Agents repeat themselves and each other.
+        self._run = lru_cache(MOST_REMEMBERED)(partial(run, limits=LIMITS))
 
     def __call__(self, given: str, right: str) -> bool:
         return self.passes(given, right) if right in self._by_tests else given == right or self.key(given) == self.key(right)
@@ -133,17 +132,3 @@ class EqualPrograms:
             f"{problem.solution}\n\n_{name} = {name}\n\n\ndef {name}(*arguments):\n    value = _{name}(*arguments)\n"
             f"    return not value if isinstance(value, bool) else value + 1 if isinstance(value, (int, float)) else {other}\n"
         )
-
-    def _run(self, program: str, tests: str, entry_point: str, calls: tuple[str, ...] = ()) -> Ran:
-        """Remembered: agents repeat themselves and each other."""
-        asked = (program, tests, calls)
-        with self._lock:
-            if asked in self._ran:
-                self._ran.move_to_end(asked)
-                return self._ran[asked]
-        ran = run(program, tests, entry_point, calls, LIMITS)
-        with self._lock:
-            self._ran[asked] = ran
-            while len(self._ran) > MOST_REMEMBERED:
-                self._ran.popitem(last=False)
-        return ran

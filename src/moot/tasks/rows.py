@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.json_text import read_json
 
 Raw = Mapping[str, Any]
 
@@ -44,9 +44,9 @@ def read(path: Path) -> list[tuple[str, Raw]]:
 
 def _json(text: str, where: str) -> Any:
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{where}: not JSON ({error})") from None
+        return read_json(text)
+    except ConfigError as error:
+        raise ConfigError(f"{where}: {error}") from None
 
 
 def _object(row: Any, where: str) -> tuple[str, Raw]:
@@ -55,21 +55,30 @@ def _object(row: Any, where: str) -> tuple[str, Raw]:
     return where, row
 
 
-def fetch(
-    task: str, hub: str, split: str, config: str | None = None, files: str = "train=FILE.jsonl,test=FILE.jsonl"
-) -> list[tuple[str, Raw]]:
-    """From the hub, kept in the usual cache. Whoever has no network is told how to name a file."""
-    way_out = f"give files instead: {task}:{files}"
+@dataclass(frozen=True)
+class Hub:
+    """Where a split of a published set is."""
+
+    id: str
+    split: str
+    config: str | None = None
+
+
+def load(file: str, task: str, hub: Hub, files: Sequence[str]) -> list[tuple[str, Raw]]:
+    """From the file if there is one, or from the hub, kept in the usual cache. Whoever has no network is told which `files` to name."""
+    if file:
+        return read(Path(file))
+    way_out = f"give files instead: {task}:{','.join(f'{name}=FILE.jsonl' for name in files)}"
     try:
         import datasets  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise ConfigError(f"task {task} comes from the hub through the package datasets: pip install 'moot[data]', or {way_out}") from None
     try:
-        rows = datasets.load_dataset(hub, config, split=split)
+        rows = datasets.load_dataset(hub.id, hub.config, split=hub.split)
     except Exception as error:  # whatever its dozen dependencies raise when there is no network, no such set, no permission
         said = " ".join(str(error).split())[:200]
-        raise ConfigError(f"task {task}: {hub} ({split}) cannot be fetched ({type(error).__name__}: {said}); {way_out}") from None
-    return [(f"{hub}, {split}, row {i}", row) for i, row in enumerate(rows, 1)]
+        raise ConfigError(f"task {task}: {hub.id} ({hub.split}) cannot be fetched ({type(error).__name__}: {said}); {way_out}") from None
+    return [(f"{hub.id}, {hub.split}, row {i}", row) for i, row in enumerate(rows, 1)]
 
 
 def field(raw: Raw, where: str, *names: str) -> str:
@@ -85,7 +94,11 @@ def field(raw: Raw, where: str, *names: str) -> str:
     raise ConfigError(f"{where}: needs the field {' or '.join(names)}; it has {', '.join(raw) or 'none'}")
 
 
-def convert(raws: Iterable[tuple[str, Raw]], make: Callable[[Raw, str], Row | None]) -> list[Row]:
+MakeRow = Callable[[Raw, str], Row | None]
+"""(a row, where it stands) -> the same as ours; None where it is filtered out."""
+
+
+def convert(raws: Iterable[tuple[str, Raw]], make: MakeRow) -> list[Row]:
     """Every row that `make` does not filter out."""
     rows = [row for where, raw in raws if (row := make(raw, where)) is not None]
     if empty := next((i for i, row in enumerate(rows, 1) if not row.question), None):

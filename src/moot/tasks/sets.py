@@ -12,11 +12,12 @@ import logging
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from moot.debate.types import ConfigError, Question
-from moot.tasks.graders import Grading
-from moot.tasks.rows import Row
+from moot.tasks.graders import Grading, grading
+from moot.tasks.rows import Hub, MakeRow, Row, convert, load
+from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 from moot.tasks.two_sided import instruction as either
 from moot.tasks.two_sided import seated
@@ -108,6 +109,20 @@ def fixed_set(
         tuple(notes),
         kept,
     )
+
+
+def published_set(
+    spec: Spec, chosen: SetSettings, hub: Mapping[str, Hub], row: MakeRow, grader: str, seed: int, held_out: int, open_ended: bool = False
+) -> Task:
+    """A set that is on the hub, or in files: where one is given, it is the whole set. `row` makes a question of a row."""
+    files = {name: file for name, file in (("train", chosen.train), ("test", chosen.test)) if file} or dict.fromkeys(hub, "")
+
+    def rows(name: str) -> list[Row]:
+        place = hub.get(name, hub["train"])  # of no matter where there is a file
+        return convert(load(files[name], spec.name, place, list(hub)), row)
+
+    splits = {name: partial(rows, name) for name in files}
+    return fixed_set(spec.label, grading(chosen.grader or grader), splits, chosen.held_out, seed, held_out, open_ended)
 
 
 def without(task: Task, held_out: Sequence[Question], seed: int) -> Task:

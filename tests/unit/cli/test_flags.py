@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from typing import get_args
+
 import pytest
 
 from moot.cli.main import _parse
+from moot.cli.registry import ProtocolName
 from moot.cli.rescore import respelled
 from moot.cli.train import demo_elsewhere
+from moot.debate.protocol import PRESETS
+
+
+def test_every_preset_of_the_rules_can_be_named() -> None:
+    assert get_args(ProtocolName) == tuple(PRESETS)
 
 
 @pytest.mark.parametrize(("flag", "expected"), [("--personas", True), ("--no-personas", False)])

@@ -48,6 +48,9 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "voters": ("both", "both"),
     "drop_own_answer": (False, False),
     "both_orders": (False, False),
+    "forecast": ("none", "none"),
+    "vote_weight": ("one", "one"),
+    "discount": (0, 0),
     "positions": ("none", "none"),
 }
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ import tinker
 
 from moot.debate.rewards import REWARDS
 from moot.engine.protocol import AdamParams, ContextOverflow, EngineError, SamplingParams
-from moot.engine.remote import RemoteEngine, ledger, wire
+from moot.engine.remote import RemoteEngine, ledger, probe, wire
 from moot.engine.scripted import ByteTokenizer
 from moot.loop.train import Loop, train
 from moot.records import Run
@@ -144,7 +145,8 @@ def test_a_server_that_never_answers_is_given_up_with_both_versions_and_what_to_
     assert "speaks protobuf, which this server may not; run: pip install tinker==0.24.1" in str(caught.value)
 
 
-def test_nobody_there_and_another_model_there() -> None:
+def test_nobody_there_and_another_model_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(probe, "GREETING_S", 0.1)
     with pytest.raises(
         EngineError, match=r"no server that speaks the Tinker API answers at http://127.0.0.1:9 .*; start one, or mend --base-url"
     ):
@@ -168,22 +170,28 @@ def test_the_same_steps_whatever_the_server_divides_by() -> None:
 # -- a bad line -----------------------------------------------------------------------------------------------------------------------
 
 
+async def trained_and_sampled(engine: Any) -> list[np.ndarray]:
+    found = []
+    for _ in range(4):
+        found.append(await trained(engine, 2))
+        sampler = await engine.snapshot()
+        (sample,) = await sampler.sample(PROMPT, SamplingParams(max_tokens=10, seed=1))
+        found.append(sample.logprobs)
+        assert (await engine.save_state("checkpoint")).startswith("tinker://")
+    return found
+
+
+@cache
+def over_a_good_line() -> list[np.ndarray]:
+    with engine_on(Server()) as engine:
+        return asyncio.run(trained_and_sampled(engine))
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_with_a_fault_on_every_fifth_call_the_weights_come_out_the_same_to_the_last_bit(seed: int) -> None:
-    async def work(engine: Any) -> list[np.ndarray]:
-        found = []
-        for _ in range(4):
-            found.append(await trained(engine, 2))
-            sampler = await engine.snapshot()
-            (sample,) = await sampler.sample(PROMPT, SamplingParams(max_tokens=10, seed=1))
-            found.append(sample.logprobs)
-            assert (await engine.save_state("checkpoint")).startswith("tinker://")
-        return found
-
-    with engine_on(Server()) as engine:
-        expected = asyncio.run(work(engine))
+    expected = over_a_good_line()
     with engine_on(Server(), faults=0.2, seed=seed) as engine:
-        found = asyncio.run(work(engine))
+        found = asyncio.run(trained_and_sampled(engine))
         assert engine.statistics["replays"] > 0
         assert engine.proxy.seen["reset_after"] > 0 and engine.proxy.seen["truncated"] > 0
     for a, b in zip(found, expected, strict=True):
@@ -294,15 +302,21 @@ def told(run: Run) -> list[dict[str, Any]]:
     return [{name: value for name, value in row.items() if not name.startswith(("time/", "engine/"))} for row in run.metrics()]
 
 
-def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every_debate(tmp_path: Path) -> None:
-    runs = []
-    for faults in (0.0, 0.2):
-        with engine_on(Server(Manners(vocabulary=258)), faults, seed=1) as engine:
-            runs.append(run_of(engine, tmp_path / str(faults)))
-            if faults:
-                assert 0 < max(row.get("engine/replays", 0) for row in runs[1].metrics()) <= engine.statistics["replays"]
-    assert told(runs[0]) == told(runs[1])
-    for run in runs:
+@pytest.fixture(scope="module")
+def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Over a good line, and without a break."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TINKER_TELEMETRY", "0")
+        with engine_on(Server(Manners(vocabulary=258))) as engine:
+            return run_of(engine, tmp_path_factory.mktemp("whole") / "run")
+
+
+def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every_debate(whole_run: Run, tmp_path: Path) -> None:
+    with engine_on(Server(Manners(vocabulary=258)), 0.2, seed=1) as engine:
+        faulty = run_of(engine, tmp_path / "run")
+        assert 0 < max(row.get("engine/replays", 0) for row in faulty.metrics()) <= engine.statistics["replays"]
+    assert told(whole_run) == told(faulty)
+    for run in (whole_run, faulty):
         assert run.steps() == [2, 3, 4]
         debates = [debate for step in run.steps() for debate in run.records(step)]
         assert len(debates) == 9 and not any("error" in debate for debate in debates)
@@ -322,11 +336,9 @@ def test_batches_sampled_ahead_are_trained_on_one_step_later_and_none_is_lost(tm
     assert 3 * near < min(far), (near, far)
 
 
-def test_a_run_goes_on_from_the_servers_saved_state(tmp_path: Path) -> None:
+def test_a_run_goes_on_from_the_servers_saved_state(whole_run: Run, tmp_path: Path) -> None:
     """Stopped after step 2; a new engine in a new session loads what the server kept, and ends as if nothing had been."""
     server = Server(Manners(vocabulary=258))
-    with engine_on(Server(Manners(vocabulary=258))) as engine:
-        whole = run_of(engine, tmp_path / "whole")
 
     class Enough(Exception): ...
 
@@ -344,4 +356,4 @@ def test_a_run_goes_on_from_the_servers_saved_state(tmp_path: Path) -> None:
             run_of(engine, tmp_path / "cut")
     with engine_on(server) as engine:
         cut = run_of(engine, tmp_path / "cut")
-    assert told(cut) == told(whole)
+    assert told(cut) == told(whole_run)

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.engine.protocol import Datum
-from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_datums, check_loss, from_wire, summed_loss, to_wire
+from moot.engine.protocol import Datum, check_datums, check_loss
+from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_untempered, from_wire, summed_loss, to_wire
 from support.datums import random_datum
 
 tinker = pytest.importorskip("tinker")
@@ -86,6 +86,6 @@ def test_what_a_server_would_take_in_silence_is_refused_here() -> None:
     with pytest.raises(ValueError, match="has 5 tokens; between 1 and the context of 4"):
         check_datums([random_datum(0, 5, 0, 0.0)], 4)
     with pytest.raises(ValueError, match=r"temperature 0\.7; a remote engine trains at temperature 1"):
-        check_datums([replace(random_datum(0, 3, 0), temperature=0.7)], 9)
+        check_untempered([replace(random_datum(0, 3, 0), temperature=0.7)])
     with pytest.raises(ValueError, match="returned 1 logprobs for 3 tokens"):
         from_wire(Scaled("ppo", None, [random_datum(0, 3, 0, 0.0)], [1.0]), [{"logprobs": {"data": [0.5]}}])

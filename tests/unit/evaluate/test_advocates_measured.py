@@ -125,7 +125,7 @@ def test_against_somebody_else_the_judge_says_who_argues_better() -> None:
         Player(Speaking(), RENDERING),  # type: ignore[arg-type]
         TASK,
         config,
-        opponents={"base": lambda seat: Player(Speaking(), RENDERING, learns=False)},  # type: ignore[arg-type]
+        opponents={"base": Player(Speaking(), RENDERING, learns=False)},  # type: ignore[arg-type]
         judge=Player(Speaking(), RENDERING),  # type: ignore[arg-type]
     )
     report = asyncio.run(asyncio.wait_for(work, 60))

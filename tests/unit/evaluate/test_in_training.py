@@ -34,7 +34,7 @@ def measure(config: TrainConfig = CONFIG, seen: list[PlayedDebate] | None = None
     base = Player(engine, rendering, learns=False)
     task = load("arithmetic", config.seed, config.eval_questions)
     finished = [].append if seen is None else seen.append
-    opponents = {"base": lambda seat: base} if "opponents" in config.eval_modes else None
+    opponents = {"base": base} if "opponents" in config.eval_modes else None
     return asyncio.run(evaluate_in_training(engine, rendering, task, config, opponents=opponents, finished=finished))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import pickle
 import sys
 from collections.abc import Callable
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -33,14 +34,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
     return save_tokenizer(tmp_path_factory.mktemp("tokenizer"))
 
 
-async def hosted_by(debate: HostedDebate, seats: int, sampled: Callable[[int, list[int]], list[int]], first: int = 0) -> list[int]:
+Sampled = tuple[list[int], Literal["stop", "length"]]
+
+
+async def hosted_by(debate: HostedDebate, seats: int, sampled: Callable[[int, list[int]], Sampled], first: int = 0) -> list[int]:
     """A host that plays all seats at once, beginning with any of them. How often each was asked."""
     asked = [0] * seats
 
     async def play(seat: int) -> None:
         while (request := await debate.request(seat)) is not None:
             asked[seat] += 1
-            debate.reply(seat, sampled(seat, request.prompt.tolist()))
+            debate.reply(seat, *sampled(seat, request.prompt.tolist()))
 
     await asyncio.gather(*(play((seat + first) % seats) for seat in range(seats)))
     return asked
@@ -54,7 +58,7 @@ def test_the_seats_of_a_host_make_the_debate_that_moot_plays(name: str, first: i
 
     async def play() -> tuple[list[int], PlayedDebate]:
         hosted = HostedDebate(setting.debate(setting.loaded_task.train(0)), rendering_of(folder, "qwen3"))
-        asked = await hosted_by(hosted, 3, lambda seat, prompt: reply(folder, prompt)[0], first)
+        asked = await hosted_by(hosted, 3, lambda seat, prompt: reply(folder, prompt)[::2], first)
         return asked, await setting.scored(hosted.played)
 
     asked, played = asyncio.run(play())
@@ -75,7 +79,7 @@ def test_a_seat_that_was_never_asked_before_an_abort_has_no_request(folder: str)
 
     async def play() -> tuple[list[int], PlayedDebate]:
         hosted = HostedDebate(Setting(protocol="v1").debate(Question("2 + 2?", "4")), rendering)
-        return await hosted_by(hosted, 3, lambda seat, prompt: said(rendering, "nothing that can be read")), hosted.played
+        return await hosted_by(hosted, 3, lambda seat, prompt: (said(rendering, "nothing that can be read"), "stop")), hosted.played
 
     asked, played = asyncio.run(play())
     assert asked == [1, 0, 0]
@@ -88,7 +92,7 @@ def test_a_reply_whose_turn_was_not_kept_belongs_to_none(folder: str) -> None:
 
     async def play() -> list[list[int | None]]:
         hosted = HostedDebate(Setting(choices={"on_parse_failure": "abort"}).debate(Question("2 + 2?", "4")), rendering)
-        assert await hosted_by(hosted, 3, lambda seat, prompt: said(rendering, "?" if seat == 1 else text())) == [1, 1, 1]
+        assert await hosted_by(hosted, 3, lambda seat, prompt: (said(rendering, "?" if seat == 1 else text()), "stop")) == [1, 1, 1]
         return [hosted.turn_of_each_reply(seat) for seat in range(3)]
 
     assert asyncio.run(play()) == [[0], [0], [None]]
@@ -116,7 +120,7 @@ def test_whoever_waits_is_told_when_a_debate_is_given_up(folder: str) -> None:
 def test_a_replay_has_the_tokens_of_a_debate_or_says_that_they_are_others(folder: str) -> None:
     rendering, setting = rendering_of(folder, "qwen3"), Setting()
     own = asyncio.run(own_debates(folder, setting))[0]
-    replies = [[(own.sampled[i].tokens.tolist(), False) for i in turns] for turns in own.debate.steps()]
+    replies = [[(own.sampled[i].tokens.tolist(), own.sampled[i].stop_reason == "length") for i in turns] for turns in own.debate.steps()]
     replayed = asyncio.run(replay(own.debate, rendering, replies))
     assert replayed is not None
     assert [turn.tokens.tolist() for turn in replayed.played.sampled] == [turn.tokens.tolist() for turn in own.sampled]

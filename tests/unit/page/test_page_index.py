@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from moot.page.filters import Refused, where
-from moot.page.index import Index, read_line, tidy
+from moot.page.index import Index, line_at, tidy
 from support.paging import failed, record, turn, write_run, write_step
 
 RIGHT = record(turn(0, "7", True), turn(1, "7", True), turn(2, "7", True), question="Which is right?")
@@ -271,10 +271,10 @@ def test_a_debates_line_is_read_at_its_place_and_found_again_where_the_file_is_a
     file = index.run / "debates" / "000001.jsonl"
     first, second = file.read_bytes().splitlines()
     assert (place.offset, place.length) == (len(first) + 1, len(second))
-    assert read_line(index.run, 1, 1, place) == second
+    assert line_at(index.run, 1, 1, place) == second
     write_step(index.run, 1, [WRONG, RIGHT])
-    assert json.loads(read_line(index.run, 1, 1, place) or b"")["question"]["text"] == "Which is right?"
-    assert read_line(index.run, 1, 2, place) is None and read_line(index.run, 9, 0) is None
+    assert json.loads(line_at(index.run, 1, 1, place) or b"")["question"]["text"] == "Which is right?"
+    assert line_at(index.run, 1, 2, place) is None and line_at(index.run, 9, 0) is None
 
 
 def test_what_evaluations_played_has_an_index_of_its_own(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ def test_the_panel_and_the_alarms_are_explained_one_for_one() -> None:
     assert shown <= set(PANEL)
     of_judges = {"trust/outside_agreement", "trust/outside_accuracy", "trust/judge_held_out"}  # only where an outside judge was asked
     of_the_run = {"trust/plurality_flips", "env/all/ac_tokens_per_turn"}  # not of one batch of debates alone, or counted with the tokens
-    assert set(PANEL) - shown == of_judges | of_the_run
+    of_forecasts = {"forecast/readable", "forecast/win_brier", "forecast/right_brier"}  # only where agents were asked for any
+    assert set(PANEL) - shown == of_judges | of_the_run | of_forecasts
     assert set(Alarms().update([])) == set(ALARMS)
     for meaning in [*PANEL.values(), *ALARMS.values()]:
         assert len(meaning.means.split()) > 5 and len(meaning.remedy.split()) > 2

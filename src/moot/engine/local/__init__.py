@@ -31,8 +31,8 @@ How it is built, from the bottom:
 Left out: full fine-tuning, mixture-of-experts, several devices.
 """
 
-from moot.engine.local.checkpoint import DamagedCheckpoint
 from moot.engine.local.engine import LocalEngine, LocalSampler, LocalSettings
 from moot.engine.local.models import UnsupportedModel
+from moot.engine.manifest import DamagedCheckpoint
 
 __all__ = ["DamagedCheckpoint", "LocalEngine", "LocalSampler", "LocalSettings", "UnsupportedModel"]

@@ -22,11 +22,9 @@ def add_lora(model: Any, rank: int, alpha: float, targets: str | list[str], seed
     if rank < 1:
         raise ValueError(f"lora_rank must be at least 1, got {rank}; full fine-tuning is not offered here")
     adaptable = {name for names in GROUPS.values() for name in names}
-    if not isinstance(targets, str) and (unknown := set(targets) - adaptable):
-        raise ValueError(f"lora_targets names {sorted(unknown)}, which are not among {sorted(adaptable)}")
-    if isinstance(targets, str) and targets != "all-linear" and targets not in adaptable:
+    names = [targets] if isinstance(targets, str) and targets != "all-linear" else targets
+    if names != "all-linear" and not set(names) <= adaptable:
         raise ValueError(f"lora_targets must be 'all-linear' or names from {sorted(adaptable)}, got {targets!r}")
-    names = [targets] if isinstance(targets, str) and targets in adaptable else targets
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=names, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -23,11 +23,6 @@ from moot.engine.protocol import Ints, Sample, SamplingParams
 
 DRAWS = 64
 """Random numbers a request takes from its generator at a time."""
-
-Step = Callable[[Tensor, Tensor, Adapter], Tensor]
-"""(tokens, positions, adapter) -> hidden states, for one new token of each row"""
-Arrange = Callable[[Sequence[Sequence[int]]], Step]
-"""The pages of each row -> a step that holds until they change"""
 
 
 @dataclass(eq=False)
@@ -100,87 +95,60 @@ class Look:
         return Look(requests, read)
 
 
-class Batch(Protocol):
-    rows: list[Request]
-    looks: deque[Look]
-
-    def add(self, requests: Sequence[Request], tokens: Tensor) -> None:
-        """With the first token of each, which need not be known yet."""
-
-    def remove(self, request: Request) -> None: ...
-    def lacking(self) -> list[Request]:
-        """Rows whose next token needs a page they do not have."""
-
-    def grown(self, request: Request) -> None:
-        """Its pages changed."""
-
-    def launch(self) -> Look: ...
-    def settle(self) -> None:
-        """All looks were read, and what was launched after them failed."""
-
-
-def plain_steps(network: Network, store: PageStore, deterministic: bool) -> Arrange:
-    """Kernel by kernel: on a CPU, and on a GPU where nothing better works."""
-    max_gap = 2 if network.device.type == "cpu" else 256  # a product over foreign pages against the start of one more kernel
-
-    def arrange(pages: Sequence[Sequence[int]]) -> Step:
-        plan = DecodePlan(pages, PAGE, network.device, max_gap, gather=deterministic)
-
-        def step(tokens: Tensor, positions: Tensor, adapter: Adapter) -> Tensor:
-            return network.hidden(tokens, positions, plan.attend(store.keys, store.values, positions), adapter)
-
-        return step
-
-    return arrange
-
-
 def draws(requests: Sequence[Request], device: torch.device) -> Tensor:
     return torch.tensor([request.draw() for request in requests], dtype=torch.float64).to(device, non_blocking=True)
 
 
 class PlainBatch:
-    """Its state on the device is remade when the rows or their pages change."""
+    """Kernel by kernel: on a CPU, and on a GPU where nothing better works. Its state on the device is remade when the rows or their pages
+    change."""
 
-    def __init__(self, weights: Weights, network: Network, arrange: Arrange) -> None:
+    def __init__(self, weights: Weights, network: Network, store: PageStore, deterministic: bool) -> None:
         self.rows: list[Request] = []
         self.looks: deque[Look] = deque()
-        self._weights, self._network, self._arrange = weights, network, arrange
-        self._step: Step | None = None
-        self._picker: Picker | None = None
+        self._weights, self._network, self._store, self._deterministic = weights, network, store, deterministic
+        self._plan: DecodePlan | None = None
+        self._picker: Any = None
         self._inputs: Any = None
         self._positions: Any = None
 
     def add(self, requests: Sequence[Request], tokens: Tensor) -> None:
+        """With the first token of each, which need not be known yet."""
         self.rows.extend(requests)
-        self._step = None
+        self._plan = None
 
     def remove(self, request: Request) -> None:
         if request in self.rows:
             self.rows.remove(request)
-            self._step = None
+            self._plan = None
 
     def lacking(self) -> list[Request]:
+        """Rows whose next token needs a page they do not have."""
         return [request for request in self.rows if request.cached is None or -(-request.length // PAGE) != len(request.cached.pages)]
 
     def grown(self, request: Request) -> None:
-        self._step = None
+        """Its pages changed."""
+        self._plan = None
 
     def settle(self) -> None:
-        self._step = None
+        """All looks were read, and what was launched after them failed."""
+        self._plan = None
 
     def launch(self) -> Look:
-        if self._step is None:
-            self._make_ready()
-        assert self._step is not None and self._picker is not None
-        self._network.reserve(max(request.length for request in self.rows))
-        hidden = self._step(self._inputs, self._positions, self._weights.adapter)
-        tokens, logprobs = self._picker.pick(self._network.logits(hidden), draws(self.rows, self._network.device))
+        network = self._network
+        plan = self._plan = self._plan or self._make_ready()
+        network.reserve(max(request.length for request in self.rows))
+        attend = plan.attend(self._store.keys, self._store.values, self._positions)
+        hidden = network.hidden(self._inputs, self._positions, attend, self._weights.adapter)
+        tokens, logprobs = self._picker.pick(network.logits(hidden), draws(self.rows, network.device))
         self._inputs, self._positions = tokens, self._positions + 1
         return Look.at(list(self.rows), tokens, logprobs)
 
-    def _make_ready(self) -> None:
+    def _make_ready(self) -> DecodePlan:
         device = self._network.device
-        self._step = self._arrange([request.cached.pages for request in self.rows if request.cached is not None])
         self._picker = Picker([request.params for request in self.rows], self._network.vocab_size, device)
         self._inputs = torch.tensor([request.tokens[-1] for request in self.rows], device=device)
         self._positions = torch.tensor([request.length - 1 for request in self.rows], device=device)
+        pages = [request.cached.pages for request in self.rows if request.cached is not None]
+        max_gap = 2 if device.type == "cpu" else 256  # a product over foreign pages against the start of one more kernel
+        return DecodePlan(pages, PAGE, device, max_gap, gather=self._deterministic)

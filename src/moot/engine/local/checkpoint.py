@@ -11,7 +11,6 @@ A directory is written beside its place and renamed into it, so a kill leaves th
 from __future__ import annotations
 
 import errno
-import hashlib
 import json
 import os
 import shutil
@@ -27,20 +26,12 @@ from torch import Tensor
 
 from moot.engine.local.adapter import NAME
 from moot.engine.local.trainer import LoraTrainer
+from moot.engine.manifest import MANIFEST, DamagedCheckpoint, check_files, read_manifest, sha256
 from moot.engine.protocol import EngineError
 
-ADAPTER, OPTIMIZER, MANIFEST = "adapter_model.safetensors", "optimizer.safetensors", "manifest.json"
+ADAPTER, OPTIMIZER = "adapter_model.safetensors", "optimizer.safetensors"
 AVERAGE = "average.safetensors"
 VERSION = 1
-
-
-class DamagedCheckpoint(EngineError):
-    """A checkpoint whose files do not match its manifest. Load an older one."""
-
-
-def sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def sync(path: Path) -> None:
@@ -97,18 +88,11 @@ def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str
         old = path.with_name(f".{path.name}.old")
         hint = f"; its predecessor is still at {old}" if old.exists() else ""
         raise FileNotFoundError(f"no checkpoint at {path}{hint}")
-    try:
-        manifest = json.loads((path / MANIFEST).read_text())
-        version, files = manifest["version"], dict(manifest["files"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise DamagedCheckpoint(f"{path}: its manifest cannot be read ({error})") from error
-    if version != VERSION:
-        raise ValueError(f"{path}: checkpoint version {version}, this engine reads {VERSION}")
-    for name, expected in files.items():
-        if not (path / name).is_file():
-            raise DamagedCheckpoint(f"{path}: {name} is missing")
-        if sha256(path / name) != expected:
-            raise DamagedCheckpoint(f"{path}: {name} does not match its checksum")
+    manifest = read_manifest(path)
+    files = manifest["files"]
+    if manifest.get("version") != VERSION:
+        raise ValueError(f"{path}: checkpoint version {manifest.get('version')}, this engine reads {VERSION}")
+    check_files(path, files)
     if ADAPTER not in files:
         raise DamagedCheckpoint(f"{path}: the manifest lists no {ADAPTER}")
     for key, value in about.items():

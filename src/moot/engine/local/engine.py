@@ -7,9 +7,10 @@ import contextlib
 import itertools
 import os
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from moot.engine.footprint import CPU_PASS, GIB, Shape, pass_bytes, pass_tokens
 from moot.engine.local import checkpoint
 from moot.engine.local.adapter import add_lora, freeze
 from moot.engine.local.batch import Request, Weights
-from moot.engine.local.losses import LOSSES, find_loss
+from moot.engine.local.losses import find_loss
 from moot.engine.local.memory import give_back, patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Network
@@ -29,11 +30,10 @@ from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average, sequence_logprobs
 from moot.engine.local.worker import Worker
-from moot.engine.pending import Pending
+from moot.engine.pending import Pending, settle
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
-    ContextOverflow,
     Datum,
     EngineError,
     Floats,
@@ -42,6 +42,9 @@ from moot.engine.protocol import (
     Sample,
     SamplingParams,
     StepOutput,
+    check_datums,
+    check_prompt,
+    in_words,
 )
 
 
@@ -68,41 +71,51 @@ class LocalSettings:
     seed: int = 0
 
 
-@dataclass(frozen=True, eq=False)
-class _Parts:
-    """What the worker's thread has made of a model and its settings."""
-
-    network: Network
-    wrapped: Any
-    tokenizer: Any
-    store: PageStore
-    trainer: LoraTrainer
-    scheduler: Scheduler
-    context_length: int
-    notes: tuple[str, ...]
-
-
 class LocalEngine:
     """A `Trainer`. Make one with `LocalEngine.create`, and `close` it when done."""
 
-    def __init__(self, worker: Worker, name: str, settings: LocalSettings, parts: _Parts) -> None:
-        self.tokenizer = parts.tokenizer
-        self._name, self._worker = name, worker
-        self._network, self._wrapped, self._store = parts.network, parts.wrapped, parts.store
-        self._trainer, self._scheduler = parts.trainer, parts.scheduler
-        worker.serve(parts.scheduler)
+    def __init__(self, worker: Worker, name: str, settings: LocalSettings) -> None:
+        """In the worker's thread, which alone touches torch."""
+        device = pick_device(settings.device)
+        dtype = pick_dtype(settings.dtype, device, settings.deterministic)
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)  # of this thread: kernels of our own go to the current device
+        loaded = load_model(name, device, dtype)
+        check_forward(loaded.model, Network(loaded.model))
+        wrapped = add_lora(loaded.model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, settings.seed)
+        weights = sum(parameter.nbytes for parameter in loaded.model.parameters())
+        network = Network(wrapped.base_model.model, pack=weights < _free_memory(device) // 4)
+        bound = int(settings.max_cache_gib * GIB) if settings.max_cache_gib is not None else _free_memory(device) // 4
+        store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound)
+        token_budget = settings.token_budget or CPU_PASS
+        if not settings.token_budget and device.type != "cpu":
+            per_token = pass_bytes(Shape.of(wrapped.config), settings.lora_rank, dtype.itemsize, settings.gradient_checkpointing)
+            token_budget = pass_tokens(_free_memory(device), per_token)
+        share = not settings.deterministic
+        self._trainer = LoraTrainer(wrapped, network, token_budget, settings.gradient_checkpointing, share)
+        context_length, notes = min(loaded.context_length, store.tokens), (*loaded.notes, *shortened)
+        if context_length < loaded.context_length:
+            notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context_length} tokens")
+        rows = 1 if settings.deterministic else settings.max_batch
+        decoder = None
+        if device.type == "cuda" and settings.graphs and not settings.deterministic:
+            decoder, reason = _captured(network, store, rows, context_length)
+            notes = (*notes, *reason)
+        self._scheduler = Scheduler(network, store, rows, settings.deterministic, decoder)
+        worker.serve(self._scheduler)
+        self.tokenizer = loaded.tokenizer
+        self._name, self._worker, self._network, self._wrapped, self._store = name, worker, network, wrapped, store
         self._seeds = np.random.SeedSequence(settings.seed)
         self._keys = itertools.count()
-        self._capabilities = Capabilities(
+        self.capabilities = Capabilities(
             model=name,
-            context_length=parts.context_length,
-            losses=tuple(LOSSES),
+            context_length=context_length,
             tempered_training=True,
-            stop_types=("strings", "ids") if parts.tokenizer is not None else ("ids",),
+            stop_types=("strings", "ids") if loaded.tokenizer is not None else ("ids",),
             deterministic=settings.deterministic,
-            shares_prefixes=parts.trainer.share,
+            shares_prefixes=share,
             averages=True,
-            notes=parts.notes,
+            notes=notes,
         )
 
     @classmethod
@@ -111,14 +124,10 @@ class LocalEngine:
         given = LocalSettings(**settings)
         worker = Worker()
         try:
-            return worker.submit(lambda: cls(worker, model, given, _build(model, given))).result()
+            return worker.submit(lambda: cls(worker, model, given)).result()
         except BaseException:
             worker.close()
             raise
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
 
     @property
     def statistics(self) -> dict[str, int]:
@@ -189,20 +198,15 @@ class LocalEngine:
         return {"model": self._name, "lora_rank": config.r, "lora_alpha": config.lora_alpha, "lora_targets": targets}
 
     def _checked(self, datums: Sequence[Datum]) -> list[Datum]:
-        if not datums:
-            raise ValueError("no datums given; there is nothing to compute")
-        context, vocabulary = self._capabilities.context_length, self._network.vocab_size
+        check_datums(datums, self.capabilities.context_length)
+        vocabulary = self._network.vocab_size
         for number, datum in enumerate(datums):
-            if not 0 < len(datum) <= context:
-                raise ValueError(f"datum {number} has {len(datum)} tokens; between 1 and the context of {context} are allowed")
             if not datum.temperature > 0:
                 raise ValueError(f"datum {number} has temperature {datum.temperature}; training needs one above 0")
             for name in ("tokens", "targets"):
                 array = getattr(datum, name)
                 if array.min() < 0 or array.max() >= vocabulary:
                     raise ValueError(f"datum {number}: {name} must lie in [0, {vocabulary}), got {array.min()} to {array.max()}")
-            if np.any(datum.advantages[datum.mask == 0]):
-                raise ValueError(f"datum {number} has advantages where its mask is 0; they would be ignored")
         return list(datums)
 
     # -- sampling, for LocalSampler ---------------------------------------------------------------------------------------------------
@@ -222,15 +226,12 @@ class LocalSampler:
 
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         engine = self._engine
-        tokens = self._prompt(prompt)
-        context = engine.capabilities.context_length
         _check_params(params, num_samples)
-        if len(tokens) + params.max_tokens > context:
-            raise ContextOverflow(f"prompt of {len(tokens)} tokens and max_tokens {params.max_tokens} exceed the context of {context}")
+        tokens = self._prompt(prompt, params.max_tokens)
         stop = StopCheck(params.stop, engine.tokenizer)
         futures: list[Future[Sample]] = [Future() for _ in range(num_samples)]
         requests = [
-            Request(self._weights, tokens, params, stop, random, _settler(future))
+            Request(self._weights, tokens, params, stop, random, partial(settle, future))
             for random, future in zip(engine._generators(params.seed, num_samples), futures, strict=True)
         ]
         engine._worker.notify(lambda: engine._scheduler.add(requests))
@@ -242,9 +243,7 @@ class LocalSampler:
 
     async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
         engine = self._engine
-        items = self._prompt(tokens)
-        if len(items) > engine.capabilities.context_length:
-            raise ContextOverflow(f"{len(items)} tokens exceed the context of {engine.capabilities.context_length}")
+        items = self._prompt(tokens, 0)
 
         def work() -> Floats:
             out = np.full(len(items), np.nan, dtype=np.float32)
@@ -255,46 +254,12 @@ class LocalSampler:
 
         return await engine._worker.submit(work)
 
-    def _prompt(self, tokens: Sequence[int] | Ints) -> Ints:
-        array = np.array(tokens, dtype=np.int32)
+    def _prompt(self, tokens: Sequence[int] | Ints, max_tokens: int) -> Ints:
+        array = check_prompt(tokens, max_tokens, self._engine.capabilities.context_length)
         size = self._engine._network.vocab_size
-        if array.ndim != 1 or not len(array):
-            raise ValueError(f"a prompt is a non-empty sequence of token ids, got shape {array.shape}")
         if array.min() < 0 or array.max() >= size:
             raise ValueError(f"token ids must lie in [0, {size}), got {array.min()} to {array.max()}")
         return array
-
-
-def _build(model: str, settings: LocalSettings) -> _Parts:
-    """In the worker's thread, which alone touches torch."""
-    device = pick_device(settings.device)
-    dtype = pick_dtype(settings.dtype, device, settings.deterministic)
-    if device.type == "cuda" and device.index is not None:
-        torch.cuda.set_device(device)  # of this thread: kernels of our own go to the current device
-    loaded = load_model(model, device, dtype)
-    check_forward(loaded.model, Network(loaded.model))
-    wrapped = add_lora(loaded.model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, settings.seed)
-    weights = sum(parameter.nbytes for parameter in loaded.model.parameters())
-    network = Network(wrapped.base_model.model, pack=weights < _free_memory(device) // 4)
-    bound = int(settings.max_cache_gib * GIB) if settings.max_cache_gib is not None else _free_memory(device) // 4
-    store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound)
-    token_budget = settings.token_budget or CPU_PASS
-    if not settings.token_budget and device.type != "cpu":
-        shape = Shape.of(wrapped.config)
-        token_budget = pass_tokens(
-            _free_memory(device), pass_bytes(shape, settings.lora_rank, dtype.itemsize, settings.gradient_checkpointing)
-        )
-    trainer = LoraTrainer(wrapped, network, token_budget, settings.gradient_checkpointing, share=not settings.deterministic)
-    context_length, notes = min(loaded.context_length, store.tokens), (*loaded.notes, *shortened)
-    if context_length < loaded.context_length:
-        notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context_length} tokens")
-    rows = 1 if settings.deterministic else settings.max_batch
-    decoder = None
-    if device.type == "cuda" and settings.graphs and not settings.deterministic:
-        decoder, reason = _captured(network, store, rows, context_length)
-        notes = (*notes, *reason)
-    scheduler = Scheduler(network, store, rows, settings.deterministic, decoder)
-    return _Parts(network, wrapped, loaded.tokenizer, store, trainer, scheduler, context_length, notes)
 
 
 def _captured(network: Network, store: PageStore, rows: int, length: int) -> tuple[Any, tuple[str, ...]]:
@@ -305,19 +270,7 @@ def _captured(network: Network, store: PageStore, rows: int, length: int) -> tup
         return decoder, decoder.notes
     except Exception as error:  # whatever is missing or refused: sampling works without it
         give_back(error)
-        return None, (f"decode steps could not be captured, so sampling is slower: {type(error).__name__}: {error}",)
-
-
-def _settler(future: Future[Sample]) -> Callable[[Sample | BaseException], None]:
-    def done(result: Sample | BaseException) -> None:
-        if future.done() or not future.set_running_or_notify_cancel():
-            return
-        if isinstance(result, BaseException):
-            future.set_exception(result)
-        else:
-            future.set_result(result)
-
-    return done
+        return None, (f"decode steps could not be captured, so sampling is slower: {in_words(error)}",)
 
 
 def _forget(worker: Worker, store: PageStore, key: int) -> None:

@@ -24,6 +24,7 @@ from moot.engine.local.network import Adapter, Attend, LowRank, Network
 from moot.engine.local.paged import Pass, block_rows, paged_attention, paged_prefill
 from moot.engine.local.pages import PAGE, PageStore
 from moot.engine.local.picking import Picker, pick
+from moot.engine.protocol import in_words
 
 SIZES = (8, 16, 32, 64, 96, 128, 192, 256)
 """Rows of a captured batch; above the last, multiples of half of it. More sizes waste less, but each takes a moment to capture."""
@@ -77,7 +78,7 @@ class GraphDecoder:
             give_back(error)
             self._pick = pick
             captured = self._capture(SIZES[0], (), True)
-            self.notes = (*self.notes, f"the kernel that picks tokens does not run, so sampling is slower: {_told(error)}")
+            self.notes = (*self.notes, f"the kernel that picks tokens does not run, so sampling is slower: {in_words(error)}")
             return captured
 
     def _can_prefill(self) -> bool:
@@ -91,7 +92,7 @@ class GraphDecoder:
             return True
         except Exception as error:
             give_back(error)
-            self.notes = (*self.notes, f"the kernel for new prompts does not run, so they are slower: {_told(error)}")
+            self.notes = (*self.notes, f"the kernel for new prompts does not run, so they are slower: {in_words(error)}")
             return False
 
     def prefill(self, parts: Sequence[tuple[Sequence[int], int, int]]) -> Attend:
@@ -149,7 +150,7 @@ class GraphDecoder:
             return self._capture(size, adapter, picks)
         except Exception as error:
             give_back(error)
-            warnings.warn(f"a step of {size} rows could not be captured, so it is slower: {_told(error)}", stacklevel=2)
+            warnings.warn(f"a step of {size} rows could not be captured, so it is slower: {in_words(error)}", stacklevel=2)
             return self._whole_step(size, adapter, picks)
 
     def _capture(self, size: int, adapter: Adapter, picks: bool) -> Captured:
@@ -227,10 +228,6 @@ class GraphDecoder:
 def filtered(request: Request) -> bool:
     """Top-k and top-p sort the vocabulary, which the captured step does not."""
     return request.params.top_p < 1 or request.params.top_k != -1
-
-
-def _told(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}"
 
 
 def _shape(adapter: Adapter) -> Kind:

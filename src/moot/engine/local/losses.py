@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
+
+from moot.engine import protocol
+from moot.engine.protocol import check_loss
 
 
 @dataclass(frozen=True)
@@ -29,13 +33,13 @@ def importance_sampling(logprobs: Tensor, given: Given) -> Tensor:
     return -(_ratio(logprobs, given) * given.advantages).sum()
 
 
-def ppo(logprobs: Tensor, given: Given, clip_low_threshold: float = 0.8, clip_high_threshold: float = 1.2) -> Tensor:
+def ppo(logprobs: Tensor, given: Given, clip_low_threshold: float, clip_high_threshold: float) -> Tensor:
     ratio = _ratio(logprobs, given)
     clipped = ratio.clamp(clip_low_threshold, clip_high_threshold)
     return -torch.minimum(ratio * given.advantages, clipped * given.advantages).sum()
 
 
-def cispo(logprobs: Tensor, given: Given, clip_low_threshold: float = 0.8, clip_high_threshold: float = 1.2) -> Tensor:
+def cispo(logprobs: Tensor, given: Given, clip_low_threshold: float, clip_high_threshold: float) -> Tensor:
     """The clipped ratio is a weight, not a path for the gradient: no token is silenced."""
     weight = _ratio(logprobs, given).detach().clamp(clip_low_threshold, clip_high_threshold)
     return -(weight * logprobs * given.advantages).sum()
@@ -45,22 +49,14 @@ def _ratio(logprobs: Tensor, given: Given) -> Tensor:
     return torch.exp(logprobs - given.sampler_logprobs)
 
 
-CLIP = ("clip_low_threshold", "clip_high_threshold")
-LOSSES: dict[str, tuple[Callable[..., Tensor], tuple[str, ...]]] = {
-    "cross_entropy": (cross_entropy, ()),
-    "importance_sampling": (importance_sampling, ()),
-    "ppo": (ppo, CLIP),
-    "cispo": (cispo, CLIP),
+LOSSES: dict[str, Callable[..., Tensor]] = {
+    "cross_entropy": cross_entropy,
+    "importance_sampling": importance_sampling,
+    "ppo": ppo,
+    "cispo": cispo,
 }
-"""Name -> function, and the keys its configuration may have."""
 
 
 def find_loss(name: str, config: Mapping[str, float] | None) -> Callable[[Tensor, Given], Tensor]:
-    """Raises ValueError for what it does not know: a loss is never replaced by another."""
-    if name not in LOSSES:
-        raise ValueError(f"unknown loss {name!r}; this engine has {', '.join(LOSSES)}")
-    function, keys = LOSSES[name]
-    settings = dict(config or {})
-    if unknown := set(settings) - set(keys):
-        raise ValueError(f"loss {name!r} has no setting {sorted(unknown)}; it has {list(keys) or 'none'}")
-    return lambda logprobs, given: function(logprobs, given, **settings)
+    check_loss(name, config)
+    return partial(LOSSES[name], **{**protocol.LOSSES[name], **(config or {})})

@@ -7,6 +7,7 @@ several runs share a GPU it is theirs that fail first.
 from __future__ import annotations
 
 import gc
+import itertools
 import time
 import traceback
 from collections.abc import Callable
@@ -16,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.protocol import EngineError
+from moot.engine.protocol import EngineError, in_words
 
 T = TypeVar("T")
 
@@ -70,10 +71,9 @@ def spare() -> None:
             torch.cuda.empty_cache()
 
 
-def patient(work: Callable[[], T]) -> T:
-    """The work, tried again where it ran out of memory: for what has no smaller pieces."""
-    attempt = 0
-    while True:
+def patient(work: Callable[[], T], what: str = "") -> T:
+    """The work, tried again where it ran out of memory: for what has no smaller pieces. `what` is said where that does not help."""
+    for attempt in itertools.count():
         try:
             return work()
         except (MemoryError, RuntimeError) as error:
@@ -81,8 +81,8 @@ def patient(work: Callable[[], T]) -> T:
                 raise
             give_back(error)
             if not pause(attempt):
-                raise EngineError(f"out of memory: {type(error).__name__}: {error}") from error
-            attempt += 1
+                raise EngineError(f"out of memory: {what}{in_words(error)}") from error
+    raise AssertionError("unreachable")
 
 
 def upload(array: np.ndarray[Any, Any], device: torch.device) -> Tensor:

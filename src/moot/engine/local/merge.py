@@ -6,7 +6,6 @@ is told.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,12 +18,11 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
-from moot.engine.local.models import has_tokenizer
+from moot.engine.local.checkpoint import not_written
+from moot.engine.local.models import DTYPES, has_tokenizer
 from moot.engine.local.smollm import NAME as SMOLLM
 from moot.engine.local.smollm import find_smollm
 from moot.engine.protocol import EngineError
-
-DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
 
 
 @dataclass(frozen=True)
@@ -72,10 +70,7 @@ def merge(
         if tokenizer is not None:
             tokenizer.save_pretrained(target)
     except SafetensorError as error:
-        # It wraps what the disk said in words of its own.
-        if "os error 28" in str(error) or "No space left" in str(error):
-            raise OSError(errno.ENOSPC, "no space left on device", str(target)) from error
-        raise EngineError(f"could not write {target}: {error}") from error
+        raise not_written(error, target, "the merged model") from error
     kind = str(merged.dtype).removeprefix("torch.")
     return Merged(kind, float((together - apart).abs().max()), float((together - before).abs().max()), ends)
 

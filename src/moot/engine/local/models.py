@@ -23,6 +23,9 @@ FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Pre-norm, rotary positions, gated MLP, full causal attention: the one shape network.py runs. SmolLM and SmolLM2 are llama."""
 
 
+DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+
+
 class UnsupportedModel(ValueError):
     """An architecture this engine would run wrongly, and so does not run."""
 
@@ -43,23 +46,20 @@ def pick_device(device: str) -> torch.device:
 
 def pick_dtype(dtype: str, device: torch.device, deterministic: bool) -> torch.dtype:
     """auto: bfloat16 where the hardware multiplies it faster than float32."""
-    named = {"fp32": torch.float32, "bf16": torch.bfloat16}
-    if dtype in named:
+    if dtype in DTYPES:
         if deterministic and dtype != "fp32":
             raise ValueError(f"deterministic sampling runs in fp32, got dtype={dtype!r}; drop one of the two")
-        return named[dtype]
+        return DTYPES[dtype]
     if dtype != "auto":
         raise ValueError(f"dtype must be auto, fp32 or bf16, got {dtype!r}")
-    if deterministic:
-        return torch.float32
-    if device.type == "cuda":
-        return torch.bfloat16 if torch.cuda.is_bf16_supported() else torch.float32
-    return torch.bfloat16 if _cpu_has_bf16() else torch.float32
+    fast = torch.cuda.is_bf16_supported() if device.type == "cuda" else _cpu_has_bf16()
+    return torch.bfloat16 if fast and not deterministic else torch.float32
 
 
 def _cpu_has_bf16() -> bool:
     try:
-        return "avx512_bf16" in Path("/proc/cpuinfo").read_text() or "amx_bf16" in Path("/proc/cpuinfo").read_text()
+        flags = Path("/proc/cpuinfo").read_text()
+        return "avx512_bf16" in flags or "amx_bf16" in flags
     except OSError:
         return False
 

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.memory import give_back, out_of_memory, pause, upload
-from moot.engine.protocol import EngineError, Ints
+from moot.engine.local.memory import give_back, out_of_memory, patient, upload
+from moot.engine.protocol import Ints
 
 PAGE = 128
 """Tokens a page. Long enough for one matrix product, short enough that the unused half of the last one does not matter."""
@@ -200,25 +200,22 @@ def make_store(
     layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device, max_bytes: int
 ) -> tuple[PageStore, tuple[str, ...]]:
     """A store within the bound, or a smaller one where others took the memory in the meantime, and a note that says so."""
-    bound, attempts = max_bytes, 0
-    least = min(bound, 2 * page_size(layers, kv_heads, head_dim, dtype))
-    while True:
+    bound, least = max_bytes, min(max_bytes, 2 * page_size(layers, kv_heads, head_dim, dtype))
+    while bound > least:
         try:
             store = PageStore(layers, kv_heads, head_dim, dtype, device, bound)
+            break
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
             give_back(error)
-            if bound == least:
-                if not pause(attempts):
-                    told = f"there is no room for a cache of {least / (1 << 20):.3g} MiB"
-                    raise EngineError(f"out of memory: {told}: {type(error).__name__}: {error}") from error
-                attempts += 1
             bound = max(least, bound // 2)
-            continue
-        if bound == max_bytes:
-            return store, ()
-        return store, (f"out of memory: the cache has {bound / (1 << 30):.2g} GiB instead of {max_bytes / (1 << 30):.2g}",)
+    else:
+        what = f"there is no room for a cache of {least / (1 << 20):.3g} MiB: "
+        store = patient(lambda: PageStore(layers, kv_heads, head_dim, dtype, device, least), what)
+    if bound == max_bytes:
+        return store, ()
+    return store, (f"out of memory: the cache has {bound / (1 << 30):.2g} GiB instead of {max_bytes / (1 << 30):.2g}",)
 
 
 def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:

@@ -13,15 +13,19 @@ import torch
 from torch import Tensor
 
 from moot.engine.local.attention import Continuation, prefill_attention
-from moot.engine.local.batch import Batch, Look, PlainBatch, Request, Weights, draws, plain_steps
+from moot.engine.local.batch import Look, PlainBatch, Request, Weights, draws
 from moot.engine.local.memory import give_back, out_of_memory, pause, upload
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, common_prefix
 from moot.engine.local.picking import Picker
-from moot.engine.protocol import EngineError, Ints, Sample
+from moot.engine.protocol import EngineError, Ints, Sample, in_words
 
 if TYPE_CHECKING:
-    from moot.engine.local.graphs import GraphDecoder  # needs triton, which torch brings along only where there is a GPU
+    # Both need triton, which torch brings along only where there is a GPU.
+    from moot.engine.local.graphs import GraphDecoder
+    from moot.engine.local.lanes import Lanes
+
+    Batch = PlainBatch | Lanes
 
 T = TypeVar("T")
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 8192}
@@ -38,7 +42,6 @@ class Scheduler:
     ) -> None:
         """`decoder`: where there is one, steps are captured, and looked at one step late."""
         self.network, self.store, self.max_batch, self.deterministic, self.decoder = network, store, max_batch, deterministic, decoder
-        self.arrange = plain_steps(network, store, deterministic)
         self.prefill_tokens = self._most_prefill = PREFILL_TOKENS["cpu" if network.device.type == "cpu" else "cuda"]
         self.inbox: deque[Request] = deque()
         """Filled by other threads; everything else here belongs to the worker's."""
@@ -91,13 +94,11 @@ class Scheduler:
         except Exception as error:
             if out_of_memory(error) and self._take_less(list(concerned), error, batch):
                 return
-            failure = EngineError(f"sampling failed: {type(error).__name__}: {error}")
-            failure.__cause__ = error
             failed = [*concerned, *(_unread(batch) if batch is not None else ())]
             if batch is not None:
                 batch.looks.clear()
             for request in failed:
-                self._fail(request, failure)
+                self._fail(request, error)
 
     def _take_less(self, concerned: list[Request], error: Exception, batch: Batch | None) -> bool:
         """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not help."""
@@ -129,7 +130,7 @@ class Scheduler:
         self.waiting.appendleft(request)
         self.stats["preempted"] += 1
 
-    def _fail(self, request: Request, error: BaseException) -> None:
+    def _fail(self, request: Request, error: Exception) -> None:
         if request.settled:
             return
         request.settled = True
@@ -138,6 +139,10 @@ class Scheduler:
         if request.cached is not None:
             self.store.drop(request.cached, scrub=True)
             request.cached = None
+        if not isinstance(error, EngineError):
+            failure = EngineError(f"sampling failed: {in_words(error)}")
+            failure.__cause__ = error
+            error = failure
         request.done(error)
 
     def _leave_cancelled(self) -> None:
@@ -204,18 +209,13 @@ class Scheduler:
     def _prefill(self, chosen: list[Request]) -> None:
         last: Tensor
         if len(chosen) == 1:
-            request = chosen[0]
-            known = request.known()
-            assert request.cached is not None
-            at = len(request.cached.tokens)
-            # One at a time, in whole pages where results must not depend on what was cached.
-            size = PAGE if self.deterministic else self.prefill_tokens
-            while True:
-                end = min(len(known), (at // size + 1) * size if self.deterministic else at + size)
+            request, known = chosen[0], chosen[0].known()
+            at = len(self._cached(request).tokens)
+            while at < len(known):
+                # In whole pages where results must not depend on what was cached.
+                end = min(len(known), (at // PAGE + 1) * PAGE if self.deterministic else at + self.prefill_tokens)
                 last = self._run_prefill([(request, known[at:end])])
                 at = end
-                if at == len(known):
-                    break
         else:
             last = self._run_prefill([(request, request.known()[len(self._cached(request).tokens) :]) for request in chosen])
         for request in chosen:
@@ -242,15 +242,13 @@ class Scheduler:
 
     def _batch(self, weights: Weights) -> Batch:
         if weights.key not in self.batches:
-            plain = self.decoder is None
-            self.batches[weights.key] = PlainBatch(weights, self.network, self.arrange) if plain else self._lanes(weights)
+            if self.decoder is None:
+                self.batches[weights.key] = PlainBatch(weights, self.network, self.store, self.deterministic)
+            else:
+                from moot.engine.local.lanes import Lanes  # needs triton, as the decoder does
+
+                self.batches[weights.key] = Lanes(weights, self.decoder)
         return self.batches[weights.key]
-
-    def _lanes(self, weights: Weights) -> Batch:
-        from moot.engine.local.lanes import Lanes  # needs triton, as the decoder does
-
-        assert self.decoder is not None
-        return Lanes(weights, self.decoder)
 
     def _run_prefill(self, parts: list[tuple[Request, Ints]]) -> Tensor:
         """Hidden states of each part's last token."""
@@ -327,9 +325,7 @@ class Scheduler:
         try:
             stopped = request.stop(request.tokens)
         except Exception as error:  # a stop condition is the caller's, and no trouble of the others
-            failure = EngineError(f"sampling failed: {type(error).__name__}: {error}")
-            failure.__cause__ = error
-            self._fail(request, failure)
+            self._fail(request, error)
             return
         if stopped or len(request.tokens) == request.params.max_tokens:
             request.settled = True

@@ -21,7 +21,8 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from moot.engine.local.checkpoint import not_written, put_in_place, sha256
+from moot.engine.local.checkpoint import not_written, put_in_place
+from moot.engine.manifest import sha256
 from moot.engine.protocol import EngineError
 
 NAME = "smollm2-135m"

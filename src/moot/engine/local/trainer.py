@@ -22,7 +22,7 @@ from moot.engine.local.losses import Given
 from moot.engine.local.memory import give_back, out_of_memory, pause, spare, upload
 from moot.engine.local.network import Adapter, Network
 from moot.engine.local.trees import Forest, pieces, plant, tree_attention
-from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput
+from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput, in_words
 
 HEAD_CHUNK_BYTES = 32 << 20
 """Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product. A GPU takes more."""
@@ -225,7 +225,7 @@ class LoraTrainer:
             if self.recompute:
                 longest = len(datums[todo[0][0]])
                 told = f"out of memory with a single sequence of {longest} tokens, activations recomputed"
-                raise EngineError(f"{told}: {type(error).__name__}: {error}") from error
+                raise EngineError(f"{told}: {in_words(error)}") from error
             self.recompute = True
         computed = sum(plant([datums[i].tokens for i in todo[0]], self.share).own)
         self.token_budget = max(1, min(self.token_budget, computed) // 2)

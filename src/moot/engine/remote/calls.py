@@ -7,30 +7,32 @@ import random
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
 from typing import Any, TypeVar
 
 import httpx
 
-from moot.engine.protocol import AdamParams, EngineError
+from moot.engine.protocol import AdamParams, EngineError, in_words
 from moot.engine.remote.wire import UNCERTAIN, pause
 
 T = TypeVar("T")
 
+TRIES = 10
 KEPT_S = 24 * 3600
 """How long the server keeps weights that were only saved to sample from, where it keeps count of time."""
 
 
-async def insist(work: Callable[[], Awaitable[T]], tries: int = 10) -> T:
+async def insist(work: Callable[[], Awaitable[T]]) -> T:
     """For work that may be done twice: again, while it is in doubt whether it was done."""
     rng = random.Random()
-    for attempt in range(tries):
+    for attempt in range(TRIES - 1):
         try:
             return await work()
         except Exception as error:
-            if str(UNCERTAIN) not in str(error) or attempt == tries - 1:
+            if str(UNCERTAIN) not in str(error):
                 raise
         await asyncio.sleep(pause(attempt, rng))
-    raise AssertionError("unreachable")
+    return await work()
 
 
 async def await_server(base_url: str, patience_s: float) -> None:
@@ -44,8 +46,7 @@ async def await_server(base_url: str, patience_s: float) -> None:
             except Exception as error:
                 if time.monotonic() - started > patience_s:
                     raise EngineError(
-                        f"no server that speaks the Tinker API answers at {base_url} ({type(error).__name__}: {error}); "
-                        "start one, or mend --base-url"
+                        f"no server that speaks the Tinker API answers at {base_url} ({in_words(error)}); start one, or mend --base-url"
                     ) from None
             await asyncio.sleep(pause(attempt, rng))
             attempt += 1
@@ -79,14 +80,7 @@ def save_weights(client: Any, path: str | None = None) -> Awaitable[Any]:
 def adam(params: AdamParams) -> Any:
     from tinker import types
 
-    return types.AdamParams(
-        learning_rate=params.learning_rate,
-        beta1=params.beta1,
-        beta2=params.beta2,
-        eps=params.eps,
-        weight_decay=params.weight_decay,
-        grad_clip_norm=params.grad_clip_norm,
-    )
+    return types.AdamParams(**asdict(params))
 
 
 def gradient_norm(metrics: Mapping[str, float]) -> float | None:

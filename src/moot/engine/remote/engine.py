@@ -9,6 +9,7 @@ import logging
 import os
 import random
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict
 from typing import Any, Literal
 
 import httpx
@@ -18,7 +19,6 @@ from moot.engine.pending import Pending
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
-    ContextOverflow,
     Datum,
     EngineError,
     Floats,
@@ -27,12 +27,16 @@ from moot.engine.protocol import (
     Sample,
     SamplingParams,
     StepOutput,
+    check_datums,
+    check_loss,
+    check_prompt,
+    in_words,
 )
 from moot.engine.remote import probe
 from moot.engine.remote.calls import adam, await_server, fresh_name, gradient_norm, insist, load, save_weights
 from moot.engine.remote.ledger import Ledger
 from moot.engine.remote.probe import Findings
-from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_datums, check_loss, from_wire, to_wire
+from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_untempered, from_wire, to_wire
 from moot.engine.remote.wire import Wire, pause
 
 SAMPLE_TRIES = 6
@@ -52,7 +56,7 @@ class RemoteEngine:
         self._rng = random.Random()
         self._version = 0
         """Changes of the weights so far; a sampler knows after which it was made."""
-        self._capabilities = Capabilities(
+        self.capabilities = Capabilities(
             model=link.model,
             context_length=findings.context_length,
             losses=findings.losses,
@@ -96,10 +100,6 @@ class RemoteEngine:
             raise
         ledger.start(client, saved)
         return cls(link, ledger, findings, given)
-
-    @property
-    def capabilities(self) -> Capabilities:
-        return self._capabilities
 
     @property
     def statistics(self) -> dict[str, int]:
@@ -174,8 +174,9 @@ class RemoteEngine:
         self._ledger.close()
 
     def _check(self, datums: Sequence[Datum], loss: str, config: dict[str, float] | None) -> None:
-        check_loss(loss, config, self._capabilities.losses)
-        check_datums(datums, self._capabilities.context_length)
+        check_loss(loss, config, self.capabilities.losses)
+        check_datums(datums, self.capabilities.context_length)
+        check_untempered(datums)
 
     # -- sampling, for RemoteSampler --------------------------------------------------------------------------------------------------
 
@@ -193,7 +194,7 @@ class RemoteEngine:
             except TimeoutError:
                 reason = f"no answer within {self._ledger.timeout_s:.0f} s"
             except Exception as error:  # the SDK's kinds are many; what is worth another try shows by trying
-                reason = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+                reason = in_words(error)
             if self._ledger.closed:
                 break
             await asyncio.sleep(pause(attempt, self._rng))
@@ -236,18 +237,9 @@ class RemoteSampler:
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         from tinker import types
 
-        tokens, context = _prompt(prompt), self._engine.capabilities.context_length
-        if len(tokens) + params.max_tokens > context:
-            raise ContextOverflow(f"prompt of {len(tokens)} tokens and max_tokens {params.max_tokens} exceed the context of {context}")
-        wanted = types.SamplingParams(
-            max_tokens=params.max_tokens,
-            temperature=params.temperature,
-            top_p=params.top_p,
-            top_k=params.top_k,
-            stop=list(params.stop),
-            seed=params.seed,
-        )
-        text = types.ModelInput.from_ints(tokens)
+        tokens = check_prompt(prompt, params.max_tokens, self._engine.capabilities.context_length)
+        wanted = types.SamplingParams(**{**asdict(params), "stop": list(params.stop)})
+        text = types.ModelInput.from_ints(tokens.tolist())
         answer = await self._asked(lambda client: client.sample(prompt=text, num_samples=num_samples, sampling_params=wanted))
         if len(answer.sequences) != num_samples:
             raise EngineError(f"the server returned {len(answer.sequences)} samples, not {num_samples}")
@@ -258,12 +250,10 @@ class RemoteSampler:
 
         if temperature != 1:
             raise ValueError(f"a remote engine computes logprobs at temperature 1, not {temperature}")
-        items, context = _prompt(tokens), self._engine.capabilities.context_length
-        if len(items) + 1 > context:
-            raise ContextOverflow(f"{len(items)} tokens and one more exceed the context of {context}")
+        items = check_prompt(tokens, 1, self._engine.capabilities.context_length)
         out = np.full(len(items), np.nan, dtype=np.float32)
         if len(items) > 1:
-            text = types.ModelInput.from_ints(items)
+            text = types.ModelInput.from_ints(items.tolist())
             logprobs = await self._asked(lambda client: client.compute_logprobs(text))
             # Some servers leave out the first token, which has none.
             out[1:] = [np.nan if value is None else value for value in logprobs[-(len(items) - 1) :]]
@@ -357,14 +347,6 @@ async def _stepped(answer: Awaitable[Any]) -> StepOutput:
 
 async def _path(answer: Awaitable[Any]) -> str:
     return str((await answer).path)
-
-
-def _prompt(tokens: Sequence[int] | Ints) -> list[int]:
-    array = np.asarray(tokens)
-    if array.ndim != 1 or not len(array):
-        raise ValueError(f"a prompt is a non-empty sequence of token ids, got shape {array.shape}")
-    numbers: list[int] = array.tolist()
-    return numbers
 
 
 def _sample(sequence: Any, temperature: float) -> Sample:

@@ -19,8 +19,8 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
-from moot.engine.pending import Pending
-from moot.engine.protocol import EngineError
+from moot.engine.pending import Pending, settle
+from moot.engine.protocol import EngineError, in_words
 from moot.engine.remote.wire import UNCERTAIN, pause
 
 T = TypeVar("T")
@@ -57,12 +57,12 @@ class Ledger:
         self._connect, self._discard, self.timeout_s = connect, discard, timeout_s
         self._log: list[Call] = []
         self._saved: str | None = None
-        self._client: Any = None
-        self._generation = 0
+        self.client: Any = None
+        self.generation = 0
         self._replays_in_a_row = 0
         self._rng = random.Random()
         self._broken: str | None = None
-        self._closed = False
+        self.closed = False
         self.replays = 0
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="moot-remote", daemon=True)
@@ -81,7 +81,7 @@ class Ledger:
         """From here on calls are made to this client, whose state is the saved one."""
 
         async def begin() -> None:
-            self._client, self._saved = client, saved
+            self.client, self._saved = client, saved
             self._ready.set()
 
         self.run(begin()).result()
@@ -90,7 +90,7 @@ class Ledger:
     def call(
         self, name: str, send: Callable[[Any], Awaitable[Any]], *, lasting: bool, saved_at: Callable[[Any], str] | None = None
     ) -> Pending[Any]:
-        if self._closed:
+        if self.closed:
             raise EngineError("the remote engine is closed")
         if self._broken:
             raise EngineError(self._broken)
@@ -100,21 +100,21 @@ class Ledger:
 
     def close(self) -> None:
         """What is not done fails. May be called twice."""
-        if self._closed:
+        if self.closed:
             return
-        self._closed = True
+        self.closed = True
 
         async def end() -> None:
-            self._generation += 1
+            self.generation += 1
             if self._serving is not None:
                 self._serving.cancel()
             waiting = [self._calls.get_nowait() for _ in range(self._calls.qsize())]
             for call in [*self._log, *waiting]:
                 if call.task is not None:
                     call.task.cancel()
-                _settle(call, EngineError("the remote engine was closed before this was done"))
-            if self._client is not None:
-                await self._discard(self._client)
+                settle(call.future, EngineError("the remote engine was closed before this was done"))
+            if self.client is not None:
+                await self._discard(self.client)
             others = asyncio.all_tasks() - {asyncio.current_task()}
             for task in others:
                 task.cancel()
@@ -128,27 +128,15 @@ class Ledger:
             if not self._thread.is_alive():
                 self._loop.close()
 
-    @property
-    def closed(self) -> bool:
-        return self._closed
-
     # -- in the ledger's thread -------------------------------------------------------------------------------------------------------
 
     async def renew(self, reason: str, generation: int) -> None:
         """The model is gone, says someone who has it from elsewhere (a sampler). Nothing is done if it was renewed since."""
-        if generation == self._generation and self._ready.is_set():
+        if generation == self.generation and self._ready.is_set():
             await self._recover(reason)
         await self._ready.wait()
         if self._broken:
             raise EngineError(self._broken)
-
-    @property
-    def generation(self) -> int:
-        return self._generation
-
-    @property
-    def client(self) -> Any:
-        return self._client
 
     async def _serve(self) -> None:
         while True:
@@ -157,18 +145,18 @@ class Ledger:
                 self._log.append(call)  # it takes its place now, and is made with the replay
                 await self._ready.wait()
             elif self._broken:
-                _settle(call, EngineError(self._broken))
+                settle(call.future, EngineError(self._broken))
             else:
                 self._log.append(call)
                 self._submit(call)
 
     def _submit(self, call: Call) -> None:
         try:
-            answer = call.send(self._client)
+            answer = call.send(self.client)
         except Exception as error:  # it did not leave this machine
-            self._forget(call, EngineError(f"{call.name} could not be sent: {_words(error)}"))
+            self._forget(call, EngineError(f"{call.name} could not be sent: {in_words(error)}"))
             return
-        call.task = self._loop.create_task(self._watch(call, self._generation, answer))
+        call.task = self._loop.create_task(self._watch(call, self.generation, answer))
 
     async def _watch(self, call: Call, generation: int, answer: Awaitable[Any]) -> None:
         reason = ""
@@ -177,14 +165,14 @@ class Ledger:
         except TimeoutError:
             reason = f"no result within {self.timeout_s:.0f} s"
         except Exception as error:  # the SDK raises many kinds; each means that the call is in doubt
-            reason = _words(error)
-        if generation != self._generation:
+            reason = in_words(error)
+        if generation != self.generation:
             return  # given up for a replay, which settles the call
         if reason:
             await self._failed(call, reason)
         else:
             self._replays_in_a_row = 0
-            _settle(call, value)
+            settle(call.future, value)
             self._cut()
 
     def _cut(self) -> None:
@@ -214,9 +202,9 @@ class Ledger:
         later = self._log[self._log.index(call) + 1 :] if call in self._log else []
         if not call.lasting and not any(other.lasting for other in later):
             # It changed nothing and nothing has changed since: it can simply be made again.
-            generation = self._generation
+            generation = self.generation
             await asyncio.sleep(pause(len(call.faults), self._rng))
-            if generation == self._generation:
+            if generation == self.generation:
                 self._submit(call)
             return
         await self._recover(f"{call.name}: {reason}")
@@ -224,18 +212,18 @@ class Ledger:
     def _forget(self, call: Call, error: Exception) -> None:
         if call in self._log:
             self._log.remove(call)
-        _settle(call, error)
+        settle(call.future, error)
 
     async def _recover(self, reason: str) -> None:
         """A new model from the saved state, and all calls since then again."""
-        self._generation += 1
-        generation = self._generation
+        self.generation += 1
+        generation = self.generation
         self._ready.clear()
         self._replays_in_a_row += 1
         for call in self._log:
             if call.task is not None and call.task is not asyncio.current_task():
                 call.task.cancel()
-        old, self._client = self._client, None
+        old, self.client = self.client, None
         while True:
             if self._replays_in_a_row > MOST_REPLAYS:
                 self._give_up(reason)
@@ -247,13 +235,13 @@ class Ledger:
                 client = await asyncio.wait_for(self._connect(self._saved), self.timeout_s)
                 break
             except Exception as error:  # the server may be down for a while
-                reason = _words(error)
+                reason = in_words(error)
                 self._replays_in_a_row += 1
                 await asyncio.sleep(pause(self._replays_in_a_row, self._rng))
-        if generation != self._generation:
+        if generation != self.generation:
             return
         self.replays += 1
-        self._client = client
+        self.client = client
         for call in list(self._log):
             if call.lasting or not call.future.done():
                 self._submit(call)
@@ -263,24 +251,10 @@ class Ledger:
         where = f"; its last saved state is {self._saved}" if self._saved else ""
         self._broken = f"the server could not be brought back after {MOST_REPLAYS} tries ({reason}){where}"
         for call in self._log:
-            _settle(call, EngineError(self._broken))
+            settle(call.future, EngineError(self._broken))
         self._ready.set()
-
-
-def _settle(call: Call, result: Any) -> None:
-    if call.future.done():
-        return
-    if isinstance(result, BaseException):
-        call.future.set_exception(result)
-    else:
-        call.future.set_result(result)
 
 
 def _plain(reason: str) -> str:
     """Without the numbers of requests and models, which differ each time."""
     return re.sub(r"[0-9a-f]*[0-9][0-9a-f]*", "#", reason)
-
-
-def _words(error: BaseException) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:500]}" if text else type(error).__name__

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import httpx
 import numpy as np
 
-from moot.engine.protocol import LOSSES, Datum, EngineError, Floats
+from moot.engine.protocol import LOSSES, Datum, EngineError, Floats, in_words
 from moot.engine.remote.calls import await_server, fresh_name, gradient_norm, insist, load, save_weights
 from moot.engine.remote.units import Scaled, from_wire, to_wire
 
@@ -31,6 +31,8 @@ SHORT, LONG, TAIL = 8, 24, 16
 """Tokens of the datum with advantages, of the one without, and of what is appended to the first."""
 NEWEST_JSON = "0.24.1"
 """The last SDK that speaks to servers without protobuf."""
+GREETING_S = 3.0
+"""How long a server that does not answer is waited for at the start."""
 T = TypeVar("T")
 Stops = tuple[Literal["strings", "ids"], ...]
 
@@ -67,41 +69,23 @@ def find_tokenizer(given: Any, model: str) -> Any:
 
 async def start(link: Link, tokenizer: Any, context_length: int, startup_s: float, earlier: Findings | None) -> tuple[Any, str, Findings]:
     """A training client, the path of its first state, and what was found. One message says what is missing and what to do."""
-    import tinker
-
-    sdk, at = str(tinker.__version__), "connecting"
-
-    def stage(name: str) -> None:
-        nonlocal at
-        at = name
-
-    server = await _greet(link.base_url)
+    probe = _Probe(link, tokenizer, await _greet(link.base_url))
     try:
         async with asyncio.timeout(startup_s):
-            client = await link.connect(None)
-            stage("saving a first state")
-            saved = str((await insist(lambda: client.save_state(fresh_name("start")))).path)
-            # A server may have left another's gradient in the place it gave us.
-            await insist(lambda: load(client, saved))
-            if earlier is not None:
-                return client, saved, earlier
-            findings = await _look(link, client, saved, tokenizer, context_length, sdk, server, stage)
-            return client, saved, findings
+            await probe.connect()
+            return probe.client, probe.saved, earlier or await probe.look(context_length)
     except EngineError:
         raise
     except Exception as error:
-        why = (
-            f"nothing within {startup_s:.0f} s" if isinstance(error, TimeoutError) else " ".join(f"{type(error).__name__}: {error}".split())
-        )
-        raise EngineError(_explain(at, why, sdk, server, link)) from error
+        why = f"nothing within {startup_s:.0f} s" if isinstance(error, TimeoutError) else in_words(error)
+        raise EngineError(_explain(probe, why)) from error
 
 
-def _explain(at: str, why: str, sdk: str, server: str, link: Link) -> str:
-    import tinker
-
+def _explain(probe: _Probe, why: str) -> str:
+    link = probe.link
     said = f"; the server's last refusal: {link.wire.last_refusal}" if link.wire.last_refusal else ""
-    text = f"tinker SDK {sdk} and {server} do not get along: {at} gave {why[:400]}{said}"
-    if version_of(tinker) >= (0, 25) and link.base_url:
+    text = f"tinker SDK {probe.sdk.__version__} and {probe.server} do not get along: {probe.at} gave {why[:400]}{said}"
+    if version_of(probe.sdk) >= (0, 25) and link.base_url:
         text += f". From 0.25 on the SDK speaks protobuf, which this server may not; run: pip install tinker=={NEWEST_JSON}"
     elif "401" in why or "403" in why or "Authentication" in why:
         text += ". Check the key in TINKER_API_KEY"
@@ -114,54 +98,14 @@ async def _greet(base_url: str | None) -> str:
     """Whether anything answers, before the SDK, which is patient for minutes; and what the server calls itself."""
     if base_url is None:
         return "the hosted service"
-    await await_server(base_url, 3.0)
+    await await_server(base_url, GREETING_S)
     async with httpx.AsyncClient(base_url=base_url, timeout=10.0) as plain:
-        name = ""
         try:
             about = (await plain.get("/openapi.json")).json()["info"]
             name = f", which calls itself {about['title']!r} {about['version']}"
         except Exception:
             name = ""
     return f"the server at {base_url}{name}"
-
-
-async def _look(link: Link, client: Any, saved: str, tokenizer: Any, context_length: int, sdk: str, server: str, stage: Any) -> Findings:
-    notes: list[str] = []
-    stage("asking what the server has")
-    context = context_length or await _context(link, notes)
-    probe = _Probe(client, saved, _some_tokens(tokenizer))
-
-    stage("trying the losses")
-    losses = await probe.losses()
-    if "importance_sampling" not in losses:
-        raise EngineError(
-            f"{server} takes of the losses only {', '.join(losses) or 'none'}; importance_sampling is the least that is needed"
-        )
-    stage("a forward pass")
-    lone = await probe.learn_logprobs()
-    stage("measuring how losses are added up")
-    reduction = await probe.reduction(lone)
-    if reduction != "sum":
-        if "cispo" not in losses:
-            losses = tuple(name for name in losses if name != "cross_entropy")
-            notes.append("the server averages losses and has no cispo, so the warm start's cross_entropy cannot be brought to scale")
-        notes.append(
-            f"the server averages losses ({reduction}) where the Tinker API sums them; advantages are multiplied to make up for it"
-        )
-    stage("sampling")
-    stops, frozen = await probe.afresh(lambda: probe.sampling(tokenizer))
-    if not stops:
-        raise EngineError(f"{server} takes neither stop strings nor stop ids; debates need one of them to end a turn")
-    if not frozen:
-        notes.append("the server's samplers do not keep their weights, so batches are not sampled ahead: max_staleness must be 0")
-    stage("trying gradient clipping")
-    clips = await probe.clips(lone)
-    if not clips:
-        notes.append("the server ignores grad_clip; lower learning_rate if steps are too large")
-    notes.append("LoRA's alpha and its matrices are the server's choice: lora_alpha and lora_targets have no effect")
-    stage("loading the first state again")
-    await probe.restore()
-    return Findings(sdk, server, context, losses, stops, reduction, frozen, clips, tuple(notes))
 
 
 async def _context(link: Link, notes: list[str]) -> int:
@@ -192,12 +136,58 @@ def _some_tokens(tokenizer: Any) -> list[int]:
 
 
 class _Probe:
-    def __init__(self, client: Any, saved: str, tokens: list[int]) -> None:
-        from tinker import types
+    """Asks one server. `at` says what it is doing, for the message of a start that failed."""
 
-        self._types, self._client, self._saved = types, client, saved
-        self._tokens = tokens
-        self._short = _datum(tokens[: SHORT + 1], 1.0)
+    def __init__(self, link: Link, tokenizer: Any, server: str) -> None:
+        import tinker
+
+        self.link, self.server, self.at = link, server, "connecting"
+        self.sdk, self._types, self._tokenizer = tinker, tinker.types, tokenizer
+
+    async def connect(self) -> None:
+        """To a new model, and back to its first state."""
+        self.client = await self.link.connect(None)
+        self.at = "saving a first state"
+        self.saved = str((await insist(lambda: self.client.save_state(fresh_name("start")))).path)
+        await self.restore()  # a server may have left another's gradient in the place it gave us
+
+    async def look(self, context_length: int) -> Findings:
+        notes: list[str] = []
+        self.at = "asking what the server has"
+        context = context_length or await _context(self.link, notes)
+        self._tokens = _some_tokens(self._tokenizer)
+        self._short = _datum(self._tokens[: SHORT + 1], 1.0)
+        self.at = "trying the losses"
+        losses = await self.losses()
+        if "importance_sampling" not in losses:
+            raise EngineError(
+                f"{self.server} takes of the losses only {', '.join(losses) or 'none'}; importance_sampling is the least that is needed"
+            )
+        self.at = "a forward pass"
+        lone = await self.learn_logprobs()
+        self.at = "measuring how losses are added up"
+        reduction = await self.reduction(lone)
+        if reduction != "sum":
+            if "cispo" not in losses:
+                losses = tuple(name for name in losses if name != "cross_entropy")
+                notes.append("the server averages losses and has no cispo, so the warm start's cross_entropy cannot be brought to scale")
+            notes.append(
+                f"the server averages losses ({reduction}) where the Tinker API sums them; advantages are multiplied to make up for it"
+            )
+        self.at = "sampling"
+        stops, frozen = await self.afresh(self.sampling)
+        if not stops:
+            raise EngineError(f"{self.server} takes neither stop strings nor stop ids; debates need one of them to end a turn")
+        if not frozen:
+            notes.append("the server's samplers do not keep their weights, so batches are not sampled ahead: max_staleness must be 0")
+        self.at = "trying gradient clipping"
+        clips = await self.clips(lone)
+        if not clips:
+            notes.append("the server ignores grad_clip; lower learning_rate if steps are too large")
+        notes.append("LoRA's alpha and its matrices are the server's choice: lora_alpha and lora_targets have no effect")
+        self.at = "loading the first state again"
+        await self.restore()
+        return Findings(str(self.sdk.__version__), self.server, context, losses, stops, reduction, frozen, clips, tuple(notes))
 
     async def learn_logprobs(self) -> Datum:
         """The short datum with the model's own logprobs, so that its ratios are 1."""
@@ -214,9 +204,9 @@ class _Probe:
         for name in LOSSES:
             try:
                 await self._forward(self._short, name)
-            except Exception as error:
-                if isinstance(error, asyncio.TimeoutError):
-                    raise
+            except TimeoutError:
+                raise
+            except Exception:
                 continue
             taken.append(name)
         return tuple(taken)
@@ -243,20 +233,20 @@ class _Probe:
             f"and {SHORT / (SHORT + TAIL):.3f}; configure it to sum"
         )
 
-    async def sampling(self, tokenizer: Any) -> tuple[Stops, bool]:
+    async def sampling(self) -> tuple[Stops, bool]:
         """Which stops are taken and heeded, and whether a sampler keeps its weights through a step."""
         prompt = self._tokens[:SHORT]
         sampler = await self._sampler()
         free = (await self._sample(sampler, prompt, [])).tokens
         stops: list[Literal["strings", "ids"]] = []
         middle = free[len(free) // 2]
-        text = tokenizer.decode([middle])
+        text = self._tokenizer.decode([middle])
         for kind, stop in (("strings", text), ("ids", middle)):
             try:
                 cut = (await self._sample(sampler, prompt, [stop])).tokens
-            except Exception as error:
-                if isinstance(error, asyncio.TimeoutError):
-                    raise
+            except TimeoutError:
+                raise
+            except Exception:
                 continue
             if not text.strip() or len(cut) <= free.index(middle) + 1:
                 stops.append("strings" if kind == "strings" else "ids")
@@ -273,7 +263,7 @@ class _Probe:
         return clipped < 0.5 * free
 
     async def restore(self) -> None:
-        await insist(lambda: load(self._client, self._saved))
+        await insist(lambda: load(self.client, self.saved))
 
     async def afresh(self, work: Callable[[], Awaitable[T]]) -> T:
         """An experiment from the first state; one that was spoiled on the way is made again."""
@@ -301,18 +291,18 @@ class _Probe:
 
     async def _step(self, datums: list[Datum], params: Any) -> Mapping[str, float]:
         data, loss, config = to_wire(Scaled("importance_sampling", None, datums, [1.0] * len(datums)), averaged=False)
-        passed, stepped = self._client.forward_backward(data, loss, config), self._client.optim_step(params)
+        passed, stepped = self.client.forward_backward(data, loss, config), self.client.optim_step(params)
         _, done = await asyncio.gather(passed, stepped)
         return done.metrics or {}
 
     async def _forward(self, datum: Datum, loss: str) -> list[Floats]:
         call = Scaled(loss, None, [datum], [1.0])
         data, name, config = to_wire(call, averaged=False)
-        return from_wire(call, (await self._client.forward(data, name, config)).loss_fn_outputs)[0]
+        return from_wire(call, (await self.client.forward(data, name, config)).loss_fn_outputs)[0]
 
     async def _sampler(self) -> Any:
-        path = (await save_weights(self._client)).path
-        return await self._client.create_sampling_client_async(path)
+        path = (await save_weights(self.client)).path
+        return await self.client.create_sampling_client_async(path)
 
     async def _sample(self, sampler: Any, prompt: list[int], stop: list[Any], temperature: float = 0.0) -> Any:
         params = self._types.SamplingParams(max_tokens=8, temperature=temperature, stop=stop, seed=1)

@@ -21,10 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from moot.engine.protocol import LOSSES, Datum, EngineError, Floats
+from moot.engine.protocol import CLIP, Datum, EngineError, Floats
 
-CLIP = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
-SETTINGS: dict[str, tuple[str, ...]] = {"cross_entropy": (), "importance_sampling": (), "ppo": tuple(CLIP), "cispo": tuple(CLIP)}
 CLOSED = {"clip_low_threshold": 1.0, "clip_high_threshold": 1.0}
 
 
@@ -79,24 +77,10 @@ class ScaledBatch:
         return [*calls, new]
 
 
-def check_loss(name: str, config: Mapping[str, float] | None, losses: Sequence[str] = LOSSES) -> None:
-    """Raises ValueError for what is not known: a loss is never replaced by another."""
-    if name not in losses:
-        raise ValueError(f"unknown loss {name!r}; this engine has {', '.join(losses)}")
-    if unknown := set(config or {}) - set(SETTINGS[name]):
-        raise ValueError(f"loss {name!r} has no setting {sorted(unknown)}; it has {list(SETTINGS[name]) or 'none'}")
-
-
-def check_datums(datums: Sequence[Datum], context_length: int) -> None:
-    if not datums:
-        raise ValueError("no datums given; there is nothing to compute")
+def check_untempered(datums: Sequence[Datum]) -> None:
     for number, datum in enumerate(datums):
-        if not 0 < len(datum) <= context_length:
-            raise ValueError(f"datum {number} has {len(datum)} tokens; between 1 and the context of {context_length} are allowed")
         if datum.temperature != 1:
             raise ValueError(f"datum {number} has temperature {datum.temperature}; a remote engine trains at temperature 1")
-        if np.any(datum.advantages[datum.mask == 0]):
-            raise ValueError(f"datum {number} has advantages where its mask is 0; they would be ignored")
 
 
 def to_wire(call: Scaled, averaged: bool) -> tuple[list[Any], str, dict[str, float] | None]:

@@ -17,6 +17,8 @@ from typing import Any
 import httpx
 import orjson
 
+from moot.engine.protocol import in_words
+
 ONCE = ("/forward_backward", "/optim_step", "/save_weights", "/save_weights_for_sampler")
 LONG_POLL = "/retrieve_future"
 NEVER_TAKEN = (429, 503)
@@ -54,14 +56,14 @@ class Wire(httpx.AsyncBaseTransport):
             try:
                 response = await self._whole(request)
             except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout) as error:
-                problem, safe = _words(error), True
+                problem, safe = in_words(error), True
             except httpx.ReadTimeout:
                 if path.endswith(LONG_POLL):
                     self.counts["polls"] += 1
                     continue  # not a fault: the result is not there yet, and whoever waits has a time-out of their own
                 problem = "no answer in time"
             except Exception as error:  # whatever the line broke with, the request is in doubt
-                problem = _words(error)
+                problem = in_words(error)
             else:
                 status = response.status_code
                 if status in NEVER_TAKEN and not (status == 429 and path.endswith("/asample")):
@@ -69,13 +71,13 @@ class Wire(httpx.AsyncBaseTransport):
                     problem, safe, wait = f"status {status}", True, _retry_after(response)
                 elif status >= 500 and path.endswith(LONG_POLL) and _is_verdict(response):
                     return httpx.Response(UNCERTAIN, json={"detail": "the server failed at it and does not say why"}, request=request)
-                elif status >= 500:
-                    problem = f"status {status}: {response.text[:200]}"
-                    self.last_refusal = f"{request.method} {path} ({_kind(request)}): {problem}"
-                else:
-                    if status >= 400:
-                        self.last_refusal = f"{request.method} {path} ({_kind(request)}): status {status}: {response.text[:200]}"
+                elif status < 400:
                     return response
+                else:
+                    problem = f"status {status}: {response.text[:200]}"
+                    self.last_refusal = f"{request.method} {path} ({request.headers.get('content-type', 'no body')}): {problem}"
+                    if status < 500:
+                        return response
             self.counts["faults"] += 1
             if not safe:
                 self.counts["uncertain"] += 1
@@ -142,11 +144,3 @@ def _retry_after(response: httpx.Response) -> float:
         return min(60.0, float(response.headers.get("retry-after", "0")))
     except ValueError:
         return 0.0
-
-
-def _kind(request: httpx.Request) -> str:
-    return str(request.headers.get("content-type", "no body"))
-
-
-def _words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__

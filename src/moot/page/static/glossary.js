@@ -19,6 +19,15 @@ function lean(bounds, more, less) {
   return against(0, bounds, { above: [size, more], below: [size, less], between: ["good", "no lean can be seen"] });
 }
 
+// A Brier score: always saying 50 gets 0.25, whatever comes.
+function calibrated(v, bounds) {
+  return against(0.25, bounds, {
+    above: ["bad", "worse than always saying 50"],
+    below: ["good", "better than always saying 50"],
+    between: ["fair", "cannot be told from always saying 50"],
+  });
+}
+
 export const TRUST = {
   "trust/judge_accuracy": {
     name: "Judges prefer right answers",
@@ -154,6 +163,14 @@ export const TRUST = {
         between: ["fair", "cannot be told from guessing (50%)"],
       }),
   },
+  "forecast/readable": {
+    name: "Forecasts can be read",
+    exact: true,
+    show: share,
+    read: (v) => (v < 0.9 ? ["fair", "many are no number from 0 to 100"] : ["good", "nearly all"]),
+  },
+  "forecast/win_brier": { name: "Agents know when they win", read: calibrated },
+  "forecast/right_brier": { name: "Agents know when they are right", read: calibrated },
 };
 
 export const ALARMS = {
@@ -231,6 +248,9 @@ const MEANINGS = [
   [/^distill\/loss_per_token$/, "Loss a token of the supervised step on winners' turns."],
   [/^jury\/ballots$/, "Ballots that judges without a seat gave."],
   [/^jury\/parse_error$/, "Share of those ballots that could not be read."],
+  [/^tokens\/forecasts$/, "Tokens of the forecasts."],
+  [/^forecast\/(win|right)_mean$/, "The mean of the forecasts of which it is known what came. Compare it with the share that came true."],
+  [/^forecast\/(win|right)_came$/, "The share of those forecasts that came true."],
   [/^tokens\/jury$/, "Tokens that judges without a seat wrote."],
   [/\/direct\//, "Held out: the model alone, one plain answer."],
   [/\/vote@\d+\//, "Held out: the most common of several plain answers."],
@@ -269,7 +289,7 @@ export function first(phase, key) {
 
 // Groups in the order a reader asks: is it trustworthy, is it rewarded, is it right, does it debate well, does it train well.
 const GROUPS = [
-  ["Trust", /^(trust|alarm)\//],
+  ["Trust", /^(trust|alarm|forecast)\//],
   ["Reward", /(^|\/)reward|^pairwise|frac_mixed/],
   ["Answers", /^(train|test)_|@k$|\/correct$|^test\//],
   ["Debates", /^(debates|v2|turns|parse_error|round|consensus|jury)/],

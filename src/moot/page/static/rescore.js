@@ -24,6 +24,8 @@ const LABELS = {
   judge_counts: "Outside judges count",
   voters: "Whose votes count",
   drop_own_answer: "Votes for one's own answer are dropped",
+  vote_weight: "A vote counts",
+  discount: "Discount of later rounds",
   reward_mix: "Share of truth",
 };
 const NAMES = Object.keys(LABELS);
@@ -75,7 +77,7 @@ export function rescoreView(main, query, runs) {
         h("span", {}, label),
         h("input", { name, value: asked[name] ?? "", size: 6, onchange: (event) => change({ [name]: event.target.value.trim() }) }),
       );
-    fill(form, Object.keys(choices).map(pick), field("reward_mix", LABELS.reward_mix), field("from", "From step"), field("to", "To step"));
+    fill(form, Object.keys(choices).map(pick), ["discount", "reward_mix"].map((name) => field(name, LABELS[name])), field("from", "From step"), field("to", "To step"));
   }
 
   function change(values) {

@@ -2,6 +2,7 @@
 
 import { fill, h, oneLine, signed, withCode } from "./dom.js";
 import { ALARMS, TRUST } from "./glossary.js";
+import { reliability } from "./reliability.js";
 import { ask, link } from "./state.js";
 
 const twoDigits = (v) => signed(v).replace("+", "");
@@ -49,6 +50,7 @@ export async function drawPanel(node, chosen, found, counted, colour) {
       ),
       h("tbody", {}, keys.map(row)),
     ),
+    chosen.map((name) => reliability(oneLine(name, 40), counted[name]?.reliability, colour(name))),
   );
 }
 

@@ -13,7 +13,7 @@ import transformers
 from moot.engine.local import UnsupportedModel
 from moot.engine.local.adapter import freeze, lora_parameters
 from moot.engine.local.attention import packed_attention
-from moot.engine.local.losses import LOSSES, Given
+from moot.engine.local.losses import LOSSES, Given, find_loss
 from moot.engine.local.models import check_config
 from moot.engine.protocol import Datum
 from support.datums import datum
@@ -92,7 +92,7 @@ def test_gradients_are_those_of_autograd_through_transformers_and_peft(
         logprobs = logits.log_softmax(-1).gather(1, torch.from_numpy(item.targets).long()[:, None]).squeeze(1)
         np.testing.assert_allclose(out.logprobs[number], logprobs.detach().numpy() * (item.mask != 0), atol=1e-4)
         given = Given(*(torch.from_numpy(array) for array in (item.logprobs, item.advantages, item.mask)))
-        total = total + LOSSES[loss][0](logprobs, given)
+        total = total + find_loss(loss, None)(logprobs, given)
     assert out.loss == pytest.approx(float(total.detach()), rel=1e-4)
     expected = torch.autograd.grad(total, list(parameters.values()))
     for name, theirs in zip(parameters, expected, strict=True):

@@ -26,7 +26,7 @@ from moot.rl.rendering import Rendering
 from moot.rl.warm import OwnWords, examples
 from moot.tasks import load
 from support.making import FAILED, debate, v2
-from unit.rl.test_train import CONFIG, make_loop
+from unit.loop.test_train import CONFIG, make_loop
 from unit.rl.test_trust import judged
 
 same = str.__eq__

@@ -1,0 +1,28 @@
+"""The calls to an engine that its contract is tested with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from moot.engine.protocol import AdamParams, Sample, SamplingParams
+from support.datums import sampled_datum
+
+PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
+PERSONA_TEMPERATURES = (0.6, 0.8, 0.9, 1.0)
+
+
+def greedy_free(max_tokens: int = 20, **options: Any) -> SamplingParams:
+    return SamplingParams(max_tokens=max_tokens, **{"seed": 7, **options})
+
+
+async def one(sampler: Any, prompt: list[int] = PROMPT, params: SamplingParams | None = None) -> Sample:
+    return (await sampler.sample(prompt, params or greedy_free()))[0]
+
+
+async def trained(engine: Any, steps: int = 3, rate: float = 0.02) -> Any:
+    """Move the weights somewhere, and give a sampler of where they are."""
+    sample = await one(await engine.snapshot())
+    for _ in range(steps):
+        await engine.forward_backward([sampled_datum(PROMPT, sample)], "cross_entropy")
+        await engine.optim_step(AdamParams(learning_rate=rate))
+    return await engine.snapshot()
