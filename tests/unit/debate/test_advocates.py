@@ -14,6 +14,7 @@ import moot
 from moot.debate.protocol import PRESETS, V2
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
+from moot.debate.wording import DEFAULT, Prompts
 from moot.export.pages import page as as_page
 from moot.export.sets import LeftOut, best_and_worst, supervised
 from moot.page.debate import shown
@@ -235,3 +236,10 @@ def test_page_export_and_notebook_show_the_side_of_each_agent_and_whom_the_judge
 def test_positions_need_two_agents_and_two_sides(agents: int, sides: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=rf"two agents and a question with two sides, got {agents} agents and {len(sides)} sides"):
         Debate(replace(QUESTION, sides=sides), agents, 2, ADVOCATES.rules)
+
+
+def test_texts_that_other_debates_do_not_read_change_no_digest_as_they_are_shipped() -> None:
+    """So what an evaluation kept before these texts came is found again; a user's own advocates are others."""
+    earlier = Prompts({name: text for name, text in DEFAULT.texts.items() if not name.startswith(("advocates.", "both.forecast_"))})
+    assert DEFAULT.digest == earlier.digest
+    assert DEFAULT.with_texts({"advocates.argue": "Argue for {position}."}, "a test").digest != DEFAULT.digest
