@@ -29,7 +29,7 @@ from moot.seats import CommonModel, SpeakingSettings, TakenSeats, parse_seats, t
 from moot.speakers.chat import Patience
 from moot.speakers.endpoint import Endpoint, endpoint
 from moot.speakers.listening import Listener
-from moot.terminal import one_line
+from moot.terminal import counted, one_line
 
 GIVE_UP_AFTER = 3
 """Questions of a file that may fail one after another before the rest is left for later: the server is gone, not the question hard."""
@@ -284,7 +284,7 @@ class _Session:
         if not count:
             return "nothing had been said in full"
         where = f"in {self._answers.path}" if self._answers else "above"
-        return f"the {count} turn{'s' * (count != 1)} said in full {'is' if count == 1 else 'are'} {where}"
+        return f"the {counted(count, 'turn')} said in full {'is' if count == 1 else 'are'} {where}"
 
     # The questions of a file, several at once, with a bar and a line for each that is answered
 
