@@ -5,7 +5,6 @@ The page gets each as a small run, in a folder that goes when the page does; it 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -22,7 +21,7 @@ from moot.debate.types import Question
 from moot.json_text import read_json
 from moot.records import PlayedDebate, Run
 from moot.records.codec import with_turns
-from moot.records.files import write_atomically
+from moot.records.files import write_lines
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.metrics import reward_metrics
 from moot.rl.trust import panel
@@ -101,5 +100,5 @@ def _write(place: Path, file: Path, debates: Sequence[PlayedDebate]) -> None:
     run = Run.create(place, {"debate": {"task": f"{file.absolute().parent.name}/{file.name}", **seats}, "transcripts": len(debates)}, {})
     run.write_debates(1, [*taught, *lost])
     row = {"step": 1, "phase": "self_play", **panel(whole), **(reward_metrics(taught) if taught else {})}
-    write_atomically(place / "metrics.jsonl", json.dumps(row).encode() + b"\n")
+    write_lines(place / "metrics.jsonl", [row])
     os.utime(place / "metrics.jsonl", (file.stat().st_atime, file.stat().st_mtime))  # it is as old as what it shows
