@@ -25,9 +25,8 @@ from moot.rl.ready import check_warm_start
 from moot.rl.rendering import Rendering
 from moot.rl.warm import OwnWords, examples
 from moot.tasks import load
-from support.making import FAILED, debate, v2
+from support.making import FAILED, debate, judged, v2
 from unit.loop.test_train import CONFIG, make_loop
-from unit.rl.test_trust import judged
 
 same = str.__eq__
 
