@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from test_view import all_text, driver, one_text, place, until, visiting  # noqa: F401
 
 from moot.debate.protocol import V2
 from support.paging import failed, record, turn, write_run
+from support.viewing import all_text, driver, one_text, place, until, visiting  # noqa: F401
 
 pytestmark = pytest.mark.slow
 
