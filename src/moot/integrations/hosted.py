@@ -52,6 +52,10 @@ class Setting:
         rules, scoring = self.chosen.rules, self.chosen.scoring
         if rules.sections == "given":
             raise ConfigError("sections 'given' cuts what was sampled, and a host trains on all of it; use sections sampled or asked")
+        if rules.forecast != "none":
+            raise ConfigError(
+                f"forecast {rules.forecast!r} is taught apart from turns, and a host pays turns; use forecast none, or moot train"
+            )
         if not scoring.agents_count:
             raise ConfigError("voters 'judges' needs judges without a seat, and a host's group has only seats; use voters agents")
 
