@@ -72,6 +72,8 @@ def taught(played: Tabled) -> PlayedDebate:
         ("seventy", None),
         ("", None),
         ("9" * 10_000, None),
+        ("a" * 200_000, None),  # in time linear in its length
+        ("7" + " " * 200_000 + "x", 0.07),
     ],
 )
 def test_a_forecast_is_one_number_from_0_to_100(reply: str, chance: float | None) -> None:

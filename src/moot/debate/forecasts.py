@@ -23,7 +23,7 @@ _PERCENT = r"([0-9]{1,3}(?:\.[0-9]{1,9})?)(?:\s?%|\s?percent\b|\s?(?:/|out of)\s
 _BEGINS = re.compile(rf"[\s*_`\"']*+{_PERCENT}[*_`\"']*+(?=\s*+\Z|\s*?\n|[.,;:!](?![0-9]))", re.A)
 """A number, and then the end of a line or of a sentence. `29 - 19 = 10` begins with one too, and is no forecast."""
 _OUT_OF_100 = re.compile(r"\s?(?:/|out of)\s?100\b", re.A)
-_ANY_NUMBER = re.compile(r"(?<!\w)-?[0-9]++(?:[.,][0-9]++)*+", re.A)
+_DIGIT = re.compile(r"[0-9]", re.A)
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Forecast:
 def read_chance(reply: str) -> float | None:
     """The number that a reply begins with, or else the only one in it, if it lies in 0 to 100. A per cent sign may follow."""
     said = content_of(reply)[1]
-    begins, numbers = _BEGINS.match(said), _ANY_NUMBER.findall(_OUT_OF_100.sub("", said))
-    number = begins[1] if begins else numbers[0] if len(numbers) == 1 else ""
+    begins, words = _BEGINS.match(said), [word for word in _OUT_OF_100.sub("", said).split() if _DIGIT.search(word)]
+    number = begins[1] if begins else words[0].strip("*_`\"'()%.,;:!") if len(words) == 1 else ""
     if not re.fullmatch(_PERCENT, number):
         return None
     return float(number) / 100 if float(number) <= 100 else None
