@@ -200,8 +200,10 @@ Recounted = tuple[PlayedDebate, PlayedDebate]
 """One debate as the run scored it, and as it would have been scored."""
 
 
-def compare(run: Run, recount: Recount, steps: Sequence[int] | None = None) -> Iterator[Recounted | PlayedDebate | Damaged]:
-    """Every debate before and after; one alone is a debate that the engine lost. Holds one step at a time.
+def compare(
+    run: Run, recount: Recount, steps: Sequence[int] | None = None, seen: Callable[[int], None] = lambda step: None
+) -> Iterator[Recounted | PlayedDebate | Damaged]:
+    """Every debate before and after; one alone is a debate that the engine lost. Holds one step at a time, and `seen` hears of each.
 
     With `steps`, an estimator that remembers seats starts with the first of them.
     """
@@ -213,8 +215,10 @@ def compare(run: Run, recount: Recount, steps: Sequence[int] | None = None) -> I
                 yield each
             else:
                 played.append(each)
-        if played and step is not None:
+        assert step is not None  # it is saved in a run
+        if played:
             yield from zip(played, _recounted(played, recount, scoring_at(step), seats), strict=True)
+        seen(step)
 
 
 def _recounted(played: Sequence[PlayedDebate], recount: Recount, scoring: Scoring, seats: SeatMeans) -> list[PlayedDebate]:
@@ -232,7 +236,7 @@ def rescore(
     choices: Mapping[str, Any],
     steps: Sequence[int] | None = None,
     most_changes: int = 1000,
-    seen: Callable[[int], None] | None = None,
+    seen: Callable[[int], None] = lambda step: None,
     trust: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> Rescored:
@@ -243,12 +247,7 @@ def rescore(
     damaged: list[Damaged] = []
     failed = broken = changed = 0
     largest: float | None = 0.0
-    step = None
-    for each in compare(run, recount, steps):
-        at = each[0].step if isinstance(each, tuple) else each.step
-        if seen and at != step and at is not None:
-            seen(at)
-        step = at
+    for each in compare(run, recount, steps, seen):
         if isinstance(each, Damaged):
             broken += 1
             damaged += [each] if len(damaged) < 10 else []

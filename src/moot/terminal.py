@@ -1,4 +1,4 @@
-"""What may be shown on a terminal. Model text is hostile: escape codes, bidirectional tricks and bells stay out."""
+"""What may be shown on a terminal, and how it is told. Model text is hostile: escape codes, bidirectional tricks and bells stay out."""
 
 from __future__ import annotations
 
@@ -16,3 +16,8 @@ def one_line(text: str, width: int = 80) -> str:
     """A single line of at most `width` characters."""
     flat = " ".join(plain(text[: 4 * width]).split())
     return flat if len(flat) <= width else flat[: width - 1] + "…"
+
+
+def counted(number: int, thing: str) -> str:
+    """`1 question`, `2 questions`."""
+    return f"{number} {thing}{'s' * (number != 1)}"

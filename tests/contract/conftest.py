@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from factories import ENGINES, KNOWN
 
+from support.one_thread import one_thread as one_thread
 from support.skyrl_server import Running, Unavailable, running
 
 ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789<>"

@@ -46,6 +46,12 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return moot.train(CONFIG, tmp_path_factory.mktemp("made") / "run").path
 
 
+@pytest.fixture(autouse=True)
+def no_drawing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What damage does to a figure shows when it is put together; to draw it takes longer than all the rest."""
+    monkeypatch.setattr("moot.figures._save", lambda pyplot, figure, stem: pyplot.close(figure) or [])
+
+
 def contents(path: Path) -> dict[str, bytes | None]:
     """But the lock, which every writer puts its name into."""
     return {

@@ -27,6 +27,7 @@ from moot.debate.rewards import AgentScores, Scores, StepScores, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question, Turn
+from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from moot.tasks.answers import grade
 from moot.turns import AgentAdvantages, StepAdvantages
@@ -151,3 +152,8 @@ def surroundings(environment: dict[str, str] | None = None) -> dict[str, str]:
     """Without what a test machine may have set and a user has not: unbuffered output would hide what happens at the last flush."""
     kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONUNBUFFERED", "PYTHONIOENCODING", "COLUMNS")}
     return {**kept, **(environment or {})}
+
+
+def judged(played: Tabled) -> PlayedDebate:
+    """Graded, and scored by its own protocol."""
+    return PlayedDebate(played, scoring=played.scoring, scores=reward(played), grades=grade(played))

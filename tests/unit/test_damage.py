@@ -14,8 +14,7 @@ from moot.cli.main import main as run_command
 from moot.debate.types import ConfigError
 from moot.page.runs import Runs
 from moot.records import Damaged, Run
-from moot.records.arrays import read_arrays
-from moot.records.codec import SHOWN
+from moot.records.arrays import SHOWN, read_arrays
 from moot.rescore import rescore
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.rl.stored import config_of

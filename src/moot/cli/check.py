@@ -26,6 +26,7 @@ from moot.rl.config import TrainConfig
 from moot.rl.presets import PRESETS
 from moot.rl.stored import config_of
 from moot.tasks import load as load_task
+from moot.terminal import counted
 
 _STYLES = {"pass": "green", "fail": "red", "cannot tell": "yellow"}
 
@@ -97,7 +98,7 @@ class Check:
             if each.verdict != "pass":
                 console.print(Text.assemble(("\n" + each.check.name, "bold"), ": ", _words(each)))
         count = report.rows[0].questions
-        console.say(f"\n{count} question{'s' * (count != 1)}. Answers and debates: {out / 'answers.jsonl'}", "green")
+        console.say(f"\n{counted(count, 'question')}. Answers and debates: {out / 'answers.jsonl'}", "green")
         watching.say_losses()
         return int(failed or report.rows[0].questions == 0)
 

@@ -26,7 +26,7 @@ from moot.rl.metrics import reward_metrics, rollout_metrics
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
 from moot.tasks.answers import grade
-from moot.terminal import one_line, plain
+from moot.terminal import counted, one_line, plain
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Demo:
         self.out.write_text("".join(json.dumps(to_transcript(each.debate)) + "\n" for each in played))
         metrics = reward_metrics(taught) | rollout_metrics(played)
         console.say(
-            f"\n{len(played)} debate{'s' * (len(played) != 1)}, {metrics['env/all/total_turns']:.0f} turns, "
+            f"\n{counted(len(played), 'debate')}, {metrics['env/all/total_turns']:.0f} turns, "
             f"{metrics['parse_error'] or 0:.0%} of them unreadable; "
             f"{metrics['debates/with_gradient'] or 0:.0%} of the debates would teach something; "
             f"{len(made)} datums, {sum(map(len, made)):,} tokens, {int(sum(d.mask.sum() for d in made)):,} of them trained."

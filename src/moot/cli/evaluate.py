@@ -24,7 +24,7 @@ from moot.players import Players, policy_config
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.two_sided import two_sided
-from moot.terminal import plain
+from moot.terminal import counted, plain
 
 CONTINUING = "What was answered is kept; the same command continues from there."
 _Str = Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")]
@@ -145,8 +145,8 @@ class Eval:
         return self._show(report, watching, target, console)
 
     def _settings(self, config: TrainConfig) -> EvalConfig:
-        named = {"num_agents": self.num_agents, "max_rounds": self.max_rounds, "max_tokens": self.max_tokens}
-        changes: dict[str, Any] = {name: value for name, value in named.items() if value is not None}
+        named = ("modes", "k", "match_tokens", "seed", "concurrency", "num_agents", "max_rounds", "max_tokens")
+        changes: dict[str, Any] = {name: value for name in named if (value := getattr(self, name)) is not None}
         protocol = config.protocol if self.protocol is None else PROTOCOLS[self.protocol]
         rules = {"sections": self.sections, "temperature": self.temperature}
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
@@ -154,15 +154,7 @@ class Eval:
             changes.setdefault("num_agents", 2)
         if self.prompts is not None:
             changes["prompts"] = load_prompts(str(self.prompts))
-        return EvalConfig.of(
-            config,
-            modes=self.modes,
-            k=self.k,
-            match_tokens=self.match_tokens,
-            seed=self.seed,
-            concurrency=self.concurrency,
-            **changes,
-        )
+        return EvalConfig.of(config, **changes)
 
     def _model_changes(self) -> dict[str, Any]:
         changes = {name: getattr(self, name) for name in ("engine", "base_url", "device", "dtype", "renderer", "thinking")}
@@ -185,7 +177,7 @@ class Eval:
                 console.print(table)
             console.say("\n" + "\n".join(legend(header)), "dim")
         count = report.rows[0].questions
-        console.say(f"\n{count} question{'s' * (count != 1)}. Report: {out / 'report.json'}", "green")
+        console.say(f"\n{counted(count, 'question')}. Report: {out / 'report.json'}", "green")
         watching.say_losses()
         return 1 if any(row.questions == 0 for row in report.rows) else 0
 

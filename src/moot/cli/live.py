@@ -15,7 +15,7 @@ from moot.debate.prompts import persona
 from moot.debate.rules import Rules
 from moot.debate.types import Parsed, Turn
 from moot.speakers.listening import Listener
-from moot.terminal import one_line, plain
+from moot.terminal import counted, one_line, plain
 
 SHOWN = 4000
 """Characters of a section that are shown. A megabyte on one line helps nobody; --json and --out have all of it."""
@@ -180,7 +180,7 @@ def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
         )
     ties = sum(vote.verdict == "=" for vote in outcome.votes)
     decided = len(outcome.votes) - ties
-    count = f"{len(outcome.votes)} vote{'s' * (len(outcome.votes) != 1)}" + (f", {ties} of them a tie" if ties else "")
+    count = counted(len(outcome.votes), "vote") + (f", {ties} of them a tie" if ties else "")
     instead = " The answer is the plurality's." if group.agreeing else ""
     if outcome.winner is None and len(group.level) > 1 and decided:
         names = ", ".join(map(str, group.level[:-1])) + f" and {group.level[-1]}"

@@ -10,6 +10,7 @@ from moot.cli.console import Terminal
 from moot.engine.footprint import PASS_TOKENS
 from moot.rl.config import TrainConfig
 from moot.rl.cost import TYPICAL_TURN, expected_tokens, memory_gib
+from moot.terminal import counted
 
 
 def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
@@ -21,7 +22,7 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     rules, scoring = config.protocol.rules, config.protocol.scoring
     kind = f"{rules.schedule}, {rules.contract}, sections {rules.sections}"
     longest = f"{'turns' if rules.sections == 'sampled' else 'solutions'} of at most {d.max_tokens} tokens"
-    table.add_row("debates", f"{d.num_agents} agents, {d.max_rounds} round{'s' * (d.max_rounds != 1)}, {kind}, {longest}")
+    table.add_row("debates", f"{d.num_agents} agents, {counted(d.max_rounds, 'round')}, {kind}, {longest}")
     table.add_row("reward", f"{scoring.reward}, advantages by {scoring.estimator}")
     if config.warm_steps:
         taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""

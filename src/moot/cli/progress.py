@@ -55,6 +55,12 @@ class RunProgress(Watcher):
     def debate_finished(self, played: PlayedDebate) -> None:
         self._bars.advance("debates", sum(turn.count for turn in played.sampled))
 
+    def counted(self, kind: str, done: int, total: int) -> None:
+        if done == total:
+            self._bars.hide(kind)
+        else:
+            self._bars.plan(kind, total, done)
+
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach("run", row["step"])
         numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float) and name != "step"}

@@ -23,7 +23,7 @@ from moot.debate.rewards import REWARDS, AgentScores, Reward
 from moot.debate.types import ConfigError
 from moot.records.played import PlayedDebate
 from moot.rl.choices import find_reward
-from moot.terminal import one_line, plain
+from moot.terminal import counted, one_line, plain
 from moot.transcripts import BadLine, as_json, failures, score
 from moot.turns import AgentAdvantages, StepAdvantages
 
@@ -88,7 +88,7 @@ class Seen:
     def told(self, bad: int) -> str:
         silent = self.debates - self.won - self.level
         unreadable = f"{self.failed} of {self.turns} turns could not be read"
-        lines = f"; {bad} line{'s' * (bad != 1)} could not be scored" if bad else ""
+        lines = f"; {counted(bad, 'line')} could not be scored" if bad else ""
         return f"{self.debates} debates: {self.won} with a winner, {self.level} level, {silent} without a vote; {unreadable}{lines}."
 
 

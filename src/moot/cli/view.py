@@ -14,6 +14,7 @@ import tyro
 
 from moot.cli.console import Terminal
 from moot.debate.types import ConfigError
+from moot.terminal import counted
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class View:
             async def startup(self, sockets: list[socket.socket] | None = None) -> None:
                 """Said once the server answers, and leaves quietly on Ctrl-C: whoever reads the address may use it, or stop at once."""
                 await super().startup(sockets=sockets)
-                console.say(f"{count} run{'' if count == 1 else 's'}. New ones turn up by themselves." if count else _NONE)
+                console.say(f"{counted(count, 'run')}. New ones turn up by themselves." if count else _NONE)
                 console.say(f"Look at them: {where}   (Ctrl-C stops)", "green")
                 if open_it:
                     webbrowser.open(where)

@@ -32,21 +32,24 @@ def for_judge(debate: Debate, labels: Sequence[int], block: Callable[[Turn], str
     say, sides = debate.prompts.say, debate.question.sides
     seats = sorted(range(debate.num_agents), key=lambda agent: labels[agent])
     said = sorted((turn for turn in debate.turns if argues(turn)), key=lambda turn: (turn.round, labels[turn.agent]))
-    quiet = [agent for agent in seats if all(turn.agent != agent for turn in said)]
-    return say(
+    # Where nobody argues there is nothing to miss; where one does, the reader must not look for the other's words.
+    quiet = [agent for agent in seats if said and all(turn.agent != agent for turn in said)]
+    text = say(
         "advocates.judge",
         question=debate.question.text,
         positions="\n".join(say("advocates.held", agent=labels[agent], position=sides[agent]) for agent in seats),
         answers="\n\n".join([*map(block, said), *(f"[Agent {labels[agent]}]\n{say('advocates.silent')}" for agent in quiet)]),
         names=", ".join(f"Agent {labels[agent]}" for agent in seats),
     )
+    return text if said else text.replace("\n\n\n\n", "\n\n")
 
 
 def choices(debate: Debate, labels: Sequence[int]) -> str:
-    """The two lines that a judge may write. There is none for a tie: one position is right."""
+    """The two lines that a judge may write, each with when to write it. There is none for a tie: one position is right."""
     first, second = sorted(range(debate.num_agents), key=lambda agent: labels[agent])
-    return "\n".join(
-        f"Agent {labels[a]} > Agent {labels[b]} (the answer is {debate.question.sides[a]})" for a, b in ((first, second), (second, first))
+    return "\n\n".join(
+        debate.prompts.say("advocates.choice", position=debate.question.sides[a], agent=labels[a], other=labels[b])
+        for a, b in ((first, second), (second, first))
     )
 
 

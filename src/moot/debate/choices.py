@@ -24,7 +24,7 @@ def _hints_of(kind: Hashable) -> dict[str, Any]:
 
 def near(word: str, names: Iterable[str]) -> str:
     """`; did you mean truth?`, to end what is said about a wrong word; nothing where no name is like it."""
-    meant = difflib.get_close_matches(word, names, n=1)
+    meant = difflib.get_close_matches(word, names, n=1, cutoff=0.7)
     return f"; did you mean {meant[0]}?" if meant else ""
 
 
@@ -39,8 +39,10 @@ def _check(name: str, value: Any, hint: Any) -> None:
         if value not in get_args(hint) or not isinstance(value, str):
             raise ConfigError(f"{name} must be {' or '.join(get_args(hint))}, got {value!r}")
     elif get_origin(hint) is tuple:
-        if not isinstance(value, tuple) or not all(isinstance(v, str) for v in value):
-            raise ConfigError(f"{name} must be a list of section names, got {value!r}")
+        if not isinstance(value, tuple):
+            raise ConfigError(f"{name} must be a list, got {value!r}")
+        for each in value:
+            _check(f"each of the list {name}", each, get_args(hint)[0])
     elif hint is float:
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{name} must be a number, got {value!r}")

@@ -22,8 +22,8 @@ PLACES = frozenset(
     | {"round", "rounds", "rest", "character", "style", "position", "rival", "other", "positions"}
 )
 """Everything that can be filled in somewhere."""
-LATER = ("advocates.",)
-"""Tables that came later than digests were first kept, and that other debates do not read: as they are shipped, they change no digest."""
+LATER = ("advocates.", "both.forecast_")
+"""Texts that came later than digests were first kept, and that other debates do not read: as they are shipped, they change no digest."""
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -46,9 +46,9 @@ class Prompts:
         later = {name for name, text in self.texts.items() if name.startswith(LATER) and DEFAULT.texts[name] == text}
         return _digest({name: text for name, text in self.texts.items() if name not in later})
 
-    def digest_of(self, table: str) -> str:
-        """Of one table's texts."""
-        return _digest({name: text for name, text in self.texts.items() if name.startswith(f"{table}.")})
+    def digest_of(self, start: str) -> str:
+        """Of the texts whose names begin so."""
+        return _digest({name: text for name, text in self.texts.items() if name.startswith(start)})
 
     def __str__(self) -> str:
         """The names of the texts that are not the defaults: what is said where two runs differ."""

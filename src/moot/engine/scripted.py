@@ -50,6 +50,7 @@ class ByteTokenizer:
     all_special_tokens = SPECIAL
 
     def __init__(self) -> None:
+        self._bytes = [bytes((byte,)) for byte in range(256)]
         self._pattern = re.compile("(" + "|".join(map(re.escape, self.SPECIAL)) + ")")
         self.added_tokens_decoder = {256 + i: token for i, token in enumerate(self.SPECIAL)}
 
@@ -60,8 +61,8 @@ class ByteTokenizer:
         return ids
 
     def decode(self, ids: Sequence[int], skip_special_tokens: bool = False, clean_up_tokenization_spaces: bool = False) -> str:
-        raw = b"".join(bytes((i,)) if i < 256 else b"" if skip_special_tokens else self.SPECIAL[i - 256].encode() for i in ids)
-        return raw.decode("utf-8", errors="replace")
+        pieces = [*self._bytes, b"", b""] if skip_special_tokens else [*self._bytes, *(token.encode() for token in self.SPECIAL)]
+        return b"".join([pieces[i] for i in ids]).decode("utf-8", errors="replace")
 
     def convert_tokens_to_ids(self, token: str) -> int:
         return 256 + self.SPECIAL.index(token)

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moot.evaluate.report import Report, ReportRow
+from moot.terminal import counted
 
 COLUMNS = (
     ("format", "format"),
@@ -51,8 +52,8 @@ def caption(report: Report) -> str:
     s = report.settings
     who = s.get("model") or s["policy"] or "the policy"
     who += f" (step {s['step']} of {s['run']})" if s.get("run") else ""
-    debates = f"debates of {s['num_agents']} agents and {s['max_rounds']} round{'s' * (s['max_rounds'] != 1)}, {s['protocol']['contract']}"
-    count = f"{s['questions']} question{'s' * (s['questions'] != 1)}"
+    debates = f"debates of {s['num_agents']} agents and {counted(s['max_rounds'], 'round')}, {s['protocol']['contract']}"
+    count = counted(s["questions"], "question")
     debates += f", judged by {s['judge'] or 'the policy'}" if "judge" in s else ""
     return f"{who} on {s['task']}: {count}, {debates}; at most {s['max_tokens']} tokens per turn, seed {s['seed']}."
 

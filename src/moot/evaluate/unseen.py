@@ -6,6 +6,7 @@ from moot.debate.types import ConfigError, Question
 from moot.rl.config import MOST_BATCHES, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
+from moot.terminal import counted
 
 
 def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: int) -> tuple[list[Question], list[str]]:
@@ -22,7 +23,7 @@ def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: 
     if left_out := len(asked) - len(fresh):
         notes.append(f"{left_out} of {len(asked)} questions are left out because the run trained on them.")
     if len(fresh) < count:
-        notes.append(f"the task has only {len(fresh)} question{'s' * (len(fresh) != 1)} to ask.")
+        notes.append(f"the task has only {counted(len(fresh), 'question')} to ask.")
     return fresh, notes
 
 

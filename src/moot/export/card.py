@@ -13,7 +13,7 @@ from moot.records.run import measured
 from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
 from moot.rl.stored import config_of
-from moot.terminal import one_line
+from moot.terminal import counted, one_line
 
 Row = Mapping[str, Any]
 
@@ -46,11 +46,11 @@ def _training(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     d, scoring = config.debate, config.protocol.scoring
     tasks = ", ".join(f"`{one_line(_shown(name))}`" for name in (config.recipe.curriculum or (d.task,)))
     yield f"Questions: {tasks}; {config.optim.batch_size} per step."
-    yield f"Debates: {d.num_agents} copies of the model, {d.max_rounds} round{'s' * (d.max_rounds != 1)}."
+    yield f"Debates: {d.num_agents} copies of the model, {counted(d.max_rounds, 'round')}."
     yield f"Reward: `{one_line(_shown(scoring.reward))}`. {_labels(config)}"
     played = [row for row in rows if row["phase"] == "self_play"]
     tokens = sum(row.get("tokens/sampled") or 0 for row in played)
-    steps = f"{len(played)} step{'s' * (len(played) != 1)}"
+    steps = counted(len(played), "step")
     yield f"Self-play: {steps}, {tokens:,.0f} tokens sampled, learning rate {config.optim.learning_rate:g}, seed {config.seed}."
 
 

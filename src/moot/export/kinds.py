@@ -20,7 +20,7 @@ from moot.records.arrays import read_arrays
 from moot.records.choosing import pick_debates, pick_steps
 from moot.records.codec import to_record
 from moot.rl.rendering import Rendering
-from moot.terminal import one_line
+from moot.terminal import counted, one_line
 
 KINDS = ("adapter", "merged", "supervised", "preferences", "transcripts", "html", "figures")
 LARGE = ("merged", "transcripts")
@@ -167,13 +167,9 @@ def _html(job: Exporting) -> None:
     model = model if isinstance(model, dict) else {}
     who = "the scripted engine" if model.get("engine") == "scripted" else model.get("model", "a model")
     with new_file(job.place("html")) as file:
-        for part in pages.page(chosen, f"Debates of {name}", f"{_count(chosen)} from a run of moot with {who}."):
+        for part in pages.page(chosen, f"Debates of {name}", f"{counted(len(chosen), 'debate')} from a run of moot with {who}."):
             file.write(part.encode())
-    job.written.append((job.place("html"), f"{_count(chosen)} to read"))
-
-
-def _count(debates: Sequence[PlayedDebate]) -> str:
-    return f"{len(debates)} debate{'s' * (len(debates) != 1)}"
+    job.written.append((job.place("html"), f"{counted(len(chosen), 'debate')} to read"))
 
 
 def _figures(job: Exporting) -> None:
@@ -183,7 +179,7 @@ def _figures(job: Exporting) -> None:
         named[short if short not in named else str(run.path) if str(run.path) not in named else f"{run.path} ({len(named) + 1})"] = run
     with job.busy("drawing"):
         files = figures.draw_runs({name: run.metrics() for name, run in named.items()}, job.out / "figures")
-    about = f"{len(files) // 2} pictures as PNG and SVG, of {len(job.runs)} run{'s' if len(job.runs) > 1 else ''}"
+    about = f"{len(files) // 2} pictures as PNG and SVG, of {counted(len(job.runs), 'run')}"
     job.written.append((job.out / "figures", about))
 
 

@@ -56,6 +56,8 @@ class Setting:
             raise ConfigError(
                 f"forecast {rules.forecast!r} is taught apart from turns, and a host pays turns; use forecast none, or moot train"
             )
+        if rules.positions == "assigned":
+            raise ConfigError("positions 'assigned' needs a judge without a seat, and a host's group has only seats; use positions none")
         if not scoring.agents_count:
             raise ConfigError("voters 'judges' needs judges without a seat, and a host's group has only seats; use voters agents")
 

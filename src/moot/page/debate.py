@@ -21,8 +21,8 @@ from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.page.index import Part, Place, line_at
 from moot.page.runs import inside
-from moot.records.arrays import read_arrays
-from moot.records.codec import SHOWN, Damaged, forecasts_to_json, numbers_to_json, read_line, turn_tokens
+from moot.records.arrays import SHOWN, read_arrays, turn_tokens
+from moot.records.codec import Damaged, forecasts_to_json, numbers_to_json, read_line
 from moot.records.played import PlayedDebate
 from moot.records.seen import seen_to_json
 from moot.turns import paid_by

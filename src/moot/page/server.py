@@ -251,10 +251,7 @@ class _Page:
         }
 
     def debate(self, request: Request) -> Any:
-        asked = request.query_params
-        run = self._run(request)
-        here = _place("debate", asked.get("debate", ""))
-        index = self._index(run, _part(request), wait=0.1)
+        asked, (run, here, index) = request.query_params, self._pointed_at(request)
         shown = debates.shown(run.path, *here, index.place(*here), index.part)
         if shown is None:
             raise NotThere(f"{run.name} has no debate {here[1]} at step {here[0]}; it may not be written yet")
@@ -274,14 +271,12 @@ class _Page:
 
     def seen(self, request: Request) -> Any:
         """What the agent of a turn saw: long, so it is asked for when somebody wants to read it."""
-        asked = request.query_params
-        run = self._run(request)
-        here = _place("debate", asked.get("debate", ""))
-        index = self._index(run, _part(request), wait=0.1)
-        found = debates.seen_in(run.path, *here, whole("turn", asked.get("turn", "")), index.place(*here), index.part)
-        if found is None:
+        run, here, index = self._pointed_at(request)
+        turn = whole("turn", request.query_params.get("turn", ""))
+        messages = debates.seen_in(run.path, *here, turn, index.place(*here), index.part)
+        if messages is None:
             raise NotThere(f"{run.name} has no such turn that can be read")
-        return {"messages": found}
+        return {"messages": messages}
 
     # What they share
 
@@ -291,6 +286,11 @@ class _Page:
         if run is None:
             raise NotThere(f"there is no run {name[:200]!r} here; there are {', '.join(list(self.runs.all())[:10]) or 'none'}")
         return run
+
+    def _pointed_at(self, request: Request) -> tuple[Watched, tuple[int, int], Index]:
+        """The debate that a link names: its run, its step and number, and the index that knows where it is."""
+        run = self._run(request)
+        return run, _place("debate", request.query_params.get("debate", "")), self._index(run, _part(request), wait=0.1)
 
     def _named(self, request: Request) -> list[Watched]:
         runs = self.runs.all()

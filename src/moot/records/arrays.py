@@ -1,13 +1,17 @@
-"""A step's tokens as they stand on disk, read with care: a file may be damaged, or claim more than it holds."""
+"""A step's tokens as arrays in one file, and back. They are read with care: a file may be damaged, or claim more than it holds."""
 
 from __future__ import annotations
 
 import math
 import zipfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from moot.records.codec import FORMAT
+from moot.records.played import PlayedDebate
+from moot.turns import SampledTurn, credit, forecast_credit
 
 
 def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30, optional: Sequence[str] = ()) -> dict[str, Any]:
@@ -31,3 +35,68 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30, optional
             return {name: arrays[name] for name in names}
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, TypeError, NotImplementedError, RuntimeError, SyntaxError) as error:
         raise ValueError(f"{file.name} cannot be read: {error}") from None
+
+
+def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
+    """All turns of a step end to end, a debate's forecasts after its turns. Turn k of the file has
+    `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
+    import numpy as np  # here, because what reads only text waits for nothing
+
+    turns: list[SampledTurn] = []
+    credits: list[Any] = []
+    where: list[tuple[int, int]] = []
+    for number, each in enumerate(played):
+        steps = {i: step for own in each.debate.steps() for step, i in enumerate(own)}
+        for i, turn in enumerate(each.sampled):
+            turns.append(turn)
+            where.append((number, i))
+            taught = each.advantages
+            values = None if taught is None else credit(each.debate.turns[i], turn, steps[i], taught)
+            credits.append(np.zeros(len(turn.tokens), dtype=np.float32) if values is None else values)
+        for k, turn in enumerate(each.forecast_turns):
+            turns.append(turn)
+            where.append((number, len(each.debate.turns) + k))
+            credits.append(forecast_credit(turn, 0.0 if each.advantages is None else each.advantages.forecasts[k]))
+
+    def joined(arrays: list[Any], kind: type) -> Any:
+        return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)
+
+    return {
+        "format": np.array(FORMAT),
+        "debate": np.array([n for n, _ in where], dtype=np.int32),
+        "turn": np.array([i for _, i in where], dtype=np.int32),
+        "extends": np.array([turn.extends for turn in turns], dtype=bool),
+        "temperature": np.array([turn.temperature for turn in turns], dtype=np.float32),
+        "prompt_offsets": np.cumsum([0, *(len(turn.prompt) for turn in turns)], dtype=np.int64),
+        "prompt_tokens": joined([turn.prompt for turn in turns], np.int32),
+        "offsets": np.cumsum([0, *(len(turn.tokens) for turn in turns)], dtype=np.int64),
+        "tokens": joined([turn.tokens for turn in turns], np.int32),
+        "logprobs": joined([turn.logprobs for turn in turns], np.float32),
+        "advantages": joined(credits, np.float32),
+        "starts": joined([turn.starts for turn in turns], np.int32),
+        "inserted": joined([~turn.sampled for turn in turns], bool),
+    }
+
+
+SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
+"""The arrays that `turn_tokens` needs; `inserted` where there is one."""
+
+
+def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, Any]]:
+    """The tokens of one debate, by turn: their ids, logprobs and advantages, and the character each starts in."""
+    import numpy as np
+
+    offsets = arrays["offsets"]
+    by_turn: dict[int, dict[str, Any]] = {}
+    for k in np.flatnonzero(arrays["debate"] == number).tolist():
+        cut = slice(int(offsets[k]), int(offsets[k + 1]))
+        by_turn[int(arrays["turn"][k])] = {
+            "temperature": float(arrays["temperature"][k]),
+            "starts": arrays["starts"][cut],
+            "ids": arrays["tokens"][cut],
+            "logprobs": arrays["logprobs"][cut],
+            "advantages": arrays["advantages"][cut],
+            # A run from before turns were spoken in parts has none.
+            "inserted": arrays["inserted"][cut] if "inserted" in arrays else np.zeros(cut.stop - cut.start, dtype=bool),
+        }
+    return by_turn

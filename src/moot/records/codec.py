@@ -1,4 +1,4 @@
-"""A played debate as JSON and token arrays, and back. docs/formats.md says it for other tools.
+"""A played debate as JSON, and back; its tokens are beside it, in arrays.py. docs/formats.md says it for other tools.
 
 The reader takes what older versions wrote. Whether a turn counts is what the record says, because only it knows where a turn was cut
 off; who won is found anew, because older records name a winner where there is none. A record that cannot be read is a value, like
@@ -31,7 +31,7 @@ from moot.records.seen import seen_to_json
 from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
-from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, credit, forecast_credit, turn_in_text
+from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, turn_in_text
 
 FORMAT = 1
 T = TypeVar("T")
@@ -381,71 +381,3 @@ def summary(record: Mapping[str, Any]) -> Summary:
 def words(record: Mapping[str, Any], longest: int) -> str:
     turns = [*record["turns"], *record.get("jury", ())]
     return "\n".join(map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""]))
-
-
-# Tokens
-
-
-def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
-    """All turns of a step end to end, a debate's forecasts after its turns. Turn k of the file has
-    `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
-    import numpy as np  # here, because what reads only text waits for nothing
-
-    turns: list[SampledTurn] = []
-    credits: list[Any] = []
-    where: list[tuple[int, int]] = []
-    for number, each in enumerate(played):
-        steps = {i: step for own in each.debate.steps() for step, i in enumerate(own)}
-        for i, turn in enumerate(each.sampled):
-            turns.append(turn)
-            where.append((number, i))
-            taught = each.advantages
-            values = None if taught is None else credit(each.debate.turns[i], turn, steps[i], taught)
-            credits.append(np.zeros(len(turn.tokens), dtype=np.float32) if values is None else values)
-        for k, turn in enumerate(each.forecast_turns):
-            turns.append(turn)
-            where.append((number, len(each.debate.turns) + k))
-            credits.append(forecast_credit(turn, 0.0 if each.advantages is None else each.advantages.forecasts[k]))
-
-    def joined(arrays: list[Any], kind: type) -> Any:
-        return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)
-
-    return {
-        "format": np.array(FORMAT),
-        "debate": np.array([n for n, _ in where], dtype=np.int32),
-        "turn": np.array([i for _, i in where], dtype=np.int32),
-        "extends": np.array([turn.extends for turn in turns], dtype=bool),
-        "temperature": np.array([turn.temperature for turn in turns], dtype=np.float32),
-        "prompt_offsets": np.cumsum([0, *(len(turn.prompt) for turn in turns)], dtype=np.int64),
-        "prompt_tokens": joined([turn.prompt for turn in turns], np.int32),
-        "offsets": np.cumsum([0, *(len(turn.tokens) for turn in turns)], dtype=np.int64),
-        "tokens": joined([turn.tokens for turn in turns], np.int32),
-        "logprobs": joined([turn.logprobs for turn in turns], np.float32),
-        "advantages": joined(credits, np.float32),
-        "starts": joined([turn.starts for turn in turns], np.int32),
-        "inserted": joined([~turn.sampled for turn in turns], bool),
-    }
-
-
-SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
-"""The arrays that `turn_tokens` needs; `inserted` where there is one."""
-
-
-def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, Any]]:
-    """The tokens of one debate, by turn: their ids, logprobs and advantages, and the character each starts in."""
-    import numpy as np
-
-    offsets = arrays["offsets"]
-    by_turn: dict[int, dict[str, Any]] = {}
-    for k in np.flatnonzero(arrays["debate"] == number).tolist():
-        cut = slice(int(offsets[k]), int(offsets[k + 1]))
-        by_turn[int(arrays["turn"][k])] = {
-            "temperature": float(arrays["temperature"][k]),
-            "starts": arrays["starts"][cut],
-            "ids": arrays["tokens"][cut],
-            "logprobs": arrays["logprobs"][cut],
-            "advantages": arrays["advantages"][cut],
-            # A run from before turns were spoken in parts has none.
-            "inserted": arrays["inserted"][cut] if "inserted" in arrays else np.zeros(cut.stop - cut.start, dtype=bool),
-        }
-    return by_turn

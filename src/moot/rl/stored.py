@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
-from typing import Any
 
+from moot.debate.choices import check_types
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.records import Run
@@ -27,7 +27,8 @@ def config_of(run: Run) -> TrainConfig:
         raise ConfigError(f"{file} is damaged: it has no protocol; put back the run.json that moot wrote")
     try:
         config = TrainConfig.from_dict(given)
-        check_kinds(config, TrainConfig())
+        for part in (config, config.model, config.debate, config.optim, config.warm, config.recipe):
+            check_types(part)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error} (made by moot {run.made_by})") from None
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
@@ -41,11 +42,9 @@ def scoring_of(run: Run) -> Scoring | None:
     if "protocol" not in given:
         return None
     try:
-        scoring = scoring_in(given)
-        check_kinds(scoring, Scoring())
+        return scoring_in(given)
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         raise ConfigError(f"{run.path / 'run.json'} is damaged: {type(error).__name__}: {error}") from None
-    return scoring
 
 
 def _known() -> dict[str, set[str]]:
@@ -58,25 +57,3 @@ def _known() -> dict[str, set[str]]:
     for name, section in BESIDE_PROTOCOL.items():
         known[section].add(name)
     return {"": set(parts), **known}
-
-
-def check_kinds(config: Any, default: Any) -> None:
-    """Each setting is of the kind that its default is."""
-    for f in fields(default):
-        value, usual = getattr(config, f.name), getattr(default, f.name)
-        if f.name == "prompts":
-            continue
-        if is_dataclass(usual):
-            check_kinds(value, usual)
-            continue
-        wrong = not _alike(value, usual)
-        if isinstance(usual, tuple) and not wrong:
-            wrong = not all(_alike(each, usual[0] if usual else "") for each in value)
-        if usual is not None and wrong:
-            raise ConfigError(f"{f.name} must be like {usual!r}, got {value!r:.80}")
-
-
-def _alike(value: Any, usual: Any) -> bool:
-    """A whole number does where a number is asked for; true and false are neither."""
-    kinds = (int, float) if isinstance(usual, float) else (type(usual),)
-    return isinstance(value, kinds) and isinstance(value, bool) == isinstance(usual, bool)

@@ -14,6 +14,7 @@ import moot
 from moot.debate.protocol import PRESETS, V2
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
+from moot.debate.wording import DEFAULT, Prompts
 from moot.export.pages import page as as_page
 from moot.export.sets import LeftOut, best_and_worst, supervised
 from moot.page.debate import shown
@@ -64,9 +65,9 @@ def test_an_advocate_reads_both_sides_and_argues_for_its_own() -> None:
     for observation, own, other in zip(told, ("14", "11"), ("11", "14"), strict=True):
         text = observation.newest.content
         assert text.startswith("What is 3 + 4 * 2?")
-        assert f"You are Agent {observation.agent}. You argue that the answer is: {own}" in text
-        assert f"Agent {1 - observation.agent} argues that the answer is: {other}" in text
-        assert f'Write your argument for "{own}".' in text
+        assert f"You are Agent {observation.agent}. A judge decides between two answers. You argue for this one: {own}\n" in text
+        assert f"Agent {1 - observation.agent} argues for this one: {other}\n" in text
+        assert f'Begin with "The answer is {own}, because"' in text
         assert observation.eligible == (), "an advocate votes on nobody"
 
 
@@ -75,7 +76,7 @@ def test_the_second_round_shows_the_other_side_and_asks_for_a_reply() -> None:
     assert (opening.role, argument.role, reply.role) == ("user", "assistant", "user")
     assert argument.content == "Agent 0 argues in round 1."
     assert reply.content.startswith("[Agent 1, round 1]\nAgent 1 argues in round 1.\n\nNow reply to Agent 1.")
-    assert '"14"' in reply.content and '"11"' not in reply.content
+    assert "Then say why the answer is 14." in reply.content and " 11" not in reply.content
 
 
 @pytest.mark.parametrize("layout", ["rebuilt", "shared"])
@@ -94,7 +95,7 @@ def test_the_judge_reads_both_positions_and_every_argument_and_chooses_between_t
     assert "Agent 0: the answer is 14\nAgent 1: the answer is 11" in read
     places = [read.index(f"[Agent {agent}, round {round}]") for round in (1, 2) for agent in (0, 1)]
     assert places == sorted(places)
-    assert asked.endswith("Agent 0 > Agent 1 (the answer is 14)\nAgent 1 > Agent 0 (the answer is 11)")
+    assert asked.endswith("If the answer is 14, write:\nAgent 0 > Agent 1\n\nIf the answer is 11, write:\nAgent 1 > Agent 0")
     assert "=" not in asked, "a judge is offered no tie"
 
 
@@ -104,6 +105,13 @@ def test_the_judge_is_told_once_that_a_silent_side_does_not_argue() -> None:
     moot.play(QUESTION, half, 2, 2, ADVOCATES, [judge("Agent 0 > Agent 1", heard)])
     assert "Agent 1: the answer is 11" in heard[0], "it keeps its position"
     assert heard[0].count("gives no argument") == 1 and "[Agent 1]\n(gives no argument)" in heard[0]
+
+
+def test_where_nobody_argues_the_judge_reads_the_positions_alone() -> None:
+    heard: list[str] = []
+    moot.play(QUESTION, lambda _: "N/A", 2, 1, ADVOCATES, [judge("Agent 1 > Agent 0", heard)])
+    assert "Agent 1: the answer is 11\n\nCheck the positions of Agent 0, Agent 1" in heard[0]
+    assert "gives no argument" not in heard[0]
 
 
 def test_who_always_prefers_the_first_number_decides_nothing_in_both_orders() -> None:
@@ -204,7 +212,7 @@ def test_a_debate_without_positions_is_written_as_it_always_was() -> None:
 def test_what_is_exported_of_an_advocate_answers_what_it_was_told() -> None:
     scored = moot.score(played("Agent 1 > Agent 0"), ADVOCATES)
     (row,) = supervised(scored)
-    assert "You argue that the answer is: 11" in row["prompt"][0]["content"]
+    assert "You argue for this one: 11" in row["prompt"][0]["content"]
     assert row["completion"] == [{"role": "assistant", "content": "Agent 1 argues in round 2."}]
     with pytest.raises(LeftOut, match="different sides"):
         list(best_and_worst(scored))
@@ -228,3 +236,10 @@ def test_page_export_and_notebook_show_the_side_of_each_agent_and_whom_the_judge
 def test_positions_need_two_agents_and_two_sides(agents: int, sides: tuple[str, ...]) -> None:
     with pytest.raises(ConfigError, match=rf"two agents and a question with two sides, got {agents} agents and {len(sides)} sides"):
         Debate(replace(QUESTION, sides=sides), agents, 2, ADVOCATES.rules)
+
+
+def test_texts_that_other_debates_do_not_read_change_no_digest_as_they_are_shipped() -> None:
+    """So what an evaluation kept before these texts came is found again; a user's own advocates are others."""
+    earlier = Prompts({name: text for name, text in DEFAULT.texts.items() if not name.startswith(("advocates.", "both.forecast_"))})
+    assert DEFAULT.digest == earlier.digest
+    assert DEFAULT.with_texts({"advocates.argue": "Argue for {position}."}, "a test").digest != DEFAULT.digest

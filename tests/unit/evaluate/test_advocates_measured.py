@@ -58,8 +58,8 @@ class Speaking:
             return "Because."
         if "Now decide which" not in told:
             return "I think."
-        silent = [f"[Agent {agent}]\n(gives no argument)" in told for agent in (0, 1)]
-        said = VERDICTS[question][{(False, False): 0, (False, True): 1, (True, False): 2, (True, True): 3}[silent[0], silent[1]]]
+        argued = tuple(f"[Agent {agent}, round 1]" in told for agent in (0, 1))
+        said = VERDICTS[question][((True, True), (True, False), (False, True), (False, False)).index(argued)]
         self.verdicts.append(question)
         return "I cannot tell." if said == "?" else f"Agent {said} > Agent {1 - int(said)}"
 

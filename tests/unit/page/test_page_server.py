@@ -14,8 +14,9 @@ from support.requesting import ask
 
 pytest.importorskip("starlette")
 
+from moot.page.rescoring import CHOICES
 from moot.page.runs import Runs
-from moot.page.server import make_app
+from moot.page.server import STATIC, make_app
 from moot.rl import explain
 
 
@@ -283,3 +284,8 @@ def test_the_page_asks_for_nothing_that_is_not_here(app: Any) -> None:
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|https?://(?!www\.w3\.org)|eval\(", file.read_text())
     fonts = re.findall(r"url\(([^)]+)\)", (static / "vendor/katex/katex.min.css").read_text())
     assert len(fonts) == 20 and all(ask(app, f"/static/vendor/katex/{font}").status == 200 for font in fonts)
+
+
+def test_every_choice_that_can_be_counted_again_has_a_label_on_the_page() -> None:
+    labels = (STATIC / "rescore.js").read_text()
+    assert [name for name in CHOICES if f"  {name}: " not in labels] == []

@@ -11,7 +11,7 @@ import pytest
 
 from moot.loop.train import train
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
-from unit.rl.test_train import make_loop
+from unit.loop.test_train import make_loop
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 

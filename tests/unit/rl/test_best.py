@@ -23,7 +23,7 @@ from moot.rl.visits import Visits, plurality_answer
 from moot.tasks import load
 from moot.tasks.answers import grade
 from support.making import FAILED, debate, v2
-from unit.rl.test_train import CONFIG, make_loop
+from unit.loop.test_train import CONFIG, make_loop
 
 
 def answered(*answers: str | None, name: str = "q") -> PlayedDebate:

@@ -24,7 +24,8 @@ from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question
 from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine, read_scene
-from moot.records.codec import read_line, to_record, token_arrays, turn_tokens
+from moot.records.arrays import token_arrays, turn_tokens
+from moot.records.codec import read_line, to_record
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, advantages, with_advantages
 from moot.rl.datums import datums

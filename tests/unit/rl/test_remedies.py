@@ -29,7 +29,7 @@ from moot.rl.schedules import scheduled
 from moot.tasks import load
 from moot.tasks.answers import grade
 from support.dying import dies_after
-from unit.rl.test_train import CONFIG, Silent, make_loop, untimed
+from unit.loop.test_train import CONFIG, Silent, make_loop, untimed
 
 QUIET = replace(CONFIG, eval_every=0)
 

@@ -15,7 +15,7 @@ from moot.loop.train import train
 from moot.records import Run
 from moot.rl.config import TrainConfig
 from moot.rl.warm_from import warm_start_of
-from unit.rl.test_train import CONFIG, make_loop, untimed
+from unit.loop.test_train import CONFIG, make_loop, untimed
 
 
 def played(path: Path, config: TrainConfig) -> list[dict[str, Any]]:

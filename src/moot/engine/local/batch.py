@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -95,25 +95,6 @@ class Look:
         return Look(requests, read)
 
 
-class Batch(Protocol):
-    rows: list[Request]
-    looks: deque[Look]
-
-    def add(self, requests: Sequence[Request], tokens: Tensor) -> None:
-        """With the first token of each, which need not be known yet."""
-
-    def remove(self, request: Request) -> None: ...
-    def lacking(self) -> list[Request]:
-        """Rows whose next token needs a page they do not have."""
-
-    def grown(self, request: Request) -> None:
-        """Its pages changed."""
-
-    def launch(self) -> Look: ...
-    def settle(self) -> None:
-        """All looks were read, and what was launched after them failed."""
-
-
 def draws(requests: Sequence[Request], device: torch.device) -> Tensor:
     return torch.tensor([request.draw() for request in requests], dtype=torch.float64).to(device, non_blocking=True)
 
@@ -132,6 +113,7 @@ class PlainBatch:
         self._positions: Any = None
 
     def add(self, requests: Sequence[Request], tokens: Tensor) -> None:
+        """With the first token of each, which need not be known yet."""
         self.rows.extend(requests)
         self._plan = None
 
@@ -141,12 +123,15 @@ class PlainBatch:
             self._plan = None
 
     def lacking(self) -> list[Request]:
+        """Rows whose next token needs a page they do not have."""
         return [request for request in self.rows if request.cached is None or -(-request.length // PAGE) != len(request.cached.pages)]
 
     def grown(self, request: Request) -> None:
+        """Its pages changed."""
         self._plan = None
 
     def settle(self) -> None:
+        """All looks were read, and what was launched after them failed."""
         self._plan = None
 
     def launch(self) -> Look:

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from moot.engine.local.attention import Continuation, prefill_attention
-from moot.engine.local.batch import Batch, Look, PlainBatch, Request, Weights, draws
+from moot.engine.local.batch import Look, PlainBatch, Request, Weights, draws
 from moot.engine.local.memory import give_back, out_of_memory, pause, upload
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, common_prefix
@@ -21,7 +21,11 @@ from moot.engine.local.picking import Picker
 from moot.engine.protocol import EngineError, Ints, Sample, in_words
 
 if TYPE_CHECKING:
-    from moot.engine.local.graphs import GraphDecoder  # needs triton, which torch brings along only where there is a GPU
+    # Both need triton, which torch brings along only where there is a GPU.
+    from moot.engine.local.graphs import GraphDecoder
+    from moot.engine.local.lanes import Lanes
+
+    Batch = PlainBatch | Lanes
 
 T = TypeVar("T")
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 8192}

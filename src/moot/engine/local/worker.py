@@ -12,45 +12,36 @@ import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
+from moot.engine.local.scheduler import Scheduler
 from moot.engine.pending import Pending, settle
 from moot.engine.protocol import EngineError
 
 T = TypeVar("T")
 
 
-class Stepper(Protocol):
-    def has_work(self) -> bool: ...
-    def step(self) -> None: ...
-    def abandon(self, reason: str) -> None: ...
-
-
 class Worker:
     def __init__(self) -> None:
-        self._stepper: Stepper | None = None
+        self._scheduler: Scheduler | None = None
         self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wake = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="moot-local", daemon=True)
         self._thread.start()
 
-    def serve(self, stepper: Stepper) -> None:
+    def serve(self, scheduler: Scheduler) -> None:
         """From now on, step this between jobs."""
         with self._wake:
-            self._stepper = stepper
+            self._scheduler = scheduler
 
     def submit(self, job: Callable[[], T]) -> Pending[T]:
         future: Future[T] = Future()
-        with self._wake:
-            if self._closing:
-                raise EngineError("the local engine is closed")
-            self._jobs.append((job, future))
-            self._wake.notify()
+        self.notify(lambda: self._jobs.append((job, future)))
         return Pending(future)
 
     def notify(self, change: Callable[[], None]) -> None:
-        """Give the sampler something: `change` runs under the lock that its thread waits on."""
+        """Give the thread something to do: `change` runs under the lock that it waits on."""
         with self._wake:
             if self._closing:
                 raise EngineError("the local engine is closed")
@@ -75,16 +66,16 @@ class Worker:
                 job = self._jobs.popleft() if self._jobs else None
             if job is not None:
                 _do(*job)
-            if (stepper := self._with_work()) is not None:
-                stepper.step()
+            if (scheduler := self._with_work()) is not None:
+                scheduler.step()
         for _, future in self._jobs:
             future.set_exception(EngineError("the local engine was closed before this ran"))
         self._jobs.clear()
-        if self._stepper is not None:
-            self._stepper.abandon("the local engine was closed")
+        if self._scheduler is not None:
+            self._scheduler.abandon("the local engine was closed")
 
-    def _with_work(self) -> Stepper | None:
-        return self._stepper if self._stepper is not None and self._stepper.has_work() else None
+    def _with_work(self) -> Scheduler | None:
+        return self._scheduler if self._scheduler is not None and self._scheduler.has_work() else None
 
 
 def _do(work: Callable[[], Any], future: Future[Any]) -> None:

@@ -15,6 +15,8 @@ pytest.importorskip("peft")
 import torch
 import transformers
 
+from support.one_thread import one_thread as one_thread
+
 SHAPE = {
     "vocab_size": 64, "hidden_size": 32, "intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 4,
     "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 1024, "initializer_range": 0.3,

@@ -17,13 +17,14 @@ def make(pages: int = 12) -> PageStore:
 
 def write(store: PageStore, item: Cached, prompt: np.ndarray) -> None:
     """As a prefill does: the keys of a token are the token, here."""
-    for place in range(len(item.tokens), len(prompt)):
-        store.keys[0][item.pages[place // PAGE], 0, place % PAGE] = float(prompt[place])
+    at = torch.arange(len(item.tokens), len(prompt))
+    store.keys[0][torch.tensor(item.pages)[at // PAGE], 0, at % PAGE] = torch.from_numpy(prompt)[at, None].float()
     item.tokens, item.reusable = prompt, len(prompt)
 
 
 def stored(store: PageStore, item: Cached) -> list[int]:
-    return [int(store.keys[0][item.pages[place // PAGE], 0, place % PAGE, 0]) for place in range(len(item.tokens))]
+    kept: list[int] = store.keys[0][torch.tensor(item.pages, dtype=torch.long), 0, :, 0].flatten()[: len(item.tokens)].int().tolist()
+    return kept
 
 
 def check(store: PageStore) -> None:

@@ -22,7 +22,7 @@ from moot.rl.config import DebateConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.rl.rendering import Rendering
 from moot.tasks.task import Task
 from support import tiny_chat
-from unit.rl.test_train import Silent
+from unit.loop.test_train import Silent
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from moot.engine.scripted import ScriptedEngine
 from moot.loop import train as training
 from moot.loop.renewed_judge import is_no_worse
 from moot.rl.rollout import Player
-from unit.rl.test_train import CONFIG, make_loop
+from unit.loop.test_train import CONFIG, make_loop
 
 ACCURACIES = {2: 0.5, 4: 0.6, 6: 0.55, 8: 0.6, 10: None}
 """Of the votes on held-out debates, by step. The judge is the copy of step 2, 4, 4 (0.55 is less than 0.6), 8 (level), 8 (not measured)."""

@@ -22,7 +22,7 @@ from moot.rl.config import RecipeConfig, TrainConfig
 from moot.rl.frozen_labels import FILE, Label, plurality_label
 from moot.tasks.answers import exact
 from support.dying import dies_after
-from unit.rl.test_train import CONFIG, make_loop, untimed
+from unit.loop.test_train import CONFIG, make_loop, untimed
 
 
 def config(**changes: Any) -> TrainConfig:

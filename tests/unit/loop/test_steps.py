@@ -18,7 +18,7 @@ from moot.engine.scripted import ScriptedEngine
 from moot.loop.train import Loop, train
 from moot.rl.pace import MEASURED
 from support.dying import dies_after
-from unit.rl.test_train import CONFIG, make_loop, untimed
+from unit.loop.test_train import CONFIG, make_loop, untimed
 
 
 class Moved(ScriptedEngine):
