@@ -35,7 +35,7 @@ from moot.rl.config import DebateConfig, ModelConfig, TrainConfig
 from moot.rl.presets import PRESETS
 from moot.rl.rendering import Rendering
 from moot.tasks.task import Task
-from moot.training import Silent
+from moot.training import RowsWatcher
 from support.two_answers import TwoAnswers, random_model
 
 RISE = 0.2
@@ -95,7 +95,7 @@ async def learn(arm: str, seed: int, iterations: int, folder: Path) -> Learned:
     scoring = config.protocol.scoring
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     try:
-        await train(Loop(config, engine, Rendering(TwoAnswers()), colours(seed), run, Silent(rows.append), reward, estimator))
+        await train(Loop(config, engine, Rendering(TwoAnswers()), colours(seed), run, RowsWatcher(rows.append), reward, estimator))
     finally:
         await engine.close()
     right = [sum(turn["correct"] for turn in turns) / len(turns) for step in run.steps() if (turns := _turns(run, step))]

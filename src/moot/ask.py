@@ -12,7 +12,9 @@ from moot.debate.forecasts import FORECAST
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
+from moot.debate.protocol import preset
 from moot.debate.rewards import held_answers, last_parsed, plurality
+from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.sections import Sections
 from moot.debate.state import Debate
@@ -273,6 +275,19 @@ def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float 
 
 
 # Questions from a file, answers to a file
+
+
+def asked_rules(settings: Mapping[str, Any]) -> Rules:
+    """The rules by which a question is debated, by the settings that stand beside its answer; what a file leaves out came later."""
+    rules, temperature = preset(settings["protocol"]).rules, settings.get("temperature")
+    return replace(
+        rules,
+        closing_ballot=bool(settings.get("closing_ballot")),
+        sections=settings.get("sections", "sampled"),
+        judge_first=settings.get("judge_first", True),
+        personas=rules.personas and settings.get("personas", True),
+        temperature=1.0 if temperature is None else temperature,
+    )
 
 
 def read_questions(raw: bytes, name: str, instruction: str = BRIEF_BOX) -> list[Question]:

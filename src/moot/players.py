@@ -20,7 +20,7 @@ from moot.rl.config import ModelConfig, TrainConfig
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Guest, Player, TextPlayer
 from moot.rl.stored import config_of
-from moot.speakers.endpoint import Endpoint, endpoint, is_endpoint, named_endpoint
+from moot.speakers.endpoint import Endpoint, is_endpoint, named_endpoint, own_endpoint
 
 if TYPE_CHECKING:
     from moot.speakers.chat_player import ChatPlayer
@@ -74,7 +74,9 @@ class Players:
     def __init__(self, config: TrainConfig, run: Run | None, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
         self.config, self.run, self._note, self._busy = config, run, note, busy
         self._opened: list[Any] = []
-        self._own = self._chat(_own_endpoint(config.model)) if config.model.engine == "openai" else self._make(config)
+        self._own = (
+            self._chat(own_endpoint(config.model.base_url, config.model.model)) if config.model.engine == "openai" else self._make(config)
+        )
         self.policy: Player | TextPlayer
         self.identity = ""
         self.step = 0
@@ -137,12 +139,6 @@ def check_same_server(run: Path | str, theirs: str, ours: str, setting: str) -> 
 
 def _key() -> str | None:
     return os.environ.get("OPENAI_API_KEY")
-
-
-def _own_endpoint(model: ModelConfig) -> Endpoint:
-    if not (url := model.base_url or os.environ.get("OPENAI_BASE_URL", "")):
-        raise ConfigError("engine openai needs --base-url (or OPENAI_BASE_URL); for example http://localhost:8000/v1")
-    return endpoint(url, model.model, _key())
 
 
 def chat_player(where: Endpoint) -> ChatPlayer:

@@ -18,7 +18,7 @@ from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Sampler, Trainer
 from moot.speakers.chat import Chat, Patience
 from moot.speakers.chat_player import ChatSpeaker
-from moot.speakers.endpoint import Endpoint, endpoint
+from moot.speakers.endpoint import Endpoint, endpoint, own_endpoint
 from moot.speakers.listening import Casting, CountedSpeaker, Listener
 
 if TYPE_CHECKING:
@@ -188,10 +188,9 @@ async def take_seats(
     notes: tuple[str, ...] = ()
     rest = [agent for agent in range(agents) if agent not in others]
     if rest and common.engine == "openai":
-        assert common.base_url is not None and common.model is not None  # checked with the other settings
-        where = endpoint(common.base_url, common.model, os.environ.get("OPENAI_API_KEY"))
+        where = own_endpoint(common.base_url, common.model)
         castings |= dict.fromkeys(rest, chats.casting(where, settings))
-        names |= dict.fromkeys(rest, common.model)
+        names |= dict.fromkeys(rest, where.model)
     elif rest:
         loaded = await _load(common, settings.seed, stack)
         notes = loaded.engine.capabilities.notes

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,16 @@ from support.making import moot
 
 TRANSCRIPTS, FILES = 900, 100
 TOLERANCE = 1e-9
+
+
+@cache
+def made(count: int, seed: int) -> list[tuple[str, dict[str, Any]]]:
+    return list(transcripts(count, seed=seed))
+
+
+@cache
+def by_the_oracle(count: int, seed: int) -> list[dict[str, Any]]:
+    return [score_line(line, name) for name, line in made(count, seed)]
 
 
 def differences(found: Any, expected: Any, where: str = "") -> list[str]:
@@ -44,11 +55,11 @@ def through_json(scored: PlayedDebate) -> dict[str, Any]:
 @pytest.mark.parametrize("part", range(3))
 def test_transcripts_one_by_one(part: int) -> None:
     """300 debates in each part, each scored as a file of its own."""
-    for number, (name, line) in enumerate(transcripts(TRANSCRIPTS // 3, seed=101 + part)):
+    debates, oracle = made(TRANSCRIPTS // 3, 101 + part), by_the_oracle(TRANSCRIPTS // 3, 101 + part)
+    for number, ((name, line), scored) in enumerate(zip(debates, oracle, strict=True)):
         (result,) = score([json.dumps(line)], preset(name))
         assert isinstance(result, PlayedDebate), f"debate {number}: {result}"
-        expected = {"line": 1, **score_line(line, name)}
-        assert not differences(through_json(result), expected), f"debate {number}, {name}: {json.dumps(line)}"
+        assert not differences(through_json(result), {"line": 1, **scored}), f"debate {number}, {name}: {json.dumps(line)}"
 
 
 def test_whole_files() -> None:
@@ -63,10 +74,9 @@ def test_whole_files() -> None:
 
 def test_the_generator_reaches_what_it_should() -> None:
     """A comparison proves nothing about debates that never happen: votes, ties, penalties, failures of every kind, long windows."""
-    made = list(transcripts(TRANSCRIPTS // 3, seed=101))
-    scored = [score_line(line, name) for name, line in made]
+    scored = by_the_oracle(TRANSCRIPTS // 3, 101)
     by_step = [each for each in scored if "votes" in each]
-    assert {name for name, _ in made} == {"v1", "v2", "v2_literal"}
+    assert {name for name, _ in made(TRANSCRIPTS // 3, 101)} == {"v1", "v2", "v2_literal"}
     assert sum(each["votes"] > 0 for each in by_step) > 100
     assert sum(each["missing_comparisons"] > 0 for each in by_step) > 50
     assert sum(each["lines_invalid"] > 0 for each in by_step) > 50
@@ -79,15 +89,19 @@ def test_the_generator_reaches_what_it_should() -> None:
 def test_hundreds_of_debates_through_the_command(name: str, tmp_path: Path) -> None:
     """The debates of one preset in one file: those whose advantages do not depend on the lines around them."""
     alone = ("center_group", "center_round")
-    chosen = [line for each, line in transcripts(TRANSCRIPTS, seed=5) if each == name]
-    chosen = [line for line in chosen if line.get("protocol", {}).get("advantage", "center_group") in alone]
+    both = [
+        (line, scored)
+        for (each, line), scored in zip(made(TRANSCRIPTS, 5), by_the_oracle(TRANSCRIPTS, 5), strict=True)
+        if each == name and line.get("protocol", {}).get("advantage", "center_group") in alone
+    ]
+    chosen = [line for line, _ in both]
     assert len(chosen) > 100
     path = tmp_path / "debates.jsonl"
     path.write_text("".join(json.dumps(line) + "\n" for line in chosen))
     done = moot("score", path, "--json", "--protocol", name)
     assert (done.returncode, done.stderr) == (0, "")
     found = [json.loads(line) for line in done.stdout.splitlines()]
-    expected = [{"line": number, **score_line(line, name)} for number, line in enumerate(chosen, 1)]
+    expected = [{"line": number, **scored} for number, (_, scored) in enumerate(both, 1)]
     assert not differences(found, expected)
 
 

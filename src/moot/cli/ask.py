@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.text import Text
 
-from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, group_answer, read_questions, sections_begun
+from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, asked_rules, group_answer, read_questions, sections_begun
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
@@ -27,7 +27,7 @@ from moot.debate.wording import DEFAULT, Prompts
 from moot.rl.config import section_limits
 from moot.seats import CommonModel, SpeakingSettings, TakenSeats, parse_seats, take_seats
 from moot.speakers.chat import Patience
-from moot.speakers.endpoint import Endpoint, endpoint
+from moot.speakers.endpoint import Endpoint, own_endpoint
 from moot.speakers.listening import Listener
 from moot.terminal import counted, one_line
 
@@ -150,11 +150,7 @@ class Ask:
         base_url = self._base_url()
         others = parse_seats(self.seat, self.agents, base_url if self.engine != "tinker" else None)
         if self.engine == "openai" and len(others) < self.agents:
-            if not base_url:
-                raise ConfigError("engine openai needs --base-url (or OPENAI_BASE_URL); for example http://localhost:8000/v1")
-            if not self.model:
-                raise ConfigError("engine openai needs --model, the name by which the server knows it")
-            endpoint(base_url, self.model, os.environ.get("OPENAI_API_KEY"))
+            own_endpoint(base_url, self.model)
         if self.base_url and self.engine not in ("openai", "tinker") and not self.seat:
             raise ConfigError(f"base-url is for --engine openai or tinker, got --engine {self.engine}; change one of the two")
         if self.engine == "tinker" and not self.model and not self.checkpoint:
@@ -175,15 +171,7 @@ class Ask:
         return {**settings, "base_url": base_url if self.engine in ("openai", "tinker") else None, "seats": list(self.seat)}, others
 
     def _rules(self) -> Rules:
-        rules = preset(self.protocol).rules
-        return replace(
-            rules,
-            closing_ballot=self.closing_ballot,
-            sections=self.sections or ("sampled" if self.protocol == "v1" else "asked"),
-            judge_first=self.judge_first,
-            personas=rules.personas and self.personas,
-            temperature=self.temperature,
-        )
+        return asked_rules({**vars(self), "sections": self.sections or ("sampled" if self.protocol == "v1" else "asked")})
 
     def _base_url(self) -> str | None:
         """A server of one kind is no place for the other's requests."""

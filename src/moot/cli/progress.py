@@ -20,6 +20,7 @@ from moot.rl.best import NAME as BEST
 from moot.rl.best import told_best
 from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
+from moot.terminal import counted
 
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
@@ -54,6 +55,12 @@ class RunProgress(Watcher):
 
     def debate_finished(self, played: PlayedDebate) -> None:
         self._bars.advance("debates", sum(turn.count for turn in played.sampled))
+
+    def counted(self, kind: str, done: int, total: int) -> None:
+        if done == total:
+            self._bars.hide(kind)
+        else:
+            self._bars.plan(kind, total, done)
 
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach("run", row["step"])
@@ -147,7 +154,7 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     played = [row for row in rows if row["phase"] == "self_play"]
     debates = sum(row.get("debates/played") or 0.0 for row in played)
     taught, told = (_debates_with(played, name) for name in ("gradient", "signal"))
-    console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {len(played)} step{'s' * (len(played) != 1)}.", "bold")
+    console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {counted(len(played), 'step')}.", "bold")
     if told < taught:
         console.say(f"  In {told:.0f} of them the votes tell answers apart (signal); in the others the gradient comes from penalties.")
     evals = [row for row in rows if row["phase"] == "eval"]

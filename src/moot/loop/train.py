@@ -40,7 +40,7 @@ from moot.rl.explain import ALARMS
 from moot.rl.frozen_labels import Labeller
 from moot.rl.metrics import Metrics, answer_metrics, reward_metrics, rollout_metrics
 from moot.rl.remedies import BatchQuestion, judges_of_a_share, seats_of_past_selves, winners_turns
-from moot.rl.rollout import Judges, Seats, rollout
+from moot.rl.rollout import rollout
 from moot.rl.schedules import scheduled
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all_async, settled_by
@@ -157,11 +157,23 @@ async def count_with_gradient(loop: Loop, step: int, asked: Sequence[BatchQuesti
 
 
 async def self_play(loop: Loop, step: int, asked: Sequence[BatchQuestion], sampler: Sampler, wave: str = "") -> list[PlayedDebate]:
-    recipe, seed = loop.config.recipe, f"{loop.config.seed}/{step}{wave}"
+    recipe, d, seed = loop.config.recipe, loop.config.debate, f"{loop.config.seed}/{step}{wave}"
     debates = [new_debate(loop, each) for each in asked]
-    seats = seats_of_past_selves(list(loop.past.values()), recipe.past_selves, seed, loop.config.debate.num_agents)
+    most = max((debate.num_agents for debate in debates), default=d.num_agents)  # more than usual where a question is debated again
     share = scheduled(recipe.judge_share, recipe.judge_schedule, loop.done(step))
-    return await play_all(loop, debates, sampler, seed, seats, judges_of_a_share(loop.judge, share, seed))
+    return await rollout(
+        debates,
+        sampler,
+        loop.rendering,
+        SamplingParams(max_tokens=d.max_tokens),
+        concurrency=d.concurrency,
+        tempered=loop.engine.capabilities.tempered_training,
+        seed=seed,
+        seats=seats_of_past_selves(list(loop.past.values()), recipe.past_selves, seed, d.num_agents),
+        judges=judges_of_a_share(loop.judge, share, seed),
+        limits=section_limits(d.evaluation_tokens, d.comparison_tokens, most),
+        finished=lambda _, done: loop.watcher.debate_finished(done),
+    )
 
 
 def new_debate(loop: Loop, asked: BatchQuestion) -> Debate:
@@ -177,26 +189,6 @@ def new_debate(loop: Loop, asked: BatchQuestion) -> Debate:
         stop_when_settled=recipe.stop_when_settled,
         extra_rounds=recipe.extra_rounds,
         prompts=config.prompts,
-    )
-
-
-async def play_all(
-    loop: Loop, debates: Sequence[Debate], sampler: Sampler, seed: str, seats: Seats | None = None, judges: Judges | None = None
-) -> list[PlayedDebate]:
-    d = loop.config.debate
-    most = max((debate.num_agents for debate in debates), default=d.num_agents)  # more than usual where a question is debated again
-    return await rollout(
-        debates,
-        sampler,
-        loop.rendering,
-        SamplingParams(max_tokens=d.max_tokens),
-        concurrency=d.concurrency,
-        tempered=loop.engine.capabilities.tempered_training,
-        seed=seed,
-        seats=seats,
-        judges=judges,
-        limits=section_limits(d.evaluation_tokens, d.comparison_tokens, most),
-        finished=lambda _, done: loop.watcher.debate_finished(done),
     )
 
 

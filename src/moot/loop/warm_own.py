@@ -9,10 +9,11 @@ warm_own.json in the run's folder.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from moot.debate.state import Debate
 from moot.debate.types import Message, Question
@@ -29,6 +30,7 @@ from moot.tasks.answers import answer_in
 from moot.tasks.comparing import Grader
 from moot.tasks.task import Task
 
+T = TypeVar("T")
 FILE = "warm_own.json"
 TRIES = 8
 """Plain answers per question."""
@@ -56,7 +58,7 @@ async def own_start(loop: Loop, task: Task) -> OwnStart:
         count = loop.config.warm.warm_questions
         loop.watcher.note(f"asking the untrained model {count} questions, for solutions in its own words")
         base = await loop.engine.base()
-        own = await asyncio.gather(*(_ask(loop, task, base, number) for number in range(count)))
+        own = await _all_counted(loop, "questions", [_ask(loop, task, base, number) for number in range(count)])
         words = {number: asdict(each) for number, each in enumerate(own) if each is not None}
         loop.watcher.note(f"it solved {len(words)} of them; the warm start is made of these")
         form, direct = await form_of(loop, base), await direct_accuracy(loop, base)
@@ -69,6 +71,18 @@ async def own_start(loop: Loop, task: Task) -> OwnStart:
             "from; use --warm-solutions task, easier questions (--task), or a higher --max-tokens"
         )
     return OwnStart(solutions, saved["entropy"], saved["direct"])
+
+
+async def _all_counted(loop: Loop, kind: str, work: Sequence[Awaitable[T]]) -> list[T]:
+    done = itertools.count(1)
+    loop.watcher.counted(kind, 0, len(work))
+
+    async def one(each: Awaitable[T]) -> T:
+        result = await each
+        loop.watcher.counted(kind, next(done), len(work))
+        return result
+
+    return await asyncio.gather(*map(one, work))
 
 
 async def _plain_answers(loop: Loop, sampler: Sampler, question: Question, what: object, count: int) -> list[tuple[str, Sample]]:
@@ -110,8 +124,17 @@ async def form_of(loop: Loop, sampler: Sampler) -> Metrics:
     ]
     params = SamplingParams(max_tokens=config.debate.max_tokens)
     tempered = loop.engine.capabilities.tempered_training
+    done = itertools.count(1)
+    loop.watcher.counted("debates", 0, len(empty))
     played = await rollout(
-        empty, sampler, loop.rendering, params, tempered=tempered, seed=f"{config.seed}/own", limits=config.debate.limits
+        empty,
+        sampler,
+        loop.rendering,
+        params,
+        tempered=tempered,
+        seed=f"{config.seed}/own",
+        limits=config.debate.limits,
+        finished=lambda *_: loop.watcher.counted("debates", next(done), len(empty)),
     )
     return measured([each for each in played if each.error is None])
 
@@ -129,7 +152,8 @@ def measured(debates: Sequence[PlayedDebate]) -> Metrics:
 async def direct_accuracy(loop: Loop, sampler: Sampler) -> float | None:
     """Of plain answers to held-out questions with a known answer."""
     questions = [question for question in loop.task.held_out[:HELD_OUT_ANSWERS] if question.answer is not None]
-    said = await asyncio.gather(*(_plain_answers(loop, sampler, each, f"held out {i}", 1) for i, each in enumerate(questions)))
+    work = [_plain_answers(loop, sampler, each, f"held out {i}", 1) for i, each in enumerate(questions)]
+    said = await _all_counted(loop, "questions", work)
 
     def right(question: Question, text: str, sample: Sample) -> float:
         answer = answer_in(text.strip(), loop.task.extract) if sample.stop_reason == "stop" else None

@@ -5,7 +5,6 @@ The page gets each as a small run, in a folder that goes when the page does; it 
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import time
@@ -15,13 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from moot.ask import asked_rules
 from moot.debate.protocol import preset
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.json_text import read_json
 from moot.records import PlayedDebate, Run
 from moot.records.codec import with_turns
-from moot.records.files import write_atomically
+from moot.records.files import write_lines
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.metrics import reward_metrics
 from moot.rl.trust import panel
@@ -86,16 +86,9 @@ def read_debates(file: Path) -> Iterator[PlayedDebate]:
 
 def _asked(record: Mapping[str, Any]) -> Debate:
     """A line of `moot ask`, read under the rules that were asked for."""
-    settings, rules = record["settings"], preset(record["settings"]["protocol"]).rules
-    rules = replace(
-        rules,
-        closing_ballot=bool(settings.get("closing_ballot")),
-        sections=settings.get("sections", "sampled"),
-        judge_first=settings.get("judge_first", True),
-        personas=rules.personas and settings.get("personas", True),
-    )
+    settings = record["settings"]
     question = Question(str(record["question"]), record["known_answer"], str(record["number"]), str(settings["instruction"]))
-    return with_turns(Debate(question, int(record["num_agents"]), int(record["max_rounds"]), rules), record["turns"])
+    return with_turns(Debate(question, int(record["num_agents"]), int(record["max_rounds"]), asked_rules(settings)), record["turns"])
 
 
 def _write(place: Path, file: Path, debates: Sequence[PlayedDebate]) -> None:
@@ -107,5 +100,5 @@ def _write(place: Path, file: Path, debates: Sequence[PlayedDebate]) -> None:
     run = Run.create(place, {"debate": {"task": f"{file.absolute().parent.name}/{file.name}", **seats}, "transcripts": len(debates)}, {})
     run.write_debates(1, [*taught, *lost])
     row = {"step": 1, "phase": "self_play", **panel(whole), **(reward_metrics(taught) if taught else {})}
-    write_atomically(place / "metrics.jsonl", json.dumps(row).encode() + b"\n")
+    write_lines(place / "metrics.jsonl", [row])
     os.utime(place / "metrics.jsonl", (file.stat().st_atime, file.stat().st_mtime))  # it is as old as what it shows

@@ -32,7 +32,7 @@ from moot.json_text import read_json
 from moot.records.arrays import token_arrays
 from moot.records.aside import new_aside
 from moot.records.codec import FORMAT, Damaged, read_line, to_record
-from moot.records.files import append_line, beside, sync_folder, write_atomically
+from moot.records.files import append_line, beside, sync_folder, write_atomically, write_lines
 from moot.records.played import PlayedDebate
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
@@ -163,16 +163,14 @@ class Run:
     def write_debates(self, step: int, played: Sequence[PlayedDebate], with_seen: bool = False) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        lines = [json.dumps({"number": i, **to_record(each, with_seen)}).encode() + b"\n" for i, each in enumerate(played)]
-        write_atomically(self._debates(step), b"".join(lines))
+        write_lines(self._debates(step), ({"number": i, **to_record(each, with_seen)} for i, each in enumerate(played)))
         with beside(self._debates(step).with_suffix(".npz")) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **token_arrays(played))
 
     def write_held_out(self, step: int, played: Sequence[PlayedDebate]) -> None:
         """The debates of an evaluation, for people to read: nothing is trained on them, so they have no tokens."""
         (self.path / "held_out").mkdir(exist_ok=True)
-        lines = [json.dumps({"number": i, **to_record(each)}).encode() + b"\n" for i, each in enumerate(played)]
-        write_atomically(self.path / "held_out" / step_file(step), b"".join(lines))
+        write_lines(self.path / "held_out" / step_file(step), ({"number": i, **to_record(each)} for i, each in enumerate(played)))
 
     def debates(self, steps: Iterable[int] | None = None, equal: Grader = exact) -> Iterator[PlayedDebate | Damaged]:
         """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being written."""

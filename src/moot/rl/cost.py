@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from moot.debate.state import Debate
 from moot.debate.types import Question
@@ -77,19 +80,15 @@ def shape_of(name: str) -> Shape | None:
         return None
 
 
-def hub_answers(wait_s: float = 2.0) -> bool:
-    """Whether the hub can be reached at all; its own client tries for half a minute before it says no."""
-    import os
-    import socket
-    from urllib.parse import urlsplit
-
+def hub_answers() -> bool:
+    """Whether the hub can be reached within two seconds; its own client tries for half a minute before it says no."""
     if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
         return False
     if any(name in os.environ for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
         return True  # a proxy may reach what we cannot
     place = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
     try:
-        socket.create_connection((place.hostname or "", place.port or 443), timeout=wait_s).close()
+        socket.create_connection((place.hostname or "", place.port or 443), timeout=2.0).close()
     except OSError:
         return False
     return True

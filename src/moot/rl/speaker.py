@@ -35,16 +35,10 @@ async def answer_plainly(
     return [(rendering.said(sample.tokens)[0], sample) for sample in samples]
 
 
-@dataclass
-class _Conversation:
-    """What an agent's tokens are so far; kept in pieces, joined only to ask for the next turn."""
-
-    pieces: list[Ints] = field(default_factory=list)
-
-    def joined(self) -> Ints:
-        if len(self.pieces) > 1:
-            self.pieces = [np.concatenate(self.pieces)]
-        return self.pieces[0]
+def _joined(pieces: list[Ints]) -> Ints:
+    """An agent's tokens so far, which are kept in pieces and joined only to ask for the next turn."""
+    pieces[:] = [np.concatenate(pieces)]
+    return pieces[0]
 
 
 @dataclass
@@ -86,7 +80,7 @@ class TokenSpeaker:
         self._sampler, self._rendering, self._params = sampler, rendering, params
         self._tempered, self._seed, self._learns = tempered, seed, learns
         self._limits = limits or {}
-        self._conversations: dict[int, _Conversation] = {}
+        self._conversations: dict[int, list[Ints]] = {}
         self._speaking: dict[tuple[int, int], _Spoken] = {}
         self._turns: dict[tuple[int, int], SampledTurn] = {}
 
@@ -97,7 +91,7 @@ class TokenSpeaker:
             self._speaking[key] = _Spoken(self._begin(observation), observation.extends, temperature)
         spoken, conversation = self._speaking[key], self._conversations[agent]
         inserted = self._inserted(observation, spoken)
-        conversation.pieces.append(inserted)
+        conversation.append(inserted)
         params = replace(
             self._params,
             max_tokens=self._limits.get(observation.section, self._params.max_tokens),
@@ -105,15 +99,15 @@ class TokenSpeaker:
             seed=None if self._seed is None else turn_seed(self._seed, *key, *([observation.part] if observation.part else [])),
             stop=self._stops(observation),
         )
-        (sample,) = await self._sampler.sample(conversation.joined(), params)
+        (sample,) = await self._sampler.sample(_joined(conversation), params)
         if observation.opening:
             sample = self._within_section(observation.section, sample)
         text, starts = self._rendering.said(sample.tokens)
-        conversation.pieces.append(sample.tokens)
+        conversation.append(sample.tokens)
         spoken.parts.append(_Part(observation.section, inserted, sample, text, starts))
         if observation.last_part:
             spoken.closing = self._rendering.encode(observation.closing(text))
-            conversation.pieces.append(spoken.closing)
+            conversation.append(spoken.closing)
             self._turns[key] = self._finished(observation, self._speaking.pop(key))
         # With stop ids the closing tag is the model's own to write; only a stop string can have taken it away.
         stopped_on_tag = sample.stop_reason == "stop" and all(isinstance(stop, str) for stop in params.stop)
@@ -126,21 +120,21 @@ class TokenSpeaker:
         if observation.extends:
             last = max(key for key in self._turns if key[1] == observation.agent)
             new = self._rendering.suffix(self._turns[last].tokens, observation.newest)
-            self._conversations[observation.agent].pieces.append(new)
+            self._conversations[observation.agent].append(new)
             return new
-        conversation = self._conversations[observation.agent] = _Conversation()
+        conversation = self._conversations[observation.agent] = []
         messages = (observation.turnwise or observation.conversation)()
         if observation.opening and observation.turnwise is None:
             messages = messages[:-1]  # what is given of the reply follows as tokens
         # Own turns that stand in a fresh conversation go in as they were sampled: text is never tokenised a second time.
         own_turns = len(observation.own_turns)
         first = len(messages) - 2 * own_turns
-        conversation.pieces.append(self._rendering.prompt(messages[:first]))
+        conversation.append(self._rendering.prompt(messages[:first]))
         rounds = sorted(round for round, agent in self._turns if agent == observation.agent)
         for own, i in zip(rounds[len(rounds) - own_turns :], range(first, len(messages), 2), strict=True):
             tokens = self._turns[own, observation.agent].tokens
-            conversation.pieces += [tokens, self._rendering.suffix(tokens, messages[i + 1])]
-        return conversation.joined()
+            conversation += [tokens, self._rendering.suffix(tokens, messages[i + 1])]
+        return _joined(conversation)
 
     def _inserted(self, observation: Observation, spoken: _Spoken) -> Ints:
         """What stands between the parts of a turn: a tag that is given, or the request for the next section."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass, field
 
@@ -28,6 +29,16 @@ def endpoint(base_url: str, model: str, key: str | None, setting: str = "base-ur
     if key and not re.fullmatch(r"[!-~]+", key):
         raise ConfigError("the API key holds a space or a character that no key has; set it again")
     return Endpoint(address, model, key or None)
+
+
+def own_endpoint(base_url: str | None, model: str | None) -> Endpoint:
+    """The server of engine openai: where it is named, or where OPENAI_BASE_URL says, with the key in OPENAI_API_KEY."""
+    url = base_url or os.environ.get("OPENAI_BASE_URL")
+    if not url:
+        raise ConfigError("engine openai needs --base-url (or OPENAI_BASE_URL); for example http://localhost:8000/v1")
+    if not model:
+        raise ConfigError("engine openai needs --model, the name by which the server knows it")
+    return endpoint(url, model, os.environ.get("OPENAI_API_KEY"))
 
 
 def is_endpoint(name: str) -> bool:

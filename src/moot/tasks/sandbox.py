@@ -8,7 +8,6 @@ no environment variable. Time, memory, processes, files and output are bounded, 
 from __future__ import annotations
 
 import contextlib
-import itertools
 import json
 import math
 import os
@@ -185,36 +184,23 @@ def available() -> list[Sandbox]:
     return found
 
 
-def _interpreter() -> tuple[str, list[str]]:
-    """The interpreter below any virtual environment, and the folders it needs."""
-    executable = str(Path(sys.executable).resolve())
-    prefix = Path(sys.base_prefix)
-    system = str(prefix) in ("/usr", "/usr/local")
-    folders = [str(prefix / "bin"), str(prefix / "lib")] if system else [str(prefix)]
-    return executable, [*folders, *([] if any(executable.startswith(f"{f}/") for f in folders) else [executable])]
-
-
-def _python(executable: str) -> list[str]:
-    # Neither environment variables nor site packages nor compiled files: nothing but the standard library.
-    return [executable, "-I", "-S", "-B", "-X", "utf8", _INSIDE]
-
-
-def _readable() -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
-    """(Links to make, things to show where they stand.)"""
+def _inside() -> tuple[list[tuple[str, str]], list[tuple[str, str]], list[str]]:
+    """Links to make, things to show where they stand, and how the worker is started: by the interpreter below any virtual environment."""
+    executable, prefix = str(Path(sys.executable).resolve()), Path(sys.base_prefix)
+    own = [str(prefix / "bin"), str(prefix / "lib")] if str(prefix) in ("/usr", "/usr/local") else [str(prefix)]
     links: list[tuple[str, str]] = []
-    folders: list[str] = []
-    _, own = _interpreter()
-    for path in itertools.chain(_LIBRARIES, own):
+    shown: list[str] = []
+    for path in (*_LIBRARIES, *own, executable):
         if Path(path).is_symlink() and path in _LIBRARIES:
             links.append((path, str(Path(path).readlink())))
-        elif Path(path).exists() and not any(path == shown or path.startswith(f"{shown}/") for shown in folders):
-            folders.append(path)
-    return links, [(path, path) for path in folders]
+        elif Path(path).exists() and not any(path == folder or path.startswith(f"{folder}/") for folder in shown):
+            shown.append(path)
+    # Neither environment variables nor site packages nor compiled files: nothing but the standard library.
+    return links, [(path, path) for path in shown], [executable, "-I", "-S", "-B", "-X", "utf8", _INSIDE]
 
 
 def _bubblewrap(path: str, limits: Limits) -> list[str]:
-    executable, _ = _interpreter()
-    links, folders = _readable()
+    links, folders, worker = _inside()
     command = [path, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     # As root: the worker becomes somebody else, for which it needs these two until it has.
     command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else ["--unshare-user"]
@@ -228,16 +214,15 @@ def _bubblewrap(path: str, limits: Limits) -> list[str]:
     for device in _DEVICES:
         command += ["--dev-bind", device, device]
     command += ["--perms", "1777", "--size", str(limits.file_megabytes << 21), "--tmpfs", "/scratch"]
-    return [*command, "--remount-ro", "/", "--chdir", "/", "--", *_python(executable)]
+    return [*command, "--remount-ro", "/", "--chdir", "/", "--", *worker]
 
 
 def _namespaces(limits: Limits) -> list[str]:
-    executable, _ = _interpreter()
-    links, folders = _readable()
+    links, folders, worker = _inside()
     plan: dict[str, Any] = {
         "links": links,
         "readable": [*folders, (str(_WORKER), _INSIDE), *((device, device) for device in _DEVICES)],
         "scratch_megabytes": 2 * limits.file_megabytes,
-        "command": _python(executable),
+        "command": worker,
     }
-    return [executable, "-I", "-S", "-B", str(_ENTER), json.dumps(plan)]
+    return [worker[0], "-I", "-S", "-B", str(_ENTER), json.dumps(plan)]

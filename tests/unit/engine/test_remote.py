@@ -21,7 +21,8 @@ from moot.debate.rewards import REWARDS
 from moot.engine.protocol import AdamParams, ContextOverflow, EngineError, SamplingParams
 from moot.engine.remote import RemoteEngine, ledger, probe, wire
 from moot.engine.scripted import ByteTokenizer
-from moot.loop.train import Loop, train
+from moot.loop.state import Loop, Watcher
+from moot.loop.train import train
 from moot.records import Run
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
@@ -283,18 +284,11 @@ CONFIG = TrainConfig(
 )
 
 
-class Silent:
-    def began(self, *_: object) -> None: ...
-    def debate_finished(self, *_: object) -> None: ...
-    def row(self, *_: object) -> None: ...
-    def note(self, *_: object) -> None: ...
-
-
 def run_of(engine: Any, path: Path, config: TrainConfig = CONFIG) -> Run:
     run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {})
     task = load("arithmetic", config.seed, config.eval_questions)
     reward, estimator = REWARDS[config.protocol.scoring.reward], ESTIMATORS[config.protocol.scoring.estimator]
-    asyncio.run(train(Loop(config, engine, Rendering(engine.tokenizer), task, run, Silent(), reward, estimator)))
+    asyncio.run(train(Loop(config, engine, Rendering(engine.tokenizer), task, run, Watcher(), reward, estimator)))
     return run
 
 

@@ -14,6 +14,7 @@ from moot.debate.protocol import V1, V2
 from moot.debate.rewards import REWARDS
 from moot.engine.protocol import EngineError, LossOutput, StepOutput
 from moot.engine.scripted import ScriptedEngine
+from moot.loop.state import Watcher
 from moot.loop.train import Loop, Stopped, train
 from moot.records import Run
 from moot.records.codec import read_line, to_record
@@ -49,13 +50,14 @@ grading/given_up
 """.split()  # noqa: SIM905 - names without quotes are easier to check against the specification
 
 
-class Silent:
+class Silent(Watcher):
     def __init__(self) -> None:
         self.notes: list[str] = []
+        self.counts: list[tuple[str, int, int]] = []
         self.rows: list[dict[str, Any]] = []
 
-    def began(self, step: int, total: int, phase: str) -> None: ...
-    def debate_finished(self, rollout: object) -> None: ...
+    def counted(self, kind: str, done: int, total: int) -> None:
+        self.counts.append((kind, done, total))
 
     def row(self, row: dict[str, Any]) -> None:
         self.rows.append(row)

@@ -25,9 +25,8 @@ from moot.rl.ready import check_warm_start
 from moot.rl.rendering import Rendering
 from moot.rl.warm import OwnWords, examples
 from moot.tasks import load
-from support.making import FAILED, debate, v2
+from support.making import FAILED, debate, judged, v2
 from unit.loop.test_train import CONFIG, make_loop
-from unit.rl.test_trust import judged
 
 same = str.__eq__
 
@@ -146,6 +145,8 @@ def test_a_model_that_does_not_is_taught_with_its_own_words(tmp_path: Path) -> N
     assert {number: (len(words["right"]), words["wrong"]) for number, words in kept["solutions"].items()} == {
         str(number): (1, ["It is \\boxed{-999}."]) for number in range(4)
     }
+    asked = [each for each in loop.watcher.counts if each[0] == "questions" and each[2] == 4]
+    assert asked[:5] == [("questions", done, 4) for done in range(5)], "a bar moves while the untrained model is asked"
     assert "it solved 4 of them; the warm start is made of these" in loop.watcher.notes
     assert "direct accuracy on held-out questions was 100% before the warm start and is 100% after it" in loop.watcher.notes
 
