@@ -182,6 +182,9 @@ def test_the_panel_asks_the_judge_where_agents_do_not_vote() -> None:
     measured = panel(moot.score([played(verdict) for verdict in verdicts], ADVOCATES))
     assert (measured["trust/judge_accuracy"], measured["trust/winner_correct"], measured["trust/mean_accuracy"]) == (0.5, 0.5, 0.5)
     assert measured["trust/self_preference"] is None, "the judge holds no answer"
+    assert measured["trust/position_bias"] == 0.0, "each number was preferred once"
+    first = panel(moot.score([played("Agent 0 > Agent 1")] * 3 + [played("Agent 1 > Agent 0")], ADVOCATES))
+    assert first["trust/position_bias"] == 0.25, "three of four verdicts are for Agent 0"
     assert "trust/outside_agreement" not in measured
 
 
