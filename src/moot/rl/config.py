@@ -330,6 +330,10 @@ def _check_advocates(config: TrainConfig) -> None:
         raise ConfigError(f"num_agents must be 2 with positions assigned, got {config.debate.num_agents}: a question has two sides")
     if not recipe.judge or not scoring.judges_count:
         raise ConfigError("positions assigned needs a judge without a seat whose vote counts; use --judge base")
+    if recipe.judge == RENEWED:
+        raise ConfigError(
+            "judge may not be renewed with positions assigned: it is renewed by how agents vote, and advocates do not; use base"
+        )
     if scoring.reward not in PEER_REWARDS and ":" not in scoring.reward:
         raise ConfigError(
             f"reward must be {', '.join(PEER_REWARDS)} or path.py:function with positions assigned, got {scoring.reward}: which side an "
