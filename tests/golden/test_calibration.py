@@ -57,16 +57,25 @@ def taught(played: Tabled) -> PlayedDebate:
         ("70. Because 3 + 4 = 7.", 0.7),  # it begins with it
         ("I would say 70%.", 0.7),  # the only one
         ("<think>20 or 30?</think>70", 0.7),
+        ("70 (seventy)", 0.7),
+        ("80\n\nI am sure of 3 + 4.", 0.8),
         ("<solution>70</solution>", None),
+        ("29 - 19 = 10. So 10.", None),  # the solution once more
+        ("17 + 2 = 3", None),
+        ("habit-6", None),
         ("between 3 and 70", None),
         ("50-60", None),
         ("7/10", None),
+        ("0.7", None),  # a chance, or per cent?
+        ("1", 0.01),
         ("101", None),
         ("-5", None),
         ("1,000", None),
         ("seventy", None),
         ("", None),
         ("9" * 10_000, None),
+        ("a" * 200_000, None),  # in time linear in its length
+        ("7" + " " * 200_000 + "x", 0.07),
     ],
 )
 def test_a_forecast_is_one_number_from_0_to_100(reply: str, chance: float | None) -> None:

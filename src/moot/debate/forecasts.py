@@ -19,10 +19,11 @@ FORECASTS: dict[str, tuple[About, ...]] = {"none": (), "win": ("win",), "right":
 FORECAST = "forecast"
 """The contract of such an exchange, and its section: plain text, no tags."""
 
-_NO_MORE = r"(?!\w|[.,][0-9]|\s?[-–][0-9]|\s?/\s?(?!100\b)[0-9])"
-"""A longer number, a range and a fraction of anything but 100 are no number of per cent."""
-_NUMBER = re.compile(rf"(?<![\w.,/-])(?<!/ )([0-9]{{1,3}}(?:\.[0-9]{{1,9}})?){_NO_MORE}(?:\s?(?:/|out of)\s?100\b)?", re.A)
-_LEADING = re.compile(r"[\s*_`\"']*+")
+_PERCENT = r"([0-9]{1,3}(?:\.[0-9]{1,9})?)(?:\s?%|\s?percent\b|\s?(?:/|out of)\s?100\b)?"
+_BEGINS = re.compile(rf"[\s*_`\"']*+{_PERCENT}[*_`\"']*+(?=\s*+\Z|\s*?\n|[.,;:!](?![0-9]))", re.A)
+"""A number, and then the end of a line or of a sentence. `29 - 19 = 10` begins with one too, and is no forecast."""
+_OUT_OF_100 = re.compile(r"\s?(?:/|out of)\s?100\b", re.A)
+_DIGIT = re.compile(r"[0-9]", re.A)
 
 
 @dataclass(frozen=True)
@@ -38,15 +39,11 @@ class Forecast:
 def read_chance(reply: str) -> float | None:
     """The number that a reply begins with, or else the only one in it, if it lies in 0 to 100. A per cent sign may follow."""
     said = content_of(reply)[1]
-    begins = _LEADING.match(said)
-    found = _NUMBER.match(said, begins.end() if begins else 0)
-    if found is None:
-        numbers = list(_NUMBER.finditer(said))
-        if len(numbers) != 1:
-            return None
-        (found,) = numbers
-    percent = float(found[1])
-    return percent / 100 if percent <= 100 else None
+    begins, words = _BEGINS.match(said), [word for word in _OUT_OF_100.sub("", said).split() if _DIGIT.search(word)]
+    number = begins[1] if begins else words[0].strip("*_`\"'()%.,;:!") if len(words) == 1 else ""
+    percent = float(number) if re.fullmatch(_PERCENT, number) else -1.0
+    # Nobody can tell whether 0.7 is a chance or per cent.
+    return percent / 100 if percent == 0 or 1 <= percent <= 100 else None
 
 
 def brier(chance: float, outcome: bool) -> float:

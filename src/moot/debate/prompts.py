@@ -236,7 +236,7 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
     failed = [prompts.say(f"{table}.failed")] if mine is not None and mine.failed and rules.history_rounds != 0 else []
     blocks = [_block(debate, turns[i], -1 if shared else agent, labels) for i in visible]
     if debate.assigned:
-        heard = any(turns[i].agent != agent for i in visible)
+        heard = any(turns[i].agent != agent and advocates.argues(turns[i]) for i in visible)
         return Message("user", advocates.request(debate, agent, labels, first, [*blocks, *failed], heard))
     ballot, work = round == now and debate.balloting, _work(debate, turns, visible)
     # What differs between seats: at the end where they share what stands before it.

@@ -218,7 +218,7 @@ def _pairs(scene: Scene, rng: random.Random) -> list[tuple[int, int]]:
 def _turn(scene: Scene, solution: str, evaluation: str, comparison: str, consensus: str) -> str:
     if scene.section:
         parts = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus}
-        # What it answers is read off the solution's last digits, so that nothing more is drawn by lot.
+        # Follows from the solution, so that nothing more is drawn by lot.
         parts["forecast"] = f"{10 * (sum(map(ord, solution)) % 11)}%"
         return parts.get(scene.section, "Because.")
     text = f"<solution>{solution}</solution>\n<evaluation>{evaluation}</evaluation>\n<comparison>{comparison}</comparison>"

@@ -224,8 +224,8 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
     played = {key: tuple(next(scored) for _ in own) for key, own in records.items()}
     if work.config.assigned:
         # Where the policy argues for one side, it has the seat of the debate's number.
-        seats = (lambda own: [None] * len(own)) if kind in ("debate", "judge") else (lambda own: list(range(len(own))))
-        return {key: QuestionCounts(count_verdicts(each, seats(each)), tokens[key], each) for key, each in played.items()}
+        seats = [None] if kind in ("debate", "judge") else [0, 1]
+        return {key: QuestionCounts(count_verdicts(each, seats), tokens[key], each) for key, each in played.items()}
     if kind == "debate":
         return {key: QuestionCounts(count_debate(each[0]), tokens[key], each) for key, each in played.items()}
     seated = {key: list(enumerate(each)) for key, each in played.items()}

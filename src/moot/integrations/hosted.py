@@ -52,6 +52,10 @@ class Setting:
         rules, scoring = self.chosen.rules, self.chosen.scoring
         if rules.sections == "given":
             raise ConfigError("sections 'given' cuts what was sampled, and a host trains on all of it; use sections sampled or asked")
+        if rules.forecast != "none":
+            raise ConfigError(
+                f"forecast {rules.forecast!r} is taught apart from turns, and a host pays turns; use forecast none, or moot train"
+            )
         if rules.positions == "assigned":
             raise ConfigError("positions 'assigned' needs a judge without a seat, and a host's group has only seats; use positions none")
         if not scoring.agents_count:

@@ -45,7 +45,7 @@ def _ratio(key: str, shares: Sequence[Share]) -> float | None:
 def counts(each: PlayedDebate) -> dict[str, Share]:
     """One debate's share in every number of the panel."""
     right, mixed = judge_accuracy([each])
-    level = [vote for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)] if each.answer_known else []
+    level = _level(each)
     lengths = [(_length(each, vote.left), _length(each, vote.right)) for vote in level]
     gap, won = _agreement(each), each.winner_is_right()
     pairs = each.votes_by_pair().values()
@@ -81,6 +81,14 @@ def _outside(each: PlayedDebate) -> dict[str, Share]:
         if each.answer_known and each.correct(vote.left) != each.correct(vote.right):
             right.append(each.correct(vote.left))
     return {"trust/outside_agreement": _share(agreed), "trust/outside_accuracy": _share(right)}
+
+
+def _level(each: PlayedDebate) -> list[Vote]:
+    """Decided votes in which being right favours nobody: both responses are right, or both wrong. Between advocates all of them, because
+    each seat has the right side equally often."""
+    if each.debate.assigned:
+        return each.decided_votes()
+    return [vote for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)] if each.answer_known else []
 
 
 def _share(hits: Iterable[bool]) -> Share:

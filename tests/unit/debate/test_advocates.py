@@ -107,6 +107,12 @@ def test_the_judge_is_told_once_that_a_silent_side_does_not_argue() -> None:
     assert heard[0].count("gives no argument") == 1 and "[Agent 1]\n(gives no argument)" in heard[0]
 
 
+def test_nobody_replies_to_a_side_that_does_not_argue() -> None:
+    half = lambda observation: "N/A" if observation.agent == 1 else advocate(observation)  # noqa: E731
+    (*_, asked) = seen(PlayedDebate(moot.play(QUESTION, half, 2, 2, ADVOCATES)), 2)
+    assert asked.content.startswith("[Agent 1, round 1]\n(gives no argument)\n\nConvince the judge that the answer is 14.")
+
+
 def test_where_nobody_argues_the_judge_reads_the_positions_alone() -> None:
     heard: list[str] = []
     moot.play(QUESTION, lambda _: "N/A", 2, 1, ADVOCATES, [judge("Agent 1 > Agent 0", heard)])
@@ -176,6 +182,9 @@ def test_the_panel_asks_the_judge_where_agents_do_not_vote() -> None:
     measured = panel(moot.score([played(verdict) for verdict in verdicts], ADVOCATES))
     assert (measured["trust/judge_accuracy"], measured["trust/winner_correct"], measured["trust/mean_accuracy"]) == (0.5, 0.5, 0.5)
     assert measured["trust/self_preference"] is None, "the judge holds no answer"
+    assert measured["trust/position_bias"] == 0.0, "each number was preferred once"
+    first = panel(moot.score([played("Agent 0 > Agent 1")] * 3 + [played("Agent 1 > Agent 0")], ADVOCATES))
+    assert first["trust/position_bias"] == 0.25, "three of four verdicts are for Agent 0"
     assert "trust/outside_agreement" not in measured
 
 

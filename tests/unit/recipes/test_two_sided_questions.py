@@ -66,6 +66,7 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
     [
         (["--num-agents", "3"], "num_agents must be 2 with positions assigned, got 3"),
         (["--judge", ""], "needs a judge without a seat whose vote counts; use --judge base"),
+        (["--judge", "renewed"], "judge may not be renewed with positions assigned"),
         (["--reward", "truth"], "reward must be win_rate, win_minus_loss, generator_judge or path.py:function"),
         (["--warm-questions", "4"], "warm_questions must be left out with positions assigned"),
         (["--stop-when-settled"], "stop_when_settled must be left out with positions assigned"),
