@@ -66,6 +66,8 @@ def taught(played: Tabled) -> PlayedDebate:
         ("between 3 and 70", None),
         ("50-60", None),
         ("7/10", None),
+        ("0.7", None),  # a chance, or per cent?
+        ("1", 0.01),
         ("101", None),
         ("-5", None),
         ("1,000", None),

@@ -38,12 +38,13 @@ def test_the_generator_reaches_what_it_should() -> None:
     files = list(answered_files(FILES, seed=11))
     lines = [line for file in files for line in file]
 
+    kept = [line for line in lines if line["protocol"]["reward"] == "generator_judge" and line.get("jury")]
+    plain = score_lines([{**line, "protocol": {**line["protocol"], "advantage": "center_group"}} for line in kept])
+
     def changed(**other: Any) -> int:
         """How many debates are paid otherwise under another choice."""
-        kept = [line for line in lines if line["protocol"]["reward"] == "generator_judge" and line.get("jury")]
         alike = [{**line, "protocol": {**line["protocol"], **other, "advantage": "center_group"}} for line in kept]
-        plain = [{**line, "protocol": {**line["protocol"], "advantage": "center_group"}} for line in kept]
-        return sum(a != b for a, b in zip(score_lines(alike), score_lines(plain), strict=True))
+        return sum(a != b for a, b in zip(score_lines(alike), plain, strict=True))
 
     assert {line["protocol"]["reward"] for line in lines} == {"truth", "majority", "truth_last", "majority_last", "generator_judge"}
     assert min(changed(voters="agents"), changed(voters="judges"), changed(drop_own_answer=False), changed(both_orders=False)) > 30

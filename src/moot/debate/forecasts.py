@@ -41,9 +41,9 @@ def read_chance(reply: str) -> float | None:
     said = content_of(reply)[1]
     begins, words = _BEGINS.match(said), [word for word in _OUT_OF_100.sub("", said).split() if _DIGIT.search(word)]
     number = begins[1] if begins else words[0].strip("*_`\"'()%.,;:!") if len(words) == 1 else ""
-    if not re.fullmatch(_PERCENT, number):
-        return None
-    return float(number) / 100 if float(number) <= 100 else None
+    percent = float(number) if re.fullmatch(_PERCENT, number) else -1.0
+    # Nobody can tell whether 0.7 is a chance or per cent.
+    return percent / 100 if percent == 0 or 1 <= percent <= 100 else None
 
 
 def brier(chance: float, outcome: bool) -> float:

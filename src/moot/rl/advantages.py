@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from moot.debate.forecasts import advantage as forecast_advantage
@@ -49,31 +49,21 @@ Estimator = Callable[[Sequence[Sequence[Cell]], dict[int, float]], list[list[flo
 
 def center_group(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus the mean over the debate: the group mean as baseline, not divided by the standard deviation (Dr. GRPO, arXiv 2503.20783)."""
-    return [_less_mean(cells) for cells in debates]
+    return _minus_group_mean(debates, lambda debate, cell: debate)
 
 
 def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus the mean over the agents of the same round: the group is a round, so that early answers are not compared with late ones."""
-    centred = []
-    for cells in debates:
-        rounds: dict[int, list[float]] = defaultdict(list)
-        for cell in cells:
-            if cell.round is None:
-                raise ConfigError("advantage center_round needs rewards per turn, and this reward is per agent; use center_group")
-            rounds[cell.round].append(cell.value)
-        centred.append([cell.value - _mean(rounds[cell.round or 0]) for cell in cells])
-    return centred
+    if any(cell.round is None for cells in debates for cell in cells):
+        raise ConfigError("advantage center_round needs rewards per turn, and this reward is per agent; use center_group")
+    return _minus_group_mean(debates, lambda debate, cell: (debate, cell.round))
 
 
 def center_question(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus the mean over the same seat and round of all debates of one question (debates_per_question): no agent of the group has read
     another, so copying and misleading change no baseline. The agent- and turn-wise groups of AT-GRPO (arXiv 2510.11062), without its
     division by the standard deviation."""
-    groups: dict[tuple[str, int, int | None], list[float]] = defaultdict(list)
-    for cells in debates:
-        for cell in cells:
-            groups[cell.question, cell.seat, cell.round].append(cell.value)
-    return [[cell.value - _mean(groups[cell.question, cell.seat, cell.round]) for cell in cells] for cells in debates]
+    return _minus_group_mean(debates, lambda debate, cell: (cell.question, cell.seat, cell.round))
 
 
 def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
@@ -95,13 +85,11 @@ def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> l
 def center_forecast(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus what the agent itself forecast: a chance p of winning stands for the reward lowest + p * (1 - lowest). Where no forecast can be
     read, and for judging, minus the mean of the round (for rewards per agent, of the debate)."""
-    centred = []
-    for cells in debates:
-        rounds: dict[int | None, list[float]] = defaultdict(list)
-        for cell in cells:
-            rounds[cell.round].append(cell.value)
-        centred.append([cell.value - (_mean(rounds[cell.round]) if cell.forecast is None else cell.forecast) for cell in cells])
-    return centred
+    by_round = _minus_group_mean(debates, lambda debate, cell: (debate, cell.round))
+    return [
+        [centred if cell.forecast is None else cell.value - cell.forecast for cell, centred in zip(cells, row, strict=True)]
+        for cells, row in zip(debates, by_round, strict=True)
+    ]
 
 
 def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
@@ -129,9 +117,14 @@ def _mean(values: Sequence[float]) -> float:
     return math.fsum(values) / len(values)
 
 
-def _less_mean(cells: Sequence[Cell]) -> list[float]:
-    mean = _mean([cell.value for cell in cells])
-    return [cell.value - mean for cell in cells]
+def _minus_group_mean(debates: Sequence[Sequence[Cell]], group: Callable[[int, Cell], Hashable]) -> list[list[float]]:
+    """`group` says by the number of its debate and by itself which values a value is compared with."""
+    values: dict[Hashable, list[float]] = defaultdict(list)
+    for debate, cells in enumerate(debates):
+        for cell in cells:
+            values[group(debate, cell)].append(cell.value)
+    means = {key: _mean(each) for key, each in values.items()}
+    return [[cell.value - means[group(debate, cell)] for cell in cells] for debate, cells in enumerate(debates)]
 
 
 def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, seats: SeatMeans | None = None) -> list[Advantages]:

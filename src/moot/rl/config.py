@@ -227,34 +227,11 @@ class TrainConfig:
     """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is much shorter."""
 
     def __post_init__(self) -> None:
-        d, o, w = self.debate, self.optim, self.warm
+        d, o = self.debate, self.optim
         if self.protocol.rules.positions == "assigned":
             _check_advocates(self)
         elif d.num_agents < 3:
             raise ConfigError(f"num_agents must be at least 3 to train, got {d.num_agents}: with fewer nobody can vote")
-        for name, value, low in (
-            ("max_rounds", d.max_rounds, 1),
-            ("max_tokens", d.max_tokens, 1),
-            ("debates_per_question", d.debates_per_question, 1),
-            ("evaluation_tokens", d.evaluation_tokens, 1),
-            ("comparison_tokens", d.comparison_tokens, 1),
-            ("concurrency", d.concurrency, 1),
-            ("batch_size", o.batch_size, 1),
-            ("num_train_datapoints", o.num_train_datapoints, 0),
-            ("num_substeps", o.num_substeps, 1),
-            ("max_staleness", o.max_staleness, 0),
-            ("lr_warmup", o.lr_warmup, 0),
-            ("min_signal", o.min_signal, 0),
-            ("warm_questions", w.warm_questions, 0),
-            ("warm_epochs", w.warm_epochs, 1),
-            ("warm_batch_size", w.warm_batch_size, 1),
-            ("eval_every", self.eval_every, 0),
-            ("save_every", self.save_every, 0),
-            ("lora_rank", self.model.lora_rank, 1),
-            ("token_budget", self.model.token_budget, 0),
-        ):
-            if value < low:
-                raise ConfigError(f"{name} must be at least {low}, got {value}")
         _check_numbers(self)
         modes = ADVOCATES_MODES if self.protocol.rules.positions == "assigned" else EVAL_MODES
         if unknown := [mode for mode in self.eval_modes if mode not in modes]:
@@ -368,12 +345,21 @@ def _check_advocates(config: TrainConfig) -> None:
         raise ConfigError(f"{wrong} must be left out with positions assigned: advocates keep the answer that they are given")
 
 
+LEAST = {
+    "max_rounds": 1, "max_tokens": 1, "debates_per_question": 1, "evaluation_tokens": 1, "comparison_tokens": 1, "concurrency": 1,
+    "batch_size": 1, "num_train_datapoints": 0, "num_substeps": 1, "max_staleness": 0, "lr_warmup": 0, "min_signal": 0, "warm_questions": 0,
+    "warm_epochs": 1, "warm_batch_size": 1, "eval_every": 0, "save_every": 0, "lora_rank": 1, "token_budget": 0,
+}  # fmt: skip
+
+
 def _check_numbers(config: Any) -> None:
-    """Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
+    """Every count has its least value. Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
     for f in fields(config):
         value = getattr(config, f.name)
         if is_dataclass(value) and not isinstance(value, Prompts):
             _check_numbers(value)
+        elif f.name in LEAST and value < LEAST[f.name]:
+            raise ConfigError(f"{f.name} must be at least {LEAST[f.name]}, got {value}")
         elif isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{f.name} must be a number, got {value}")
         elif isinstance(value, float) and value < 0 and f.name != "correct_bonus":

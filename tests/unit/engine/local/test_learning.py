@@ -69,7 +69,7 @@ def test_votes_alone_raise_the_preferred_answer(tmp_path: Path, favourite: str) 
     async def learn() -> list[tuple[float, float]]:
         engine = LocalEngine.create(str(tmp_path), dtype="fp32", device="cpu", lora_rank=8, max_cache_gib=0.1, seed=0)
         rendering, history = Rendering(TwoAnswers()), []
-        for iteration in range(8):
+        for iteration in range(12):
             sampler = await engine.snapshot()
             played = await asyncio.gather(*(one_debate(sampler, rendering, favourite, f"{iteration}/{i}") for i in range(6)))
             history.append(shares([debate for debate, _ in played], favourite))
