@@ -43,6 +43,27 @@ def test_a_chat_server_is_evaluated_in_every_mode_with_its_own_count_of_tokens(
     assert {row["tokens"] for row in kept if "text" in row} == {10} and {row["tokens"] for row in kept if "turns" in row} == {60}
 
 
+def test_one_model_argues_and_another_at_the_same_server_judges(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Two questions. Debate: 2 seats in 2 rounds; consultancy: each seat alone in 2 rounds. Each of the 4 debates has a judge who writes
+    twice, once what it thinks and once its verdict: always for the first."""
+
+    def speaks(number: int, body: dict[str, Any]) -> Answer:
+        return saying("Agent 0 > Agent 1" if "Now decide which" in body["messages"][-1]["content"] else "Because.")
+
+    with ChatServer(speaks) as server:
+        given = ("eval", "--engine", "openai", "--base-url", server.url, "--model", "strong", "--judge", "weak", "--questions", 2)
+        modes = ("--protocol", "advocates", "--modes", "debate", "consultancy", "judge", "--json")
+        assert here(tmp_path, monkeypatch, *given, *modes) == 0, capsys.readouterr()
+        asked = [body["model"] for body in server.requests]
+    assert (asked.count("strong"), asked.count("weak")) == (2 * (4 + 4), 2 * 4 * 2)
+    report = json.loads(capsys.readouterr().out)
+    assert report["settings"]["judge"] == f"weak@{server.url}"
+    # Each seat has the right side of one question, so whoever always says Agent 0 is right in half.
+    assert [row["metrics"]["accuracy"]["value"] for row in report["rows"]] == [0.5, 0.5, 0.5]
+
+
 def test_a_chat_server_is_checked_before_anybody_thinks_of_training(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

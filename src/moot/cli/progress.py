@@ -188,7 +188,9 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     where = f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view {run.path}"
     console.say(where, "green")
     if played and not taught:
-        console.say("No debate carried a gradient: nothing was learned from votes. Try a longer warm start.", "red")
+        assigned = config.protocol.rules.positions == "assigned"
+        remedy = "Raise --max-tokens, or name a --judge whose verdicts can be read." if assigned else "Try a longer warm start."
+        console.say(f"No debate carried a gradient: nothing was learned from votes. {remedy}", "red")
         return 1
     return 0
 
