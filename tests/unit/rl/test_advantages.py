@@ -47,7 +47,7 @@ def with_signal(scores: StepScores, stream: str, advantages: tuple[tuple[float, 
     ]
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(tables(), protocols)
 def test_centred_advantages_sum_to_nothing_over_the_steps_with_a_signal(rows: Table, protocol: Protocol) -> None:
     scores, advantages = by_step(debate(protocol, rows))
@@ -55,7 +55,7 @@ def test_centred_advantages_sum_to_nothing_over_the_steps_with_a_signal(rows: Ta
         assert math.fsum(with_signal(scores, stream, advantages[stream])) == pytest.approx(0, abs=1e-9)
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(tables(), protocols)
 def test_a_step_without_a_signal_gets_its_penalty_and_nothing_else(rows: Table, protocol: Protocol) -> None:
     played = debate(protocol, rows)
@@ -71,7 +71,7 @@ def test_a_step_without_a_signal_gets_its_penalty_and_nothing_else(rows: Table, 
                 assert advantages["judge"][agent][step] in (0.0, -0.5)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(tables())
 def test_to_the_letter_everything_sums_to_nothing(rows: Table) -> None:
     _, advantages = by_step(debate(PRESETS["v2_literal"], rows))
@@ -80,7 +80,7 @@ def test_to_the_letter_everything_sums_to_nothing(rows: Table) -> None:
 
 
 @pytest.mark.parametrize("reward", ["win_rate", "win_minus_loss"])
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(rows=tables())
 def test_rewards_by_agent_sum_to_nothing_and_keep_their_order(reward: str, rows: Table) -> None:
     scores, advantages = by_agent(debate(v2(reward=reward), rows))
@@ -90,7 +90,7 @@ def test_rewards_by_agent_sum_to_nothing_and_keep_their_order(reward: str, rows:
             assert advantages[a] - advantages[b] == pytest.approx(scores.returns[a] - scores.returns[b], abs=1e-9)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(tables())
 def test_rewards_stay_in_their_range(rows: Table) -> None:
     """[0, 1], [-1, 1] and [-1, 1]; a judge may be at -1 + 0 or 0 - 0.5, never below -1."""
@@ -102,7 +102,7 @@ def test_rewards_stay_in_their_range(rows: Table) -> None:
     assert all(-1 <= value <= 1 for stream in scores.streams.values() for row in stream.values for value in row)
 
 
-@settings(max_examples=150)
+@settings(max_examples=75)
 @given(tables())
 def test_win_minus_loss_is_twice_the_win_rate_less_one_where_anyone_voted(rows: Table) -> None:
     """W = wins + ties/2, so 2W/V - 1 = (wins - losses)/V."""
