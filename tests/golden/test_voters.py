@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.rewards import score
 from moot.debate.types import ConfigError, Said
@@ -68,6 +69,8 @@ def test_win_rate_drops_them_as_well() -> None:
     for answer, expected in (("8", [1, 0, 0]), ("9", [0, 0, 0])):
         played = debate(v1(drop_own_answer=True), [["", "", "0 > 1"]], [["7", "9", answer]])
         near(by_agent(played)[0].rewards, expected)
+        votes = Outcome.of(played, reward(played), played.scoring).votes
+        assert len(votes) == (answer == "8"), "a vote that was dropped is none of those that count"
 
 
 def test_without_a_grader_nothing_can_be_dropped() -> None:

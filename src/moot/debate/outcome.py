@@ -106,10 +106,12 @@ def mean_rewards(scores: Scores) -> tuple[float | None, ...]:
 
 
 def votes_of(debate: Debate, scores: Scores, scoring: Scoring) -> tuple[AgentVote, ...]:
-    """The votes that count, as that kind of scores reads them: about agents, or about responses."""
+    """The votes that count, as that kind of scores reads them: about agents, or about responses. A reward that is not made of votes
+    does not say which count, so all that were cast do; one that is made of them may have dropped every one."""
+    silent = not scores.votes and not scoring.by_votes
     if isinstance(scores, AgentScores):
-        return tuple(_about_agents(debate, vote) for vote in scores.votes or comparisons(debate, scoring)[0])
-    cast = scores.votes if "judge" in scores.streams else scores.votes or ballots(debate, scoring).votes
+        return tuple(_about_agents(debate, vote) for vote in (comparisons(debate, scoring)[0] if silent else scores.votes))
+    cast = ballots(debate, scoring).votes if silent and "judge" not in scores.streams else scores.votes
     return tuple(_about_responses(debate, vote) for vote in cast)
 
 
