@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from moot.debate.play import Speak, hear
 from moot.debate.play import play as play_debate
 from moot.debate.protocol import V2, Protocol
-from moot.debate.rewards import users_reward
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import Datum
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import with_advantages
-from moot.rl.choices import find_estimator, find_reward
+from moot.rl.choices import find_estimator, find_reward, users_reward
 from moot.rl.datums import datums as datums_of
 from moot.rl.dictation import dictated
 from moot.rl.rendering import Rendering

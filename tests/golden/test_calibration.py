@@ -9,12 +9,13 @@ import pytest
 
 from moot.debate.forecasts import advantage, brier, read_chance
 from moot.debate.protocol import V2
-from moot.debate.rewards import reward_to_go, score, users_reward
+from moot.debate.rewards import reward_to_go, score
 from moot.debate.types import ConfigError, Said
 from moot.debate.votes import clear_consensus
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.calibration import Bin, judged, reliability
+from moot.rl.choices import users_reward
 from moot.rl.trust import panel
 from moot.statistics import wilson
 from moot.tasks.answers import grade

@@ -18,7 +18,6 @@ from moot.debate.choices import names_of
 from moot.debate.outcome import mean_rewards
 from moot.debate.parsing import parse
 from moot.debate.protocol import PRESETS, Protocol
-from moot.debate.rewards import users_reward
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
@@ -26,6 +25,7 @@ from moot.debate.types import ConfigError, ParseFailure, Question, Turn
 from moot.records import Damaged, PlayedDebate, Run
 from moot.records.codec import grades_of, scores_of, to_record
 from moot.rescore import SCORING, SPOKEN, Rescored, check, compare, rescore
+from moot.rl.choices import users_reward
 from moot.rl.config import OptimConfig, TrainConfig
 from moot.rl.metrics import totals
 from moot.statistics import Correlation

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from moot.debate.protocol import V2
-from moot.debate.rewards import AgentScores, StepScores, users_reward
+from moot.debate.rewards import AgentScores, StepScores
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.rl.advantages import ESTIMATORS, advantages
+from moot.rl.choices import users_reward
 from moot.turns import AgentAdvantages, StepAdvantages
 from moot.users import load
 from support.making import FAILED, debate, near, v2

@@ -5,9 +5,8 @@ No ground truth is found here: graders live in tasks/, and hand in `Grades` wher
 
 from __future__ import annotations
 
-import sys
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -145,13 +144,13 @@ def _by_agent(rule: Callable[[Sequence[Vote], int], list[float]]) -> Reward:
     def reward(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
         cast, malformed = comparisons(debate, scoring)
         valid = count_agents(debate, cast, scoring, None if grades is None else grades.same)
-        scores = _agent_scores(debate, rule(valid, debate.num_agents), len(valid), malformed)
+        scores = agent_scores(debate, rule(valid, debate.num_agents), len(valid), malformed)
         return replace(scores, votes=tuple(valid), lowest=-1.0 if scoring.reward == "win_minus_loss" else 0.0)
 
     return reward
 
 
-def _agent_scores(debate: Debate, rewards: Sequence[float], valid: int = 0, malformed: int = 0) -> AgentScores:
+def agent_scores(debate: Debate, rewards: Sequence[float], valid: int = 0, malformed: int = 0) -> AgentScores:
     failed = Counter(turn.agent for turn in debate.turns if turn.failed)
     returns = tuple(r + FAILED * failed[agent] for agent, r in enumerate(rewards))
     return AgentScores(tuple(rewards), returns, valid, malformed)
@@ -160,17 +159,17 @@ def _agent_scores(debate: Debate, rewards: Sequence[float], valid: int = 0, malf
 def truth_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
     """1 for a right last answer, otherwise 0. A baseline, not a peer reward."""
     correct = _need(debate, grades, f"reward {scoring.reward}").correct
-    return _agent_scores(debate, [float(i is not None and correct[i]) for i in last_parsed(debate)])
+    return agent_scores(debate, [float(i is not None and correct[i]) for i in last_parsed(debate)])
 
 
 def majority_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> AgentScores:
     """1 for holding the debate's plurality answer, otherwise 0. A baseline that needs a grader but no ground truth."""
     graded = _need_grader(grades, scoring)
     if graded.labelled is not None:
-        return _agent_scores(debate, [float(i is not None and graded.labelled[i]) for i in last_parsed(debate)])
+        return agent_scores(debate, [float(i is not None and graded.labelled[i]) for i in last_parsed(debate)])
     held = held_answers(debate, graded)
     most = plurality(held)
-    return _agent_scores(debate, [float(most is not None and answer == most) for answer in held])
+    return agent_scores(debate, [float(most is not None and answer == most) for answer in held])
 
 
 def last_parsed(debate: Debate) -> list[int | None]:
@@ -322,7 +321,7 @@ def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades |
             reward if i is None else _mixed(reward, correct[i], scores.lowest, mix, bonus)
             for reward, i in zip(scores.rewards, last_parsed(debate), strict=True)
         ]
-        return replace(scores, rewards=tuple(rewards), returns=_agent_scores(debate, rewards).returns)
+        return replace(scores, rewards=tuple(rewards), returns=agent_scores(debate, rewards).returns)
     if "generator" not in scores.streams:
         raise ConfigError(f"reward_mix needs win_rate, win_minus_loss or generator_judge, got reward {scoring.reward!r}")
 
@@ -383,27 +382,3 @@ def score(debate: Debate, scoring: Scoring, grades: Grades | None = None, reward
     if isinstance(paid, AgentScores):
         raise ConfigError(f"discount needs rewards per turn, and {scoring.reward} is per agent; leave discount out")
     return replace(paid, streams={name: replace(stream, discount=scoring.discount) for name, stream in paid.streams.items()})
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and abs(value) <= sys.float_info.max
-
-
-def users_reward(function: Callable[[Debate], Any], name: str) -> Reward:
-    """A user's own: from a debate alone to one number per agent, or to one list of numbers (one per step) per agent."""
-
-    def reward(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
-        returned = function(debate)
-        given = list(returned) if isinstance(returned, Iterable) else []
-        if len(given) != debate.num_agents:
-            raise ConfigError(f"{name} must return one entry for each of {debate.num_agents} agents, got {returned!r:.80}")
-        if all(_is_number(value) for value in given):
-            return _agent_scores(debate, [float(value) for value in given])
-        rows = [list(row) if isinstance(row, Iterable) else [] for row in given]
-        if [len(row) for row in rows] != [len(row) for row in debate.steps()] or not all(_is_number(v) for row in rows for v in row):
-            raise ConfigError(f"{name} must return a finite number per agent, or one for each of an agent's turns, got {returned!r:.80}")
-        values = tuple(tuple(float(value) for value in row) for row in rows)
-        nothing = tuple(tuple(0.0 for _ in row) for row in values)
-        return StepScores({"step": Stream(values, values, nothing)})
-
-    return reward
