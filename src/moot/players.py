@@ -113,7 +113,7 @@ class Players:
             model = own.model if name == "base" else name
             return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
         if self.config.model.engine == "scripted" and name != "base" and split_name(name) is None:
-            raise ConfigError(f"opponents may name base, a run or an endpoint here, got {name!r}, which is no run")
+            raise ConfigError(f"a judge or an opponent here may be base, a run or an endpoint, got {name!r}, which is no run")
         return await outsider(name, "opponents", self.config, self._own, self._opened.append, self._note, self._busy, sharing=True)
 
     def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:

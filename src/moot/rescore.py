@@ -17,7 +17,7 @@ from moot.debate.outcome import answer_stream
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import Reward, has_signal
 from moot.debate.rules import Rules
-from moot.debate.scoring import Scoring
+from moot.debate.scoring import Scoring, check_advocates_scoring
 from moot.debate.types import ConfigError
 from moot.foreign import check_trusted, scoring_names
 from moot.records import Damaged, PlayedDebate, Run
@@ -154,7 +154,9 @@ def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Calla
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(own_scoring(run), **choices)
-    Protocol(Rules(forecast=_own_forecasts(run)), scoring)  # refuses what needs forecasts where nobody was asked for any
+    Protocol(Rules(forecast=_own_rule(run, "forecast")), scoring)  # refuses what needs forecasts where nobody was asked for any
+    if _own_rule(run, "positions") == "assigned":
+        check_advocates_scoring(scoring)
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
@@ -168,11 +170,12 @@ def own_scoring(run: Run) -> Scoring:
     return first.scoring if first else Scoring()
 
 
-def _own_forecasts(run: Run) -> Any:
+def _own_rule(run: Run, name: str) -> Any:
+    """Of the rules that can be `none`."""
     if isinstance(own := run.config.get("protocol"), Mapping):
-        return own.get("forecast", "none")
+        return own.get(name, "none")
     first = next((each for each in run.debates() if isinstance(each, PlayedDebate)), None)
-    return first.debate.rules.forecast if first else "none"
+    return getattr(first.debate.rules, name) if first else "none"
 
 
 def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:

@@ -132,7 +132,7 @@ def _usage_error(box: str, name: str) -> NoReturn:
             paragraphs.append([])
         elif line:
             paragraphs[-1].append(line)
-    wrong = " ".join(paragraphs[0]).rstrip(".").removeprefix("Error parsing config: ") or "wrong usage"
+    wrong = re.sub(r"^Error parsing [\w.]+: ", "", " ".join(paragraphs[0]).rstrip(".")) or "wrong usage"
     meant = [
         line.split()[0].rstrip(",") for part in paragraphs if part[:1] == ["Perhaps you meant:"] for line in part if line.startswith("--")
     ]

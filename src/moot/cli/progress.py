@@ -156,7 +156,8 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     taught, told = (_debates_with(played, name) for name in ("gradient", "signal"))
     console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {counted(len(played), 'step')}.", "bold")
     if told < taught:
-        console.say(f"  In {told:.0f} of them the votes tell answers apart (signal); in the others the gradient comes from penalties.")
+        other = "penalties" if config.protocol.rules.forecast == "none" else "penalties and forecasts"
+        console.say(f"  In {told:.0f} of them the votes tell answers apart (signal); in the others the gradient comes from {other}.")
     evals = [row for row in rows if row["phase"] == "eval"]
     if len(evals) >= 2:
         moments = {"before": evals[0], "after": evals[-1]}

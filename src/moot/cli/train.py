@@ -198,7 +198,7 @@ def defaults(arguments: list[str]) -> Train:
     if sources.config is not None and sources.config.name == "run.json":
         trusted(sources.config.parent, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:
-        config = replace(config, protocol=PROTOCOLS[sources.protocol])
+        config = config.under(PROTOCOLS[sources.protocol])
     return Train(preset=name, config=config)
 
 

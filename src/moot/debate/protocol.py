@@ -24,7 +24,9 @@ class Protocol:
         if scoring.vote_weight == "forecast" and asked == "none":
             raise ConfigError("vote_weight forecast needs forecasts, got forecast 'none'; use forecast right, or vote_weight one")
         if scoring.advantage == "center_forecast" and asked not in ("win", "both"):
-            raise ConfigError(f"advantage center_forecast needs forecasts of winning, got forecast {asked!r}; use forecast win or both")
+            raise ConfigError(
+                f"advantage center_forecast needs forecasts of winning, got forecast {asked!r}; debate with forecast win or both"
+            )
 
     def with_choices(self, choices: Mapping[str, Any] | None = None, /, **named: Any) -> Protocol:
         """The same protocol with some choices changed, as read from JSON or by name."""

@@ -76,7 +76,8 @@ class Rules:
         if self.positions == "assigned" and (self.sections != "asked" or self.contract != "three_tag" or self.closing_ballot):
             raise ConfigError(
                 "positions assigned needs sections asked, contract three_tag and no closing_ballot, because advocates argue and do not "
-                "vote; the protocol advocates has all of it"
+                f"vote; got sections {self.sections}, contract {self.contract}, closing_ballot {str(self.closing_ballot).lower()}; "
+                "the protocol advocates has all of it"
             )
         if not 0 <= self.temperature <= 10:
             raise ConfigError(f"temperature must be from 0 to 10, got {self.temperature}; the usual value is 1")

@@ -82,7 +82,7 @@ class Scoring:
         if self.discount and self.reward in PER_AGENT:
             raise ConfigError(
                 f"discount needs rewards per turn, got {self.discount} with {self.reward}, which pays an agent once for the whole debate; "
-                "use generator_judge, truth or majority, or leave it out"
+                "use generator_judge, truth or majority, or discount 0"
             )
         if self.discount and self.advantage == "center_forecast":
             raise ConfigError(
@@ -141,3 +141,20 @@ def judge_warning(scoring: Scoring, num_agents: int) -> str | None:
         "Use --num-agents 5 or more, or --judge-consensus leave_one_out"
         + (" (which needs at least 4 agents to say anything)." if num_agents == 3 else ".")
     )
+
+
+def check_advocates_scoring(scoring: Scoring) -> None:
+    """How advocates may be paid, in training and afterwards."""
+    if not scoring.judges_count:
+        raise ConfigError(
+            f"the judge decides between advocates, so judge_counts must be true and voters judges or both, got judge_counts "
+            f"{str(scoring.judge_counts).lower()} and voters {scoring.voters}"
+        )
+    luck = "which side an advocate is given is luck, and only the judge's decision depends on what it says"
+    if scoring.reward not in PEER_REWARDS and ":" not in scoring.reward:
+        raise ConfigError(
+            f"reward must be {', '.join(PEER_REWARDS)} or path.py:function with positions assigned, got {scoring.reward}: {luck}"
+        )
+    for name in ("reward_mix", "correct_bonus"):
+        if getattr(scoring, name):
+            raise ConfigError(f"{name} must be left out with positions assigned, got {getattr(scoring, name)}: {luck}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.forecasts import FORECAST
 from moot.debate.protocol import V2, Protocol
-from moot.debate.scoring import PEER_REWARDS, Scoring, as_named_now
+from moot.debate.scoring import Scoring, as_named_now, check_advocates_scoring
 from moot.debate.types import ConfigError
 from moot.debate.wording import DEFAULT, Prompts
 from moot.engine.settings import ModelConfig as ModelConfig
@@ -226,6 +226,17 @@ class TrainConfig:
     log_full_transcript: bool = False
     """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is much shorter."""
 
+    def under(self, protocol: Protocol) -> TrainConfig:
+        """The same with another protocol, and with as many agents and the judge that its rules need."""
+        if protocol.rules.positions != "assigned":
+            debate, modes = (
+                replace(self.debate, num_agents=max(3, self.debate.num_agents)),
+                tuple(m for m in self.eval_modes if m in EVAL_MODES),
+            )
+            return replace(self, protocol=protocol, debate=debate, eval_modes=modes)
+        debate, warm = replace(self.debate, num_agents=2), replace(self.warm, warm_questions=0)
+        return replace(self, protocol=protocol, debate=debate, warm=warm, recipe=replace(self.recipe, judge=self.recipe.judge or "base"))
+
     def __post_init__(self) -> None:
         d, o = self.debate, self.optim
         if self.protocol.rules.positions == "assigned":
@@ -327,22 +338,26 @@ def _check_advocates(config: TrainConfig) -> None:
     """What two advocates and a judge need, and what makes no sense for positions that are given."""
     recipe, scoring = config.recipe, config.protocol.scoring
     if config.debate.num_agents != 2:
-        raise ConfigError(f"num_agents must be 2 with positions assigned, got {config.debate.num_agents}: a question has two sides")
-    if not recipe.judge or not scoring.judges_count:
+        raise ConfigError(
+            f"num_agents must be 2 with positions assigned, got {config.debate.num_agents}: a question has two sides; use --num-agents 2"
+        )
+    if not recipe.judge:
         raise ConfigError("positions assigned needs a judge without a seat whose vote counts; use --judge base")
     if recipe.judge == RENEWED:
         raise ConfigError(
             "judge may not be renewed with positions assigned: it is renewed by how agents vote, and advocates do not; use base"
         )
-    if scoring.reward not in PEER_REWARDS and ":" not in scoring.reward:
+    check_advocates_scoring(scoring)
+    if config.warm.warm_questions:
         raise ConfigError(
-            f"reward must be {', '.join(PEER_REWARDS)} or path.py:function with positions assigned, got {scoring.reward}: which side an "
-            "advocate is given is luck, and only the judge's decision depends on what it says"
+            f"warm_questions must be left out with positions assigned, got {config.warm.warm_questions}: the warm start teaches to solve "
+            "and to vote, and advocates do neither"
         )
-    mixed = {"reward_mix": scoring.reward_mix, "correct_bonus": scoring.correct_bonus, "warm_questions": config.warm.warm_questions}
     agreeing = {name: getattr(recipe, name) for name in ("stop_when_settled", "extra_rounds", "hard_agents", "easy_agents")}
-    if wrong := next((name for name, value in (mixed | agreeing).items() if value), None):
-        raise ConfigError(f"{wrong} must be left out with positions assigned: advocates keep the answer that they are given")
+    if wrong := next((name for name, value in agreeing.items() if value), None):
+        raise ConfigError(
+            f"{wrong} must be left out with positions assigned, got {agreeing[wrong]}: advocates keep the answer that they are given"
+        )
 
 
 LEAST = {

@@ -58,7 +58,8 @@ def counts(each: PlayedDebate) -> dict[str, Share]:
         "trust/length_bias": _share(left > right for left, right in lengths if left != right),
         "trust/vote_cycles": _share(_triples(each)),
         "trust/answer_diversity": (diversity(each), 1.0),
-        "trust/plurality_share": (0.0, 0.0) if each.grades is None else (plurality_share(each), 1.0),
+        # Advocates differ because their positions do: how far they agree tells nothing.
+        "trust/plurality_share": (0.0, 0.0) if each.grades is None or each.debate.question.sides else (plurality_share(each), 1.0),
         "trust/self_preference": _share(_own_preferred(each)),
         "trust/order_flips": _share(_flipped(each)),
         "trust/judges_per_pair": (float(sum(map(len, pairs))), float(len(pairs))),

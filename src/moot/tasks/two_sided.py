@@ -21,14 +21,22 @@ def with_sides_of(row: Row, raw: Raw, where: str) -> Row:
     if not isinstance(given, list) or not all(isinstance(side, str | int | float) and not isinstance(side, bool) for side in given):
         raise ConfigError(f"{where}: sides must be a list of two texts, got {given!r:.80}; all rows need it, or none")
     sides = tuple(" ".join(str(side).split()) for side in given)
-    if len(sides) != 2 or not all(sides) or sides[0] == sides[1]:
+    if len(sides) != 2 or not all(sides) or _plain(sides[0]) == _plain(sides[1]):
         raise ConfigError(f"{where}: sides must be two different texts, got {given!r:.80}")
     if row.answer:
-        answer = " ".join(row.answer.split())
-        if answer not in sides:
+        answer = next((side for side in sides if _plain(side) == _plain(row.answer)), None)
+        if answer is None:
             raise ConfigError(f"{where}: answer must be one of the sides {sides[0]!r} and {sides[1]!r}, got {row.answer!r:.80}")
         return replace(row, answer=answer, sides=(answer, next(side for side in sides if side != answer)))
     return replace(row, sides=sides)
+
+
+def _plain(side: str) -> str | float:
+    """What makes two sides one: `5` and `5.0` are, and so are `Paris` and `paris`."""
+    try:
+        return float(side)
+    except ValueError:
+        return " ".join(side.split()).casefold()
 
 
 def instruction(sides: tuple[str, ...], usual: str) -> str:

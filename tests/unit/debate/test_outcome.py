@@ -10,10 +10,11 @@ import pytest
 from moot.debate.outcome import AgentVote, Outcome, leaders_by, onlookers_votes
 from moot.debate.parsing import BALLOT
 from moot.debate.play import hear
-from moot.debate.rewards import AgentScores, StepScores, Stream, users_reward
+from moot.debate.rewards import AgentScores, StepScores, Stream
 from moot.debate.rewards import score as scored
 from moot.debate.scoring import Scoring
 from moot.debate.types import Observation, Said
+from moot.rl.choices import users_reward
 from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, reward, text, v1, v2
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from moot.cli.main import main
+from moot.debate.types import ConfigError
 from moot.evaluate import Report
 from moot.records import Run
 from moot.rescore import rescore
@@ -49,6 +50,9 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         assert (debate.num_agents, len(debate.turns), len(debate.jury)) == (2, 4, 1)
     rescored = rescore(run, {})
     assert (rescored.before, rescored.changed, rescored.largest_difference) == (rescored.after, 0, 0.0)
+    for choices in ({"reward": "truth"}, {"reward_mix": 0.5}, {"judge_counts": False}):
+        with pytest.raises(ConfigError, match=r"positions assigned|judge_counts must be true"):
+            rescore(run, choices)
     held_out = [row for row in run.metrics() if row["phase"] == "eval"]
     assert {f"test_two_sided/{name}" for name in ("correct", "consultancy/accuracy", "judge/accuracy")} <= set(held_out[-1])
     assert main(["eval", "run", "--modes", "debate", "consultancy", "judge", "direct", "--questions", "6", "--out", "measured"]) == 0
@@ -68,6 +72,7 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         (["--judge", ""], "needs a judge without a seat whose vote counts; use --judge base"),
         (["--judge", "renewed"], "judge may not be renewed with positions assigned"),
         (["--reward", "truth"], "reward must be win_rate, win_minus_loss, generator_judge or path.py:function"),
+        (["--no-judge-counts"], "judge_counts must be true and voters judges or both, got judge_counts false"),
         (["--warm-questions", "4"], "warm_questions must be left out with positions assigned"),
         (["--stop-when-settled"], "stop_when_settled must be left out with positions assigned"),
     ],
@@ -75,3 +80,12 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
 def test_settings_that_make_no_sense_are_refused(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["train", "--preset", "advocates", "--engine", "scripted", *options]) != 0
     assert says in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.parametrize(("preset", "protocol", "agents"), [("demo", "advocates", "2"), ("advocates", "v2", "3")])
+def test_a_protocol_brings_the_number_of_agents_that_it_needs(
+    preset: str, protocol: str, agents: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--engine", "scripted", "--task", str(FILE), "--dry-run"]
+    assert main(["train", "--preset", preset, "--protocol", protocol, *words]) == 0
+    assert f"{agents} agents" in capsys.readouterr().out

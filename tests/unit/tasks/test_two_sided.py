@@ -57,6 +57,8 @@ def test_without_a_key_sides_come_as_the_file_has_them(tmp_path: Path) -> None:
     [
         ({"sides": ["no"]}, "sides must be two different texts, got ['no']"),
         ({"sides": ["no", "no "]}, "sides must be two different texts"),
+        ({"sides": ["5", "5.0"]}, "sides must be two different texts"),
+        ({"sides": ["Paris", "paris"]}, "sides must be two different texts"),
         ({"sides": "no"}, "sides must be a list of two texts, got 'no'"),
         ({"sides": [True, False]}, "sides must be a list of two texts"),
         ({"answer": "maybe"}, "answer must be one of the sides 'no' and 'yes', got 'maybe'"),
