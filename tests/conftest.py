@@ -1,4 +1,4 @@
-"""Makes `support` and the oracle importable from every test, and hypothesis repeatable."""
+"""Makes `support` and the oracle importable from every test and hypothesis repeatable, and ends a run with the status of its tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ for folder in (HERE, HERE / "oracle"):
 
 settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("repeatable")
-
 
 _STATUS = pytest.StashKey[int]()
 
