@@ -45,7 +45,7 @@ class Check:
     preset: str = "demo"
     """Where the other defaults come from, as in `moot train`."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS["demo"])
-    questions: int = 30
+    questions: int = 25
     """Held-out questions, each answered once alone and debated once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="")] = None
     """Folder for the answers; where `moot eval` keeps its own, if not given."""

@@ -82,6 +82,12 @@ class RunProgress(Watcher):
         self._console.note(text)
 
 
+def _judging(row: dict[str, Any]) -> float | None:
+    """Of the agents' votes, or where they cast none, of the outside judge's."""
+    agents = row["trust/judge_accuracy"]
+    return row.get("trust/outside_accuracy") if agents is None else agents
+
+
 def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> str:
     """One step in one line: how far, what was measured, how fast, how long it has run."""
     where = f"step {row['step']:>{len(str(total))}}/{total}  {PHASES[row['phase']]:<10}"
@@ -93,12 +99,12 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
             parts = [f"loss {row['warm/loss_per_token']:.3f} per token", f"{row['optim/trained_tokens']:,.0f} tokens"]
         case "eval":
             parts = [f"right {_share(measured(row, 'test_*/correct'))}", f"valid turns {_share(row['test/valid_turns'])}"]
-            parts += [f"turns with a vote {_share(row['test/turns_with_vote'])}", f"judges right {_share(row['trust/judge_accuracy'])}"]
+            parts += [f"turns with a vote {_share(row['test/turns_with_vote'])}", f"judges right {_share(_judging(row))}"]
         case _:
             parts = [
                 f"reward {row['env/all/reward/total']:+.2f}",
                 f"signal {_share(row['debates/with_signal'])}",
-                f"judges right {_share(row['trust/judge_accuracy'])}",
+                f"judges right {_share(_judging(row))}",
                 f"right {_share(measured(row, 'train_*/correct'))}",
                 f"unreadable {_share(row['parse_error'])}",
                 f"sampler-trainer KL {_number(row['optim/kl_sample_train_v2'])}",

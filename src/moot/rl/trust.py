@@ -110,6 +110,17 @@ def judge_accuracy(debates: Iterable[PlayedDebate], authors: Iterable[int | None
     return right, mixed
 
 
+def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[int, int]:
+    """The same of the votes that make the reward, whoever casts them: a run may follow the votes of judges without a seat alone."""
+    shares: list[Share] = []
+    for each in debates:
+        if each.scoring.agents_count or each.debate.assigned:
+            shares.append(judge_accuracy([each]))
+        if each.scoring.judges_count and not each.debate.assigned:  # those of advocates stand among the votes already
+            shares.append(_outside(each)["trust/outside_accuracy"])
+    return int(sum(right for right, _ in shares)), int(sum(mixed for _, mixed in shares))
+
+
 def diversity(each: PlayedDebate) -> float:
     """Distinct answers of the last round that had any over agents; all missing ones together count as one."""
     last = max((turn.round for turn in each.debate.turns if not turn.ballot), default=0)
@@ -281,7 +292,7 @@ def _shrunk(first: Mapping[str, int], now: Mapping[str, int]) -> bool:
 
 
 def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
-    right, mixed = judge_accuracy(debates)
+    right, mixed = counted_accuracy(debates)
     contested = [votes for each in debates for votes in each.votes_by_pair().values() if len({vote.author for vote in votes}) >= 2]
     lengths = solution_lengths(debates)
     with_answer = [each for each in debates if each.answer_known]

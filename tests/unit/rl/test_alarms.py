@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from moot.debate.parsing import BALLOT
+from moot.debate.types import Said
 from moot.records.played import PlayedDebate
 from moot.rl.metrics import rollout_metrics, solution_lengths
 from moot.rl.trust import Alarms
 from moot.tasks.answers import grade
 from moot.turns import SampledTurn
-from support.making import FAILED, debate, judged, reward, v2
+from support.making import FAILED, debate, judged, lines, reward, text, v2
 
 # Alarms: None below 20 debates in the last 5 iterations, then 0 or 1.
 
@@ -106,6 +108,28 @@ WRONG = one(votes=["1 > 2", "2 > 0", "1 > 0"])
 )
 def test_random_noise_rings_while_one_half_is_in_the_interval(right: int, rings: float) -> None:
     assert Alarms().update([FINE] * right + [WRONG] * (20 - right))[NOISE] == rings
+
+
+@pytest.mark.parametrize(
+    ("voters", "right", "rings"),
+    [
+        # Agents are right in all 40 votes, the outside judge in 10, 20 or 18 of 20.
+        ("judges", 10, 1.0),
+        ("judges", 20, 0.0),
+        ("judges", 18, 0.0),
+        ("agents", 10, 0.0),
+        # 40 of 40 and 10 of 20: 0.72 to 0.91.
+        ("both", 10, 0.0),
+    ],
+)
+def test_random_noise_is_in_the_votes_that_make_the_reward(voters: str, right: int, rings: float) -> None:
+    def heard(vote: str) -> PlayedDebate:
+        played = one()
+        said = Said(text(lines(vote), contract=BALLOT))
+        return replace(played, debate=played.debate.heard([said]), scoring=replace(played.scoring, voters=voters))
+
+    debates = [heard("0 > 1")] * right + [heard("1 > 0")] * (20 - right)
+    assert Alarms().update(debates)[NOISE] == rings
 
 
 def test_no_vote_between_right_and_wrong_is_no_noise() -> None:
