@@ -7,6 +7,8 @@ import socket
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from moot.debate.forecasts import FORECASTS
+from moot.debate.prompts import forecast_request
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.footprint import CPU_PASS, GIB, PASS_TOKENS, Shape, adapter_bytes, cache_bytes, pass_bytes, weights_bytes
@@ -16,6 +18,8 @@ TYPICAL_TURN = 300
 """Tokens of a turn where max_tokens allows more; turns seldom reach a generous limit."""
 TYPICAL_JUDGEMENT = 120
 """Tokens of an evaluation that is sampled on its own, where its limit allows more."""
+TYPICAL_FORECAST = 4
+"""Tokens of a forecast: a number, and its end."""
 
 SMOLLM_SHAPE = Shape(hidden=576, layers=30, inner=1536, heads=9, kv_heads=3, head_dim=64, vocabulary=49152, tied=True)
 """No hub has to be asked for it."""
@@ -25,13 +29,16 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
     sides = ("x" * 20,) * 2 if config.protocol.rules.positions == "assigned" else ()
-    first = Debate(Question("x" * 200, sides=sides), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts).observe(0)
-    opening = sum(len(message.content) for message in first.conversation()) // 4
+    debate = Debate(Question("x" * 200, sides=sides), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
+    opening = sum(len(message.content) for message in debate.observe(0).conversation()) // 4
     others = (d.num_agents - 1) * turn
     seats = config.optim.batch_size * d.debates_per_question * d.num_agents
     in_parts = config.protocol.rules.sections != "sampled"
     judging = min(d.evaluation_tokens, TYPICAL_JUDGEMENT) + d.comparison_tokens // 2 if in_parts else 0
-    sampled = seats * (d.max_rounds * turn + (d.max_rounds - 1) * judging)
+    # Whatever the layout, a forecast extends the agent's last turn: only its question is new to read.
+    about = FORECASTS[config.protocol.rules.forecast]
+    asked, forecasts = sum(len(forecast_request(debate, each).content) // 4 for each in about), len(about) * TYPICAL_FORECAST
+    sampled = seats * (d.max_rounds * turn + (d.max_rounds - 1) * judging + forecasts)
     if config.protocol.rules.layout == "growing":
         read = seats * (opening + (d.max_rounds - 1) * (others + 60))
     elif config.protocol.rules.layout == "shared" and config.model.engine == "local":
@@ -39,11 +46,12 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
         read = seats // d.num_agents * (opening + (d.max_rounds - 1) * (others + turn)) + seats * d.max_rounds * 60
     else:
         read = seats * sum(opening + (r - 1) * (others + turn) for r in range(1, d.max_rounds + 1))
+    read += seats * asked
     return {
         "sampled": sampled,
         "read": read,
         "trained on": sampled + read,
-        "longest": opening + d.max_rounds * turn + (d.max_rounds - 1) * (others + judging),
+        "longest": opening + d.max_rounds * turn + (d.max_rounds - 1) * (others + judging) + asked + forecasts,
     }
 
 
