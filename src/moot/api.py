@@ -142,11 +142,9 @@ def _speaking(speaker: Speaker) -> Speak:
 def config(preset: str = "demo", **settings: Any) -> TrainConfig:
     """The settings of a preset, with some of them changed by the names they have in `moot train`: `config("math", learning_rate=1e-5)`."""
     from moot.rl.config_file import with_settings
-    from moot.rl.presets import PRESETS
+    from moot.rl.presets import find_preset
 
-    if preset not in PRESETS:
-        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {preset!r}")
-    return with_settings(PRESETS[preset], settings)
+    return with_settings(find_preset(preset), settings)
 
 
 def train(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None, restart: bool = False) -> Run:

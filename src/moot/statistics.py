@@ -31,6 +31,10 @@ class Interval:
     low: float
     high: float
 
+    def wider(self, low: float, high: float) -> Interval:
+        """With the lower of both ends and the upper of both."""
+        return Interval(self.value, min(low, self.low), max(high, self.high))
+
     def as_dict(self) -> dict[str, float]:
         return {"value": self.value, "low": self.low, "high": self.high}
 
@@ -58,17 +62,21 @@ def intervals(shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, r
     return [_share(top, bottom, column) if bottom.sum() else None for (top, bottom), column in drawn]
 
 
-def cautious_interval(top: ArrayLike, bottom: ArrayLike, *, seed: int = 0) -> Interval | None:
+def cautious_interval(top: ArrayLike, bottom: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
     """Of counts: the wider of the bootstrap and Wilson's on each side.
 
     With few questions each is too sure in its own way: a bootstrap of nothing but zeros has no width, and Wilson takes the votes
     within a question for independent.
     """
-    drawn = interval(top, bottom, seed=seed)
-    if drawn is None:
-        return None
-    low, high = wilson(round(_array(top).sum()), round(_array(bottom).sum()))
-    return Interval(drawn.value, min(low, drawn.low), max(high, drawn.high))
+    return cautious_intervals([(top, bottom)], seed=seed, resamples=resamples)[0]
+
+
+def cautious_intervals(
+    shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, resamples: int = RESAMPLES
+) -> list[Interval | None]:
+    """Of several shares of the same questions, from the same draws."""
+    drawn = zip(shares, intervals(shares, seed=seed, resamples=resamples), strict=True)
+    return [each and each.wider(*wilson(round(_array(top).sum()), round(_array(bottom).sum()))) for (top, bottom), each in drawn]
 
 
 def paired_interval(

@@ -17,7 +17,7 @@ from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.calibration import Bin, judged, reliability
 from moot.rl.choices import users_reward
 from moot.rl.trust import panel
-from moot.statistics import wilson
+from moot.statistics import cautious_interval, wilson
 from moot.tasks.answers import grade
 from moot.turns import AgentAdvantages, StepAdvantages
 from support.making import Tabled, by_step, debate, near, reward, v1, v2, values
@@ -130,16 +130,28 @@ def test_calibration_of_one_debate() -> None:
 def test_a_reliability_picture_has_a_point_for_each_tenth_that_was_said() -> None:
     """70, 75 and 79 stand together: 74 2/3 on average, and 1 of 3 won. 100 belongs to the nineties, 30 stands alone."""
     known = [("win", 0.7, True), ("win", 0.75, False), ("win", 0.79, False), ("win", 1.0, True), ("win", 0.9, True), ("win", 0.3, False)]
-    found = reliability([*known, ("right", 0.5, True)], "win")
+    found = reliability([[*known, ("right", 0.5, True)]], "win")
     assert [each.of for each in found] == [1, 3, 2]
     near([each.forecast for each in found], [0.3, 2.24 / 3, 0.95])
     near([each.came for each in found], [0, 1 / 3, 1])
     assert (found[1].low, found[1].high) == wilson(1, 3)
-    assert reliability([("right", 0.5, True)], "right") == [Bin(0.5, 1.0, *wilson(1, 1), 1)]
+    assert reliability([[("right", 0.5, True)]], "right") == [Bin(0.5, 1.0, *wilson(1, 1), 1)]
     assert judged(taught(three())) == [
         *[("win", 0.8, True), ("right", 0.9, True), ("win", 0.3, False)],
         *[("win", 0.5, False), ("right", 0.6, True)],
     ]
+
+
+def test_forecasts_of_one_debate_hang_together_in_the_picture_as_in_the_panel() -> None:
+    """All four agents of a debate give their answer 70. In five debates all are right, in five none is: 20 of 40, but of ten questions."""
+    debates = [[("right", 0.7, came)] * 4 for came in (True, False) for _ in range(5)]
+    (point,) = reliability(debates, "right")
+    share = cautious_interval([4.0] * 5 + [0.0] * 5, [4.0] * 10)
+    assert share is not None and (point.came, point.low, point.high, point.of) == (0.5, share.low, share.high, 40)
+    assert (point.low, point.high) == (pytest.approx(0.2), pytest.approx(0.8)), "2 and 8 of ten questions end the middle 95% of draws"
+    low, high = wilson(20, 40)
+    assert low > 0.35 and high < 0.65, "forty independent forecasts would claim much more"
+    assert reliability([], "win") == [] == reliability([[], []], "win")
 
 
 # As a baseline

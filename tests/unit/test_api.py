@@ -16,6 +16,7 @@ import pytest
 
 import moot
 from moot import Observation, Question, Said
+from moot.cli.train import defaults
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.rendering import Rendering
@@ -238,6 +239,15 @@ def test_settings_go_by_the_names_of_the_command() -> None:
         moot.config(learning_rat=1)
     with pytest.raises(moot.ConfigError, match="preset must be one of demo, math"):
         moot.config("maths")
+
+
+def test_a_preset_that_is_not_there_is_answered_with_the_one_that_was_probably_meant_first() -> None:
+    with pytest.raises(moot.ConfigError, match=r"^did you mean math\? preset must be one of demo, math, .*, got 'maths': demo \(SmolLM2"):
+        moot.config("maths")
+    with pytest.raises(moot.ConfigError, match=r"^preset must be one of demo, math, .*, got 'nope': demo \(SmolLM2"):
+        moot.config("nope")
+    with pytest.raises(moot.ConfigError, match=r"^did you mean advocates\? preset must be one of .*, got 'advocate'"):
+        defaults(["--preset", "advocate"])
 
 
 # Looking

@@ -15,7 +15,6 @@ from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
 from moot.cli.registry import OtherProtocol, option_names
-from moot.debate.choices import near
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
@@ -26,7 +25,7 @@ from moot.records import Run
 from moot.records.lock import locked
 from moot.rl.config import TrainConfig
 from moot.rl.config_file import read_config
-from moot.rl.presets import ABOUT, PRESETS
+from moot.rl.presets import PRESETS, find_preset
 from moot.rl.resume import change_settings, is_finished
 from moot.rl.stored import config_of
 from moot.training import carry_out, check_folder, check_named, prepare
@@ -184,9 +183,7 @@ def defaults(arguments: list[str]) -> Train:
     """Preset, protocol, file and run are read first, so that the help shows their values and the other options change them."""
     sources, _ = tyro.cli(_Sources, args=arguments, return_unknown_args=True, add_help=False)
     name = sources.preset or _DEFAULT
-    if name not in PRESETS:
-        presets = "; ".join(f"{preset} ({about})" for preset, about in ABOUT.items())
-        raise ConfigError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}: {presets}{near(name, PRESETS)}")
+    preset = find_preset(name)
     if sources.resume is not None:
         if clash := next((each for each in ("preset", "protocol", "config") if getattr(sources, each)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
@@ -194,7 +191,7 @@ def defaults(arguments: list[str]) -> Train:
         config = config_of(run)
         trusted(run.path, trained_names(config), arguments)
         return Train(config=config)
-    config = PRESETS[name] if sources.config is None else read_config(sources.config, PRESETS[name])
+    config = preset if sources.config is None else read_config(sources.config, preset)
     if sources.config is not None and sources.config.name == "run.json":
         trusted(sources.config.parent, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:

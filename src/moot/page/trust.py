@@ -14,10 +14,12 @@ from moot.records.codec import read_line
 from moot.records.played import PlayedDebate
 from moot.rl.calibration import KINDS, Judged, judged, reliability
 from moot.rl.trust import LESS_HALF, WINDOW, Share, counts
-from moot.statistics import intervals, wilson
+from moot.statistics import cautious_interval, interval, wilson
 
 MOST = 200
 """Debates of a step that are counted: each takes about two milliseconds, and somebody waits for the page."""
+DRAWS = 2000
+"""Of a bootstrap, for the same reason."""
 FEWEST = 10
 """Debates without which a mean that is not a share has no interval."""
 MEANS = (
@@ -34,10 +36,10 @@ def measured(run: Path, last: int | None) -> dict[str, Any]:
     known = stamps(run)
     steps = sorted(step for step in known if last is None or step <= last)[-WINDOW:]
     debates = [each for step in steps for each in _step(run, step, known[step])]
-    counted, forecasts = [each for each, _ in debates], [forecast for _, own in debates for forecast in own]
+    counted, forecasts = [each for each, _ in debates], [own for _, own in debates]
     keys = [*counted[0], GAP] if counted else []
     panel = {key: about for key in keys if (about := _about(key, counted))}
-    bins = {about: [vars(each) for each in found] for about in KINDS if (found := reliability(forecasts, about))}
+    bins = {about: [vars(each) for each in found] for about in KINDS if (found := reliability(forecasts, about, DRAWS))}
     return {"steps": steps, "debates": len(counted), "panel": panel, **({"reliability": bins} if bins else {})}
 
 
@@ -52,20 +54,21 @@ def _step(run: Path, step: int, stamp: str) -> list[tuple[dict[str, Share], list
 def _about(key: str, counted: Sequence[Mapping[str, Share]]) -> dict[str, Any] | None:
     """The wider of a bootstrap over debates and of Wilson's over votes: the votes of one debate hang together, and a few prove little."""
     top, bottom = zip(*(_gap(each) if key == GAP else each[key] for each in counted), strict=True)
-    (found,) = intervals([(top, bottom)], resamples=2000)
+    share = key not in MEANS and key != GAP
+    found = cautious_interval(top, bottom, resamples=DRAWS) if share else interval(top, bottom, resamples=DRAWS)
     if found is None:
         return None
-    value, low, high, trials = found.value, found.low, found.high, round(sum(bottom))
-    if key in MEANS:
-        low, high = (low, high) if sum(each > 0 for each in bottom) >= FEWEST else (-math.inf, math.inf)
-    else:
+    trials = round(sum(bottom))
+    if key in MEANS and sum(each > 0 for each in bottom) < FEWEST:
+        found = found.wider(-math.inf, math.inf)
+    elif key == GAP:
         # The gap is the winners' share seen from the mean agent's.
-        hits = round(sum(each["trust/winner_correct"][0] for each in counted) if key == GAP else sum(top))
-        below = hits / trials - value
-        bounds = wilson(hits, trials)
-        low, high = min(low, bounds[0] - below), max(high, bounds[1] - below)
+        hits = round(sum(each["trust/winner_correct"][0] for each in counted))
+        below = hits / trials - found.value
+        low, high = wilson(hits, trials)
+        found = found.wider(low - below, high - below)
     less = 0.5 * (key in LESS_HALF)
-    return {"value": value - less, "low": low - less, "high": high - less, "of": trials}
+    return {"value": found.value - less, "low": found.low - less, "high": found.high - less, "of": trials}
 
 
 def _gap(each: Mapping[str, Share]) -> Share:

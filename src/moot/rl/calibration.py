@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from moot.debate.forecasts import FORECASTS, About, brier
 from moot.records.played import PlayedDebate
-from moot.statistics import wilson
+from moot.statistics import RESAMPLES, cautious_intervals
 
 KINDS = FORECASTS["both"]
 BINS = 10
@@ -51,21 +52,26 @@ class Bin:
     forecast: float
     """Their mean."""
     came: float
-    """The share of them that came true, with a 95% interval."""
+    """The share of them that came true, with the 95% interval that every share of the panel has."""
     low: float
     high: float
     of: int
 
 
-def reliability(known: Sequence[Judged], about: About) -> list[Bin]:
-    """By tenths of the chance, those that nobody forecast left out: where a bin's share is its mean forecast, forecasts are calibrated."""
-    bins: dict[int, list[tuple[float, bool]]] = defaultdict(list)
-    for kind, chance, came in known:
-        if kind == about:
-            # A chance is a number of at most nine decimals over 100: what rounding takes from 0.7 must not put it under 0.7.
-            bins[min(int(chance * BINS + 1e-9), BINS - 1)].append((chance, came))
-    made = []
-    for _, own in sorted(bins.items()):
-        hits = sum(came for _, came in own)
-        made.append(Bin(sum(chance for chance, _ in own) / len(own), hits / len(own), *wilson(hits, len(own)), len(own)))
-    return made
+def reliability(debates: Sequence[Sequence[Judged]], about: About, resamples: int = RESAMPLES) -> list[Bin]:
+    """By tenths of the chance, those that nobody forecast left out: where a bin's share is its mean forecast, forecasts are calibrated.
+
+    `debates` has the forecasts of each debate, because they hang together: one agent wins, and all answer one question.
+    """
+    said, came, count = (np.zeros((BINS, len(debates))) for _ in range(3))
+    for place, own in enumerate(debates):
+        for kind, chance, came_true in own:
+            if kind == about:
+                # A chance is a number of at most nine decimals over 100: what rounding takes from 0.7 must not put it under 0.7.
+                tenth = min(int(chance * BINS + 1e-9), BINS - 1)
+                said[tenth, place] += chance
+                came[tenth, place] += came_true
+                count[tenth, place] += 1
+    shares = cautious_intervals(list(zip(came, count, strict=True)), resamples=resamples) if debates else []
+    bins = zip(shares, said.sum(axis=1), count.sum(axis=1), strict=False)
+    return [Bin(float(total / of), share.value, share.low, share.high, int(of)) for share, total, of in bins if share]

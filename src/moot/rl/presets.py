@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from moot.debate.choices import near
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.protocol import V2
+from moot.debate.types import ConfigError
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, RecipeConfig, TrainConfig, WarmConfig
 
 _PEOPLE = V2.with_choices(evaluation_credit="judge", sections="asked", personas=False)
@@ -79,3 +81,12 @@ ABOUT = {
     "aime": "warm start, then a curriculum from GSM8K over MATH to earlier AIME problems with truth faded out, evaluated on AIME 2024",
     "advocates": "Qwen3-8B, two agents who argue for given sides of a question, paid by an untrained judge's decision",
 }
+
+
+def find_preset(name: str) -> TrainConfig:
+    """The settings by that name. What was probably meant comes first, because the list of all is long."""
+    if name not in PRESETS:
+        meant = near(name, PRESETS).removeprefix("; ")
+        about = "; ".join(f"{preset} ({about})" for preset, about in ABOUT.items())
+        raise ConfigError(f"{meant + ' ' if meant else ''}preset must be one of {', '.join(PRESETS)}, got {name!r}: {about}")
+    return PRESETS[name]
