@@ -90,13 +90,12 @@ class _Work:
 
     def debate(self, question: Question) -> Debate:
         config, task = self.config, self.task
-        as_needed = config.stop_when_settled or config.extra_rounds
         return Debate(
             question,
             config.num_agents,
             config.max_rounds,
             config.protocol.rules,
-            settled=settled_by(task.equal, task.extract) if as_needed else None,
+            settled=settled_by(task.equal, task.extract),
             stop_when_settled=config.stop_when_settled,
             extra_rounds=config.extra_rounds,
             prompts=config.prompts,

@@ -180,15 +180,12 @@ def new_debate(loop: Loop, asked: BatchQuestion) -> Debate:
     config, recipe, task = loop.config, loop.config.recipe, loop.curriculum.tasks[asked.level]
     label = loop.labels.get((asked.level, asked.number))
     question = task.train(asked.number)
-    return Debate(
-        question if label is None else replace(question, label=label.answer),
-        asked.num_agents,
-        config.debate.max_rounds,
-        config.protocol.rules,
-        settled=settled_by(task.equal, task.extract) if recipe.stop_when_settled or recipe.extra_rounds else None,
+    return replace(
+        config.empty_debate(question if label is None else replace(question, label=label.answer)),
+        num_agents=asked.num_agents,
+        settled=settled_by(task.equal, task.extract),
         stop_when_settled=recipe.stop_when_settled,
         extra_rounds=recipe.extra_rounds,
-        prompts=config.prompts,
     )
 
 

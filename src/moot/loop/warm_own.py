@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
-from moot.debate.state import Debate
 from moot.debate.types import Message, Question
 from moot.engine.protocol import Sample, Sampler, SamplingParams
 from moot.loop.state import Loop, Stopped
@@ -118,10 +117,7 @@ async def form_of(loop: Loop, sampler: Sampler) -> Metrics:
     """How well the form is kept in held-out debates, and how varied the tokens are."""
     config = loop.config
     questions = loop.task.held_out[:HELD_OUT_DEBATES]
-    empty = [
-        Debate(question, config.debate.num_agents, config.debate.max_rounds, config.protocol.rules, prompts=config.prompts)
-        for question in questions
-    ]
+    empty = [config.empty_debate(question) for question in questions]
     params = SamplingParams(max_tokens=config.debate.max_tokens)
     tempered = loop.engine.capabilities.tempered_training
     done = itertools.count(1)

@@ -7,7 +7,6 @@ import random
 import time
 from typing import Any
 
-from moot.debate.state import Debate
 from moot.engine.protocol import SamplingParams
 from moot.loop.optimise import optimise
 from moot.loop.state import Loop
@@ -22,8 +21,7 @@ LOOKS = 8
 
 async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     """The row of the step; that of the last one, where there is nothing left to learn."""
-    config, started = loop.config, time.perf_counter()
-    w, d = config.warm, config.debate
+    config, w, started = loop.config, loop.config.warm, time.perf_counter()
     per_epoch = config.warm_steps // w.warm_epochs
     epoch, i = divmod(step - 1, per_epoch)
     task = loop.curriculum.tasks[0]
@@ -35,7 +33,7 @@ async def warm_step(loop: Loop, step: int) -> dict[str, Any]:
     # Where few questions were solved they come round more often.
     numbers = [order[j % len(order)] for j in range(i * w.warm_batch_size, min((i + 1) * w.warm_batch_size, w.warm_questions))]
     wrong = await wrong_answers(loop, task)
-    empty = Debate(task.train(0), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
+    empty = config.empty_debate(task.train(0))
     solutions = None if own is None else own.solutions
     examples = await warm.examples(task, loop.rendering, empty, numbers, config.seed, wrong, alone=w.warm_wrong == "none", own=solutions)
     trained = await optimise(loop, [examples], "cross_entropy", w.warm_learning_rate)

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from moot.debate.forecasts import FORECAST
 from moot.debate.protocol import V2, Protocol
 from moot.debate.scoring import Scoring, as_named_now, check_advocates_scoring
-from moot.debate.types import ConfigError
+from moot.debate.state import Debate
+from moot.debate.types import ConfigError, Question
 from moot.debate.wording import DEFAULT, Prompts
 from moot.engine.settings import ModelConfig as ModelConfig
 
@@ -279,6 +280,9 @@ class TrainConfig:
     def share_before(self, step: int) -> float:
         """The share of self-play that is over before `step`."""
         return (self.iteration(step) - 1) / max(1, self.iterations)
+
+    def empty_debate(self, question: Question) -> Debate:
+        return Debate(question, self.debate.num_agents, self.debate.max_rounds, self.protocol.rules, prompts=self.prompts)
 
     def check(self, capabilities: Capabilities) -> None:
         """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid for."""

@@ -9,7 +9,6 @@ from urllib.parse import urlsplit
 
 from moot.debate.forecasts import FORECASTS
 from moot.debate.prompts import forecast_request
-from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.footprint import CPU_PASS, GIB, PASS_TOKENS, Shape, adapter_bytes, cache_bytes, pass_bytes, weights_bytes
 from moot.rl.config import TrainConfig
@@ -29,7 +28,7 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
     sides = ("x" * 20,) * 2 if config.protocol.rules.positions == "assigned" else ()
-    debate = Debate(Question("x" * 200, sides=sides), d.num_agents, d.max_rounds, config.protocol.rules, prompts=config.prompts)
+    debate = config.empty_debate(Question("x" * 200, sides=sides))
     opening = sum(len(message.content) for message in debate.observe(0).conversation()) // 4
     others = (d.num_agents - 1) * turn
     seats = config.optim.batch_size * d.debates_per_question * d.num_agents

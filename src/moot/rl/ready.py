@@ -88,7 +88,7 @@ def _ask(task: Task) -> None:
 
 def _made_up(config: TrainConfig, question: Question, silent: int | None) -> Debate:
     """A debate in which everybody speaks by the contract, but for the first turn of agent `silent`."""
-    debate = Debate(question, config.debate.num_agents, config.debate.max_rounds, config.protocol.rules, prompts=config.prompts)
+    debate = config.empty_debate(question)
     while not debate.done:
         said = {agent: _turn(debate.observe(agent), question, silent) for agent in debate.next_speakers}
         debate = debate.advance(said)
