@@ -191,7 +191,7 @@ def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
         value = getattr(wanted, name)
         if value == getattr(own, name) and f"recipe/{name}" in rows.get(step, {}):
             return float(rows[step][f"recipe/{name}"] or 0.0)
-        return scheduled(value, schedule, min(1.0, (step - settings.warm_steps - 1) / max(1, settings.iterations)))
+        return scheduled(value, schedule, min(1.0, settings.share_before(step)))
 
     return lambda step: replace(wanted, reward_mix=faded("reward_mix", step), correct_bonus=faded("correct_bonus", step))
 

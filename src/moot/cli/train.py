@@ -95,7 +95,7 @@ class Train:
         if Run.exists(run_path) and not self.restart and self.checkpoint is None and is_finished(Run.open(run_path), config):
             console.say(f"Run: {run_path}")
             longer = f"moot train --resume {run_path} --num-train-datapoints {2 * config.optim.num_train_datapoints}"
-            console.say(f"This run is finished: {config.warm_steps + config.iterations} steps. Make it longer with: {longer}", "green")
+            console.say(f"This run is finished: {config.total_steps} steps. Make it longer with: {longer}", "green")
             return summary(Run.open(run_path), config, console)
         if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)

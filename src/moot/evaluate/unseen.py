@@ -28,7 +28,7 @@ def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: 
 
 
 def _trained_texts(trained: TrainConfig, step: int) -> set[str]:
-    iterations = max(0, step - trained.warm_steps)
+    iterations = max(0, trained.iteration(step))
     played = min(iterations * trained.optim.batch_size, trained.optim.num_train_datapoints)
     numbers = [*range(trained.warm.warm_questions + played)]
     if trained.optim.min_signal or trained.recipe.labels_from != "self":

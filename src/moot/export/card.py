@@ -31,7 +31,7 @@ def card(run: Run, step: int, kind: str) -> str:
     parts = [
         f"---\n{front}pipeline_tag: text-generation\ntags: [moot, debate, lora]\n---\n",
         f"# {one_line(run.path.resolve().name)}",
-        f"{what} `{one_line(shown)}`, trained by debate with moot: step {step} of a run of {config.warm_steps + config.iterations}.",
+        f"{what} `{one_line(shown)}`, trained by debate with moot: step {step} of a run of {config.total_steps}.",
         "## What it was trained on\n",
         "\n".join(f"- {line}" for line in _training(config, rows)),
         "## What was measured\n",

@@ -129,7 +129,7 @@ def _probe(run: Run, most: int = 512) -> list[int]:
     """The first conversation of the newest step: text as the model met it."""
     for step in reversed(run.steps()):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            arrays = read_arrays(run.path / "debates" / f"{step:06d}.npz", ("prompt_tokens", "prompt_offsets", "tokens", "offsets"))
+            arrays = read_arrays(run.debates_file(step, ".npz"), ("prompt_tokens", "prompt_offsets", "tokens", "offsets"))
             prompt = arrays["prompt_tokens"][: arrays["prompt_offsets"][1]]
             return [*map(int, prompt), *map(int, arrays["tokens"][: arrays["offsets"][1]])][-most:]
     return []

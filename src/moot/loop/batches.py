@@ -12,7 +12,7 @@ from moot.rl.remedies import BatchQuestion, found_easy, still_open
 def questions(loop: Loop, step: int) -> list[BatchQuestion]:
     """The next ones of the task, and those that ended in disagreement before."""
     config = loop.config
-    first = (step - config.warm_steps - 1) * config.optim.batch_size
+    first = (config.iteration(step) - 1) * config.optim.batch_size
     count = min(config.optim.batch_size, config.optim.num_train_datapoints - first)
     # The warm start took the first questions; self-play continues behind them.
     first += config.warm.warm_questions

@@ -47,7 +47,7 @@ async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
 
 def is_kept(loop: Loop, step: int) -> bool:
     config = loop.config
-    return step in (config.warm_steps, loop.total) or (config.save_every > 0 and (step - config.warm_steps) % config.save_every == 0)
+    return step in (config.warm_steps, config.total_steps) or (config.save_every > 0 and config.iteration(step) % config.save_every == 0)
 
 
 async def restore(loop: Loop) -> int:

@@ -99,10 +99,6 @@ class Loop:
         self.curriculum = Curriculum(self.stages or [self.task], self.config.recipe.promote_at)
 
     @property
-    def total(self) -> int:
-        return self.config.warm_steps + self.config.iterations
-
-    @property
     def spent(self) -> bool:
         """Whether the budget of tokens is used up."""
         return 0 < self.config.recipe.max_sampled_tokens <= self.sampled
@@ -115,4 +111,4 @@ class Loop:
         """The share of self-play that is over before `step`, by tokens where they are what ends it."""
         if limit := self.config.recipe.max_sampled_tokens:
             return min(1.0, self.sampled / limit)
-        return (step - self.config.warm_steps - 1) / max(1, self.config.iterations)
+        return self.config.share_before(step)

@@ -59,7 +59,7 @@ async def train(loop: Loop) -> None:
 
     while step < loop.config.warm_steps:
         step += 1
-        loop.watcher.began(step, loop.total, "warm")
+        loop.watcher.began(step, loop.config.total_steps, "warm")
         row = await warm_step(loop, step)
         step = row["step"]  # the last one, where there is nothing left to learn
         await commit(loop, step, row)
@@ -72,10 +72,10 @@ async def train(loop: Loop) -> None:
     await seat_judge(loop, step, sampler)
     ahead: deque[_Batch] = deque()
     try:
-        while step < loop.total and not loop.spent:
+        while step < loop.config.total_steps and not loop.spent:
             step += 1
-            loop.watcher.began(step, loop.total, "self_play")
-            for next_step in range(step + len(ahead), min(step + loop.config.optim.max_staleness, loop.total) + 1):
+            loop.watcher.began(step, loop.config.total_steps, "self_play")
+            for next_step in range(step + len(ahead), min(step + loop.config.optim.max_staleness, loop.config.total_steps) + 1):
                 playing = asyncio.create_task(play_batch(loop, next_step, questions(loop, next_step), sampler))
                 ahead.append(_Batch(step - 1, playing))
             batch = ahead.popleft()
@@ -206,7 +206,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
     random.Random(f"{config.seed}/{step}/order").shuffle(groups)
     penalty = await penalise_distance(loop, [datum for group in groups for datum in group])
     chunks = in_chunks(penalty.datums, config.optim.num_substeps)
-    rate = loop.pace.rate(config.optim, step - config.warm_steps, loop.done(step))
+    rate = loop.pace.rate(config.optim, config.iteration(step), loop.done(step))
     trained = await optimise(loop, chunks, config.optim.loss, rate, measured=True, beside=constant)
     loop.pace.update(config.optim.target_kl, trained["optim/kl_step"])
     copied = await distill(loop, step, taught, rate)
@@ -295,7 +295,7 @@ async def graded(debates: Sequence[Debate], tasks: Sequence[Task]) -> list[Grade
 async def distill(loop: Loop, step: int, debates: Sequence[PlayedDebate], rate: float) -> Metrics:
     """Now and then, one supervised step on what the winners said."""
     every = loop.config.recipe.distill_every
-    if not every or (step - loop.config.warm_steps) % every:
+    if not every or loop.config.iteration(step) % every:
         return {}
     examples = winners_turns(debates)
     trained = await optimise(loop, [examples] if examples else [], "cross_entropy", rate)
@@ -324,11 +324,11 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
     config = loop.config
     if not config.eval_every or not loop.task.held_out[: config.eval_questions]:
         return
-    iteration = step - config.warm_steps
-    due = last or step in (0, config.warm_steps, loop.total) or (iteration > 0 and iteration % config.eval_every == 0)
+    iteration = config.iteration(step)
+    due = last or step in (0, config.warm_steps, config.total_steps) or (iteration > 0 and iteration % config.eval_every == 0)
     if not due or any(row["step"] == step and row["phase"] == "eval" for row in loop.run.metrics()):
         return
-    loop.watcher.began(step, loop.total, "eval")
+    loop.watcher.began(step, loop.config.total_steps, "eval")
     started, debates = time.perf_counter(), list[PlayedDebate]()
 
     def finished(played: PlayedDebate) -> None:

@@ -24,6 +24,7 @@ from moot.page.runs import inside
 from moot.records.arrays import SHOWN, read_arrays, turn_tokens
 from moot.records.codec import Damaged, forecasts_to_json, numbers_to_json, read_line
 from moot.records.played import PlayedDebate
+from moot.records.run import step_file
 from moot.records.seen import seen_to_json
 from moot.turns import paid_by
 
@@ -247,7 +248,7 @@ def _numbers(values: Any) -> list[float | None]:
 
 def _tokens(run: Path, step: int, number: int) -> dict[int, dict[str, Any]]:
     """By turn of the debate; empty where the run kept none."""
-    file = inside(run, "debates", f"{step:06d}.npz")
+    file = inside(run, "debates", step_file(step, ".npz"))
     if not file.is_file():
         return {}
     status = file.stat()

@@ -16,7 +16,7 @@ from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.page.filters import Refused, whole
 from moot.page.runs import inside
-from moot.records import Run
+from moot.records.run import Run, step_file
 from moot.rescore import SCORING, rescore
 from moot.rl.advantages import ESTIMATORS
 
@@ -47,7 +47,7 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         steps = [step for step in run.steps() if first <= step <= last]
         chosen = steps[-STEPS:]
         for step in chosen:
-            inside(path, "debates", f"{step:06d}.jsonl")
+            inside(path, "debates", step_file(step))
         outcome = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
     except (ConfigError, KeyError, TypeError, AttributeError, ValueError, ArithmeticError, OSError) as error:
         raise Refused(f"this run cannot be counted again: {error}") from None

@@ -68,7 +68,7 @@ class Run:
 
     def held_out(self, step: int) -> Path:
         """What the evaluation after this step counted, question by question."""
-        return self.path / "held_out" / f"{step:06d}.json"
+        return self.path / "held_out" / step_file(step, ".json")
 
     @property
     def header(self) -> dict[str, Any]:
@@ -163,8 +163,8 @@ class Run:
     def write_debates(self, step: int, played: Sequence[PlayedDebate], with_seen: bool = False) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        write_lines(self._debates(step), ({"number": i, **to_record(each, with_seen)} for i, each in enumerate(played)))
-        with beside(self._debates(step).with_suffix(".npz")) as temporary, temporary.open("wb") as file:
+        write_lines(self.debates_file(step), ({"number": i, **to_record(each, with_seen)} for i, each in enumerate(played)))
+        with beside(self.debates_file(step, ".npz")) as temporary, temporary.open("wb") as file:
             np.savez_compressed(file, **token_arrays(played))
 
     def write_held_out(self, step: int, played: Sequence[PlayedDebate]) -> None:
@@ -176,17 +176,17 @@ class Run:
         """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being written."""
         for step in self.steps() if steps is None else steps:
             # A run that continues from an older checkpoint removes the steps after it, also under a reader.
-            with contextlib.suppress(FileNotFoundError), self._debates(step).open("rb") as file:
+            with contextlib.suppress(FileNotFoundError), self.debates_file(step).open("rb") as file:
                 for place, line in enumerate(file):
                     yield read_line(line, step, place, equal)
 
     def records(self, step: int) -> Iterator[dict[str, Any]]:
         """The debates of a step as they stand on disk."""
-        with self._debates(step).open("rb") as file:
+        with self.debates_file(step).open("rb") as file:
             yield from map(read_json, file)
 
-    def _debates(self, step: int) -> Path:
-        return self.path / "debates" / step_file(step)
+    def debates_file(self, step: int, suffix: str = ".jsonl") -> Path:
+        return self.path / "debates" / step_file(step, suffix)
 
     def steps(self) -> list[int]:
         """Those whose file has the name that moot gives it."""
@@ -196,7 +196,7 @@ class Run:
 
     def checkpoint_place(self, step: int) -> Path:
         """Where an engine writes the state of `step`; `commit_checkpoint` moves it to its name."""
-        place = self.path / "checkpoints" / f"{step:06d}.tmp"
+        place = self.path / "checkpoints" / step_file(step, ".tmp")
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir(parents=True)
         return place
@@ -204,7 +204,7 @@ class Run:
     def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool, used: Container[int | None] = ()) -> Path:
         """Rolling checkpoints go away once two newer ones can be read; kept ones and those of steps in `used` stay, and damaged ones get
         a name that says so."""
-        temporary = self.path / "checkpoints" / f"{step:06d}.tmp"
+        temporary = self.path / "checkpoints" / step_file(step, ".tmp")
         body = json.dumps({**state, "step": step, "keep": keep})
         seal = hashlib.sha256(body.encode()).hexdigest()
         write_atomically(temporary / "state.json", json.dumps({"sha256": seal, "body": body}).encode())
@@ -249,9 +249,9 @@ def measured(row: Mapping[str, Any], name: str) -> Any:
     return next((value for key, value in row.items() if pattern.fullmatch(key)), None)
 
 
-def step_file(step: int) -> str:
-    """The name of the file with a step's debates."""
-    return f"{step:06d}.jsonl"
+def step_file(step: int, suffix: str = ".jsonl") -> str:
+    """The name of what is kept of a step: its debates, or by another suffix their tokens, a report, a checkpoint in the making."""
+    return f"{step:06d}{suffix}"
 
 
 def step_files(folder: Path) -> Iterator[tuple[int, os.DirEntry[str]]]:

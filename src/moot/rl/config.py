@@ -268,6 +268,18 @@ class TrainConfig:
     def warm_steps(self) -> int:
         return -(-self.warm.warm_questions // self.warm.warm_batch_size) * self.warm.warm_epochs
 
+    @property
+    def total_steps(self) -> int:
+        return self.warm_steps + self.iterations
+
+    def iteration(self, step: int) -> int:
+        """Which iteration of self-play a step is, from 1 on; up to 0 it belongs to the warm start."""
+        return step - self.warm_steps
+
+    def share_before(self, step: int) -> float:
+        """The share of self-play that is over before `step`."""
+        return (self.iteration(step) - 1) / max(1, self.iterations)
+
     def check(self, capabilities: Capabilities) -> None:
         """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid for."""
         if not capabilities.frozen_samplers:

@@ -59,7 +59,7 @@ def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[s
 
 def played_questions(run: Run, config: TrainConfig) -> int:
     last = max((row["step"] for row in run.metrics() if row.get("phase") == "self_play"), default=config.warm_steps)
-    return min((last - config.warm_steps) * config.optim.batch_size, config.optim.num_train_datapoints)
+    return min(config.iteration(last) * config.optim.batch_size, config.optim.num_train_datapoints)
 
 
 def is_finished(run: Run, config: TrainConfig) -> bool:
@@ -70,6 +70,6 @@ def is_finished(run: Run, config: TrainConfig) -> bool:
     # A run from before `tokens/spent` counted the agents' tokens alone.
     sampled = (played[-1].get("tokens/spent") if played else 0.0) or sum(row.get("tokens/sampled") or 0.0 for row in played)
     spent = 0 < config.recipe.max_sampled_tokens <= sampled
-    if last < config.warm_steps + config.iterations and not (spent and last >= config.warm_steps):
+    if last < config.total_steps and not (spent and last >= config.warm_steps):
         return False
     return not config.eval_every or any(row["step"] == last and row.get("phase") == "eval" for row in rows)
