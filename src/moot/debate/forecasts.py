@@ -18,6 +18,8 @@ FORECASTS: dict[str, tuple[About, ...]] = {"none": (), "win": ("win",), "right":
 """What each choice of `forecast` asks for, in order."""
 FORECAST = "forecast"
 """The contract of such an exchange, and its section: plain text, no tags."""
+WORDS: dict[About, str] = {"win": "forecast: wins", "right": "forecast: is right"}
+"""What a reader is told that a forecast is about."""
 
 _PERCENT = r"([0-9]{1,3}(?:\.[0-9]{1,9})?)(?:\s?%|\s?percent\b|\s?(?:/|out of)\s?100\b)?"
 _BEGINS = re.compile(rf"[\s*_`\"']*+{_PERCENT}[*_`\"']*+(?=\s*+\Z|\s*?\n|[.,;:!](?![0-9]))", re.A)
@@ -34,6 +36,10 @@ class Forecast:
     """The reply as it was said."""
     chance: float | None
     """From 0 to 1; None where the reply cannot be read."""
+
+    @property
+    def percent(self) -> str:
+        return "unreadable" if self.chance is None else f"{100 * self.chance:g}%"
 
 
 def read_chance(reply: str) -> float | None:

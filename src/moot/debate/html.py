@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from moot.debate.forecasts import WORDS
 from moot.debate.types import ParseFailure, Turn
 from moot.terminal import plain
 
@@ -36,7 +37,10 @@ def as_html(debate: Debate) -> str:
 
 
 def _row(name: str, said: dict[int, Turn], debate: Debate) -> str:
-    cells = (f'<td style="{_CELL}">{_turn(said[agent]) if agent in said else ""}</td>' for agent in range(debate.num_agents))
+    cells = (
+        f'<td style="{_CELL}">{_turn(said[agent]) + _forecasts(debate, said[agent]) if agent in said else ""}</td>'
+        for agent in range(debate.num_agents)
+    )
     return f'<tr><th style="{_CELL}">{name}</th>{"".join(cells)}</tr>'
 
 
@@ -44,6 +48,14 @@ def _turn(turn: Turn) -> str:
     if isinstance(turn.parsed, ParseFailure):
         return f"<i>failed: {_text(turn.parsed.reason)}</i><br>{_text(turn.text)}"
     return "".join(f"<div><small>{_text(name)}</small><br>{_text(content)}</div>" for name, content in turn.parsed.fields.items())
+
+
+def _forecasts(debate: Debate, turn: Turn) -> str:
+    """What the turn's author was asked when all was said stands under its last turn."""
+    if debate.turns[debate.steps()[turn.agent][-1]] is not turn:
+        return ""
+    own = (each for each in debate.forecasts if each.agent == turn.agent)
+    return "".join(f"<div><small>{WORDS[each.about]}</small><br>{each.percent}</div>" for each in own)
 
 
 def _text(said: str) -> str:
