@@ -15,7 +15,7 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Vote
 from moot.debate.voters import count_agents, count_responses
 from moot.debate.votes import ballots as ballots
-from moot.debate.votes import clear_consensus
+from moot.debate.votes import by_pair, clear_consensus
 from moot.debate.votes import comparisons as comparisons
 
 FORMAT_PENALTY = -0.5
@@ -241,9 +241,8 @@ def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> 
 
     won: dict[int, float] = defaultdict(float)
     lost: dict[int, float] = defaultdict(float)
-    says: dict[frozenset[int], list[Vote]] = defaultdict(list)
+    jury_of = by_pair(votes)
     for vote in votes:
-        says[frozenset((vote.left, vote.right))].append(vote)
         if vote.verdict == ">":
             won[vote.left] += vote.weight
             lost[vote.right] += vote.weight
@@ -263,7 +262,7 @@ def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> 
     for vote in votes:
         if vote.turn < 0:
             continue  # an outside judge has a voice in the consensus, and no seat to be rewarded in
-        jury = says[frozenset((vote.left, vote.right))]
+        jury = jury_of[vote.pair]
         if scoring.judge_consensus == "leave_one_out":
             jury = [other for other in jury if other.author != vote.author]
         if (better := clear_consensus(jury)) is not None:

@@ -96,6 +96,10 @@ class Vote:
     weight: float = 1.0
     """How much it counts, from 0 to 1."""
 
+    @property
+    def pair(self) -> frozenset[int]:
+        return frozenset((self.left, self.right))
+
 
 Role = Literal["system", "user", "assistant"]
 

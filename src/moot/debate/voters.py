@@ -81,14 +81,14 @@ def _counting(debate: Debate, votes: Sequence[Vote], scoring: Scoring, same: Sam
 
 def surviving(first: Sequence[Vote], second: Sequence[Vote]) -> list[Vote]:
     """Of the votes that one judge cast twice, those that the swap did not change."""
-    again = {frozenset((vote.left, vote.right)): vote for vote in second}
-    return [vote for vote in first if _alike(vote, again.get(frozenset((vote.left, vote.right))))]
+    swapped = {vote.pair: vote for vote in second}
+    return [vote for vote in first if _alike(vote, swapped.get(vote.pair))]
 
 
 def flips(first: Sequence[Vote], second: Sequence[Vote]) -> list[bool]:
     """For each pair that both have a vote on, whether the verdict changed with the order."""
-    again = {frozenset((vote.left, vote.right)): vote for vote in second}
-    return [not _alike(vote, other) for vote in first if (other := again.get(frozenset((vote.left, vote.right)))) is not None]
+    swapped = {vote.pair: vote for vote in second}
+    return [not _alike(vote, other) for vote in first if (other := swapped.get(vote.pair)) is not None]
 
 
 def _alike(vote: Vote, other: Vote | None) -> bool:

@@ -6,7 +6,7 @@ Votes that name their own author are dropped here. `comparisons` reads them abou
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from moot.debate.rules import candidates
@@ -34,6 +34,13 @@ def comparisons(debate: Debate, scoring: Scoring = Scoring()) -> tuple[list[Vote
         agent = [turn.agent for turn in debate.turns]
         valid += [replace(vote, left=agent[vote.left], right=agent[vote.right]) for vote in outside_votes(debate, scoring)]
     return valid, malformed
+
+
+def by_pair(votes: Iterable[Vote]) -> dict[frozenset[int], list[Vote]]:
+    pairs: dict[frozenset[int], list[Vote]] = defaultdict(list)
+    for vote in votes:
+        pairs[vote.pair].append(vote)
+    return pairs
 
 
 def clear_consensus(jury: Sequence[Vote]) -> int | None:
@@ -98,7 +105,7 @@ def ballots(debate: Debate, scoring: Scoring = Scoring()) -> Ballots:
 
 
 def _last_words(cast: Sequence[Vote]) -> list[Vote]:
-    return list({frozenset((vote.left, vote.right)): vote for vote in cast}.values())
+    return list({vote.pair: vote for vote in cast}.values())
 
 
 def outside_votes(debate: Debate, scoring: Scoring) -> Iterator[Vote]:

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import json
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import IO, Any
 
 from moot.debate.rewards import last_parsed
-from moot.debate.types import Parsed, Vote
-from moot.debate.votes import clear_consensus
+from moot.debate.types import Parsed
+from moot.debate.votes import by_pair, clear_consensus
 from moot.records import Damaged, PlayedDebate
 from moot.records.seen import seen_to_json
 from moot.tasks.programs import last_program
@@ -81,11 +81,8 @@ def best_and_worst(each: PlayedDebate, only_right: bool = False) -> Iterator[Row
 def voted_pairs(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """Every two answers between which the judges clearly preferred one."""
     _check_played(each)
-    votes: dict[frozenset[int], list[Vote]] = defaultdict(list)
-    for vote in each.ballots.votes:
-        votes[frozenset((vote.left, vote.right))].append(vote)
     written, same = 0, False
-    for pair, cast in votes.items():
+    for pair, cast in by_pair(each.ballots.votes).items():
         chosen = clear_consensus(cast)
         if chosen is None or not _solution(each, chosen) or (only_right and not _is_right(each, chosen)):
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -12,7 +11,7 @@ from moot.debate.rewards import Grades, Reward, Scores, last_parsed, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Vote
-from moot.debate.votes import Ballots, ballots, clear_consensus
+from moot.debate.votes import Ballots, ballots, by_pair, clear_consensus
 from moot.turns import Advantages, SampledTurn
 
 
@@ -109,7 +108,4 @@ class PlayedDebate:
         return [vote for vote in self.peer_votes() if vote.verdict == ">"]
 
     def votes_by_pair(self) -> dict[frozenset[int], list[Vote]]:
-        pairs: dict[frozenset[int], list[Vote]] = defaultdict(list)
-        for vote in self.peer_votes():
-            pairs[frozenset((vote.left, vote.right))].append(vote)
-        return pairs
+        return by_pair(self.peer_votes())

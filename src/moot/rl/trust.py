@@ -77,7 +77,7 @@ def _outside(each: PlayedDebate) -> dict[str, Share]:
     for vote in each.ballots.outside:
         if vote.verdict != ">":
             continue
-        if (better := clear_consensus(pairs.get(frozenset((vote.left, vote.right)), ()))) is not None:
+        if (better := clear_consensus(pairs.get(vote.pair, ()))) is not None:
             agreed.append(vote.left == better)
         if each.answer_known and each.correct(vote.left) != each.correct(vote.right):
             right.append(each.correct(vote.left))
