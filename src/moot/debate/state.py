@@ -221,9 +221,11 @@ class Debate:
         # Spoken on its own, a consensus may be a sentence: only its YES or NO is read, and nothing else can spoil the turn.
         in_parts = self.rules.sections != "sampled"
         parsed = ParseFailure(said.failure) if said.failure else parse(said.text, contract, said.closed, any_consensus=in_parts)
-        if (self.rules.shuffle_labels or self.rules.both_orders) and isinstance(parsed, Parsed):
-            parsed = with_agents(parsed, self.labels(agent))
-        return Turn(round, agent, said.text, parsed, ballot)
+        return Turn(round, agent, said.text, parsed if isinstance(parsed, ParseFailure) else self.about_seats(parsed, agent), ballot)
+
+    def about_seats(self, parsed: Parsed, author: int) -> Parsed:
+        """With comparison lines about seats instead of the author's labels."""
+        return with_agents(parsed, self.labels(author)) if self.rules.shuffle_labels or self.rules.both_orders else parsed
 
     def steps(self) -> list[list[int]]:
         """For each agent, the indices of its turns in order."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.labels import with_agents
 from moot.debate.outcome import onlookers_votes
 from moot.debate.parsing import comparison_lines
 from moot.debate.prompts import persona
@@ -182,7 +181,7 @@ def _said(played: PlayedDebate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -
             for name, (begin, end) in turn.parsed.spans.items()
         ]
     if "comparison" in shown["fields"]:
-        shown["lines"] = list(_lines(shown["fields"]["comparison"], turn.agent, labels, cast))
+        shown["lines"] = list(_lines(played.debate, shown["fields"]["comparison"], turn.agent, cast))
     return shown
 
 
@@ -196,9 +195,9 @@ def _of_step(values: Any, agent: int, step: int) -> dict[str, Any]:
         return {}
 
 
-def _lines(content: str, author: int, labels: list[int], cast: Sequence[Mapping[str, Any]]) -> Any:
+def _lines(debate: Debate, content: str, author: int, cast: Sequence[Mapping[str, Any]]) -> Any:
     """Each line of a comparison, written in its author's labels, and what became of it."""
-    parsed = with_agents(Parsed({}, {}, comparison_lines(content)), labels)
+    parsed = debate.about_seats(Parsed({}, {}, comparison_lines(content)), author)
     counted: dict[tuple[Any, Any, Any], int] = {}
     for vote in cast:
         key = (vote["left"]["agent"], vote["right"]["agent"], vote["verdict"])
@@ -214,7 +213,7 @@ def _lines(content: str, author: int, labels: list[int], cast: Sequence[Mapping[
             fates.append("self")
         elif line.left == line.right:
             fates.append("same")
-        elif not (0 <= line.left < len(labels) and 0 <= line.right < len(labels)):
+        elif not (0 <= line.left < debate.num_agents and 0 <= line.right < debate.num_agents):
             fates.append("unknown")
         elif counted.get(key):
             counted[key] -= 1

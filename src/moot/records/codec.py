@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from moot.debate.forecasts import Forecast
-from moot.debate.labels import with_agents
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
@@ -253,10 +252,7 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
     if isinstance(read.parsed, Parsed) and read.parsed.fields == fields:
         return read
     # Read by other rules than today's: what counted then still counts.
-    parsed = Parsed(fields, {}, comparison_lines(fields["comparison"]))
-    return replace(
-        read, parsed=with_agents(parsed, debate.labels(agent)) if debate.rules.shuffle_labels or debate.rules.both_orders else parsed
-    )
+    return replace(read, parsed=debate.about_seats(Parsed(fields, {}, comparison_lines(fields["comparison"])), agent))
 
 
 def forecasts_of(record: Mapping[str, Any]) -> tuple[Forecast, ...]:
