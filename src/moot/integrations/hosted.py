@@ -24,7 +24,8 @@ from moot.records.played import PlayedDebate
 from moot.rl.advantages import with_advantages
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import TokenSpeaker
+from moot.rl.rollout import Table
+from moot.rl.speaker import TokenSpeaker, kept_turns
 from moot.tasks import Task
 from moot.tasks.answers import grade_all_async
 from moot.turns import SampledTurn
@@ -122,7 +123,7 @@ class HostedDebate:
         self._debate = debate
         self._seats = [_Seat() for _ in range(debate.num_agents)]
         params = SamplingParams(max_tokens=UNLIMITED, temperature=debate.rules.temperature)
-        self._speakers = [TokenSpeaker(seat, rendering, params, tempered=False) for seat in self._seats]
+        self._table = Table(None, {i: TokenSpeaker(seat, rendering, params, tempered=False) for i, seat in enumerate(self._seats)})
         self._playing: asyncio.Task[Debate] | None = None
 
     async def request(self, seat: int) -> Request | None:
@@ -152,7 +153,7 @@ class HostedDebate:
         if self._playing is None or not self._playing.done() or self._playing.cancelled():
             raise EngineError("the debate is not over; play all of its seats to their end")
         debate = self._playing.result()
-        return PlayedDebate(debate, tuple(self._speakers[turn.agent].turn(turn.round, turn.agent) for turn in debate.turns))
+        return PlayedDebate(debate, kept_turns(self._table, debate)[0])
 
     async def _play(self) -> Debate:
         try:
@@ -163,7 +164,7 @@ class HostedDebate:
 
     async def _speak(self, observation: Observation) -> Said:
         self._seats[observation.agent].rounds.append(observation.round)
-        return await self._speakers[observation.agent](observation)
+        return await self._table(observation)
 
     def turn_of_each_reply(self, seat: int) -> list[int | None]:
         """For each reply of a seat, which of its turns it belongs to; None where the debate ended before that turn was kept."""

@@ -15,7 +15,7 @@ from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import TokenSpeaker
+from moot.rl.speaker import TokenSpeaker, kept_turns
 from moot.turns import SampledTurn
 
 
@@ -56,4 +56,4 @@ async def dictated(debate: Debate, rendering: Rendering) -> tuple[tuple[SampledT
         # As long as it was then, whatever ended it.
         replayed = replace(debate, turns=(), forecasts=(), jury=(), max_rounds=last, settled=None, stop_when_settled=False, extra_rounds=0)
         await play(replayed, speak)
-    return speaker.sampled(debate), speaker.forecasts(debate)
+    return kept_turns(speaker, debate)

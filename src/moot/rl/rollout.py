@@ -13,7 +13,7 @@ from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import EngineError, Sampler, SamplingParams
 from moot.records.played import PlayedDebate
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import TokenSpeaker, answer_plainly
+from moot.rl.speaker import KeepsTurns, TokenSpeaker, answer_plainly, kept_turns
 from moot.turns import PlainAnswer, SampledTurn, turn_in_text
 
 
@@ -51,13 +51,6 @@ class TextPlayer(Protocol):
         ...
 
 
-@runtime_checkable
-class KeepsTurns(Protocol):
-    """A speaker that knows what its turns were made of."""
-
-    def turn(self, round: int, agent: int) -> SampledTurn: ...
-
-
 Guest = Player | TextPlayer | Speak
 """Who takes part without being trained on. A bare `Speak` answers in text, and nobody counts its tokens."""
 Judges = Callable[[int], Sequence[Guest]]
@@ -80,13 +73,7 @@ class Table:
     async def __call__(self, observation: Observation) -> Said:
         return await self._speaker(observation.agent)(observation)
 
-    def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
-        return tuple(self._sampled(turn.round, turn.agent) for turn in debate.turns)
-
-    def forecasts(self, debate: Debate) -> tuple[SampledTurn, ...]:
-        return tuple(self._sampled(debate.forecast_round(each.about), each.agent) for each in debate.forecasts)
-
-    def _sampled(self, round: int, agent: int) -> SampledTurn:
+    def turn(self, round: int, agent: int) -> SampledTurn:
         return _turn_of(self._speaker(agent), round, agent)
 
 
@@ -148,7 +135,8 @@ async def rollout(
             speaker = table(debate, number)
             try:
                 played, heard = await heard_by_judges(await play(debate, speaker), number)
-                result = PlayedDebate(played, speaker.sampled(played), heard=heard, forecast_turns=speaker.forecasts(played))
+                sampled, forecasts = kept_turns(speaker, played)
+                result = PlayedDebate(played, sampled, heard=heard, forecast_turns=forecasts)
             except EngineError as error:
                 result = PlayedDebate(debate, error=f"{type(error).__name__}: {error}")
         if finished:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -61,6 +62,19 @@ class _Spoken:
     temperature: float
     parts: list[_Part] = field(default_factory=list)
     closing: Ints = field(default_factory=lambda: np.zeros(0, dtype=np.int32))
+
+
+@runtime_checkable
+class KeepsTurns(Protocol):
+    """A speaker that knows what its turns were made of."""
+
+    def turn(self, round: int, agent: int) -> SampledTurn: ...
+
+
+def kept_turns(speaker: KeepsTurns, debate: Debate) -> tuple[tuple[SampledTurn, ...], tuple[SampledTurn, ...]]:
+    """What the debate's turns were made of, and what its forecasts were."""
+    forecasts = ((debate.forecast_round(each.about), each.agent) for each in debate.forecasts)
+    return tuple(speaker.turn(turn.round, turn.agent) for turn in debate.turns), tuple(speaker.turn(*place) for place in forecasts)
 
 
 class TokenSpeaker:
@@ -217,9 +231,3 @@ class TokenSpeaker:
 
     def turn(self, round: int, agent: int) -> SampledTurn:
         return self._turns[round, agent]
-
-    def sampled(self, debate: Debate) -> tuple[SampledTurn, ...]:
-        return tuple(self._turns[turn.round, turn.agent] for turn in debate.turns)
-
-    def forecasts(self, debate: Debate) -> tuple[SampledTurn, ...]:
-        return tuple(self._turns[debate.forecast_round(each.about), each.agent] for each in debate.forecasts)

@@ -24,7 +24,7 @@ from moot.engine.protocol import Datum, Sample, Sampler, SamplingParams
 from moot.rl.datums import imitated
 from moot.rl.dictation import Dictation
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import answer_plainly, turn_seed
+from moot.rl.speaker import answer_plainly, kept_turns, turn_seed
 from moot.tasks.answers import answer_in
 from moot.tasks.task import Task
 from moot.turns import tokens_by_section
@@ -182,7 +182,7 @@ async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alon
 
     # What a forecast should say is not known before the votes.
     played = await play(replace(debate, rules=replace(debate.rules, forecast="none")), speak, teacher.watch)
-    sampled = speaker.sampled(played)
+    sampled, _ = kept_turns(speaker, played)
     made: list[Datum] = []
     for turns in played.steps():
         weights = [sampled[i].sampled * np.float32(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]

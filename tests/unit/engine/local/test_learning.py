@@ -17,7 +17,7 @@ from moot.engine.protocol import AdamParams, Sampler, SamplingParams
 from moot.rl.advantages import advantages, center_group
 from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
-from moot.rl.speaker import TokenSpeaker
+from moot.rl.speaker import TokenSpeaker, kept_turns
 from support.two_answers import TwoAnswers, random_model
 
 AGENTS, ROUNDS = 5, 2
@@ -49,7 +49,7 @@ async def one_debate(sampler: Sampler, rendering: Rendering, favourite: str, see
     params = SamplingParams(max_tokens=2, stop=rendering.stops("three_tag"))
     planted = Planted(TokenSpeaker(sampler, rendering, params, seed=seed), favourite)
     played = await play(Debate(Question("Red or blue?"), AGENTS, ROUNDS, PROTOCOL.rules), planted, planted.watch)
-    return played, planted.speaker.sampled(played)
+    return played, kept_turns(planted.speaker, played)[0]
 
 
 def shares(debates: list[Debate], favourite: str) -> tuple[float, float]:
