@@ -371,12 +371,7 @@ def _by_turn(played: PlayedDebate) -> list[float]:
     """What the tokens of each turn's solution get. A ballot has none, and what stands for it is the agent's or 0."""
     if played.advantages is None:
         return []
-    by_turn = [0.0] * len(played.debate.turns)
-    for agent, own in enumerate(played.debate.steps()):
-        for step, i in enumerate(own):
-            if isinstance(played.advantages, AgentAdvantages):
-                by_turn[i] = played.advantages.values[agent]
-            else:
-                streams = played.advantages.streams
-                by_turn[i] = streams[answer_stream(streams)][agent][step]
-    return by_turn
+    if isinstance(played.advantages, AgentAdvantages):
+        return [played.advantages.values[turn.agent] for turn in played.debate.turns]
+    streams, places = played.advantages.streams, zip(played.debate.turns, played.debate.step_numbers(), strict=True)
+    return [streams[answer_stream(streams)][turn.agent][step] for turn, step in places]

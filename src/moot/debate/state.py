@@ -9,6 +9,7 @@ says how likely its answer is to win, or to be right. Judges who hold no seat co
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -233,6 +234,11 @@ class Debate:
         for i, turn in enumerate(self.turns):
             steps[turn.agent].append(i)
         return steps
+
+    def step_numbers(self) -> list[int]:
+        """For each turn, which of its agent's turns it is, from 0."""
+        counts = [itertools.count() for _ in range(self.num_agents)]
+        return [next(counts[turn.agent]) for turn in self.turns]
 
     def _repr_html_(self) -> str:
         """What a notebook shows."""

@@ -154,7 +154,7 @@ def _jury(each: PlayedDebate) -> str:
 def _numbers(each: PlayedDebate, i: int) -> list[str]:
     """What the turn got. A reward by agent belongs to no single turn, and stands under the votes."""
     agent = each.debate.turns[i].agent
-    step = each.debate.steps()[agent].index(i)
+    step = each.debate.step_numbers()[i]
     if not isinstance(each.scores, StepScores) or not isinstance(each.advantages, StepAdvantages):
         return []
     taught = each.advantages.streams

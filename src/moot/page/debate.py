@@ -60,13 +60,12 @@ def seen_in(
 
 def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
     debate, votes, numbers = played.debate, _votes(played), numbers_to_json(played)
-    step_of = {i: step for own in debate.steps() for step, i in enumerate(own)}
     return {
         "question": {name: getattr(debate.question, name) for name in ("id", "text", "answer")},
         "agents": [_seat(debate, agent) for agent in range(debate.num_agents)],
         "max_rounds": debate.max_rounds,
         "protocol": Protocol(debate.rules, played.scoring).as_dict(),
-        "turns": [_turn(played, i, step_of[i], votes, tokens.get(i), numbers) for i in range(len(debate.turns))],
+        "turns": [_turn(played, i, step, votes, tokens.get(i), numbers) for i, step in enumerate(debate.step_numbers())],
         "forecasts": [
             {**told, "came": played.forecast_came(each)} for told, each in zip(forecasts_to_json(played), debate.forecasts, strict=True)
         ],

@@ -46,7 +46,7 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     credits: list[Any] = []
     where: list[tuple[int, int]] = []
     for number, each in enumerate(played):
-        steps = {i: step for own in each.debate.steps() for step, i in enumerate(own)}
+        steps = each.debate.step_numbers()
         for i, turn in enumerate(each.sampled):
             turns.append(turn)
             where.append((number, i))

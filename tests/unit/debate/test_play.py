@@ -46,6 +46,7 @@ def test_everyone_speaks_in_order_until_the_rounds_are_over(schedule: str) -> No
     assert debate.done
     assert debate.next_speakers == ()
     assert debate.steps() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+    assert debate.step_numbers() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "parallel"])
