@@ -86,6 +86,17 @@ class Rules:
         return as_json(self, _LATER)
 
 
+def check_advocates_rules(rules: Rules) -> None:
+    """What advocates may be told to do in training, and what they must be able to read: they only ever write arguments."""
+    if not rules.judge_first:
+        raise ConfigError("judge_first must be left out with positions assigned, got false: advocates judge nobody, neither first nor last")
+    if "solution" not in rules.visible or set(rules.visible) - {"solution", "evaluation"}:
+        raise ConfigError(
+            f"visible must be solution with positions assigned, got {' '.join(rules.visible) or 'nothing'}: an advocate writes its "
+            "argument there and nothing else, and the judge decides by it; use --visible solution, or leave it out"
+        )
+
+
 # Who is shown what, and whom one may judge
 
 

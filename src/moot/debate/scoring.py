@@ -18,6 +18,9 @@ PER_AGENT = ("win_rate", "win_minus_loss", "truth_last", "majority_last")
 """The rewards that pay an agent once for the whole debate."""
 BY_LAST_ANSWER = {"truth": "truth_last", "majority": "majority_last"}
 """What `truth` and `majority` were before they looked at each turn, and what they are called now."""
+OF_AGENTS_VOTES = ("judge_consensus", "enable_format_penalty", "lambda_judge", "evaluation_credit", "drop_own_answer", "vote_weight")
+"""The choices about agents' own votes: which of them count, how much, and how voting is paid. Nothing depends on them where agents do not
+vote."""
 _LATER = ("reward_mix", "correct_bonus", "judge_counts", "evaluation_credit", "voters", "drop_own_answer", "vote_weight", "discount")
 
 
@@ -158,3 +161,10 @@ def check_advocates_scoring(scoring: Scoring) -> None:
     for name in ("reward_mix", "correct_bonus"):
         if getattr(scoring, name):
             raise ConfigError(f"{name} must be left out with positions assigned, got {getattr(scoring, name)}: {luck}")
+    usual = Scoring()
+    for name in OF_AGENTS_VOTES:
+        if (value := getattr(scoring, name)) != getattr(usual, name):
+            told = str(value).lower() if isinstance(value, bool) else value
+            raise ConfigError(
+                f"{name} must be left out with positions assigned, got {told}: it is about the votes of agents, and advocates do not vote"
+            )

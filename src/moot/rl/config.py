@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.forecasts import FORECAST
 from moot.debate.protocol import V2, Protocol
+from moot.debate.rules import check_advocates_rules
 from moot.debate.scoring import Scoring, as_named_now, check_advocates_scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
 from moot.debate.wording import DEFAULT, Prompts
 from moot.engine.settings import ModelConfig as ModelConfig
+from moot.rl.numbers import check_numbers
 
 if TYPE_CHECKING:
     from moot.engine.protocol import Capabilities
@@ -228,7 +230,7 @@ class TrainConfig:
     """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is much shorter."""
 
     def under(self, protocol: Protocol) -> TrainConfig:
-        """The same with another protocol, and with as many agents and the judge that its rules need."""
+        """The same with another protocol, with as many agents and the judge that its rules need, and without what advocates cannot use."""
         if protocol.rules.positions != "assigned":
             debate, modes = (
                 replace(self.debate, num_agents=max(3, self.debate.num_agents)),
@@ -236,7 +238,9 @@ class TrainConfig:
             )
             return replace(self, protocol=protocol, debate=debate, eval_modes=modes)
         debate, warm = replace(self.debate, num_agents=2), replace(self.warm, warm_questions=0)
-        return replace(self, protocol=protocol, debate=debate, warm=warm, recipe=replace(self.recipe, judge=self.recipe.judge or "base"))
+        stages = self.recipe.curriculum if self.recipe.promote_at > 1 else ()
+        recipe = replace(self.recipe, judge=self.recipe.judge or "base", truth_schedule="constant", curriculum=stages)
+        return replace(self, protocol=protocol, debate=debate, warm=warm, recipe=recipe)
 
     def __post_init__(self) -> None:
         d, o = self.debate, self.optim
@@ -244,7 +248,7 @@ class TrainConfig:
             _check_advocates(self)
         elif d.num_agents < 3:
             raise ConfigError(f"num_agents must be at least 3 to train, got {d.num_agents}: with fewer nobody can vote")
-        _check_numbers(self)
+        check_numbers(self)
         modes = ADVOCATES_MODES if self.protocol.rules.positions == "assigned" else EVAL_MODES
         if unknown := [mode for mode in self.eval_modes if mode not in modes]:
             raise ConfigError(f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played")
@@ -363,6 +367,7 @@ def _check_advocates(config: TrainConfig) -> None:
         raise ConfigError(
             "judge may not be renewed with positions assigned: it is renewed by how agents vote, and advocates do not; use base"
         )
+    check_advocates_rules(config.protocol.rules)
     check_advocates_scoring(scoring)
     if config.warm.warm_questions:
         raise ConfigError(
@@ -374,24 +379,14 @@ def _check_advocates(config: TrainConfig) -> None:
         raise ConfigError(
             f"{wrong} must be left out with positions assigned, got {agreeing[wrong]}: advocates keep the answer that they are given"
         )
-
-
-LEAST = {
-    "max_rounds": 1, "max_tokens": 1, "debates_per_question": 1, "evaluation_tokens": 1, "comparison_tokens": 1, "concurrency": 1,
-    "batch_size": 1, "num_train_datapoints": 0, "num_substeps": 1, "max_staleness": 0, "lr_warmup": 0, "min_signal": 0, "warm_questions": 0,
-    "warm_epochs": 1, "warm_batch_size": 1, "eval_every": 0, "save_every": 0, "lora_rank": 1, "token_budget": 0,
-}  # fmt: skip
-
-
-def _check_numbers(config: Any) -> None:
-    """Every count has its least value. Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
-    for f in fields(config):
-        value = getattr(config, f.name)
-        if is_dataclass(value) and not isinstance(value, Prompts):
-            _check_numbers(value)
-        elif f.name in LEAST and value < LEAST[f.name]:
-            raise ConfigError(f"{f.name} must be at least {LEAST[f.name]}, got {value}")
-        elif isinstance(value, float) and not math.isfinite(value):
-            raise ConfigError(f"{f.name} must be a number, got {value}")
-        elif isinstance(value, float) and value < 0 and f.name != "correct_bonus":
-            raise ConfigError(f"{f.name} must be 0 or more, got {value}")
+    if recipe.best_by != "accuracy":
+        raise ConfigError(f"best_by must be accuracy with positions assigned, got {recipe.best_by}: advocates never agree")
+    if recipe.truth_schedule != "constant":
+        raise ConfigError(
+            f"truth_schedule must be left out with positions assigned, got {recipe.truth_schedule}: no reward of advocates has truth in it"
+        )
+    if recipe.curriculum and recipe.promote_at <= 1:
+        raise ConfigError(
+            f"promote_at must be a number of steps with positions assigned, got {recipe.promote_at}: advocates give no answers whose "
+            "accuracy could lead to the next task; --promote-at 50 stays 50 steps on each"
+        )

@@ -50,7 +50,7 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         assert (debate.num_agents, len(debate.turns), len(debate.jury)) == (2, 4, 1)
     rescored = rescore(run, {})
     assert (rescored.before, rescored.changed, rescored.largest_difference) == (rescored.after, 0, 0.0)
-    for choices in ({"reward": "truth"}, {"reward_mix": 0.5}, {"judge_counts": False}):
+    for choices in ({"reward": "truth"}, {"reward_mix": 0.5}, {"judge_counts": False}, {"lambda_judge": 2.0}):
         with pytest.raises(ConfigError, match=r"positions assigned|judge_counts must be true"):
             rescore(run, choices)
     held_out = [row for row in run.metrics() if row["phase"] == "eval"]
@@ -75,6 +75,23 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         (["--no-judge-counts"], "judge_counts must be true and voters judges or both, got judge_counts false"),
         (["--warm-questions", "4"], "warm_questions must be left out with positions assigned"),
         (["--stop-when-settled"], "stop_when_settled must be left out with positions assigned"),
+        # What would pass and have no effect, because advocates do not vote.
+        (["--no-judge-first"], "judge_first must be left out with positions assigned, got false: advocates judge nobody"),
+        (["--visible", "solution", "comparison"], "visible must be solution with positions assigned, got solution comparison: an advocate"),
+        (["--visible", "evaluation"], "visible must be solution with positions assigned, got evaluation"),
+        (
+            ["--judge-consensus", "leave_one_out"],
+            "judge_consensus must be left out with positions assigned, got leave_one_out: it is about",
+        ),
+        (["--no-enable-format-penalty"], "enable_format_penalty must be left out with positions assigned, got false"),
+        (["--lambda-judge", "2"], "lambda_judge must be left out with positions assigned, got 2.0"),
+        (["--evaluation-credit", "judge"], "evaluation_credit must be left out with positions assigned, got judge"),
+        (["--drop-own-answer"], "drop_own_answer must be left out with positions assigned, got true"),
+        (["--vote-weight", "forecast", "--forecast", "right"], "vote_weight must be left out with positions assigned, got forecast"),
+        # Because they give no answers of their own.
+        (["--truth-schedule", "linear"], "truth_schedule must be left out with positions assigned, got linear: no reward of advocates"),
+        (["--best-by", "agreement"], "best_by must be accuracy with positions assigned, got agreement: advocates never agree"),
+        (["--curriculum", "arithmetic", "gsm8k"], "promote_at must be a number of steps with positions assigned, got 0.7"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -82,7 +99,24 @@ def test_settings_that_make_no_sense_are_refused(options: list[str], says: str, 
     assert says in " ".join(capsys.readouterr().err.split())
 
 
-@pytest.mark.parametrize(("preset", "protocol", "agents"), [("demo", "advocates", "2"), ("advocates", "v2", "3")])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--visible", "solution"],
+        ["--voters", "judges"],
+        ["--forecast", "both"],
+        ["--reward", "generator_judge", "--lambda-gen", "2"],
+        ["--curriculum", "arithmetic", "gsm8k", "--promote-at", "3"],
+    ],
+)
+def test_settings_that_have_an_effect_or_say_what_is_so_are_taken(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["--engine", "scripted", "--task", str(FILE), "--dry-run"]
+    assert main(["train", "--preset", "advocates", *words, *options]) == 0, capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("preset", "protocol", "agents"), [("demo", "advocates", "2"), ("aime", "advocates", "2"), ("advocates", "v2", "3")]
+)
 def test_a_protocol_brings_the_number_of_agents_that_it_needs(
     preset: str, protocol: str, agents: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
