@@ -123,3 +123,18 @@ def test_a_protocol_brings_the_number_of_agents_that_it_needs(
     words = ["--engine", "scripted", "--task", str(FILE), "--dry-run"]
     assert main(["train", "--preset", preset, "--protocol", protocol, *words]) == 0
     assert f"{agents} agents" in capsys.readouterr().out
+
+
+def test_a_plain_model_is_judged_in_both_orders_where_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["eval", "--engine", "scripted", "--protocol", "advocates", "--task", str(FILE), "--questions", "4", "--modes", "debate"]
+    for name, options in {"once": [], "twice": ["--both-orders"]}.items():
+        assert main([*words, "--out", name, *options]) == 0
+        report = Report.read(tmp_path / name / "report.json")
+        assert report.settings["protocol"].get("both_orders", False) == (name == "twice")
+        assert (report.trust["trust/order_flips"] is not None) == (name == "twice")
+
+
+def test_both_orders_needs_a_judge(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "--engine", "scripted", "--both-orders", "--questions", "2"]) == 2
+    assert "both_orders is about the judge of advocates, and here there is none; use --protocol advocates" in capsys.readouterr().err
