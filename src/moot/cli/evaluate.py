@@ -158,7 +158,8 @@ class Eval:
         rules = {"sections": self.sections, "temperature": self.temperature, "both_orders": self.both_orders or None}
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
         if changes["protocol"].rules.positions == "assigned":
-            changes.setdefault("num_agents", 2)
+            # Advocates never agree: a run's rounds by agreement would always be added, and none ever left out.
+            changes = {"num_agents": 2, "stop_when_settled": False, "extra_rounds": 0, **changes}
         if self.prompts is not None:
             changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(config, **changes)

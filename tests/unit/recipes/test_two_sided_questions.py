@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
 
+from moot.cli.evaluate import Eval
 from moot.cli.main import main
 from moot.debate.types import ConfigError
 from moot.evaluate import Report
 from moot.records import Run
 from moot.rescore import rescore
+from moot.rl.presets import PRESETS
 from moot.tasks import load
 
 ROOT = Path(__file__).parents[3]
@@ -138,3 +141,12 @@ def test_a_plain_model_is_judged_in_both_orders_where_that_is_asked(tmp_path: Pa
 def test_both_orders_needs_a_judge(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", "--engine", "scripted", "--both-orders", "--questions", "2"]) == 2
     assert "both_orders is about the judge of advocates, and here there is none; use --protocol advocates" in capsys.readouterr().err
+
+
+def test_a_run_whose_rounds_went_by_agreement_is_measured_as_advocates_without_that() -> None:
+    trained = PRESETS["demo"]
+    trained = replace(trained, recipe=replace(trained.recipe, extra_rounds=2, stop_when_settled=True))
+    settings = Eval(protocol="advocates", modes=("debate",))._settings(trained)
+    assert (settings.num_agents, settings.extra_rounds, settings.stop_when_settled) == (2, 0, False)
+    same = Eval(modes=("debate",))._settings(trained)
+    assert (same.num_agents, same.extra_rounds, same.stop_when_settled) == (4, 2, True)
