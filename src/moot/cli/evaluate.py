@@ -61,6 +61,9 @@ class Eval:
     """Who else debates in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
     judge: _Str = None
     """Who decides between advocates: as --opponents, one name. The run's judge if that is base, or the policy itself."""
+    both_orders: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Ask the judge of advocates twice, the second time with the other order, also where the run did not: verdicts that change do not
+    count."""
     questions: int = 200
     """How many held-out questions."""
     seed: int = 0
@@ -120,6 +123,10 @@ class Eval:
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
         if self.judge is not None and not settings.assigned:
             raise ConfigError(f"judge {self.judge!r} decides between advocates; use --protocol advocates, or leave it out")
+        if self.both_orders and not settings.assigned:
+            raise ConfigError(
+                "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or leave it out"
+            )
         task = two_sided(task) if settings.assigned else task
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
@@ -148,10 +155,11 @@ class Eval:
         named = ("modes", "k", "match_tokens", "seed", "concurrency", "num_agents", "max_rounds", "max_tokens")
         changes: dict[str, Any] = {name: value for name in named if (value := getattr(self, name)) is not None}
         protocol = config.protocol if self.protocol is None else PROTOCOLS[self.protocol]
-        rules = {"sections": self.sections, "temperature": self.temperature}
+        rules = {"sections": self.sections, "temperature": self.temperature, "both_orders": self.both_orders or None}
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
         if changes["protocol"].rules.positions == "assigned":
-            changes.setdefault("num_agents", 2)
+            # Advocates never agree: a run's rounds by agreement would always be added, and none ever left out.
+            changes = {"num_agents": 2, "stop_when_settled": False, "extra_rounds": 0, **changes}
         if self.prompts is not None:
             changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(config, **changes)

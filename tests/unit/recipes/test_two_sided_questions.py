@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 import pytest
 
+from moot.cli.evaluate import Eval
 from moot.cli.main import main
 from moot.debate.types import ConfigError
 from moot.evaluate import Report
 from moot.records import Run
 from moot.rescore import rescore
+from moot.rl.presets import PRESETS
 from moot.tasks import load
 
 ROOT = Path(__file__).parents[3]
@@ -123,3 +126,27 @@ def test_a_protocol_brings_the_number_of_agents_that_it_needs(
     words = ["--engine", "scripted", "--task", str(FILE), "--dry-run"]
     assert main(["train", "--preset", preset, "--protocol", protocol, *words]) == 0
     assert f"{agents} agents" in capsys.readouterr().out
+
+
+def test_a_plain_model_is_judged_in_both_orders_where_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["eval", "--engine", "scripted", "--protocol", "advocates", "--task", str(FILE), "--questions", "4", "--modes", "debate"]
+    for name, options in {"once": [], "twice": ["--both-orders"]}.items():
+        assert main([*words, "--out", name, *options]) == 0
+        report = Report.read(tmp_path / name / "report.json")
+        assert report.settings["protocol"].get("both_orders", False) == (name == "twice")
+        assert (report.trust["trust/order_flips"] is not None) == (name == "twice")
+
+
+def test_both_orders_needs_a_judge(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["eval", "--engine", "scripted", "--both-orders", "--questions", "2"]) == 2
+    assert "both_orders is about the judge of advocates, and here there is none; use --protocol advocates" in capsys.readouterr().err
+
+
+def test_a_run_whose_rounds_went_by_agreement_is_measured_as_advocates_without_that() -> None:
+    trained = PRESETS["demo"]
+    trained = replace(trained, recipe=replace(trained.recipe, extra_rounds=2, stop_when_settled=True))
+    settings = Eval(protocol="advocates", modes=("debate",))._settings(trained)
+    assert (settings.num_agents, settings.extra_rounds, settings.stop_when_settled) == (2, 0, False)
+    same = Eval(modes=("debate",))._settings(trained)
+    assert (same.num_agents, same.extra_rounds, same.stop_when_settled) == (4, 2, True)
