@@ -44,11 +44,12 @@ async def evaluate(
     answers: AnswerStore | None = None,
     watcher: EvalWatcher = EvalWatcher(),
     played: Callable[[str, PlayedDebate], None] = lambda kind, rollout: None,
+    graded: Callable[[PlayedDebate], None] = lambda _: None,
 ) -> Report:
     """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
 
     `judge` decides between advocates; without one the policy does. `played` is handed each debate as it ends, with its kind (as in
-    `EvalConfig.settings`), also one that the engine lost.
+    `EvalConfig.settings`), also one that the engine lost; `graded` is handed those of kind `debate` when all are over, with their scores.
     """
     distinct = {question_key(question): question for question in (task.held_out if questions is None else questions)}
     if not distinct:
@@ -67,7 +68,10 @@ async def evaluate(
         k = work.matching_k()
         watcher.note(f"vote takes k = {k}: as many answers as generate the tokens of one debate")
     await work.sample(all_needs(config, config.modes, k))
-    return await asyncio.to_thread(_report, work, k)
+    report, debates = await asyncio.to_thread(_report, work, k)
+    for each in debates:
+        graded(each)
+    return report
 
 
 @dataclass
@@ -186,7 +190,7 @@ class _Work:
 # From samples to rows
 
 
-def _report(work: _Work, k: int) -> Report:
+def _report(work: _Work, k: int) -> tuple[Report, list[PlayedDebate]]:
     config = work.config
     rows: list[ReportRow] = []
     counted: dict[tuple[str, int], dict[str, QuestionCounts]] = {}
@@ -202,7 +206,7 @@ def _report(work: _Work, k: int) -> Report:
             first = rows[0] if rows else None
             rows.append(make_row(name, answers, HEADLINE[mode], counts, len(work.questions) - len(counts), first, config.seed))
     debates = [each for one in counted.get(("debate", 1), {}).values() for each in one.debates]
-    return Report(_settings(config, work.task, k, work.questions), rows, panel(debates) if debates else {})
+    return Report(_settings(config, work.task, k, work.questions), rows, panel(debates) if debates else {}), debates
 
 
 def _with_cut(counted: QuestionCounts, records: Sequence[Record]) -> QuestionCounts:

@@ -7,11 +7,13 @@ which the policy takes each seat once against fixed opponents.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from moot.engine.protocol import Sampler
 from moot.evaluate.modes import EvalConfig
 from moot.evaluate.play import evaluate
 from moot.evaluate.report import Report, ReportRow
+from moot.evaluate.store import question_key
 from moot.records.played import PlayedDebate
 from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics, answer_metrics, rollout_metrics
@@ -31,11 +33,11 @@ async def evaluate_in_training(
     opponents: Mapping[str, Guest] | None = None,
     judge: Guest | None = None,
     finished: Callable[[PlayedDebate], None] = lambda _: None,
-    keep: Callable[[Report], None] = lambda _: None,
+    keep: Callable[[Report, list[PlayedDebate]], None] = lambda report, debates: None,
 ) -> Metrics:
     """The seed is the run's own each time, so that two evaluations differ by the weights alone. `keep` gets the whole report, question by
-    question, so that two of them can be compared in pairs."""
-    rollouts: list[PlayedDebate] = []
+    question, so that two of them can be compared in pairs, and the debates that it counted, in the order of the questions."""
+    rollouts, graded = list[PlayedDebate](), list[PlayedDebate]()
 
     def played(kind: str, rollout: PlayedDebate) -> None:
         if kind == "debate":
@@ -44,8 +46,12 @@ async def evaluate_in_training(
 
     settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered)
     questions = task.held_out[: config.eval_questions]
-    report = await evaluate(Player(sampler, rendering), task, settings, questions, opponents=opponents, judge=judge, played=played)
-    keep(report)
+    policy = Player(sampler, rendering)
+    report = await evaluate(policy, task, settings, questions, opponents=opponents, judge=judge, played=played, graded=graded.append)
+    # What was graded was read from its text, and knows nothing of tokens.
+    spoken = {question_key(each.debate.question): each for each in rollouts}
+    same = ((spoken[question_key(each.debate.question)], each) for each in graded)
+    keep(report, [replace(own, scoring=each.scoring, grades=each.grades, scores=each.scores) for own, each in same])
     debates, *others = report.rows
     names = answer_metrics([], [], task.name, phase="test")
     return {

@@ -22,6 +22,7 @@ from moot.debate.rewards import Grades
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.engine.protocol import Sampler, SamplingParams
+from moot.evaluate.report import Report
 from moot.evaluate.training import evaluate_in_training
 from moot.loop.batches import further_questions, look_back, questions
 from moot.loop.commit import commit, fresh_optimizer, is_kept, restore, seat_past_self
@@ -326,11 +327,12 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
     if not due or any(row["step"] == step and row["phase"] == "eval" for row in loop.run.metrics()):
         return
     loop.watcher.began(step, loop.config.total_steps, "eval")
-    started, debates = time.perf_counter(), list[PlayedDebate]()
+    started, held_out = time.perf_counter(), list[PlayedDebate]()
 
-    def finished(played: PlayedDebate) -> None:
-        debates.extend([played] if played.error is None else [])
-        loop.watcher.debate_finished(played)
+    def keep(report: Report, debates: list[PlayedDebate]) -> None:
+        held_out.extend(debates)
+        report.save(loop.run.held_out(step))
+        loop.run.write_held_out(step, debates)
 
     measured = await evaluate_in_training(
         sampler,
@@ -340,16 +342,9 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
         tempered=loop.engine.capabilities.tempered_training,
         opponents=loop.opponents,
         judge=loop.judge,
-        finished=finished,
-        keep=lambda report: report.save(loop.run.held_out(step)),
+        finished=loop.watcher.debate_finished,
+        keep=keep,
     )
-    # In the order of the questions, whichever ended first: a question then has the same number in every evaluation.
-    place = {question.id: i for i, question in enumerate(loop.task.held_out)}
-    debates.sort(key=lambda each: place[each.debate.question.id])
-    grades = await graded([each.debate for each in debates], [loop.task] * len(debates))
-    scoring = config.protocol.scoring.peers_alone()
-    held_out = [each.scored(scoring, own) for each, own in zip(debates, grades, strict=True)]
-    loop.run.write_held_out(step, held_out)
     row = {"step": step, "phase": "eval", **measured, "time/eval_s": time.perf_counter() - started}
     if step >= config.warm_steps:  # from the start on, so that a warm start that was taken over makes no difference
         row |= await loop.visits.update(step, "eval", [(loop.task, each) for each in held_out])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from statistics import mean
 
 import pytest
 
@@ -16,6 +17,7 @@ from moot.rl.config import DebateConfig, TrainConfig
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player
 from moot.tasks import load
+from moot.tasks.answers import grade_all
 
 CONFIG = TrainConfig(debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=2000), eval_questions=6, seed=3)
 KEYS = """
@@ -60,6 +62,26 @@ def test_each_debate_is_seen_as_it_ends_and_counted() -> None:
     found = measure(seen=seen)
     assert (len(seen), found["debates/played"], found["env/all/total_turns"]) == (6, 6.0, 36.0)
     assert found["tokens/sampled"] == sum(len(turn.tokens) for each in seen for turn in each.sampled)
+
+
+def test_the_debates_that_are_kept_have_the_grades_that_were_counted_and_are_graded_once() -> None:
+    engine, task = ScriptedEngine(style="mixed", seed=1), load("arithmetic", 3, 6)
+    compared: list[tuple[str, str]] = []
+
+    def equal(one: str, other: str) -> bool:
+        compared.append((one, other))
+        return task.equal(one, other)
+
+    kept: list[PlayedDebate] = []
+    watched = replace(task, equal=equal)
+    found = asyncio.run(
+        evaluate_in_training(engine, Rendering(engine.tokenizer), watched, CONFIG, keep=lambda _, debates: kept.extend(debates))
+    )
+    in_evaluation = len(compared)
+    assert [each.grades for each in kept] == grade_all([each.debate for each in kept], equal, task.extract)
+    assert in_evaluation == len(compared) - in_evaluation > 0
+    assert [each.debate.question for each in kept] == list(task.held_out) and all(each.sampled and each.scores for each in kept)
+    assert found["trust/winner_correct"] == mean(each.winner_is_right() for each in kept if each.winner is not None)
 
 
 def test_opponents_take_the_other_seats_when_asked() -> None:
