@@ -109,9 +109,9 @@ def test_a_pair_that_is_tied_by_votes_gives_judges_no_signal_and_generators_a_ze
     """
     scores, advantages = by_step(debate(v2(), [[""] * 4, ["2 > 3", "2 > 3", "0 > 1", "1 > 0"]]))
     near(values(scores, "generator"), [[0, 0], [0, 0], [1, 0], [-1, 0]])
-    assert scores.streams["generator"].centred == ((0.0, None), (0.0, None), (1.0, None), (-1.0, None))
+    assert scores.streams["generator"].to_center == ((0.0, None), (0.0, None), (1.0, None), (-1.0, None))
     near(values(scores, "judge"), [[0, 1], [0, 1], [0, 0], [0, 0]])
-    assert scores.streams["judge"].centred == ((None, 1.0), (None, 1.0), (None, None), (None, None))
+    assert scores.streams["judge"].to_center == ((None, 1.0), (None, 1.0), (None, None), (None, None))
     near(advantages["judge"], [[0, 0]] * 4)
 
 
@@ -130,7 +130,7 @@ def test_alignment_is_the_mean_over_votes_with_a_clear_consensus() -> None:
     """
     scores, _ = by_step(debate(v2(), [[""] * 5, ["3 > 1", "0 > 2", "0 > 1", "0 > 2; 1 > 2", "0 > 1; 2 > 0; 1 > 3"]]))
     near([row[1] for row in values(scores, "judge")], [0, 1, 1, 1, 0])
-    assert [row[1] for row in scores.streams["judge"].centred] == [None, 1.0, 1.0, 1.0, 0.0]
+    assert [row[1] for row in scores.streams["judge"].to_center] == [None, 1.0, 1.0, 1.0, 0.0]
 
 
 # The format penalty

@@ -137,9 +137,9 @@ def _points(change: dict[str, Any]) -> str:
     return f"{100 * change['value']:+.0f} points [{100 * change['low']:+.0f}, {100 * change['high']:+.0f}]"
 
 
-def held_out_debates(run: Run, step: int) -> ReportRow | None:
+def held_out_row(run: Run, step: int) -> ReportRow | None:
     """What an evaluation during training counted in its debates, by question; None for a run from before it was kept."""
-    path = run.held_out(step)
+    path = run.held_out_report(step)
     return Report.read(path).rows[0] if path.exists() else None
 
 
@@ -169,7 +169,7 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         moments = {"before": evals[0], "after": evals[-1]}
         if evals[0]["step"] < config.warm_steps and (between := next((row for row in evals if row["step"] == config.warm_steps), None)):
             moments = {"before": evals[0], "after the warm start": between, "after self-play": evals[-1]}
-        old, new = (held_out_debates(run, row["step"]) for row in list(moments.values())[-2:])
+        old, new = (held_out_row(run, row["step"]) for row in list(moments.values())[-2:])
         moved = []
         for name, metric, key in (
             ("valid turns", "valid_turns", "test/valid_turns"),

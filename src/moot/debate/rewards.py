@@ -58,8 +58,8 @@ class Stream:
 
     values: tuple[tuple[float, ...], ...]
     """What is reported."""
-    centred: tuple[tuple[float | None, ...], ...]
-    """What is centred; None for a step that takes no part and has advantage 0 before `added`."""
+    to_center: tuple[tuple[float | None, ...], ...]
+    """What an estimator subtracts a baseline from; None for a step that takes no part and has advantage 0 before `added`."""
     added: tuple[tuple[float, ...], ...]
     """Penalties, added after centring."""
     weight: float = 1.0
@@ -71,7 +71,7 @@ class Stream:
     @property
     def to_go(self) -> tuple[tuple[float | None, ...], ...]:
         """What an estimator works on, with what the agent's later turns got. Penalties stay where they were earned."""
-        return tuple(reward_to_go(row, self.discount) for row in self.centred) if self.discount else self.centred
+        return tuple(reward_to_go(row, self.discount) for row in self.to_center) if self.discount else self.to_center
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def has_signal(scores: Scores) -> bool:
     answer every one takes part, and their rewards must differ."""
     if isinstance(scores, AgentScores):
         return len(set(scores.returns)) > 1
-    values = {value for stream in scores.streams.values() for row in stream.centred for value in row if value is not None}
+    values = {value for stream in scores.streams.values() for row in stream.to_center for value in row if value is not None}
     return len(values) > 1 if "comparison" not in scores.stream_of else bool(values)
 
 
@@ -224,11 +224,11 @@ def _by_turn(debate: Debate, scoring: Scoring, values: Sequence[float]) -> StepS
         return FAILED if turn.failed else None if turn.ballot else values[i]
 
     steps = debate.steps()
-    centred = tuple(tuple(reward(i) for i in own) for own in steps)
-    reported = tuple(tuple(value or 0.0 for value in row) for row in centred)
-    nothing = tuple(tuple(0.0 for _ in row) for row in centred)
-    judging = frozenset((agent, step) for agent, row in enumerate(centred) for step, value in enumerate(row) if value is None)
-    return StepScores({"generator": Stream(reported, centred, nothing)}, scoring.stream_of, ballots=judging)
+    to_center = tuple(tuple(reward(i) for i in own) for own in steps)
+    reported = tuple(tuple(value or 0.0 for value in row) for row in to_center)
+    nothing = tuple(tuple(0.0 for _ in row) for row in to_center)
+    judging = frozenset((agent, step) for agent, row in enumerate(to_center) for step, value in enumerate(row) if value is None)
+    return StepScores({"generator": Stream(reported, to_center, nothing)}, scoring.stream_of, ballots=judging)
 
 
 # Per step: solver and judge apart
@@ -325,18 +325,18 @@ def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades |
         raise ConfigError(f"reward_mix needs win_rate, win_minus_loss or generator_judge, got reward {scoring.reward!r}")
 
     stream = scores.streams["generator"]
-    values, centred = [], []
-    for turns, old_values, old_centred in zip(debate.steps(), stream.values, stream.centred, strict=True):
-        row, centred_row = list(old_values), list(old_centred)
+    values, to_center = [], []
+    for turns, old_values, old_to_center in zip(debate.steps(), stream.values, stream.to_center, strict=True):
+        row, row_to_center = list(old_values), list(old_to_center)
         for step, i in enumerate(turns):
             if not debate.turns[i].answers:
                 continue
             row[step] = _mixed(row[step], correct[i], stream.lowest, mix, bonus)
-            if mix or correct[i] or centred_row[step] is not None:
-                centred_row[step] = row[step]
+            if mix or correct[i] or row_to_center[step] is not None:
+                row_to_center[step] = row[step]
         values.append(tuple(row))
-        centred.append(tuple(centred_row))
-    return replace(scores, streams={**scores.streams, "generator": replace(stream, values=tuple(values), centred=tuple(centred))})
+        to_center.append(tuple(row_to_center))
+    return replace(scores, streams={**scores.streams, "generator": replace(stream, values=tuple(values), to_center=tuple(to_center))})
 
 
 def _mixed(peer: float, correct: bool, low: float, mix: float, bonus: float) -> float:

@@ -331,7 +331,7 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
 
     def keep(report: Report, debates: list[PlayedDebate]) -> None:
         held_out.extend(debates)
-        report.save(loop.run.held_out(step))
+        report.save(loop.run.held_out_report(step))
         loop.run.write_held_out(step, debates)
 
     measured = await evaluate_in_training(

@@ -305,8 +305,8 @@ def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
     streams = {}
     for name, rows in rewards.items():
         values = tuple(map(tuple, rows))
-        centred = tuple(tuple(value if signal else None for value in row) for row in values)
-        streams[name] = Stream(values, centred, tuple((0.0,) * len(row) for row in values))
+        to_center = tuple(tuple(value if signal else None for value in row) for row in values)
+        streams[name] = Stream(values, to_center, tuple((0.0,) * len(row) for row in values))
     return StepScores(streams, scoring.stream_of, votes, ballots=frozenset(judging))
 
 

@@ -5,6 +5,7 @@
     debates/000012.jsonl         every debate of step 12: text, fields, votes, rewards
     debates/000012.npz           its tokens, logprobs and advantages: one array each, cut by `offsets`
     held_out/000012.jsonl        the debates of the evaluation after step 12, without tokens
+    held_out/000012.json         what that evaluation counted, question by question
     checkpoints/000012/          the engine's state, and state.json: the loop's own, with the step's metrics
     aside/001/                   what a restart, or a return to an older checkpoint, took out of the way
     lock                         held by the process that writes here
@@ -66,7 +67,7 @@ class Run:
     def exists(path: Path) -> bool:
         return (path / "run.json").is_file()
 
-    def held_out(self, step: int) -> Path:
+    def held_out_report(self, step: int) -> Path:
         """What the evaluation after this step counted, question by question."""
         return self.path / "held_out" / step_file(step, ".json")
 

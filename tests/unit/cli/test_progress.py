@@ -70,7 +70,7 @@ def held_out(run: Run, step: int, right: int, valid: int) -> None:
         "valid_turns": {f"q{i}": (float(i < valid), 1.0) for i in range(10)},
         "judge": {f"q{i}": (float(right > 1), float(i < 5)) for i in range(10)},  # in five questions alone a vote could be right
     }
-    Report({}, [ReportRow("debate", 4, 10, 0, 50.0, {}, None, shares)], {}).save(run.held_out(step))
+    Report({}, [ReportRow("debate", 4, 10, 0, 50.0, {}, None, shares)], {}).save(run.held_out_report(step))
     run.append_metrics(
         {"step": step, "phase": "eval", "test/valid_turns": valid / 10, "test/turns_with_vote": 0.0, "trust/judge_accuracy": None}
         | {"test_arithmetic/correct": right / 10, "debates/played": 10.0}

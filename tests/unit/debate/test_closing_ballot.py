@@ -151,7 +151,7 @@ def test_the_last_answers_are_judged() -> None:
     scores, streams = by_step(played)
     near(values(scores, "generator"), [[1, 0], [0, 0], [-1, 0]])
     near(values(scores, "judge"), [[0, 1], [0, 1], [0, 1]])
-    near(scores.streams["generator"].centred, [[1, None], [0, None], [-1, None]])
+    near(scores.streams["generator"].to_center, [[1, None], [0, None], [-1, None]])
     near(streams["generator"], [[1, 0], [0, 0], [-1, 0]])
     near(streams["judge"], [[0, 0], [0, 0], [0, 0]])
     assert [(vote.author, vote.left, vote.right, vote.turn) for vote in scores.votes] == [(0, 1, 2, 3), (1, 0, 2, 4), (2, 0, 1, 5)]
@@ -206,7 +206,7 @@ def test_truth_is_mixed_into_answers_alone() -> None:
     played = closed([[""] * 3], ["1 > 2", "", ""], answers=[["7", "8", "8"]], truth="7", enable_format_penalty=False)
     scores, streams = by_step(played, mix=0.5)
     near(values(scores, "generator"), [[0.5, 0], [0, 0], [-1, 0]])
-    near(scores.streams["generator"].centred, [[0.5, None], [0, None], [-1, None]])
+    near(scores.streams["generator"].to_center, [[0.5, None], [0, None], [-1, None]])
     near(streams["generator"], [[2 / 3, 0], [1 / 6, 0], [-5 / 6, 0]])
 
 

@@ -41,7 +41,7 @@ def with_signal(scores: StepScores, stream: str, advantages: tuple[tuple[float, 
     found = scores.streams[stream]
     return [
         advantage - added
-        for row, values, penalties in zip(advantages, found.centred, found.added, strict=True)
+        for row, values, penalties in zip(advantages, found.to_center, found.added, strict=True)
         for advantage, value, added in zip(row, values, penalties, strict=True)
         if value is not None
     ]
@@ -63,11 +63,11 @@ def test_a_step_without_a_signal_gets_its_penalty_and_nothing_else(rows: Table, 
     for agent, turns in enumerate(played.steps()):
         for step, i in enumerate(turns):
             failed = played.turns[i].failed
-            if scores.streams["generator"].centred[agent][step] is None:
+            if scores.streams["generator"].to_center[agent][step] is None:
                 assert advantages["generator"][agent][step] == (-1.0 if failed else 0.0)
             else:
                 assert not failed
-            if scores.streams["judge"].centred[agent][step] is None:
+            if scores.streams["judge"].to_center[agent][step] is None:
                 assert advantages["judge"][agent][step] in (0.0, -0.5)
 
 
