@@ -44,7 +44,7 @@ async def evaluate(
     answers: AnswerStore | None = None,
     watcher: EvalWatcher = EvalWatcher(),
     played: Callable[[str, PlayedDebate], None] = lambda kind, rollout: None,
-    graded: Callable[[PlayedDebate], None] = lambda _: None,
+    graded: Callable[[list[PlayedDebate]], None] = lambda debates: None,
 ) -> Report:
     """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
 
@@ -69,8 +69,7 @@ async def evaluate(
         watcher.note(f"vote takes k = {k}: as many answers as generate the tokens of one debate")
     await work.sample(all_needs(config, config.modes, k))
     report, debates = await asyncio.to_thread(_report, work, k)
-    for each in debates:
-        graded(each)
+    graded(debates)
     return report
 
 

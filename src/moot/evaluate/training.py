@@ -47,7 +47,7 @@ async def evaluate_in_training(
     settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered)
     questions = task.held_out[: config.eval_questions]
     policy = Player(sampler, rendering)
-    report = await evaluate(policy, task, settings, questions, opponents=opponents, judge=judge, played=played, graded=graded.append)
+    report = await evaluate(policy, task, settings, questions, opponents=opponents, judge=judge, played=played, graded=graded.extend)
     # What was graded was read from its text, and knows nothing of tokens.
     spoken = {question_key(each.debate.question): each for each in rollouts}
     same = ((spoken[question_key(each.debate.question)], each) for each in graded)

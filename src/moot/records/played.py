@@ -11,7 +11,7 @@ from moot.debate.rewards import Grades, Reward, Scores, last_parsed, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Vote
-from moot.debate.votes import Ballots, ballots, by_pair, clear_consensus
+from moot.debate.votes import Ballots, ballots, clear_consensus
 from moot.turns import Advantages, SampledTurn
 
 
@@ -106,6 +106,3 @@ class PlayedDebate:
     def decided_votes(self) -> list[Vote]:
         """Those of them that prefer one."""
         return [vote for vote in self.peer_votes() if vote.verdict == ">"]
-
-    def votes_by_pair(self) -> dict[frozenset[int], list[Vote]]:
-        return by_pair(self.peer_votes())

@@ -11,7 +11,7 @@ from typing import Any
 from moot.debate.rewards import has_signal, held_answers, last_parsed, plurality
 from moot.debate.types import Parsed, Vote
 from moot.debate.voters import flips, own_answers
-from moot.debate.votes import clear_consensus, in_both_orders
+from moot.debate.votes import by_pair, clear_consensus, in_both_orders
 from moot.records.played import PlayedDebate
 from moot.rl import calibration
 from moot.rl.explain import ALARMS
@@ -48,7 +48,7 @@ def counts(each: PlayedDebate) -> dict[str, Share]:
     level = _level(each)
     lengths = [(_length(each, vote.left), _length(each, vote.right)) for vote in level]
     gap, won = _agreement(each), each.winner_is_right()
-    pairs = each.votes_by_pair().values()
+    pairs = by_pair(each.peer_votes()).values()
     return {
         "trust/judge_accuracy": (right, mixed),
         "trust/vote_truth_agreement": (0.0, 0.0) if gap is None else (gap, 1.0),
@@ -73,7 +73,7 @@ def _outside(each: PlayedDebate) -> dict[str, Share]:
     """What judges without a seat make of the same answers."""
     agreed: list[bool] = []
     right: list[bool] = []
-    pairs = each.votes_by_pair()
+    pairs = by_pair(each.peer_votes())
     for vote in each.ballots.outside:
         if vote.verdict != ">":
             continue
@@ -192,7 +192,7 @@ def _accuracy(each: PlayedDebate) -> float:
 
 def _triples(each: PlayedDebate) -> Iterator[bool]:
     """For each three responses with a clear consensus on all their pairs, whether it runs in a circle."""
-    better = {pair: turn for pair, votes in each.votes_by_pair().items() if (turn := clear_consensus(votes)) is not None}
+    better = {pair: turn for pair, votes in by_pair(each.peer_votes()).items() if (turn := clear_consensus(votes)) is not None}
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in map(tuple, better):
         neighbours[a].add(b)
@@ -293,7 +293,7 @@ def _shrunk(first: Mapping[str, int], now: Mapping[str, int]) -> bool:
 
 def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
     right, mixed = counted_accuracy(debates)
-    contested = [votes for each in debates for votes in each.votes_by_pair().values() if len({vote.author for vote in votes}) >= 2]
+    contested = [votes for each in debates for votes in by_pair(each.peer_votes()).values() if len({vote.author for vote in votes}) >= 2]
     lengths = solution_lengths(debates)
     with_answer = [each for each in debates if each.answer_known]
     without = [each for each in debates if not each.answer_known]
