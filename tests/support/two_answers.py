@@ -23,9 +23,14 @@ class TwoAnswers:
         return {token: i for i, token in enumerate(self.TOKENS)}
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
-        for i, token in enumerate(self.TOKENS[:4]):
+        return self.encoded(text, 4)
+
+    def encoded(self, text: str, marks: int) -> list[int]:
+        """The first tokens stand for themselves; every other word is one of the rest."""
+        for i, token in enumerate(self.TOKENS[:marks]):
             text = text.replace(token, f" \x00{i} ")
-        return [int(word[1:]) if word[0] == "\x00" else 4 + zlib.crc32(word.encode()) % 8 for word in text.split()]
+        rest = len(self.TOKENS) - marks
+        return [int(word[1:]) if word[0] == "\x00" else marks + zlib.crc32(word.encode()) % rest for word in text.split()]
 
     def decode(self, ids: Sequence[int], **_: Any) -> str:
         return "".join(self.TOKENS[i] for i in ids)
@@ -35,12 +40,14 @@ class TwoAnswers:
         return text + "<|im_start|> assistant " * add_generation_prompt
 
 
-def random_model(path: Path, seed: int) -> Path:
+def random_model(path: Path, seed: int, vocabulary: int = 12) -> Path:
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
     shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
-    config = LlamaConfig(vocab_size=12, max_position_embeddings=8192, initializer_range=0.15, bos_token_id=None, eos_token_id=1, **shape)
+    config = LlamaConfig(
+        vocab_size=vocabulary, max_position_embeddings=8192, initializer_range=0.15, bos_token_id=None, eos_token_id=1, **shape
+    )
     LlamaForCausalLM(config).save_pretrained(path)
     return path
