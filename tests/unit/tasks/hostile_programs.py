@@ -69,7 +69,7 @@ KINDS: list[Callable[[int], str]] = [
     lambda n: "import os\nfor d in range(3, 64):\n    try: os.fchdir(d)\n    except OSError: pass\nescaped = os.path.exists('etc')",
     lambda n: "import os\nescaped = any(len(v) > 20 or 'KEY' in k for k, v in os.environ.items())",
     # The network, signals, and powers.
-    lambda n: "import socket\nsocket.create_connection(('127.0.0.1', PORT), 2)\nescaped = True",
+    lambda n: "import socket\nsocket.create_connection(('127.0.0.9', PORT), 2)\nescaped = True",
     lambda n: "import socket\nsocket.create_connection(('1.1.1.1', 80), 2)\nescaped = True",
     lambda n: "import socket\nsocket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('8.8.8.8', 53))\nescaped = True",
     lambda n: "import socket\nsocket.getaddrinfo('example.com', 80)\nescaped = True",

@@ -110,7 +110,8 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[P
     tmp_path.chmod(0o755)
     canary.chmod(0o666)
     monkeypatch.setenv("API_KEY", "sk-" + "x" * 40)
-    with socket.create_server(("127.0.0.1", 0)) as server:
+    # An address of its own: what other tests left running may still call a port of 127.0.0.1 that was theirs before.
+    with socket.create_server(("127.0.0.9", 0)) as server:
         server.setblocking(False)
         yield canary, server.getsockname()[1]
         with pytest.raises(BlockingIOError):
