@@ -39,6 +39,7 @@ def texts(*arguments: object) -> list[str]:
     return [turn["text"] for turn in json.loads(done.stdout)["turns"]]
 
 
+@pytest.mark.slow
 def test_a_run_and_one_of_its_checkpoints_speak_with_what_was_trained(model: Path, engine: Any, tmp_path: Path) -> None:
     from moot.engine.protocol import AdamParams, Datum
     from moot.records import Run

@@ -109,7 +109,7 @@ def _still(run: Path, name: str, content: bytes) -> bool:
     return any(file.read_bytes() == content for file in run.rglob("*") if file.is_file())
 
 
-@pytest.mark.parametrize("block", range(2))
+@pytest.mark.parametrize("block", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_twenty_damaged_runs_end_every_command_in_one_line(made: Path, tmp_path: Path, block: int) -> None:
     for seed in range(10 * block, 10 * block + 10):
         one_case(made, tmp_path / str(seed), seed)

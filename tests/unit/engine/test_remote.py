@@ -305,6 +305,7 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
             return run_of(engine, tmp_path_factory.mktemp("whole") / "run")
 
 
+@pytest.mark.slow
 def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every_debate(whole_run: Run, tmp_path: Path) -> None:
     with engine_on(Server(Manners(vocabulary=258)), 0.2, seed=1) as engine:
         faulty = run_of(engine, tmp_path / "run")

@@ -212,6 +212,7 @@ def _grade_hostile(count: int, seconds: float) -> None:
     assert "lost" not in results["outcomes"]
 
 
+@pytest.mark.slow
 def test_60_hostile_answers_from_threads_and_async_code() -> None:
     _grade_hostile(60, seconds=0.2)
 

@@ -69,6 +69,7 @@ def test_what_torch_does_not_run_is_padded_instead_and_noted(monkeypatch: pytest
     attention.offers_ragged.cache_clear()
 
 
+@pytest.mark.slow
 def test_the_paged_kernel_is_the_paged_plan() -> None:
     assert kernels()["paged"] == "equal"
 
