@@ -43,6 +43,12 @@ def test_a_warm_step_tells_its_loss_per_token() -> None:
     assert line(row, 9, 1.0, 2.0) == "step 1/9  warm start  loss 0.969 per token, 1,484 tokens  [0:00:02]"
 
 
+@pytest.mark.parametrize(("agents", "outside", "shown"), [(0.75, 0.4, "75%"), (None, 0.4, "40%"), (None, None, "–")])
+def test_judges_right_is_the_outside_judges_share_where_agents_cast_no_vote(agents: Any, outside: Any, shown: str) -> None:
+    row = {**ROW, "trust/judge_accuracy": agents, "trust/outside_accuracy": outside}
+    assert f"judges right {shown}," in line(row, 12, 4.0, 0.0)
+
+
 def test_an_alarm_is_explained_when_it_begins_to_ring_and_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     with RunProgress(Terminal(), [], PRESETS["demo"]) as progress:
         for step, rings in ((7, 0.0), (8, 1.0), (9, 1.0)):
