@@ -78,7 +78,7 @@ def layer_bytes(shape: Shape, rank: int, size: int) -> int:
     kept = 2 * shape.hidden  # normed
     kept += 2 * queries + 2 * keys  # queries, keys, values and what attention gave
     kept += queries + 2 * keys if shape.norms_heads else 0  # before their norms
-    kept += 4 * shape.inner  # gate and up, the gate's silu, and their product
+    kept += 3 * shape.inner  # gate and up, and what comes out of the gate
     kept += 7 * rank
     return residual + size * kept + 4 * shape.heads
 

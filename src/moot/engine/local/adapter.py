@@ -5,6 +5,7 @@ peft decides which matrices are adapted, how they start and how they are stored;
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -39,27 +40,58 @@ def lora_parameters(wrapped: Any) -> dict[str, Tensor]:
     return {name: parameter for name, parameter in wrapped.named_parameters() if parameter.requires_grad}
 
 
-def arrange(wrapped: Any, dtype: torch.dtype) -> Adapter:
-    """Differentiable: gradients of what comes out reach peft's parameters."""
-    return [_layer(layer, dtype) for layer in wrapped.base_model.model.model.layers]
+def arrange(wrapped: Any, dtype: torch.dtype, trained: bool = False) -> Adapter:
+    """Copies of peft's parameters. `trained`: each with a gradient of its own, which `rearrange` brings home. To let autograd do that in
+    each pass would be thousands of the smallest kernels."""
+    with torch.no_grad():
+        layers = [_layer(layer, dtype) for layer in wrapped.base_model.model.model.layers]
+    for low in (low for layer in layers for low in layer.values()) if trained else ():
+        low.a.requires_grad_()
+        low.b.requires_grad_()
+    return layers
+
+
+def tensors(adapter: Adapter) -> list[Tensor]:
+    return [tensor for layer in adapter for name in sorted(layer) for tensor in (layer[name].a, layer[name].b)]
+
+
+def rearrange(wrapped: Any, arranged: Sequence[Tensor]) -> dict[str, Tensor]:
+    """By name of peft's parameter, its gradient from the gradients of what `arrange` made, in the order of `tensors`."""
+    names = {id(parameter): name for name, parameter in lora_parameters(wrapped).items()}
+    found, left = {}, iter(arranged)
+    for layer in wrapped.base_model.model.model.layers:
+        for _, modules in sorted(_groups(layer).items()):
+            if not any(hasattr(module, "lora_A") for module in modules):
+                continue
+            of_a, of_b = next(left), next(left)
+            row = column = 0
+            for module in modules:
+                size = module.weight.shape[0]
+                if hasattr(module, "lora_A"):
+                    a, b = module.lora_A[NAME].weight, module.lora_B[NAME].weight
+                    found[names[id(a)]] = of_a[column : column + len(a)].clone()
+                    found[names[id(b)]] = of_b[row : row + size, column : column + len(a)] * module.scaling[NAME]
+                    column += len(a)
+                row += size
+    return found
 
 
 def freeze(wrapped: Any, dtype: torch.dtype) -> Adapter:
-    """A copy that training does not reach; `()` where the update is exactly zero, which costs nothing to run."""
+    """As the parameters are now; `()` where the update is exactly zero, which costs nothing to run."""
     with torch.no_grad():
         if not any(bool(value.any()) for name, value in lora_parameters(wrapped).items() if "lora_B" in name):
             return ()
-        return [{group: LowRank(low.a.clone(), low.b.clone()) for group, low in layer.items()} for layer in arrange(wrapped, dtype)]
+        return arrange(wrapped, dtype)
+
+
+def _groups(layer: Any) -> dict[str, list[Any]]:
+    owner = {"qkv": layer.self_attn, "o": layer.self_attn, "gate_up": layer.mlp, "down": layer.mlp}
+    return {group: [getattr(owner[group], name) for name in names] for group, names in GROUPS.items()}
 
 
 def _layer(layer: Any, dtype: torch.dtype) -> dict[str, LowRank]:
-    owner = {"qkv": layer.self_attn, "o": layer.self_attn, "gate_up": layer.mlp, "down": layer.mlp}
-    out = {}
-    for group, names in GROUPS.items():
-        modules = [getattr(owner[group], name) for name in names]
-        if (low := _group(modules, dtype)) is not None:
-            out[group] = low
-    return out
+    found = {group: _group(modules, dtype) for group, modules in _groups(layer).items()}
+    return {group: low for group, low in found.items() if low is not None}
 
 
 def _group(modules: list[Any], dtype: torch.dtype) -> LowRank | None:

@@ -1,6 +1,7 @@
 """Causal attention three ways: packed sequences, new tokens after cached ones, and one new token for each of many sequences.
 
-Keys and values are not repeated for grouped queries, but read with a stride of 0; only where a GPU pads training are they copied.
+Keys and values are not repeated for grouped queries, but read with a stride of 0; only where a GPU pads training in float32 are they
+copied.
 """
 
 from __future__ import annotations
@@ -124,16 +125,21 @@ def offers_ragged(device: torch.device, dtype: torch.dtype, dim: int, uneven: bo
 def padded_attention(lengths: Sequence[int], device: torch.device) -> Attend:
     """The same, all sequences in one product: what fills up the shorter ones comes last, where a causal row never looks."""
     count, longest = len(lengths), max(lengths)
-    at = torch.cat([torch.arange(row * longest, row * longest + length) for row, length in enumerate(lengths)]).to(device)
+    even = count * longest == sum(lengths)
+    at = None if even else torch.cat([torch.arange(row * longest, row * longest + length) for row, length in enumerate(lengths)]).to(device)
 
     def spread(x: Tensor, copies: int) -> Tensor:
-        wide = x.new_zeros(count * longest, *x.shape[1:]).index_copy(0, at, x).view(count, longest, *x.shape[1:]).transpose(1, 2)
+        wide = x if at is None else x.new_zeros(count * longest, *x.shape[1:]).index_copy(0, at, x)
+        wide = wide.reshape(count, longest, *x.shape[1:]).transpose(1, 2)
         return wide if copies == 1 else wide.repeat_interleave(copies, dim=1)
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         groups = q.shape[1] // k.shape[1]
-        out = F.scaled_dot_product_attention(spread(q, 1), spread(k, groups), spread(v, groups), is_causal=True)
-        return out.transpose(1, 2).reshape(count * longest, -1).index_select(0, at)
+        # What groups queries by itself runs in half precision alone; the way left to float32 would hold all scores.
+        copies, grouped = (groups, False) if q.dtype == torch.float32 else (1, groups > 1)
+        out = F.scaled_dot_product_attention(spread(q, 1), spread(k, copies), spread(v, copies), is_causal=True, enable_gqa=grouped)
+        out = out.transpose(1, 2).reshape(count * longest, -1)
+        return out if at is None else out.index_select(0, at)
 
     return attend
 

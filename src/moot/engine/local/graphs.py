@@ -17,11 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from moot.engine.local.adapter import tensors
 from moot.engine.local.batch import Look, Request
 from moot.engine.local.choosing import choose
 from moot.engine.local.memory import give_back, upload
-from moot.engine.local.network import Adapter, Attend, LowRank, Network
-from moot.engine.local.paged import Pass, block_rows, paged_attention, paged_prefill
+from moot.engine.local.network import Adapter, Attend, Network
+from moot.engine.local.paged import Pass, block_rows, paged_attention, paged_prefill, write_pages
 from moot.engine.local.pages import PAGE, PageStore
 from moot.engine.local.picking import Picker, pick
 from moot.engine.protocol import in_words
@@ -60,7 +61,7 @@ class GraphDecoder:
         self._tokens = torch.zeros(self.rows, dtype=torch.long, device=self.device)
         self._logprobs = torch.zeros(self.rows, dtype=torch.float64, device=self.device)
         self._adapters: dict[Kind, Adapter] = {}
-        self._loaded: dict[Kind, Adapter] = {}
+        self._loaded: Adapter = ()
         self._graphs: dict[Kind, Captured] = {}
         self._pick = choose
         self.table_of: object = None
@@ -128,21 +129,20 @@ class GraphDecoder:
         return self._run(size, adapter, False)
 
     def _run(self, size: int, adapter: Adapter, picks: bool) -> Tensor:
-        kind = _shape(adapter)
-        static = self._load(kind, adapter)
+        kind, static = _shape(adapter), self.seated(adapter)
         if (*kind, size, picks) not in self._graphs:
             self._graphs[*kind, size, picks] = self._try_capture(size, static, picks)
         return self._graphs[*kind, size, picks]()
 
-    def _load(self, kind: Kind, adapter: Adapter) -> Adapter:
-        """The adapter's values, in the memory the graphs of its shape read."""
+    def seated(self, adapter: Adapter) -> Adapter:
+        """The adapter's values, in the memory the graphs of its shape read; good until another is seated."""
+        kind = _shape(adapter)
         if kind not in self._adapters:
-            self._adapters[kind] = [{name: LowRank(low.a.clone(), low.b.clone()) for name, low in layer.items()} for layer in adapter]
-            self._loaded[kind] = adapter
+            self._adapters[kind] = self._network.seat(adapter)
         static = self._adapters[kind]
-        if self._loaded[kind] is not adapter:
-            torch._foreach_copy_(_tensors(static), _tensors(adapter))
-            self._loaded[kind] = adapter
+        if adapter and self._loaded is not adapter:  # adapters of all shapes stand in the same place
+            torch._foreach_copy_(tensors(static), tensors(adapter))
+            self._loaded = adapter
         return static
 
     def _try_capture(self, size: int, adapter: Adapter, picks: bool) -> Captured:
@@ -169,8 +169,7 @@ class GraphDecoder:
 
             def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
                 keys, values = self._store.keys[layer], self._store.values[layer]
-                keys[page_ids, :, within] = k
-                values[page_ids, :, within] = v
+                write_pages(k, v, keys, values, page_ids, within)
                 return paged_attention(q, keys, values, table, positions)
 
             logits = self._network.logits(self._network.hidden(tokens, positions, attend, adapter))
@@ -233,7 +232,3 @@ def filtered(request: Request) -> bool:
 def _shape(adapter: Adapter) -> Kind:
     """What must be equal for two adapters to share a graph."""
     return (tuple(sorted((name, *low.a.shape) for name, low in adapter[0].items())),) if adapter else ()
-
-
-def _tensors(adapter: Adapter) -> list[Tensor]:
-    return [tensor for layer in adapter for name in sorted(layer) for tensor in (layer[name].a, layer[name].b)]

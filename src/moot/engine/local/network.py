@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
+
+from moot.engine.local.steps import Heads, steps_for
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [T, heads, D], k [T, kv_heads, D], v) -> [T, heads * D]"""
@@ -32,6 +34,8 @@ class LowRank:
 
     a: Tensor  # [ranks of the group's members, in]
     b: Tensor  # [out, ranks]: block diagonal, so that members do not mix
+    seated: bool = False
+    """`a` stands in the rows behind the group's own matrix, so that one product gives both."""
 
 
 Adapter = Sequence[Mapping[str, LowRank]]
@@ -44,23 +48,61 @@ class Linear:
     bias: Tensor | None
     packed: Tensor | None = None
     """The weight once more, in the order the CPU's bfloat16 product wants it; without it every call reorders the matrix anew."""
+    whole: Tensor | None = None
+    """The memory of the weight, with room behind it for an adapter's `a`."""
+    whole_bias: Tensor | None = None
+
+    @property
+    def room(self) -> Tensor | None:
+        return None if self.whole is None else self.whole[len(self.weight) :]
 
     def __call__(self, x: Tensor, update: LowRank | None) -> Tensor:
-        if self.packed is not None and not torch.is_grad_enabled():
-            y: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
-        else:
-            y = F.linear(x, self.weight, self.bias)
+        if update is not None and torch.is_grad_enabled():
+            return _adapted(x, self.weight, self.bias, update)
         if update is not None:
-            y = y.addmm_(F.linear(x, update.a), update.b.t())
-        return y
+            y, (z, b) = self.apart(x, update)
+            return y.addmm_(z, b.t())
+        if self.packed is not None and not torch.is_grad_enabled():
+            return cast(Tensor, torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], ""))
+        return F.linear(x, self.weight, self.bias)
+
+    def apart(self, x: Tensor, update: LowRank) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+        """Without the update, and what is to be added: `[T, ranks]` times `[out, ranks]`. For where no gradient is wanted."""
+        if update.seated and self.whole is not None:
+            y, z = torch.split(F.linear(x, self.whole, self.whole_bias), [len(self.weight), len(update.a)], dim=1)
+            return y, (z, update.b)
+        return self(x, None), (F.linear(x, update.a), update.b)
+
+
+class _Adapted(torch.autograd.Function):
+    """The two ways through a group of matrices join in one tensor, forward and backward; autograd alone would add two."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
+        z = F.linear(x, a)
+        ctx.save_for_backward(x, z, weight, a, b)
+        return F.linear(x, weight, bias).addmm_(z, b.t())
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        x, z, weight, a, b = ctx.saved_tensors
+        of_y = grads[0]
+        of_z = of_y @ b
+        of_x = (of_y @ weight).addmm_(of_z, a) if ctx.needs_input_grad[0] else None
+        return of_x, None, None, of_z.t() @ x, of_y.t() @ z
+
+
+def _adapted(x: Tensor, weight: Tensor, bias: Tensor | None, update: LowRank) -> Tensor:
+    result: Tensor = _Adapted.apply(x, weight, bias, update.a, update.b)  # type: ignore[no-untyped-call]
+    return result
 
 
 @dataclass(frozen=True)
 class Layer:
     norm_1: Tensor
     norm_2: Tensor
-    q_norm: Tensor | None
-    k_norm: Tensor | None
+    norms: tuple[Tensor, Tensor] | None
+    """Of queries and keys, head by head."""
     linear: Mapping[str, Linear]
 
 
@@ -78,13 +120,18 @@ def _pack(linear: Linear) -> Linear:
 def _fuse(modules: Sequence[Any]) -> Linear:
     """One matrix for modules that share their input; the modules become views of it, so nothing is held twice."""
     plain = [getattr(module, "base_layer", module) for module in modules]
-    if len(plain) == 1:
-        return Linear(plain[0].weight.detach(), None if plain[0].bias is None else plain[0].bias.detach())
-    weight = torch.cat([module.weight.detach() for module in plain])
-    for module, part in zip(plain, torch.split(weight, [module.weight.shape[0] for module in plain]), strict=True):
+    ranks = sum(low.weight.shape[0] for module in modules for low in getattr(module, "lora_A", {}).values())
+    weights, biases = [module.weight.detach() for module in plain], [module.bias for module in plain]
+    bias = None if biases[0] is None else torch.cat([each.detach() for each in biases])
+    if len(plain) == 1 and not ranks:
+        return Linear(weights[0], bias)
+    sizes = [len(weight) for weight in weights]
+    whole = torch.cat([*weights, weights[0].new_zeros(ranks, weights[0].shape[1])])
+    for module, part in zip(plain, torch.split(whole, [*sizes, ranks]), strict=False):
         module.weight.data = part
-    biases = [module.bias for module in plain]
-    return Linear(weight, torch.cat([bias.detach() for bias in biases]) if biases[0] is not None else None)
+    # .data: what is written behind a matrix is no change of the matrix, and autograd counts changes.
+    whole_bias = None if bias is None else F.pad(bias, (0, ranks))
+    return Linear(whole.data[: sum(sizes)], bias, None, whole if ranks else None, whole_bias)
 
 
 def _widens(device: torch.device) -> bool:
@@ -115,6 +162,7 @@ class Network:
         # bfloat16 into float32; the others need the matrix in float32.
         self._wide_head = None if self.dtype == torch.float32 or _widens(self.device) else self.head.float()
         self.layers = [self._layer(layer) for layer in body.layers]
+        self.steps = steps_for(self.device, self.dtype, Heads(self.heads, self.kv_heads, self.head_dim), self.layers[0].norms is not None)
         if pack:
             packed = [{name: _pack(linear) for name, linear in layer.linear.items()} for layer in self.layers]
             self.layers = [replace(layer, linear=linear) for layer, linear in zip(self.layers, packed, strict=True)]
@@ -128,8 +176,7 @@ class Network:
         return Layer(
             norm_1=layer.input_layernorm.weight.detach().float(),
             norm_2=layer.post_attention_layernorm.weight.detach().float(),
-            q_norm=None if q_norm is None else q_norm.weight.detach(),
-            k_norm=None if k_norm is None else k_norm.weight.detach(),
+            norms=None if q_norm is None or k_norm is None else (q_norm.weight.detach(), k_norm.weight.detach()),
             linear={group: _fuse([getattr(owner[group], name) for name in names]) for group, names in GROUPS.items()},
         )
 
@@ -148,36 +195,44 @@ class Network:
 
     def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend, adapter: Adapter = (), recompute: bool = False) -> Tensor:
         """Last hidden states `[T, H]`, normed. `recompute` trades time for memory: activations are made again for the backward pass."""
-        x = F.embedding(tokens, self.embed).float()
+        x, added = F.embedding(tokens, self.embed).float(), None
         cos, sin = self._cos[positions], self._sin[positions]
         for index in range(len(self.layers)):
             updates: Mapping[str, LowRank] = adapter[index] if adapter else {}
             if recompute:
-                x = checkpoint(self._block, x, index, updates, cos, sin, attend, use_reentrant=False)
+                x = checkpoint(self._whole_block, x, index, updates, cos, sin, attend, use_reentrant=False)
             else:
-                x = self._block(x, index, updates, cos, sin, attend)
-        return self._norm(x, self.norm)
+                x, added = self._block(x, added, index, updates, cos, sin, attend)
+        return self._add_norm(x, added, self.norm)[1]
 
-    def _norm(self, x: Tensor, weight: Tensor) -> Tensor:
-        return F.rms_norm(x, weight.shape, weight, self.eps).to(self.dtype)
+    def _add_norm(self, x: Tensor, added: Tensor | None, weight: Tensor) -> tuple[Tensor, Tensor]:
+        return self.steps.add_norm(x, added, weight, self.eps, self.dtype)
 
-    def _block(self, x: Tensor, index: int, updates: Mapping[str, LowRank], cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
-        layer, rows = self.layers[index], len(x)
-        normed = self._norm(x, layer.norm_1)
-        qkv = layer.linear["qkv"](normed, updates.get("qkv")).view(rows, -1, self.head_dim)
-        qk, v = torch.split(qkv, [self.heads + self.kv_heads, self.kv_heads], dim=1)
-        if layer.q_norm is not None and layer.k_norm is not None:
-            q, k = torch.split(qk, [self.heads, self.kv_heads], dim=1)
-            q = F.rms_norm(q, layer.q_norm.shape, layer.q_norm, self.eps)
-            k = F.rms_norm(k, layer.k_norm.shape, layer.k_norm, self.eps)
-            qk = torch.cat([q, k], dim=1)
-        left, right = qk.chunk(2, dim=-1)
-        qk = torch.cat([left * cos - right * sin, right * cos + left * sin], dim=-1)
-        q, k = torch.split(qk, [self.heads, self.kv_heads], dim=1)
-        x = x + layer.linear["o"](attend(index, q, k, v), updates.get("o"))
-        normed = self._norm(x, layer.norm_2)
-        gate, up = layer.linear["gate_up"](normed, updates.get("gate_up")).chunk(2, dim=-1)
-        return x + layer.linear["down"](F.silu(gate) * up, updates.get("down"))
+    def _block(
+        self, x: Tensor, added: Tensor | None, index: int, updates: Mapping[str, LowRank], cos: Tensor, sin: Tensor, attend: Attend
+    ) -> tuple[Tensor, Tensor]:
+        """`added`: what the layer before left to be added to x, which is cheaper together with a norm; the same comes out."""
+        layer = self.layers[index]
+        x, normed = self._add_norm(x, added, layer.norm_1)
+        row = layer.linear["qkv"](normed, updates.get("qkv"))
+        q, k, v = self.steps.rotate(row, Heads(self.heads, self.kv_heads, self.head_dim), layer.norms, cos, sin, self.eps)
+        x, normed = self._add_norm(x, layer.linear["o"](attend(index, q, k, v), updates.get("o")), layer.norm_2)
+        return x, layer.linear["down"](self._gate(layer.linear["gate_up"], normed, updates.get("gate_up")), updates.get("down"))
+
+    def _gate(self, linear: Linear, x: Tensor, update: LowRank | None) -> Tensor:
+        if update is None or torch.is_grad_enabled():
+            return self.steps.gate(linear(x, update), None)
+        return self.steps.gate(*linear.apart(x, update))
+
+    def _whole_block(self, x: Tensor, *given: Any) -> Tensor:
+        x, added = self._block(x, None, *given)
+        return x + added
+
+    def seat(self, adapter: Adapter) -> Adapter:
+        """Memory for an adapter of this shape that captured steps may keep reading; its values are not yet there."""
+        return [
+            {name: _seated(low, self.layers[index].linear[name].room) for name, low in layer.items()} for index, layer in enumerate(adapter)
+        ]
 
     def logits(self, hidden: Tensor) -> Tensor:
         """float32 `[T, V]`: ask for few rows at a time."""
@@ -186,3 +241,9 @@ class Network:
         if hidden.dtype == torch.float32:
             return F.linear(hidden, self.head)
         return torch.mm(hidden, self.head.t(), out_dtype=torch.float32)
+
+
+def _seated(low: LowRank, room: Tensor | None) -> LowRank:
+    if room is None or room.shape != low.a.shape:
+        return LowRank(torch.empty_like(low.a), torch.empty_like(low.b))
+    return LowRank(room, torch.empty_like(low.b), seated=True)

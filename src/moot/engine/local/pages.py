@@ -77,7 +77,7 @@ class PageStore:
         for item in self._sequences:
             if item.owner != owner or item.reusable <= length:
                 continue
-            if length and (length == len(prompt) or item.tokens[length] != prompt[length]):
+            if length == len(prompt) or item.tokens[length] != prompt[length]:
                 continue  # most end here: what is not longer than the best so far need not be measured
             shared = common_prefix(item.tokens[: item.reusable], prompt)
             if shared > length:
@@ -224,6 +224,11 @@ def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> 
         return torch.zeros(shape, dtype=dtype, device=device)
     # numpy asks the system for zeroed memory, which is not taken before it is written; torch would write it all.
     return torch.from_numpy(np.zeros(int(np.prod(shape)) * dtype.itemsize, dtype=np.uint8)).view(dtype).view(shape)
+
+
+def begin_alike(left: Ints, right: Ints, count: int) -> bool:
+    """For at least so many tokens. Most that do not differ in the last of them, which is quickly seen."""
+    return min(len(left), len(right)) >= count and left[count - 1] == right[count - 1] and bool((left[:count] == right[:count]).all())
 
 
 def common_prefix(left: Ints, right: Ints) -> int:

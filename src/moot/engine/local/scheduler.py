@@ -16,7 +16,7 @@ from moot.engine.local.attention import Continuation, prefill_attention
 from moot.engine.local.batch import Look, PlainBatch, Request, Weights, draws
 from moot.engine.local.memory import give_back, out_of_memory, pause, upload
 from moot.engine.local.network import Network
-from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, common_prefix
+from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, begin_alike
 from moot.engine.local.picking import Picker
 from moot.engine.protocol import EngineError, Ints, Sample, in_words
 
@@ -176,7 +176,7 @@ class Scheduler:
             if chosen and (request.weights is not chosen[0].weights or len(known) - shared > budget or self.deterministic):
                 put_off.append(request)
                 break
-            if any(common_prefix(other.prompt, known) - shared >= WORTH_WAITING for other in chosen):
+            if any(begin_alike(other.prompt, known, shared + WORTH_WAITING) for other in chosen):
                 put_off.append(request)  # the next pass can copy what this one computes
                 continue
             busy = running + len(chosen)
@@ -265,7 +265,8 @@ class Scheduler:
         else:
             continuations = [Continuation(upload(np.array(pages), device), done, new) for pages, done, new in placed]
             attend = prefill_attention(self.store.keys, self.store.values, continuations)
-        hidden = self.network.hidden(tokens, positions, attend, parts[0][0].weights.adapter)
+        adapter = parts[0][0].weights.adapter
+        hidden = self.network.hidden(tokens, positions, attend, self.decoder.seated(adapter) if self.decoder is not None else adapter)
         for request, new in parts:
             cached = self._cached(request)
             cached.tokens = np.concatenate([cached.tokens, new])

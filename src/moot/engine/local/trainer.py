@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.local.adapter import arrange, lora_parameters
+from moot.engine.local.adapter import arrange, lora_parameters, rearrange, tensors
 from moot.engine.local.attention import packed_attention
 from moot.engine.local.losses import Given
-from moot.engine.local.memory import give_back, out_of_memory, pause, spare, upload
+from moot.engine.local.memory import give_back, out_of_memory, patient, pause, spare, upload
 from moot.engine.local.network import Adapter, Network
 from moot.engine.local.trees import Forest, pieces, plant, tree_attention
 from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput, in_words
@@ -147,11 +147,13 @@ class LoraTrainer:
         results: list[tuple[list[int], Tensor, Tensor, int]] = []  # read at the end: to read is to wait for the device
         halved = 0
         attempts = 0  # of a single sequence
+        adapter = patient(lambda: arrange(self.wrapped, self.network.dtype, trained=backward))
+        gradient: list[Tensor] = []
         todo = self._batches(datums, range(len(datums)))
         while todo:
             batch = todo.pop(0)
             try:
-                results.append((batch, *self._pass([datums[i] for i in batch], loss, backward)))
+                results.append((batch, *self._pass([datums[i] for i in batch], loss, adapter, gradient if backward else None)))
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise
@@ -164,6 +166,8 @@ class LoraTrainer:
                     todo = self._smaller(datums, [batch, *todo], error)
                 continue
             attempts = 0
+        if gradient:
+            self._add(rearrange(self.wrapped, gradient))
         logprobs: list[Floats] = [np.zeros(0, np.float32)] * len(datums)
         total = 0.0
         for batch, value, joined, _ in results:
@@ -184,21 +188,26 @@ class LoraTrainer:
         }
         return LossOutput(logprobs, total, {name: float(number) for name, number in metrics.items()})
 
-    def _pass(self, datums: list[Datum], loss: LossFunction, backward: bool) -> tuple[Tensor, Tensor, int]:
-        """The loss and the logprobs of all tokens, still on the device; and how many tokens were computed."""
+    def _pass(self, datums: list[Datum], loss: LossFunction, adapter: Adapter, gradient: list[Tensor] | None) -> tuple[Tensor, Tensor, int]:
+        """The loss and the logprobs of all tokens, still on the device; and how many tokens were computed. What is found of the adapter's
+        gradient is added to the one given."""
+        backward = gradient is not None
         packed = pack(datums, self.network.device, self.share)
         self.network.reserve(max(packed.lengths))
         with torch.set_grad_enabled(backward):
-            adapter = arrange(self.wrapped, self.network.dtype)
             recompute = self.recompute and backward
             plain = not any(packed.forest.shared)
             attend = packed_attention(packed.lengths, self.network.device) if plain else tree_attention(packed.forest, self.network.device)
             hidden = self.network.hidden(packed.tokens, packed.positions, attend, adapter, recompute)
             logprobs = target_logprobs(hidden[packed.rows], self.network, packed.targets, packed.temperatures)
             value = loss(logprobs, packed.given)
-            if backward and len(packed.trained):
+            if gradient is not None and len(packed.trained):
                 # Not .backward(): a pass that runs out of memory half way must leave no half gradient behind.
-                self._add(torch.autograd.grad(value, list(self.parameters.values()), allow_unused=True))
+                found = torch.autograd.grad(value, tensors(adapter))
+                if gradient:
+                    torch._foreach_add_(gradient, found)
+                else:
+                    gradient.extend(each.float() for each in found)
         everywhere = torch.zeros(sum(packed.lengths), device=self.network.device)
         everywhere[packed.trained] = logprobs.detach()
         return value.detach(), everywhere, len(packed.tokens)
@@ -208,15 +217,9 @@ class LoraTrainer:
         groups, costs = pieces([datums[i].tokens for i in indices], self.token_budget, self.share)
         return [[indices[i] for at in batch for i in groups[at]] for batch in micro_batches(costs, self.token_budget)]
 
-    def _add(self, grads: Sequence[Tensor | None]) -> None:
-        new = {name: grad for name, grad in zip(self.parameters, grads, strict=True) if grad is not None}
-        before = [name for name in new if name in self.gradient]
-        if before:
-            torch._foreach_add_([self.gradient[name] for name in before], [new[name] for name in before])
-        # In the order of the parameters: a norm is summed in this order, and a set's changes from process to process.
-        for name, grad in new.items():
-            if name not in self.gradient:
-                self.gradient[name] = grad.float().clone()
+    def _add(self, new: dict[str, Tensor]) -> None:
+        # In the order of the parameters: a norm is summed in this order.
+        self.gradient = {name: self.gradient[name].add_(new[name]) if name in self.gradient else new[name] for name in self.parameters}
 
     def _smaller(self, datums: Sequence[Datum], todo: list[list[int]], error: BaseException) -> list[list[int]]:
         """What is left to do, in smaller pieces."""

@@ -84,6 +84,10 @@ def test_the_picking_kernels_pick_what_the_picker_picks() -> None:
     assert kernels()["picking"] == "equal"
 
 
+def test_the_kernels_between_products_are_what_they_stand_for() -> None:
+    assert kernels()["fused"] == "equal"
+
+
 @pytest.mark.slow  # half a minute under the interpreter
 def test_decoding_by_graphs_samples_what_plain_steps_sample(make_model: Callable[..., str]) -> None:
     assert interpreted(str(Path(__file__).with_name("graph_decoding.py")), make_model()) == "equal\n"

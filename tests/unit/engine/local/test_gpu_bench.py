@@ -37,14 +37,16 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     results = json.loads(out.read_text())
-    kinds = ["loaded", "sampling", "profile", "debate", "statistics", "training", "iteration", "iteration"]
+    kinds = ["loaded", "sampling", "profile", "debate", "statistics", "training", "iteration", "iteration", "peft", "peft iteration"]
     assert [item["kind"] for item in results] == kinds, results
     assert all(item["rate"] > 0 for item in results if "rate" in item)
-    growing, shared = results[-2:]
+    growing, shared, _, plain = results[-4:]
+    assert plain["length"] == 20 + 64 + 3 * 6 + 2 * (4 * 6 + 64) and plain["sequences"] == 10
     # 10 agents. Plain: an end of 64, and either 3 turns of 6 with twice 4 turns and an end between them, or 3 datums.
     assert growing["tokens"] == 10 * (20 + 64 + 3 * 6 + 2 * (4 * 6 + 64) - 1)
     assert shared["tokens"] == 10 * sum(20 + round * 30 + 64 + 6 - 1 for round in range(3))
     assert shared["computed_tokens"] < shared["tokens"] and growing["computed_tokens"] == growing["tokens"]
+    assert growing["layout"] == "growing" and shared["layout"] == "shared"
     assert 0.02 < results[5]["predicted_gib"] < 0.03, "the cache of 0.02 GiB and little else"
     assert "tiny" in done.stdout.splitlines()[-1]
 
@@ -55,5 +57,5 @@ def test_what_ends_early_keeps_what_it_said(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--models", "tiny", "--device", "cpu", "--limit", "0.2", "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
     assert done.returncode == 0, done.stderr
-    assert [item["kind"] for item in json.loads(out.read_text())] == ["trouble"]
+    assert [item["kind"] for item in json.loads(out.read_text())] == ["trouble", "trouble"]
     assert "did not finish: ended after" in done.stdout
