@@ -1,4 +1,4 @@
-"""What one GPU gives: sampling, prefill and training rates, where a decode step's time goes, and vLLM beside it where it is installed.
+"""What one GPU gives: sampling, prefill and training rates, where a decode step's time goes; beside it peft and, if installed, vLLM.
 
     python bench/gpu.py                                     shapes of Qwen2.5 0.5B and 1.5B and of Qwen3 8B, with random weights
     python bench/gpu.py --models qwen2.5-0.5b FOLDER ...    shapes by name, or folders of real models
@@ -9,7 +9,8 @@ a process and a time limit of its own: what was measured before the limit is kep
 terminal.
 
 `--iterations 64` times one step of training by debate with 64 questions, 5 agents and 3 rounds, sampled and trained: with growing prompts,
-and with layout shared, whose transcripts are prefilled and trained once. vLLM samples the growing prompts.
+and with layout shared, whose transcripts are prefilled and trained once. vLLM samples the growing prompts, and peft trains them as plain
+sequences; of these it is timed on a part, and the rest is counted at the same rate.
 
 Of a decode step, `kernels` is how long the GPU worked, `launch` how long the host took to start it, `host` what the host did besides, and
 `waiting` how long it waited for the GPU. A GPU is busy where `kernels` is nearly `step`.
@@ -81,14 +82,18 @@ def table(results: list[dict[str, Any]]) -> str:
             f"{item['rate']:.0f} tokens/s, vLLM {rate}"
         )
     for item in (one for one in results if one["kind"] == "training"):
+        peers = [one for one in results if one["kind"] == "peft" and all(one[name] == item[name] for name in ("model", "datums"))]
+        rate = f"{peers[0]['rate']:.0f}" if peers else "-"
         lines.append(
-            f"{Path(item['model']).name[:28]:28} training {item['datums']} x {item['tokens']}: {item['rate']:.0f} tokens/s, "
+            f"{Path(item['model']).name[:28]:28} training {item['datums']} x {item['tokens']}: {item['rate']:.0f} tokens/s, peft {rate}, "
             f"{item['tflops']:.0f} useful TFLOP/s, peak {item['peak_gib']:.1f} GiB "
             f"(predicted {item['predicted_gib']:.1f}), {item['micro_batches']:.0f} passes"
         )
-    for item in (one for one in results if one["kind"] in ("iteration", "vllm iteration")):
-        how = item.get("layout", "vLLM, growing")
-        took = f"{item['sampling_s']:.1f} s sampling, {item['training_s']:.1f} s training" if "layout" in item else "of sampling"
+    for item in (one for one in results if one["kind"] in ("iteration", "vllm iteration", "peft iteration")):
+        how = item.get("layout", "vLLM, growing" if item["kind"] == "vllm iteration" else "peft, plain")
+        took = "of sampling" if item["kind"] == "vllm iteration" else "of training"
+        if "layout" in item:
+            took = f"{item['sampling_s']:.1f} s sampling, {item['training_s']:.1f} s training"
         lines.append(
             f"{Path(item['model']).name[:28]:28} iteration of {item['questions']} questions, {how}: {item['seconds']:.1f} s: {took}"
         )
@@ -104,18 +109,21 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=256, help="tokens sampled of each")
     parser.add_argument("--debates", type=int, nargs="*", default=[16, 64], help=f"questions debated by {AGENTS} agents in {ROUNDS} rounds")
     parser.add_argument("--iterations", type=int, nargs="*", default=[], help="questions of a step, sampled and trained")
+    parser.add_argument("--layouts", nargs="+", default=["growing", "shared"], choices=["growing", "shared"], help="of our iterations")
     parser.add_argument("--datums", type=int, nargs="*", default=[4, 16], help="sequences of a training step")
     parser.add_argument("--datum-tokens", type=int, default=2048)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--cache-gib", type=float, default=None)
-    parser.add_argument("--limit", type=float, default=120, help="seconds for each model, and again for vLLM")
+    parser.add_argument("--limit", type=float, default=120, help="seconds for each model, and again for vLLM and for peft")
     parser.add_argument("--out", default="gpu.json")
     args = parser.parse_args()
     results: list[dict[str, Any]] = []
     peer = importlib.util.find_spec("vllm") is not None
     print("vLLM runs beside it" if peer else "vLLM is not installed here, so there is nothing to compare with", flush=True)
     for model in args.models:
-        for what in ("ours", "vllm") if peer else ("ours",):
+        for what in ("ours", "vllm", "peft") if peer else ("ours", "peft"):
+            if what == "peft" and not (args.datums or args.iterations):
+                continue
             said, trouble = child(args, what, model, args.limit)
             results += [{"model": model, **item} for item in said]
             if trouble:
