@@ -25,7 +25,7 @@ from moot.engine.local.losses import find_loss
 from moot.engine.local.memory import give_back, patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Network
-from moot.engine.local.pages import PageStore, make_store
+from moot.engine.local.pages import PageStore, make_store, page_size
 from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average, sequence_logprobs
@@ -85,7 +85,7 @@ class LocalEngine:
         wrapped = add_lora(loaded.model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, settings.seed)
         weights = sum(parameter.nbytes for parameter in loaded.model.parameters())
         network = Network(wrapped.base_model.model, pack=weights < _free_memory(device) // 4)
-        bound = int(settings.max_cache_gib * GIB) if settings.max_cache_gib is not None else _free_memory(device) // 4
+        bound = int(settings.max_cache_gib * GIB) if settings.max_cache_gib is not None else patient(lambda: _cache_bound(network))
         store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound)
         token_budget = settings.token_budget or CPU_PASS
         if not settings.token_budget and device.type != "cpu":
@@ -289,6 +289,15 @@ def _check_params(params: SamplingParams, num_samples: int) -> None:
         raise ValueError(f"top_p must lie in (0, 1], got {params.top_p}")
     if params.top_k < 1 and params.top_k != -1:
         raise ValueError(f"top_k must be at least 1, or -1 for off, got {params.top_k}")
+
+
+def _cache_bound(network: Network) -> int:
+    """A quarter of what is free."""
+    free = _free_memory(network.device)
+    least = 2 * page_size(len(network.layers), network.kv_heads, network.head_dim, network.dtype)
+    if free < 4 * least:
+        raise torch.OutOfMemoryError(f"{free / (1 << 20):.3g} MiB are free, and a cache takes at least {least / (1 << 20):.3g}")
+    return free // 4
 
 
 def _free_memory(device: torch.device) -> int:

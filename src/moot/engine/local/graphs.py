@@ -63,6 +63,7 @@ class GraphDecoder:
         self._adapters: dict[Kind, Adapter] = {}
         self._loaded: Adapter = ()
         self._graphs: dict[Kind, Captured] = {}
+        self._version = store.version
         self._pick = choose
         self.table_of: object = None
         """Whose pages are in the table."""
@@ -129,6 +130,10 @@ class GraphDecoder:
         return self._run(size, adapter, False)
 
     def _run(self, size: int, adapter: Adapter, picks: bool) -> Tensor:
+        if self._version != self._store.version:
+            self.finish()  # none may be on its way
+            self._graphs.clear()  # they read pages where they no longer are
+            self._version = self._store.version
         kind, static = _shape(adapter), self.seated(adapter)
         if (*kind, size, picks) not in self._graphs:
             self._graphs[*kind, size, picks] = self._try_capture(size, static, picks)

@@ -35,6 +35,10 @@ SIGNS = (
 """What is said by a RuntimeError that means it. Triton's "out of resource" does not: that is a kernel too large for the chip."""
 PAUSES = (0.1, 0.4, 1.6, 6.4)
 """Seconds to wait before the smallest piece is tried again: on a shared GPU what is missing is held by another, who may give it back."""
+SHARED_PAUSES = (10.0,) * 12
+"""And after these, where others do hold memory. They give it back at the end of a step, or at their own end."""
+OTHERS = 4 << 30
+"""Bytes in use that are not ours, from which on there are others; a process of ours takes half a GiB beside what torch counts."""
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -56,11 +60,20 @@ def give_back(error: BaseException) -> None:
 
 def pause(attempt: int) -> bool:
     """Wait for others to give memory back; False when that was tried often enough."""
-    if attempt >= len(PAUSES):
+    pauses = (*PAUSES, *SHARED_PAUSES) if shared() else PAUSES
+    if attempt >= len(pauses):
         return False
     if torch.cuda.is_available():
-        time.sleep(PAUSES[attempt])
+        time.sleep(pauses[attempt])
     return True
+
+
+def shared() -> bool:
+    """Whether others hold much of the GPU's memory."""
+    if not torch.cuda.is_available():
+        return False
+    free, total = torch.cuda.mem_get_info()
+    return total - free - torch.cuda.memory_reserved() > OTHERS
 
 
 def spare() -> None:

@@ -18,6 +18,8 @@ from torch import Tensor
 from moot.engine.local.memory import give_back, out_of_memory, patient, upload
 from moot.engine.protocol import Ints
 
+FIRST_PART = 16
+"""A GPU's store begins with one in so many of the pages it may come to have. Several runs on a GPU leave each other room that way."""
 PAGE = 128
 """Tokens a page. Long enough for one matrix product, short enough that the unused half of the last one does not matter."""
 
@@ -42,18 +44,34 @@ class Cached:
 
 
 class PageStore:
-    def __init__(self, layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device, max_bytes: int) -> None:
+    def __init__(
+        self,
+        layers: int,
+        kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_bytes: int,
+        first_part: int | None = None,
+    ) -> None:
+        """`first_part`: begin with one in so many pages, and take more as they are needed. None: all at once on a CPU, which takes memory
+        when it is written; a part on a GPU, where others may need what lies idle."""
         page_bytes = page_size(layers, kv_heads, head_dim, dtype)
         self.count = max_bytes // page_bytes
         if self.count < 2:
             raise ValueError(f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are needed")
-        self.scratch = self.count
+        self.scratch = 0
         """One page more, which nobody owns: a place for what is never read."""
-        self._all = _zeros((layers, 2, self.count + 1, kv_heads, PAGE, head_dim), dtype, device)
+        self.held = max(2, self.count // (first_part or (1 if device.type == "cpu" else FIRST_PART)))
+        """Pages that there is memory for by now."""
+        self.version = 0
+        """Another one where the pages stand in other memory."""
+        self._all = _zeros((layers, 2, self.held + 1, kv_heads, PAGE, head_dim), dtype, device)
+        self._tight = False
         self.keys: list[Tensor] = [layer[0] for layer in self._all]
         self.values: list[Tensor] = [layer[1] for layer in self._all]
-        self._free = list(range(self.count))  # a heap: low pages first keeps them dense
-        self._users, self._active = [0] * self.count, [0] * self.count
+        self._free = list(range(1, self.held + 1))  # a heap: low pages first keeps them dense
+        self._users, self._active = [0] * (self.count + 1), [0] * (self.count + 1)
         """Of each page: the sequences that have it, and those of them that run."""
         self._idle = 0
         """Pages that only idle sequences have."""
@@ -68,8 +86,8 @@ class PageStore:
 
     @property
     def free_pages(self) -> int:
-        """Free, or idle and so free for the asking."""
-        return len(self._free) + self._idle
+        """Free, or idle and so free for the asking, or not yet taken from the device."""
+        return len(self._free) + self._idle + self.count - self.held
 
     def find(self, owner: int, prompt: Ints) -> tuple[Cached | None, int]:
         """The sequence that shares the longest beginning with the prompt, and how long that is."""
@@ -129,12 +147,39 @@ class PageStore:
             self._cut(item, len(item.pages) + needed)
             return needed < 0
         while len(self._free) < needed:
+            if not self._tight and self._enlarge(needed):
+                continue
             idle = [other for other in self._sequences if not other.active]
-            if not idle:
+            if idle:
+                self.drop(min(idle, key=lambda other: other.used))
+                self.evictions += 1
+            elif not self._enlarge(needed):
                 raise OutOfPages
-            self.drop(min(idle, key=lambda other: other.used))
-            self.evictions += 1
         self._add(item, [heapq.heappop(self._free) for _ in range(needed)])
+        return True
+
+    def _enlarge(self, needed: int) -> bool:
+        """Take twice the memory, up to the bound. False where there is no more; then idle sequences go first."""
+        if self.held == self.count:
+            return False
+        held = min(self.count, max(2 * self.held, self.held + needed))
+        layers, two, _, *page = self._all.shape
+        try:
+            with torch.inference_mode(False):
+                larger = _zeros((layers, two, held + 1, *page), self._all.dtype, self._all.device)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            give_back(error)
+            self._tight = True
+            return False
+        larger[:, :, : self.held + 1] = self._all
+        self._all, self._tight = larger, False
+        self.keys, self.values = [layer[0] for layer in larger], [layer[1] for layer in larger]
+        for page_id in range(self.held + 1, held + 1):
+            heapq.heappush(self._free, page_id)
+        self.held = held
+        self.version += 1
         return True
 
     def retire(self, item: Cached) -> None:

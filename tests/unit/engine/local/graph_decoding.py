@@ -14,6 +14,7 @@ import torch
 
 from moot.engine.local import LocalEngine, graphs
 from moot.engine.local.graphs import Captured, GraphDecoder
+from moot.engine.local.pages import PageStore
 from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
 
 
@@ -57,6 +58,9 @@ class Refusing(Rerun):
 def make(model: str, decoder: type[GraphDecoder] | None, cache_gib: float = 0.002, max_batch: int = 256) -> LocalEngine:
     engine = LocalEngine.create(model, device="cpu", dtype="fp32", max_cache_gib=cache_gib, max_batch=max_batch)
     if decoder is not None:
+        network, bound = engine._network, engine._store.count * PAGE_BYTES
+        parts = (len(network.layers), network.kv_heads, network.head_dim, network.dtype, network.device, bound)
+        engine._store = engine._scheduler.store = PageStore(*parts, first_part=16)  # as on a GPU: it grows while sequences are sampled
         made = decoder(engine._network, engine._store, max_batch, engine.capabilities.context_length)
         assert not made.notes and made.prefills, made.notes
         engine._scheduler.decoder = made
@@ -122,6 +126,7 @@ async def with_few_pages(model: str, decoder: type[GraphDecoder] | None) -> list
     calls = [sampler.sample(np.arange(i, i + 123) % 60, SamplingParams(9, seed=i)) for i in range(3)]
     found = [each[0] for each in await asyncio.gather(*calls)]
     assert engine.statistics["preempted"] > 0
+    assert engine._store.held == 5 and (engine._store.version > 0) == (decoder is not None)
     await engine.close()
     return found
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from moot.engine.local.memory import out_of_memory
+from moot.engine.local.memory import out_of_memory, pause
 from moot.engine.local.pages import make_store
 from moot.engine.protocol import Datum, EngineError, SamplingParams
 
@@ -198,3 +198,24 @@ def test_weights_that_find_no_room_wait_for_others_to_give_it_back(make_model: C
     monkeypatch.setattr(torch.nn.Module, "to", moved)
     assert load_model(make_model(), torch.device("cpu"), torch.float32).context_length == 1024
     assert tries == 3
+
+
+@pytest.mark.parametrize(("used_by_others", "waits"), [(1 << 30, 4), (30 << 30, 16)])
+def test_only_where_others_hold_the_memory_is_it_waited_for_long(monkeypatch: pytest.MonkeyPatch, used_by_others: int, waits: int) -> None:
+    slept: list[float] = []
+    total, ours = 140 << 30, 100 << 30
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (total - ours - used_by_others, total))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda: ours)
+    monkeypatch.setattr("time.sleep", slept.append)
+    attempt = 0
+    while pause(attempt):
+        attempt += 1
+    assert len(slept) == waits
+
+
+def test_a_run_waits_for_others_to_leave_room_for_a_cache(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It used to end at once: the cache bound of 802816 bytes holds 0 pages."""
+    free = iter([1000, 5000, 1 << 30])
+    monkeypatch.setattr("moot.engine.local.engine._free_memory", lambda _: next(free, 1 << 30))
+    assert make_engine(max_cache_gib=None)._store.count == (1 << 28) // (32 << 10)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore
 
 
-def make(pages: int = 12) -> PageStore:
-    return PageStore(1, 1, 2, torch.float32, torch.device("cpu"), pages * 2 * PAGE * 2 * 4)
+def make(pages: int = 12, first_part: int = 1) -> PageStore:
+    return PageStore(1, 1, 2, torch.float32, torch.device("cpu"), pages * 2 * PAGE * 2 * 4, first_part)
 
 
 def write(store: PageStore, item: Cached, prompt: np.ndarray) -> None:
@@ -30,9 +30,9 @@ def stored(store: PageStore, item: Cached) -> list[int]:
 def check(store: PageStore) -> None:
     users = [page for item in store._sequences for page in item.pages]
     running = {page for item in store._sequences if item.active for page in item.pages}
-    assert sorted(store._free) == sorted(set(range(store.count)) - set(users))
+    assert sorted(store._free) == sorted(set(range(1, store.held + 1)) - set(users))
     assert store.free_pages == store.count - len(running)
-    assert [users.count(page) for page in range(store.count)] == store._users
+    assert [users.count(page) for page in range(store.count + 1)] == store._users
 
 
 def test_a_second_sequence_has_the_whole_pages_of_the_first_and_a_copy_of_the_last() -> None:
@@ -63,9 +63,12 @@ def test_what_does_not_fit_changes_nothing() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(1, 420)), max_size=25), st.booleans())
-def test_whatever_comes_and_goes_every_sequence_reads_what_it_wrote(steps: list[tuple[int, int, int]], share: bool) -> None:
-    store, running = make(), list[Cached]()
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(1, 420)), max_size=25), st.booleans(), st.sampled_from([1, 6]))
+def test_whatever_comes_and_goes_every_sequence_reads_what_it_wrote(
+    steps: list[tuple[int, int, int]], share: bool, first_part: int
+) -> None:
+    """Also where the store begins with 2 of its 12 pages, and takes more as they are needed."""
+    store, running = make(first_part=first_part), list[Cached]()
     texts = [np.append(np.arange(280) % 50, np.full(300, kind)) for kind in (50, 51, 52)]
     for action, which, length in steps:
         if action == 0 and running:
@@ -85,3 +88,33 @@ def test_whatever_comes_and_goes_every_sequence_reads_what_it_wrote(steps: list[
         check(store)
         for item in store._sequences:
             assert stored(store, item) == item.tokens.tolist()
+
+
+def test_a_store_grows_before_it_forgets_and_forgets_where_it_cannot_grow(monkeypatch: pytest.MonkeyPatch) -> None:
+    """2 pages of 12 at first. Idle sequences are kept while there is memory; then the oldest go; then memory is asked for once more."""
+    from moot.engine.local import pages
+
+    store, zeros, room = make(first_part=6), pages._zeros, 5
+
+    def limited(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        if shape[2] > room:
+            raise torch.OutOfMemoryError("no room")
+        return zeros(shape, dtype, device)
+
+    monkeypatch.setattr(pages, "_zeros", limited)
+    assert (store.held, store.free_pages, store.tokens) == (2, 12, 12 * PAGE)
+    first = store.start(0, np.arange(200), None, 0)
+    write(store, first, np.arange(200))
+    store.retire(first)
+    second = store.start(0, np.arange(1000, 1200), None, 0)
+    write(store, second, np.arange(1000, 1200))
+    assert (store.held, store.version, store.evictions) == (4, 1, 0) and stored(store, first) == list(range(200))
+    third = store.start(0, np.arange(2000, 2200), None, 0)  # no memory for 8 pages: the idle one goes
+    assert (store.held, store.version, store.evictions) == (4, 1, 1)
+    with pytest.raises(OutOfPages):
+        store.grow(third, 300)
+    check(store)
+    room = 13
+    store.grow(third, 300)
+    assert (store.held, store.version) == (8, 2) and stored(store, second) == list(range(1000, 1200))
+    check(store)
