@@ -34,8 +34,8 @@ from gpu_measure import AGENTS, ROUNDS, SHAPES
 
 def child(args: argparse.Namespace, what: str, model: str, limit: float) -> tuple[list[dict[str, Any]], str]:
     """What it said before it ended or was ended, and what went wrong."""
-    program = Path(__file__).with_name("gpu_measure.py")
-    command = [sys.executable, str(program), what, json.dumps({**vars(args), "model": model})]
+    program = ["gpu_measure.py"] if what == "ours" else ["gpu_peers.py", what]
+    command = [sys.executable, str(Path(__file__).with_name(program[0])), *program[1:], json.dumps({**vars(args), "model": model})]
     with tempfile.TemporaryFile("w+") as errors:
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
         timer = threading.Timer(limit, process.kill)
