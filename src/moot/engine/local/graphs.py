@@ -133,7 +133,7 @@ class GraphDecoder:
         if self._version != self._store.version:
             self.finish()  # none may be on its way
             self._graphs.clear()  # they read pages where they no longer are
-            self._begin()  # memory that graphs have given back is not for others
+            self._begin()  # torch may refuse to capture into a pool whose graphs are gone
             self._version = self._store.version
         kind, static = _shape(adapter), self.seated(adapter)
         if (*kind, size, picks) not in self._graphs:

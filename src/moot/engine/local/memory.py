@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import threading
 import time
 import traceback
 from collections.abc import Callable
@@ -37,6 +38,7 @@ PAUSES = (0.1, 0.4, 1.6, 6.4)
 """Seconds to wait before the smallest piece is tried again: on a shared GPU what is missing is held by another, who may give it back."""
 SHARED_PAUSES = (10.0,) * 12
 """And after these, where others do hold memory. They give it back at the end of a step, or at their own end."""
+_THREAD = threading.local()
 OTHERS = 4 << 30
 """Bytes in use that are not ours, from which on there are others; a process of ours takes half a GiB beside what torch counts."""
 
@@ -58,10 +60,15 @@ def give_back(error: BaseException) -> None:
         torch.cuda.empty_cache()
 
 
+def give_up_when(ended: Callable[[], bool]) -> None:
+    """Of this thread: no pause once it says so. Who closes an engine must not wait minutes for memory."""
+    _THREAD.ended = ended
+
+
 def pause(attempt: int) -> bool:
     """Wait for others to give memory back; False when that was tried often enough."""
     pauses = (*PAUSES, *SHARED_PAUSES) if shared() else PAUSES
-    if attempt >= len(pauses):
+    if attempt >= len(pauses) or getattr(_THREAD, "ended", bool)():
         return False
     if torch.cuda.is_available():
         time.sleep(pauses[attempt])

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+from moot.engine.local.memory import give_up_when
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.pending import Pending, settle
 from moot.engine.protocol import EngineError
@@ -57,6 +58,7 @@ class Worker:
             self._thread.join()
 
     def _run(self) -> None:
+        give_up_when(lambda: self._closing)
         while True:
             with self._wake:
                 while not (self._jobs or self._closing or self._with_work()):

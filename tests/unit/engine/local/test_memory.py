@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -219,3 +220,32 @@ def test_a_run_waits_for_others_to_leave_room_for_a_cache(make_engine: Callable[
     free = iter([1000, 5000, 1 << 30])
     monkeypatch.setattr("moot.engine.local.engine._free_memory", lambda _: next(free, 1 << 30))
     assert make_engine(max_cache_gib=None)._store.count == (1 << 28) // (32 << 10)
+
+
+def test_who_closes_an_engine_does_not_wait_for_memory(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pass finds no memory, and while it waits for some the engine is closed."""
+    engine, paused, pauses = make_engine(gradient_checkpointing=True), threading.Event(), 0
+
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    def sleep(_: float) -> None:
+        nonlocal pauses
+        pauses += 1
+        paused.set()
+        while not engine._worker._closing:
+            threading.Event().wait(0.01)
+
+    monkeypatch.setattr(engine._network, "hidden", full)
+    monkeypatch.setattr("torch.cuda.is_available", lambda: True)
+    monkeypatch.setattr("torch.cuda.empty_cache", lambda: None)
+    monkeypatch.setattr("torch.cuda.mem_get_info", lambda: (0, 100 << 30))
+    monkeypatch.setattr("torch.cuda.memory_reserved", lambda: 0)
+    monkeypatch.setattr("moot.engine.local.memory.time.sleep", sleep)
+    tokens, ones = np.arange(20, dtype=np.int32), np.ones(20, np.float32)
+    waiting = engine.forward_backward([Datum(tokens, tokens, -ones, ones, ones)], "ppo")
+    assert paused.wait(20)
+    engine.shut()
+    with pytest.raises(EngineError, match="out of memory with a single sequence of 20 tokens"):
+        waiting.result()
+    assert pauses == 1, "16 without the closing"
