@@ -25,7 +25,7 @@ from moot.engine.local.losses import find_loss
 from moot.engine.local.memory import give_back, patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Network
-from moot.engine.local.pages import PageStore, make_store, page_size
+from moot.engine.local.pages import FIRST_PART, PageStore, make_store, page_size
 from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average, sequence_logprobs
@@ -85,12 +85,15 @@ class LocalEngine:
         wrapped = add_lora(loaded.model, settings.lora_rank, settings.lora_alpha, settings.lora_targets, settings.seed)
         weights = sum(parameter.nbytes for parameter in loaded.model.parameters())
         network = Network(wrapped.base_model.model, pack=weights < _free_memory(device) // 4)
-        bound = int(settings.max_cache_gib * GIB) if settings.max_cache_gib is not None else patient(lambda: _cache_bound(network))
-        store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound)
+        if settings.max_cache_gib is None:
+            bound, first_part = patient(lambda: _cache_bound(network))
+        else:
+            bound, first_part = int(settings.max_cache_gib * GIB), 1  # who names a size wants it, and hears at once if it is not there
+        store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound, first_part)
         token_budget = settings.token_budget or CPU_PASS
         if not settings.token_budget and device.type != "cpu":
             per_token = pass_bytes(Shape.of(wrapped.config), settings.lora_rank, dtype.itemsize, settings.gradient_checkpointing)
-            token_budget = pass_tokens(_free_memory(device), per_token)
+            token_budget = pass_tokens(_free_memory(device) - store.to_come, per_token)
         share = not settings.deterministic
         self._trainer = LoraTrainer(wrapped, network, token_budget, settings.gradient_checkpointing, share)
         context_length, notes = min(loaded.context_length, store.tokens), (*loaded.notes, *shortened)
@@ -291,13 +294,13 @@ def _check_params(params: SamplingParams, num_samples: int) -> None:
         raise ValueError(f"top_k must be at least 1, or -1 for off, got {params.top_k}")
 
 
-def _cache_bound(network: Network) -> int:
-    """A quarter of what is free."""
+def _cache_bound(network: Network) -> tuple[int, int]:
+    """Half of what a GPU has free, taken as it is needed; on a CPU a quarter, which is taken when it is written. And `first_part`."""
     free = _free_memory(network.device)
     least = 2 * page_size(len(network.layers), network.kv_heads, network.head_dim, network.dtype)
     if free < 4 * least:
         raise torch.OutOfMemoryError(f"{free / (1 << 20):.3g} MiB are free, and a cache takes at least {least / (1 << 20):.3g}")
-    return free // 4
+    return (free // 4, 1) if network.device.type == "cpu" else (free // 2, FIRST_PART)
 
 
 def _free_memory(device: torch.device) -> int:

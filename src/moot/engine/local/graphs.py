@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,10 +33,13 @@ SIZES = (8, 16, 32, 64, 96, 128, 192, 256)
 SOURCE, GIVEN, POSITION, DRAW, HEAT = range(5)
 """What a step is told of each row, 8 bytes each: where in the last step its token was picked, or -1 and the token itself; the token's
 position; the draw and the temperature, both as float64."""
+PATIENCE = 16
+"""Steps for which a larger size will do, before one that is wanted is captured: requests come one by one, and their batch passes sizes on
+the way to its own."""
 _CAPTURING = threading.Lock()
 """A process captures one thing at a time; a second engine in it has a thread of its own."""
 
-Kind = tuple[object, ...]
+Kind = tuple[Any, ...]
 Captured = Callable[[], Tensor]
 """Runs a step, and gives its logits where it does not pick from them."""
 
@@ -63,6 +67,7 @@ class GraphDecoder:
         self._adapters: dict[Kind, Adapter] = {}
         self._loaded: Adapter = ()
         self._graphs: dict[Kind, Captured] = {}
+        self._wanted: Counter[Kind] = Counter()
         self._version = store.version
         self._pick = choose
         self.table_of: object = None
@@ -113,6 +118,16 @@ class GraphDecoder:
         self._pick(logits, heat, draws, tokens, logprobs)
         return tokens, logprobs
 
+    def size(self, rows: int, adapter: Adapter, picks: bool) -> int:
+        """Of the step that runs so many rows."""
+        self._leave_moved()
+        wanted, kind = size_for(rows), _shape(adapter)
+        if (*kind, wanted, picks) in self._graphs:
+            return wanted
+        self._wanted[*kind, wanted, picks] += 1
+        larger = [size for *of, size, picking in self._graphs if (tuple(of), picking) == (kind, picks) and size > wanted]
+        return min(larger) if larger and self._wanted[*kind, wanted, picks] < PATIENCE else wanted
+
     def set_table(self, table: Tensor, owner: object) -> None:
         self._table[: len(table), : table.shape[1]] = table
         self.table_of = owner
@@ -130,15 +145,18 @@ class GraphDecoder:
         return self._run(size, adapter, False)
 
     def _run(self, size: int, adapter: Adapter, picks: bool) -> Tensor:
-        if self._version != self._store.version:
-            self.finish()  # none may be on its way
-            self._graphs.clear()  # they read pages where they no longer are
-            self._begin()  # torch may refuse to capture into a pool whose graphs are gone
-            self._version = self._store.version
         kind, static = _shape(adapter), self.seated(adapter)
         if (*kind, size, picks) not in self._graphs:
             self._graphs[*kind, size, picks] = self._try_capture(size, static, picks)
         return self._graphs[*kind, size, picks]()
+
+    def _leave_moved(self) -> None:
+        """Captured steps read pages where they no longer are."""
+        if self._version != self._store.version:
+            self.finish()  # none may be on its way
+            self._graphs.clear()
+            self._begin()  # torch may refuse to capture into a pool whose graphs are gone
+            self._version = self._store.version
 
     def seated(self, adapter: Adapter) -> Adapter:
         """The adapter's values, in the memory the graphs of its shape read; good until another is seated."""

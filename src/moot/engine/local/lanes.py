@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from moot.engine.local.batch import Look, Request, Weights
-from moot.engine.local.graphs import DRAW, GIVEN, HEAT, POSITION, SOURCE, GraphDecoder, filtered, size_for
+from moot.engine.local.graphs import DRAW, GIVEN, HEAT, POSITION, SOURCE, GraphDecoder, filtered
 from moot.engine.local.memory import upload
 from moot.engine.local.pages import PAGE
 from moot.engine.local.picking import Picker
@@ -83,7 +83,8 @@ class Lanes:
 
     def launch(self) -> Look:
         count, decoder = len(self.rows), self._decoder
-        size = size_for(count)
+        picks = not any(filtered(request) for request in self.rows)
+        size = decoder.size(count, self._weights.adapter, picks)
         self._draws[:count] = [request.draw() for request in self.rows]
         state = self._state.copy()
         state[:, count:] = 0
@@ -93,7 +94,7 @@ class Lanes:
             decoder.set_table(upload(self._table[:size, :widest], decoder.device), self)
             self._table_changed = False
         decoder.set_state(upload(state, decoder.device), self._last)
-        if not any(filtered(request) for request in self.rows):
+        if picks:
             tokens, logprobs = decoder.step(size, self._weights.adapter)
         else:
             if self._picker is None:

@@ -18,8 +18,9 @@ from torch import Tensor
 from moot.engine.local.memory import give_back, out_of_memory, patient, upload
 from moot.engine.protocol import Ints
 
-FIRST_PART = 16
-"""A GPU's store begins with one in so many of the pages it may come to have. Several runs on a GPU leave each other room that way."""
+FIRST_PART = 32
+"""On a GPU a store that nobody gave a size begins with one in so many of the pages it may come to have. Several runs leave each other room
+that way."""
 PAGE = 128
 """Tokens a page. Long enough for one matrix product, short enough that the unused half of the last one does not matter."""
 
@@ -52,17 +53,16 @@ class PageStore:
         dtype: torch.dtype,
         device: torch.device,
         max_bytes: int,
-        first_part: int | None = None,
+        first_part: int = 1,
     ) -> None:
-        """`first_part`: begin with one in so many pages, and take more as they are needed. None: all at once on a CPU, which takes memory
-        when it is written; a part on a GPU, where others may need what lies idle."""
+        """`first_part`: begin with one in so many pages, and take more as they are needed."""
         page_bytes = page_size(layers, kv_heads, head_dim, dtype)
         self.count = max_bytes // page_bytes
         if self.count < 2:
             raise ValueError(f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are needed")
         self.scratch = 0
         """One page more, which nobody owns: a place for what is never read."""
-        self.held = max(2, self.count // (first_part or (1 if device.type == "cpu" else FIRST_PART)))
+        self.held = max(2, self.count // first_part)
         """Pages that there is memory for by now."""
         self.version = 0
         """Another one where the pages stand in other memory."""
@@ -83,6 +83,11 @@ class PageStore:
     def tokens(self) -> int:
         """How long a single sequence may be."""
         return self.count * PAGE
+
+    @property
+    def to_come(self) -> int:
+        """Bytes that it may still take."""
+        return (self.count - self.held) * (self._all.nbytes // (self.held + 1))
 
     @property
     def free_pages(self) -> int:
@@ -242,13 +247,13 @@ def page_size(layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> 
 
 
 def make_store(
-    layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device, max_bytes: int
+    layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device, max_bytes: int, first_part: int = 1
 ) -> tuple[PageStore, tuple[str, ...]]:
     """A store within the bound, or a smaller one where others took the memory in the meantime, and a note that says so."""
     bound, least = max_bytes, min(max_bytes, 2 * page_size(layers, kv_heads, head_dim, dtype))
     while bound > least:
         try:
-            store = PageStore(layers, kv_heads, head_dim, dtype, device, bound)
+            store = PageStore(layers, kv_heads, head_dim, dtype, device, bound, first_part)
             break
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):

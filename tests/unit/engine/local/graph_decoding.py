@@ -7,7 +7,7 @@ import asyncio
 import sys
 import warnings
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -19,6 +19,14 @@ from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
 
 
 class Rerun(GraphDecoder):
+    larger: ClassVar[set[bool]] = set()
+    """Whether a step ran in a size larger than its own."""
+
+    def size(self, rows: int, adapter: Any, picks: bool) -> int:
+        size = super().size(rows, adapter, picks)
+        self.larger.add(size > graphs.size_for(rows))
+        return size
+
     def _begin(self) -> None: ...
 
     def finish(self) -> None: ...
@@ -161,9 +169,11 @@ async def main(model: str) -> None:
                 assert ours.tokens.tolist() == theirs.tokens.tolist(), (play, decoder)
                 assert ours.stop_reason == theirs.stop_reason
                 np.testing.assert_allclose(ours.logprobs, theirs.logprobs, atol=1e-4)
+    assert Rerun.larger == {False, True}
     print("equal")
 
 
 warnings.simplefilter("ignore")
 graphs.SIZES = (2, 4, 8)  # the interpreter takes its time for each row that only fills
+graphs.PATIENCE = 3
 asyncio.run(main(sys.argv[1]))

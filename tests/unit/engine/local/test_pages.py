@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore
+from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, page_size
 
 
 def make(pages: int = 12, first_part: int = 1) -> PageStore:
@@ -103,6 +103,7 @@ def test_a_store_grows_before_it_forgets_and_forgets_where_it_cannot_grow(monkey
 
     monkeypatch.setattr(pages, "_zeros", limited)
     assert (store.held, store.free_pages, store.tokens) == (2, 12, 12 * PAGE)
+    assert store.to_come == 10 * page_size(1, 1, 2, torch.float32)
     first = store.start(0, np.arange(200), None, 0)
     write(store, first, np.arange(200))
     store.retire(first)
