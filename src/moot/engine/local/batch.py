@@ -47,6 +47,10 @@ class Request:
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     cached: Cached | None = None
+    source: Cached | None = None
+    """While it waits: the sequence that it will continue."""
+    sought: bool = False
+    """Whether one was looked for."""
     ahead: int = 0
     """Tokens launched and not yet looked at."""
     settled: bool = False

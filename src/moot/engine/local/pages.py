@@ -1,6 +1,6 @@
 """The key-value cache: one bounded store of fixed pages, owned by sequences.
 
-A finished sequence stays until its pages are needed, oldest first, so that the next turn of its debate prefills only what is new.
+A finished sequence stays until its pages are needed, so that the next turn of its debate prefills only what is new.
 A second sequence with the same beginning has the same pages where the decoder can read them so, counted, up to the last one, which both
 will write to. Where it cannot, and for that last page, it gets a copy, which costs a thousandth of computing it.
 """
@@ -8,7 +8,7 @@ will write to. Where it cannot, and for that last page, it gets a copy, which co
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -76,6 +76,8 @@ class PageStore:
         self._idle = 0
         """Pages that only idle sequences have."""
         self._sequences: list[Cached] = []
+        self.least_of_use: Callable[[PageStore, list[Cached]], Cached] = lambda _, idle: min(idle, key=lambda item: item.used)
+        """Whom to forget. Who knows what will be asked for next may say better than that it is the oldest."""
         self._clock = 0
         self.evictions = 0
 
@@ -156,7 +158,7 @@ class PageStore:
                 continue
             idle = [other for other in self._sequences if not other.active]
             if idle:
-                self.drop(min(idle, key=lambda other: other.used))
+                self.drop(self.least_of_use(self, idle))
                 self.evictions += 1
             elif not self._enlarge(needed):
                 raise OutOfPages

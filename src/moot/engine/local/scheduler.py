@@ -6,6 +6,7 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -52,6 +53,7 @@ class Scheduler:
         """Rows that run at once: fewer than `max_batch` after memory ran out, then one more with each step; the tokens of a prefill too."""
         self._attempts = 0
         self._joined = itertools.count()
+        store.least_of_use = partial(_least_of_use, self.waiting)  # no method: a store and a scheduler that hold each other are freed late
 
     def add(self, requests: list[Request]) -> None:
         self.inbox.extend(requests)
@@ -126,6 +128,7 @@ class Scheduler:
     def _preempt(self, request: Request) -> None:
         """Let it wait again; it is prefilled with what it has so far. Nothing of it may be on its way."""
         self.batches[request.weights.key].remove(request)
+        request.source, request.sought = request.cached, True
         self._retire(request)
         self.waiting.appendleft(request)
         self.stats["preempted"] += 1
@@ -146,8 +149,8 @@ class Scheduler:
         request.done(error)
 
     def _leave_cancelled(self) -> None:
-        if any(request.cancelled for request in self.waiting):
-            self.waiting = deque(request for request in self.waiting if not request.cancelled)
+        for request in [request for request in self.waiting if request.cancelled]:
+            self.waiting.remove(request)
         for request in self._everyone():
             if request.cancelled and not request.settled:
                 request.settled = True
@@ -355,3 +358,15 @@ class Scheduler:
 
 def _unread(batch: Batch) -> list[Request]:
     return [request for look in batch.looks for request in look.requests if not request.settled]
+
+
+def _least_of_use(waiting: deque[Request], store: PageStore, idle: list[Cached]) -> Cached:
+    """The oldest that nobody waits for; else the one whose turn comes last. A debate asks again in the order it asked before, so the
+    oldest of these are needed next, and forgetting them would be to forget each just before its turn."""
+    turns: dict[int, int] = {}
+    for turn, request in enumerate(waiting):
+        if not request.sought:
+            request.source, request.sought = store.find(request.weights.key, request.known())[0], True
+        if request.source is not None:
+            turns.setdefault(id(request.source), turn)
+    return min(idle, key=lambda item: (id(item) in turns, -turns.get(id(item), 0), item.used))

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, page_size
+from moot.engine.local.scheduler import _least_of_use
 
 
 def make(pages: int = 12, first_part: int = 1) -> PageStore:
@@ -119,3 +124,21 @@ def test_a_store_grows_before_it_forgets_and_forgets_where_it_cannot_grow(monkey
     store.grow(third, 300)
     assert (store.held, store.version) == (8, 2) and stored(store, second) == list(range(1000, 1200))
     check(store)
+
+
+def test_the_oldest_nobody_waits_for_is_forgotten_then_the_one_whose_turn_is_last() -> None:
+    store = make()
+    kept = [store.start(0, np.arange(100 * number, 100 * number + 50), None, 0) for number in range(6)]
+    for item in kept:
+        item.tokens = np.arange(100 * kept.index(item), 100 * kept.index(item) + 50)
+        item.reusable = 50
+        store.retire(item)
+    queue: deque[Any] = deque()
+    for number in (2, 0, 3, 2, 4, 9):  # two continue the third; the last begins anew
+        known = np.arange(100 * number, 100 * number + 90)
+        queue.append(SimpleNamespace(weights=SimpleNamespace(key=0), known=lambda known=known: known, source=None, sought=False))
+    order, left = list[int](), list(kept)
+    while left:
+        left.remove(chosen := _least_of_use(queue, store, left))
+        order.append(kept.index(chosen))
+    assert order == [1, 5, 4, 3, 0, 2]

@@ -84,6 +84,25 @@ def test_a_tiny_cache_evicts_and_is_still_right(make_engine: Callable[..., Any])
     asyncio.run(main())
 
 
+def test_what_others_wait_for_is_forgotten_last(make_engine: Callable[..., Any]) -> None:
+    """6 agents one by one: 2 pages each in the first round, 4 in the second, and 16 for all. Those who spoke are forgotten, not those who
+    will: each continues from what it said. By age alone, three of them would have been forgotten just before their turn."""
+    engine = make_engine(max_cache_gib=16 * PAGE_BYTES / GIB, max_batch=1)
+
+    async def main() -> None:
+        sampler = await engine.snapshot()
+        texts = [text[:200] for text in prompts(*[400] * 6)]
+        params = SamplingParams(max_tokens=8, seed=0)
+        said = await asyncio.gather(*(sampler.sample(text, params) for text in texts))
+        assert (engine.statistics["prefilled"], engine.statistics["reused"]) == (6 * 200, 0)
+        grown = [[*text, *one.tokens.tolist(), *prompts(200)[0]] for text, (one,) in zip(texts, said, strict=True)]
+        await asyncio.gather(*(sampler.sample(text, params) for text in grown))
+        assert engine.statistics["evictions"] > 0
+        assert (engine.statistics["prefilled"], engine.statistics["reused"]) == (6 * (200 + 201), 6 * 207)
+
+    asyncio.run(main())
+
+
 def test_when_everyone_runs_and_no_page_is_left_the_youngest_waits_and_is_still_right(make_engine: Callable[..., Any]) -> None:
     """5 requests that grow to 3 pages each share 8 pages."""
     engine = make_engine(max_cache_gib=8 * PAGE_BYTES / GIB)
