@@ -19,8 +19,11 @@ Of a decode step, `kernels` is how long the GPU worked, `launch` how long the ho
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib.util
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -37,23 +40,33 @@ def child(args: argparse.Namespace, what: str, model: str, limit: float) -> tupl
     program = ["gpu_measure.py"] if what == "ours" else ["gpu_peers.py", what]
     command = [sys.executable, str(Path(__file__).with_name(program[0])), *program[1:], json.dumps({**vars(args), "model": model})]
     with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True)
-        timer = threading.Timer(limit, process.kill)
+        # A session of its own: vLLM starts processes, and one that outlives it would hold the memory that the next needs.
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
+        timer = threading.Timer(limit, end_all, [process])
         begin = time.perf_counter()  # before the timer, whose limit would otherwise seem not to be reached
         timer.start()
         results = []
         assert process.stdout is not None
-        for line in process.stdout:
-            if line.startswith("RESULT "):
-                results.append(json.loads(line[7:]))
-                print(f"  {model}: {brief(results[-1])}", flush=True)
-        code = process.wait()
-        timer.cancel()
+        try:
+            for line in process.stdout:
+                if line.startswith("RESULT "):
+                    results.append(json.loads(line[7:]))
+                    print(f"  {model}: {brief(results[-1])}", flush=True)
+            code = process.wait()
+        finally:
+            timer.cancel()
+            end_all(process)
         errors.seek(0)
         said = errors.read()[-1500:]
     if code == 0:
         return results, ""
     return results, f"ended after {limit:.0f} s" if time.perf_counter() - begin >= limit else f"exit status {code}: {said}"
+
+
+def end_all(process: subprocess.Popen[str]) -> None:
+    """It, and what it started."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def brief(result: dict[str, Any]) -> str:
