@@ -112,7 +112,7 @@ ALARMS: dict[str, Meaning] = {
     "alarm/random_noise": Meaning(
         "votes between right and wrong answers look like coin tosses, so training follows noise.",
         "Use easier questions (`--task`) or a curriculum (`--curriculum`), a warm start (`--warm-questions 100 --warm-wrong "
-        "sampled`), an outside judge (`--judge NAME`), or `--reward-mix 0.3`.",
+        "sampled`), an outside judge asked twice (`--judge NAME --both-orders`), or `--reward-mix 0.3`.",
     ),
     "alarm/format_collapse": Meaning(
         "agents stopped voting, or their turns can no longer be read.",

@@ -58,7 +58,7 @@ class LocalSettings:
     lora_alpha: float = 32
     lora_targets: str | list[str] = "all-linear"
     max_cache_gib: float | None = None
-    """Bound of the sampler's key-value cache; None takes a quarter of the memory that is free."""
+    """Size of the sampler's key-value cache; None takes up to half of what a GPU has free, as it is needed, or a quarter of a CPU's."""
     max_batch: int = 256
     """Most sequences that decode at once."""
     token_budget: int | None = None
