@@ -12,6 +12,8 @@ terminal.
 and with layout shared, whose transcripts are prefilled and trained once. vLLM samples the growing prompts, and peft trains them as plain
 sequences; of these it is timed on a part, and the rest is counted at the same rate.
 
+Recomputed training is with gradient checkpointing, in passes of 16,384 tokens: slower, in a sixth of the memory.
+
 Of a decode step, `kernels` is how long the GPU worked, `launch` how long the host took to start it, `host` what the host did besides, and
 `waiting` how long it waited for the GPU. A GPU is busy where `kernels` is nearly `step`.
 """
@@ -94,12 +96,12 @@ def table(results: list[dict[str, Any]]) -> str:
             f"{Path(item['model']).name[:28]:28} debate {item['questions']} questions x {AGENTS} agents x {ROUNDS} rounds: "
             f"{item['rate']:.0f} tokens/s, vLLM {rate}"
         )
-    for item in (one for one in results if one["kind"] == "training"):
+    for item in (one for one in results if one["kind"] in ("training", "recomputed training")):
         peers = [one for one in results if one["kind"] == "peft" and all(one[name] == item[name] for name in ("model", "datums"))]
         rate = f"{peers[0]['rate']:.0f}" if peers else "-"
         lines.append(
-            f"{Path(item['model']).name[:28]:28} training {item['datums']} x {item['tokens']}: {item['rate']:.0f} tokens/s, peft {rate}, "
-            f"{item['tflops']:.0f} useful TFLOP/s, peak {item['peak_gib']:.1f} GiB "
+            f"{Path(item['model']).name[:28]:28} {item['kind']} {item['datums']} x {item['tokens']}: {item['rate']:.0f} tokens/s, "
+            f"peft {rate}, {item['tflops']:.0f} useful TFLOP/s, peak {item['peak_gib']:.1f} GiB "
             f"(predicted {item['predicted_gib']:.1f}), {item['micro_batches']:.0f} passes"
         )
     for item in (one for one in results if one["kind"] in ("iteration", "vllm iteration", "peft iteration")):

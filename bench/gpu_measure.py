@@ -103,6 +103,7 @@ class Watch:
 async def ours(args: argparse.Namespace) -> None:
     import torch
 
+    from moot.engine.footprint import PASS_TOKENS
     from moot.engine.protocol import AdamParams, Datum, SamplingParams
 
     cuda = args.device != "cpu" and torch.cuda.is_available()
@@ -152,27 +153,40 @@ async def ours(args: argparse.Namespace) -> None:
         say("debate", questions=questions, seconds=seconds, rate=questions * AGENTS * ROUNDS * args.tokens / seconds)
     say("statistics", **engine.statistics)
     for count in args.datums:
-        tokens = random.integers(0, vocabulary, (count, args.datum_tokens + 1)).astype(np.int32)
-        ones = np.ones(args.datum_tokens, np.float32)
-        datums = [Datum(row[:-1], row[1:], -8 * ones, ones, ones) for row in tokens]
-        out = await engine.forward_backward(datums, "ppo")
-        begin = time.perf_counter()
-        out = await engine.forward_backward(datums, "ppo")
-        await engine.optim_step(AdamParams(1e-5))
-        seconds = time.perf_counter() - begin
-        rate = count * args.datum_tokens / seconds
-        matrices = sum(p.numel() for layer in engine._network.layers for p in (linear.weight for linear in layer.linear.values()))
-        flops = 4 * (matrices + engine._network.head.numel())  # forward, and backward to the activations: the base has no gradient
-        say(
-            "training", datums=count, tokens=args.datum_tokens, rate=rate, tflops=rate * flops / 1e12,
-            micro_batches=out.metrics["micro_batches"], out_of_memory=out.metrics["out_of_memory"],
-            peak_gib=torch.cuda.max_memory_allocated() / (1 << 30) if cuda else 0.0,
-            predicted_gib=predicted(engine, min(engine._trainer.token_budget, count * args.datum_tokens)) / (1 << 30),
-        )  # fmt: skip
+        await training(args, engine, random, vocabulary, count, cuda)
     for questions in args.iterations:
         for layout in args.layouts:
             await iteration(args, engine, random, vocabulary, questions, layout)
+    if args.datums:
+        engine._trainer.recompute, engine._trainer.token_budget = True, PASS_TOKENS[0]
+        await training(args, engine, random, vocabulary, max(args.datums), cuda)
     await engine.close()
+
+
+async def training(args: argparse.Namespace, engine: Any, random: np.random.Generator, vocabulary: int, count: int, cuda: bool) -> None:
+    import torch
+
+    from moot.engine.protocol import AdamParams, Datum
+
+    tokens = random.integers(0, vocabulary, (count, args.datum_tokens + 1)).astype(np.int32)
+    ones = np.ones(args.datum_tokens, np.float32)
+    datums = [Datum(row[:-1], row[1:], -8 * ones, ones, ones) for row in tokens]
+    if cuda:
+        torch.cuda.reset_peak_memory_stats()  # a cache that grew held its old pages for a moment
+    out = await engine.forward_backward(datums, "ppo")
+    begin = time.perf_counter()
+    out = await engine.forward_backward(datums, "ppo")
+    await engine.optim_step(AdamParams(1e-5))
+    seconds = time.perf_counter() - begin
+    rate = count * args.datum_tokens / seconds
+    matrices = sum(p.numel() for layer in engine._network.layers for p in (linear.weight for linear in layer.linear.values()))
+    flops = 4 * (matrices + engine._network.head.numel())  # forward, and backward to the activations: the base has no gradient
+    say(
+        "recomputed training" if engine._trainer.recompute else "training", datums=count, tokens=args.datum_tokens, rate=rate,
+        tflops=rate * flops / 1e12, micro_batches=out.metrics["micro_batches"], out_of_memory=out.metrics["out_of_memory"],
+        peak_gib=torch.cuda.max_memory_allocated() / (1 << 30) if cuda else 0.0,
+        predicted_gib=predicted(engine, min(engine._trainer.token_budget, count * args.datum_tokens)) / (1 << 30),
+    )  # fmt: skip
 
 
 async def iteration(

@@ -37,10 +37,11 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     results = json.loads(out.read_text())
-    kinds = ["loaded", "sampling", "profile", "debate", "statistics", "training", "iteration", "iteration", "peft", "peft iteration"]
+    kinds = ["loaded", "sampling", "profile", "debate", "statistics", "training", "iteration", "iteration", "recomputed training"]
+    kinds += ["peft", "peft iteration"]
     assert [item["kind"] for item in results] == kinds, results
     assert all(item["rate"] > 0 for item in results if "rate" in item)
-    growing, shared, _, plain = results[-4:]
+    growing, shared, recomputed, _, plain = results[-5:]
     assert plain["length"] == 20 + 64 + 3 * 6 + 2 * (4 * 6 + 64) and plain["sequences"] == 10
     # 10 agents. Plain: an end of 64, and either 3 turns of 6 with twice 4 turns and an end between them, or 3 datums.
     assert growing["tokens"] == 10 * (20 + 64 + 3 * 6 + 2 * (4 * 6 + 64) - 1)
@@ -48,6 +49,7 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
     assert shared["computed_tokens"] < shared["tokens"] and growing["computed_tokens"] == growing["tokens"]
     assert growing["layout"] == "growing" and shared["layout"] == "shared"
     assert 0.02 < results[5]["predicted_gib"] < 0.03, "the cache of 0.02 GiB and little else"
+    assert recomputed["predicted_gib"] < results[5]["predicted_gib"]
     assert "tiny" in done.stdout.splitlines()[-1]
 
 
