@@ -5,7 +5,9 @@ peft decides which matrices are adapted, how they start and how they are stored;
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -27,13 +29,21 @@ def add_lora(model: Any, rank: int, alpha: float, targets: str | list[str], seed
     if names != "all-linear" and not set(names) <= adaptable:
         raise ValueError(f"lora_targets must be 'all-linear' or names from {sorted(adaptable)}, got {targets!r}")
     config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=names, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM")
-    with torch.random.fork_rng(devices=[]):
+    with torch.random.fork_rng(devices=[]), without_old_names():
         torch.manual_seed(seed)
         wrapped = get_peft_model(model, config)
     for parameter in wrapped.parameters():
         if parameter.requires_grad:
             parameter.data = parameter.data.float()
     return wrapped
+
+
+@contextlib.contextmanager
+def without_old_names() -> Iterator[None]:
+    """peft asks for a name that transformers has renamed. A user can do nothing about that warning, and it was the first line of a run."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
+        yield
 
 
 def lora_parameters(wrapped: Any) -> dict[str, Tensor]:

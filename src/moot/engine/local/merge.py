@@ -18,6 +18,7 @@ from torch import Tensor
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from moot.engine.local.adapter import without_old_names
 from moot.engine.local.checkpoint import not_written
 from moot.engine.local.models import DTYPES, has_tokenizer
 from moot.engine.local.smollm import NAME as SMOLLM
@@ -59,7 +60,8 @@ def merge(
     size = base.get_input_embeddings().weight.shape[0]
     tokens = torch.tensor([list(probe) or [(i * 37 + 11) % size for i in range(64)]])
     before = _logprobs(base, tokens)
-    wrapped: Any = PeftModel.from_pretrained(base, str(adapter))
+    with without_old_names():
+        wrapped: Any = PeftModel.from_pretrained(base, str(adapter))
     wrapped.eval()
     apart = _logprobs(wrapped, tokens)
     merged = wrapped.merge_and_unload(safe_merge=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -112,6 +113,12 @@ def test_what_it_cannot_run_is_refused_by_name(family: str, changes: dict[str, A
     config = transformers.AutoConfig.for_model(family, **changes)
     with pytest.raises(UnsupportedModel, match=word):
         check_config(config, "a model")
+
+
+def test_loading_a_model_warns_of_nothing_that_a_user_could_not_mend(make_engine: Callable[..., Any]) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        make_engine("qwen2")
 
 
 def test_a_sliding_window_shortens_the_context_instead_of_being_ignored(make_engine: Callable[..., Any]) -> None:
