@@ -141,7 +141,7 @@ def test_the_readme_has_ten_lines_of_python_and_the_result_before_any_table_of_e
         "## On a GPU",
         "## What it is not",
     ]
-    order += ["docs/benchmarks.md", "## Related work", "## Licence and citation"]
+    order += ["[benchmarks](docs/benchmarks.md).", "## Related work", "## Licence and citation"]
     assert [text.index(each) for each in order] == sorted(text.index(each) for each in order)
     assert text.index("|---|") > text.index("<!-- result -->")
 
