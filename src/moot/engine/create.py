@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from moot.debate.types import ConfigError
+from moot.engine.footprint import Place
 from moot.engine.protocol import EngineError, Trainer
 from moot.engine.settings import ModelConfig
 from moot.keys import check_address, keep_secret
@@ -15,6 +16,16 @@ def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
     if model.engine == "openai":
         raise ConfigError("engine openai cannot be trained: a chat server has no weights to change; it can be asked, checked and evaluated")
     return {"local": _local, "tinker": _remote, "scripted": _scripted}[model.engine](model, seed)
+
+
+def local_place(model: ModelConfig) -> Place | None:
+    """Where the local engine would run on this machine; None where it could not."""
+    try:
+        from moot.engine.local.engine import place
+
+        return place(model.dtype, model.device, model.deterministic)
+    except (ModuleNotFoundError, AssertionError, RuntimeError, ValueError):  # torch, or the device, is not here
+        return None
 
 
 def _scripted(model: ModelConfig, seed: int) -> Trainer:

@@ -6,7 +6,7 @@ The activations are counted as network.py keeps them for the backward pass; a te
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 GIB = 1 << 30
 ADAM = 16
@@ -17,6 +17,21 @@ CPU_PASS = 1536
 """The same on a CPU: what its caches like."""
 PART_OF_FREE = 0.8
 """What a pass may take of the memory that is free: kernels need room too, and freed blocks do not always fit again."""
+CACHE_PART = {"cpu": 4, "cuda": 2}
+"""A cache that nobody gave a size may have one in so many bytes of what the weights leave free. On a CPU other programs live there too."""
+FIRST_PART = 32
+"""On a GPU such a cache begins with one in so many of the pages it may come to have. Several runs leave each other room that way."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a model would run."""
+
+    device: Literal["cpu", "cuda"]
+    size: int
+    """Bytes of a number, 2 for bf16."""
+    free: int | None = None
+    """Bytes; None where nobody looked."""
 
 
 @dataclass(frozen=True)
@@ -98,3 +113,11 @@ def pass_tokens(free: int, per_token: int) -> int:
     while tokens > least and tokens * per_token > PART_OF_FREE * free:
         tokens //= 2
     return tokens
+
+
+def cache_taken(needed: int, bound: int) -> int:
+    """Bytes of a GPU's cache that began small and doubled until it had what is needed, or all that it may have."""
+    taken = bound / FIRST_PART
+    while taken < needed and taken < bound:
+        taken *= 2
+    return int(min(taken, bound))

@@ -10,7 +10,21 @@ from urllib.parse import urlsplit
 from moot.debate.forecasts import FORECASTS
 from moot.debate.prompts import forecast_request
 from moot.debate.types import Question
-from moot.engine.footprint import CPU_PASS, GIB, PASS_TOKENS, Shape, adapter_bytes, cache_bytes, pass_bytes, weights_bytes
+from moot.engine.footprint import (
+    ADAM,
+    CACHE_PART,
+    CPU_PASS,
+    GIB,
+    PASS_TOKENS,
+    Place,
+    Shape,
+    adapter_bytes,
+    cache_bytes,
+    cache_taken,
+    pass_bytes,
+    pass_tokens,
+    weights_bytes,
+)
 from moot.rl.config import TrainConfig
 
 TYPICAL_TURN = 300
@@ -54,25 +68,38 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     }
 
 
-def memory_gib(config: TrainConfig) -> dict[str, float] | None:
-    """What the local engine needs, part by part and in all. None where the model's shape cannot be had without downloading it."""
-    shape = shape_of(config.model.model)
+def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, float] | None:
+    """What the local engine needs, part by part and in all: at `place`, with what is free there, or on a GPU that is large enough. None
+    where the model's shape cannot be had without downloading it."""
+    model, shape = config.model, shape_of(config.model.model)
     if shape is None:
         return None
-    model = config.model
-    size = 4 if model.dtype == "fp32" or model.deterministic else 2
-    sequences = min(config.debate.concurrency, config.optim.batch_size * config.debate.debates_per_question) * config.debate.num_agents
+    place = place or Place("cuda", 4 if model.dtype == "fp32" or model.deterministic else 2)
+    weights, adapter = weights_bytes(shape, place.size), adapter_bytes(shape, model.lora_rank)
+    a_token = pass_bytes(shape, model.lora_rank, place.size, model.gradient_checkpointing)
     expected = expected_tokens(config)
-    cache = model.cache_gib * GIB or cache_bytes(shape, size) * expected["longest"] * sequences
-    budget = model.token_budget or (CPU_PASS if model.device == "cpu" else PASS_TOKENS[0])
-    tokens = max(min(budget, expected["trained on"]), expected["longest"])
+    sequences = min(config.debate.concurrency, config.optim.batch_size * config.debate.debates_per_question) * config.debate.num_agents
+    named = int(model.cache_gib * GIB)
+    cache = named or cache_bytes(shape, place.size) * expected["longest"] * sequences
+    budget, growing = CPU_PASS if place.device == "cpu" else PASS_TOKENS[0], 0
+    if place.free is not None:
+        left = place.free - weights - adapter // ADAM * 4  # Adam comes with the first step
+        bound = named or left // CACHE_PART[place.device]
+        cache = min(cache, bound)
+        if place.device == "cuda":
+            if not named:
+                cache = cache_taken(cache, bound)
+                growing = cache // 2  # the old pages, beside the new ones
+            budget = pass_tokens(left - bound, a_token)
+    tokens = max(min(model.token_budget or budget, expected["trained on"]), expected["longest"])
     parts = {
-        "weights": weights_bytes(shape, size),
-        "adapter and Adam": adapter_bytes(shape, model.lora_rank),
-        "cache" if model.cache_gib else "cache of all debates": cache,
-        f"passes of {tokens:,} tokens": tokens * pass_bytes(shape, model.lora_rank, size, model.gradient_checkpointing),
+        "weights": weights,
+        "adapter and Adam": adapter,
+        "cache" if named else "cache of all debates": cache,
+        f"passes of {tokens:,} tokens": tokens * a_token,
     }
-    return {name: value / GIB for name, value in {**parts, "in all": sum(parts.values())}.items()}
+    whole = sum(parts.values()) + max(0, growing - tokens * a_token)
+    return {name: value / GIB for name, value in {**parts, "in all": whole}.items()}
 
 
 def shape_of(name: str) -> Shape | None:

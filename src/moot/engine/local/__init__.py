@@ -14,7 +14,7 @@ How it is built, from the bottom:
     network.py     one forward pass for sampler and trainer alike, so that their logprobs agree
     adapter.py     peft's LoRA parameters as the network runs them; merge.py: folded into the base model
     attention.py   packed (training, prefill) and paged (decoding) attention
-    pages.py       the key-value cache: fixed pages, prefix reuse, least-recently-used eviction
+    pages.py       the key-value cache: fixed pages, prefix reuse; what no request waits for is forgotten first
     paged.py       attention over these pages on a GPU, one Triton kernel each for prompts and for decoding
     picking.py     logits -> a token and its logprob; stop conditions; choosing.py: the same in two Triton kernels
     batch.py       requests, and the rows that decode together

@@ -12,12 +12,12 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 
-from moot.engine.footprint import CPU_PASS, GIB, Shape, pass_bytes, pass_tokens
+from moot.engine.footprint import CACHE_PART, CPU_PASS, FIRST_PART, GIB, Place, Shape, pass_bytes, pass_tokens
 from moot.engine.local import checkpoint
 from moot.engine.local.adapter import add_lora, freeze
 from moot.engine.local.batch import Request, Weights
@@ -25,7 +25,7 @@ from moot.engine.local.losses import find_loss
 from moot.engine.local.memory import give_back, patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Network
-from moot.engine.local.pages import FIRST_PART, PageStore, make_store, page_size
+from moot.engine.local.pages import PageStore, make_store, page_size
 from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average, sequence_logprobs
@@ -295,12 +295,13 @@ def _check_params(params: SamplingParams, num_samples: int) -> None:
 
 
 def _cache_bound(network: Network) -> tuple[int, int]:
-    """Half of what a GPU has free, taken as it is needed; on a CPU a quarter, which is taken when it is written. And `first_part`."""
+    """Of what is free, on a GPU taken as it is needed; on a CPU memory is taken when it is written. And `first_part`."""
     free = _free_memory(network.device)
     least = 2 * page_size(len(network.layers), network.kv_heads, network.head_dim, network.dtype)
     if free < 4 * least:
         raise torch.OutOfMemoryError(f"{free / (1 << 20):.3g} MiB are free, and a cache takes at least {least / (1 << 20):.3g}")
-    return (free // 4, 1) if network.device.type == "cpu" else (free // 2, FIRST_PART)
+    cpu = network.device.type == "cpu"
+    return free // CACHE_PART["cpu" if cpu else "cuda"], 1 if cpu else FIRST_PART
 
 
 def _free_memory(device: torch.device) -> int:
@@ -310,3 +311,10 @@ def _free_memory(device: torch.device) -> int:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (ValueError, OSError):
         return 8 * GIB
+
+
+def place(dtype: str, device: str, deterministic: bool) -> Place:
+    """Where an engine with these settings would run, for a forecast of what it takes there."""
+    found = pick_device(device)
+    kind: Literal["cpu", "cuda"] = "cpu" if found.type == "cpu" else "cuda"
+    return Place(kind, pick_dtype(dtype, found, deterministic).itemsize, _free_memory(found))

@@ -18,9 +18,6 @@ from torch import Tensor
 from moot.engine.local.memory import give_back, out_of_memory, patient, upload
 from moot.engine.protocol import Ints
 
-FIRST_PART = 32
-"""On a GPU a store that nobody gave a size begins with one in so many of the pages it may come to have. Several runs leave each other room
-that way."""
 PAGE = 128
 """Tokens a page. Long enough for one matrix product, short enough that the unused half of the last one does not matter."""
 

@@ -10,10 +10,22 @@ import numpy as np
 import pytest
 import torch
 
-from moot.engine.footprint import GIB, Shape, adapter_bytes, cache_bytes, layer_bytes, pass_bytes, pass_tokens, weights_bytes
+from moot.engine.footprint import (
+    GIB,
+    Place,
+    Shape,
+    adapter_bytes,
+    cache_bytes,
+    cache_taken,
+    layer_bytes,
+    pass_bytes,
+    pass_tokens,
+    weights_bytes,
+)
 from moot.engine.local.adapter import arrange
 from moot.engine.local.attention import packed_attention
 from moot.engine.protocol import AdamParams, Datum
+from moot.rl import cost
 from moot.rl.cost import memory_gib
 from moot.rl.presets import PRESETS
 
@@ -84,6 +96,54 @@ def test_8b_trains_inside_80_gb() -> None:
     for tokens, each in ((4096, plain), (16384, recomputed)):
         assert weights + adapter + (card - weights) // 2 + tokens * each < card
     assert pass_tokens(4 * GIB, plain) == 2048, "the least; what does not fit then is halved as it runs out"
+
+
+@pytest.mark.parametrize(("recompute", "tokens"), [(False, 4096), (True, 16384)])
+def test_a_dry_run_on_a_card_of_80_gb_says_what_8b_takes_there(monkeypatch: pytest.MonkeyPatch, recompute: bool, tokens: int) -> None:
+    """5 agents on 16 questions: 80 sequences of some 4,000 tokens, 147,456 bytes each, are 43 GiB, more than half of what is left."""
+    monkeypatch.setattr(cost, "shape_of", lambda _: QWEN3_8B)
+    config = replace(PRESETS["hard"], model=replace(PRESETS["hard"].model, model="8b", gradient_checkpointing=recompute))
+    free = 80 * 10**9 - GIB
+    parts = memory_gib(config, Place("cuda", 2, free))
+    assert parts is not None
+    bound = (free - weights_bytes(QWEN3_8B, 2) - adapter_bytes(QWEN3_8B, 16) // 4) // 2
+    assert parts["cache of all debates"] == pytest.approx(bound / GIB)
+    assert f"passes of {tokens:,} tokens" in parts
+    assert parts["in all"] < free / GIB
+
+
+def test_a_dry_run_on_a_cpu_counts_its_short_passes(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = replace(PRESETS["demo"], model=replace(PRESETS["demo"].model, model="smollm2-135m"))
+    parts = memory_gib(config, Place("cpu", 4, 20 * GIB))
+    assert parts is not None and "passes of 1,536 tokens" in parts
+    assert parts["weights"] == pytest.approx(0.50, abs=0.005)
+
+
+def test_a_cache_doubles_from_a_part_of_its_bound_until_it_has_enough() -> None:
+    assert [cache_taken(needed, 3200) for needed in (0, 100, 101, 399, 400, 1601, 3200, 9000)] == [
+        100,
+        100,
+        200,
+        400,
+        400,
+        3200,
+        3200,
+        3200,
+    ]
+
+
+def test_while_a_cache_grows_its_old_pages_count_too() -> None:
+    """SmolLM2 in bf16 with a huge batch: 30 GiB of cache are needed, the bound is about 64, so it grows from 16 to 32 beside the old 16;
+    a short pass takes less."""
+    demo = PRESETS["demo"]
+    config = replace(demo, model=replace(demo.model, model="smollm2-135m", token_budget=512), optim=replace(demo.optim, batch_size=900))
+    config = replace(config, debate=replace(config.debate, concurrency=900))
+    parts = memory_gib(config, Place("cuda", 2, 130 * GIB))
+    assert parts is not None
+    *_, whole = parts.values()
+    cache = parts["cache of all debates"]
+    assert 30 < cache < 33
+    assert whole == pytest.approx(parts["weights"] + parts["adapter and Adam"] + 1.5 * cache)
 
 
 def test_a_dry_run_adds_its_parts_up() -> None:

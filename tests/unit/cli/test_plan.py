@@ -1,0 +1,50 @@
+"""What a dry run says about memory: of the machine it runs on, as far as that can be known."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from moot.cli import plan
+from moot.engine.create import local_place
+from moot.engine.footprint import GIB, Place
+from moot.rl.config import TrainConfig
+from moot.rl.presets import PRESETS
+
+
+def small(**choices: object) -> TrainConfig:
+    return replace(PRESETS["demo"], model=replace(PRESETS["demo"].model, model="smollm2-135m", **choices))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("here", "device", "rows"),
+    [
+        (Place("cuda", 2, 100 * GIB), "auto", ["memory on this GPU"]),
+        (Place("cpu", 2, 100 * GIB), "auto", ["memory on this CPU", "memory on a GPU"]),
+        (Place("cpu", 2, 100 * GIB), "cpu", ["memory on this CPU"]),
+        (None, "auto", ["memory on a GPU"]),
+    ],
+)
+def test_memory_is_told_for_this_machine_and_for_a_gpu_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, here: Place | None, device: str, rows: list[str]
+) -> None:
+    monkeypatch.setattr(plan, "local_place", lambda _: here)
+    told = dict(plan.memory_rows(small(device=device)))
+    assert list(told) == rows
+    for where, text in told.items():
+        assert ("GiB of 100.0 that are free:" in text) == ("this" in where)
+        assert ("passes shrink to 2,048 tokens" in text) == (where == "memory on a GPU")
+
+
+def test_a_model_nobody_has_here_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "memory_gib", lambda *_: None)
+    assert plan.memory_rows(small()) == [("memory", "unknown: the model's configuration is not at hand")]
+
+
+def test_a_device_that_is_not_here_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    assert local_place(small(device="cuda").model) is None
+    assert local_place(small(device="cpu", deterministic=True, dtype="bf16").model) is None
+    found = local_place(small(dtype="fp32").model)
+    assert found is not None and (found.device, found.size) == ("cpu", 4) and found.free is not None and found.free > 0
