@@ -104,6 +104,7 @@ async def ours(args: argparse.Namespace) -> None:
     import torch
 
     from moot.engine.footprint import PASS_TOKENS
+    from moot.engine.local.trainer import LoraTrainer
     from moot.engine.protocol import AdamParams, Datum, SamplingParams
 
     cuda = args.device != "cpu" and torch.cuda.is_available()
@@ -158,7 +159,7 @@ async def ours(args: argparse.Namespace) -> None:
         for layout in args.layouts:
             await iteration(args, engine, random, vocabulary, questions, layout)
     if args.datums:
-        engine._trainer.recompute, engine._trainer.token_budget = True, PASS_TOKENS[0]
+        engine._trainer = LoraTrainer(engine._wrapped, engine._network, PASS_TOKENS[0], recompute=True)
         await training(args, engine, random, vocabulary, max(args.datums), cuda)
     await engine.close()
 

@@ -8,7 +8,7 @@ from rich.table import Table
 
 from moot.cli.console import Terminal
 from moot.engine.create import local_place
-from moot.engine.footprint import GIB, PASS_TOKENS, Place
+from moot.engine.footprint import GIB, PASS_TOKENS
 from moot.rl.config import TrainConfig
 from moot.rl.cost import TYPICAL_TURN, expected_tokens, memory_gib
 from moot.terminal import counted
@@ -37,27 +37,25 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     table.add_row("tokens in all", f"{tokens['sampled'] * steps:,} sampled, {tokens['trained on'] * steps:,} trained on")
     table.add_row("longest sequence", f"about {tokens['longest']:,} tokens, at most {d.max_rounds * d.max_tokens * d.num_agents + 2000:,}")
     if config.model.engine == "local":
-        for where, told in memory_rows(config):
-            table.add_row(where, told)
+        table.add_row(*memory_row(config))
     console.print(table)
     console.say("Nothing was started: this was a dry run.")
 
 
-def memory_rows(config: TrainConfig) -> list[tuple[str, str]]:
-    """For this machine; and for a GPU where it has none, unless the CPU was asked for."""
-    here, rows = local_place(config.model), []
-    places: list[Place | None] = [here] if here else []
-    if here is None or (here.device == "cpu" and config.model.device != "cpu"):
-        places = [*places, None]
-    for place in places:
-        where = "memory on a GPU" if place is None else f"memory on this {'CPU' if place.device == 'cpu' else 'GPU'}"
-        memory = memory_gib(config, place)
-        if memory is None:
-            return [("memory", "unknown: the model's configuration is not at hand")]
-        *parts, (_, whole) = memory.items()
-        free = f" of {place.free / GIB:.1f} that are free" if place and place.free is not None else ""
-        told = f"{whole:.1f} GiB{free}: " + ", ".join(f"{value:.1f} {name}" for name, value in parts)
-        if place is None and not config.model.token_budget:
-            told += f"; passes shrink to {PASS_TOKENS[1]:,} tokens where that does not fit"
-        rows.append((where, told))
-    return rows
+def memory_row(config: TrainConfig) -> tuple[str, str]:
+    """For the device that was asked for: this machine's where it has it, else a GPU that is large enough."""
+    place = local_place(config.model)
+    if place is not None and place.device == "cpu" and config.model.device != "cpu":
+        place = None  # who plans on a laptop wants to know about the GPU
+    memory = memory_gib(config, place)
+    if memory is None:
+        return "memory", "unknown: the model's configuration is not at hand"
+    *parts, (_, whole) = memory.items()
+    free = f" of {place.free / GIB:.1f} that are free" if place and place.free is not None else ""
+    told = f"{whole:.1f} GiB{free}: " + ", ".join(f"{value:.1f} {name}" for name, value in parts)
+    if place is None:
+        more = "" if config.model.token_budget else f"; passes shrink to {PASS_TOKENS[1]:,} tokens where that does not fit"
+        return "memory on a GPU", told + more
+    if place.device == "cpu":
+        return "memory on this CPU", told + "; the program's own, and freed memory that it keeps, come on top"
+    return "memory on this GPU", told

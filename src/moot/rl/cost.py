@@ -78,7 +78,7 @@ def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, flo
     weights, adapter = weights_bytes(shape, place.size), adapter_bytes(shape, model.lora_rank)
     a_token = pass_bytes(shape, model.lora_rank, place.size, model.gradient_checkpointing)
     expected = expected_tokens(config)
-    sequences = min(config.debate.concurrency, config.optim.batch_size * config.debate.debates_per_question) * config.debate.num_agents
+    sequences = config.optim.batch_size * config.debate.debates_per_question * config.debate.num_agents  # kept for their next turns
     named = int(model.cache_gib * GIB)
     cache = named or cache_bytes(shape, place.size) * expected["longest"] * sequences
     budget, growing = CPU_PASS if place.device == "cpu" else PASS_TOKENS[0], 0
@@ -98,8 +98,9 @@ def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, flo
         "cache" if named else "cache of all debates": cache,
         f"passes of {tokens:,} tokens": tokens * a_token,
     }
-    whole = sum(parts.values()) + max(0, growing - tokens * a_token)
-    return {name: value / GIB for name, value in {**parts, "in all": whole}.items()}
+    if growing > tokens * a_token:  # nothing is trained meanwhile
+        parts["more while the cache grows"] = growing - tokens * a_token
+    return {name: value / GIB for name, value in {**parts, "in all": sum(parts.values())}.items()}
 
 
 def shape_of(name: str) -> Shape | None:

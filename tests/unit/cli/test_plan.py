@@ -18,28 +18,28 @@ def small(**choices: object) -> TrainConfig:
 
 
 @pytest.mark.parametrize(
-    ("here", "device", "rows"),
+    ("here", "device", "where"),
     [
-        (Place("cuda", 2, 100 * GIB), "auto", ["memory on this GPU"]),
-        (Place("cpu", 2, 100 * GIB), "auto", ["memory on this CPU", "memory on a GPU"]),
-        (Place("cpu", 2, 100 * GIB), "cpu", ["memory on this CPU"]),
-        (None, "auto", ["memory on a GPU"]),
+        (Place("cuda", 2, 100 * GIB), "auto", "memory on this GPU"),
+        (Place("cpu", 2, 100 * GIB), "auto", "memory on a GPU"),
+        (Place("cpu", 2, 100 * GIB), "cpu", "memory on this CPU"),
+        (None, "auto", "memory on a GPU"),
     ],
 )
-def test_memory_is_told_for_this_machine_and_for_a_gpu_it_lacks(
-    monkeypatch: pytest.MonkeyPatch, here: Place | None, device: str, rows: list[str]
+def test_memory_is_told_for_this_machine_or_for_a_gpu_it_lacks(
+    monkeypatch: pytest.MonkeyPatch, here: Place | None, device: str, where: str
 ) -> None:
     monkeypatch.setattr(plan, "local_place", lambda _: here)
-    told = dict(plan.memory_rows(small(device=device)))
-    assert list(told) == rows
-    for where, text in told.items():
-        assert ("GiB of 100.0 that are free:" in text) == ("this" in where)
-        assert ("passes shrink to 2,048 tokens" in text) == (where == "memory on a GPU")
+    told, text = plan.memory_row(small(device=device))
+    assert told == where
+    assert ("GiB of 100.0 that are free:" in text) == ("this" in where)
+    assert ("passes shrink to 2,048 tokens" in text) == (where == "memory on a GPU")
+    assert ("come on top" in text) == (where == "memory on this CPU")
 
 
-def test_a_model_nobody_has_here_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_nobody_has_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "memory_gib", lambda *_: None)
-    assert plan.memory_rows(small()) == [("memory", "unknown: the model's configuration is not at hand")]
+    assert plan.memory_row(small()) == ("memory", "unknown: the model's configuration is not at hand")
 
 
 def test_a_device_that_is_not_here_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:

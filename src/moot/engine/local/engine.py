@@ -59,7 +59,7 @@ class LocalSettings:
     lora_targets: str | list[str] = "all-linear"
     max_cache_gib: float | None = None
     """Size of the sampler's key-value cache; None takes up to half of what a GPU has free, as it is needed, or a quarter of a CPU's."""
-    max_batch: int = 256
+    max_batch: int = 512
     """Most sequences that decode at once."""
     token_budget: int | None = None
     """Tokens of a training micro-batch; None chooses by device."""
@@ -96,6 +96,7 @@ class LocalEngine:
             token_budget = pass_tokens(_free_memory(device) - store.to_come, per_token)
         share = not settings.deterministic
         self._trainer = LoraTrainer(wrapped, network, token_budget, settings.gradient_checkpointing, share)
+        self._trainer.make_room = store.shrink
         context_length, notes = min(loaded.context_length, store.tokens), (*loaded.notes, *shortened)
         if context_length < loaded.context_length:
             notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context_length} tokens")
@@ -134,8 +135,14 @@ class LocalEngine:
 
     @property
     def statistics(self) -> dict[str, int]:
-        """Tokens prefilled, reused and decoded so far; steps, preemptions, evictions and how often memory ran out."""
-        return {**self._scheduler.stats, "evictions": self._store.evictions}
+        """Tokens prefilled, reused and decoded so far; steps, preemptions, evictions, how often memory ran out and how often there was
+        none for a larger cache."""
+        return {**self._scheduler.stats, "evictions": self._store.evictions, "refused": self._store.refused}
+
+    @property
+    def faults(self) -> dict[str, int]:
+        """How often memory ran out so far, in training, in sampling and when the cache was to grow. Each time it went on with less."""
+        return {"out_of_memory": self._trainer.out_of_memory + self._scheduler.stats["out_of_memory"] + self._store.refused}
 
     # -- training ---------------------------------------------------------------------------------------------------------------------
 
@@ -306,6 +313,7 @@ def _cache_bound(network: Network) -> tuple[int, int]:
 
 def _free_memory(device: torch.device) -> int:
     if device.type == "cuda":
+        torch.cuda.empty_cache()  # what torch keeps for later is free too
         return int(torch.cuda.mem_get_info(device)[0])
     try:
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

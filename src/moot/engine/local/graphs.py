@@ -34,8 +34,10 @@ SOURCE, GIVEN, POSITION, DRAW, HEAT = range(5)
 """What a step is told of each row, 8 bytes each: where in the last step its token was picked, or -1 and the token itself; the token's
 position; the draw and the temperature, both as float64."""
 PATIENCE = 16
-"""Steps for which a larger size will do, before one that is wanted is captured: requests come one by one, and their batch passes sizes on
-the way to its own."""
+"""Steps for which a larger size that is captured will do, before the one that is wanted is captured too: a batch that fills again, or runs
+dry, passes sizes on the way."""
+TRY_AGAIN = 1024
+"""Steps that run as they are, kernel by kernel, before one that could not be captured is tried again: memory may be there by then."""
 _CAPTURING = threading.Lock()
 """A process captures one thing at a time; a second engine in it has a thread of its own."""
 
@@ -175,7 +177,16 @@ class GraphDecoder:
         except Exception as error:
             give_back(error)
             warnings.warn(f"a step of {size} rows could not be captured, so it is slower: {in_words(error)}", stacklevel=2)
-            return self._whole_step(size, adapter, picks)
+        step, left, graphs = self._whole_step(size, adapter, picks), TRY_AGAIN, self._graphs
+
+        def uncaptured() -> Tensor:
+            nonlocal left
+            left -= 1
+            if not left:
+                graphs.pop((*_shape(adapter), size, picks), None)
+            return step()
+
+        return uncaptured
 
     def _capture(self, size: int, adapter: Adapter, picks: bool) -> Captured:
         with _CAPTURING:

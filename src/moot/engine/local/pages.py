@@ -8,6 +8,7 @@ will write to. Where it cannot, and for that last page, it gets a copy, which co
 from __future__ import annotations
 
 import heapq
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -18,6 +19,8 @@ from torch import Tensor
 from moot.engine.local.memory import give_back, out_of_memory, patient, upload
 from moot.engine.protocol import Ints
 
+REST = 2.0
+"""Seconds for which a store does not try to grow after it was refused: to try takes time too, and others keep memory for longer."""
 PAGE = 128
 """Tokens a page. Long enough for one matrix product, short enough that the unused half of the last one does not matter."""
 
@@ -59,12 +62,14 @@ class PageStore:
             raise ValueError(f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are needed")
         self.scratch = 0
         """One page more, which nobody owns: a place for what is never read."""
-        self.held = max(2, self.count // first_part)
+        self.held = self._first = max(2, -(-self.count // first_part))  # rounded up: the last doubling is a whole one
         """Pages that there is memory for by now."""
         self.version = 0
         """Another one where the pages stand in other memory."""
         self._all = _zeros((layers, 2, self.held + 1, kv_heads, PAGE, head_dim), dtype, device)
-        self._tight = False
+        self.refused = 0
+        """How often there was no memory to grow."""
+        self._rests_until = 0.0
         self.keys: list[Tensor] = [layer[0] for layer in self._all]
         self.values: list[Tensor] = [layer[1] for layer in self._all]
         self._free = list(range(1, self.held + 1))  # a heap: low pages first keeps them dense
@@ -90,8 +95,8 @@ class PageStore:
 
     @property
     def free_pages(self) -> int:
-        """Free, or idle and so free for the asking, or not yet taken from the device."""
-        return len(self._free) + self._idle + self.count - self.held
+        """Free, or idle and so free for the asking, or not yet taken from the device where it may have them."""
+        return len(self._free) + self._idle + (0 if self._resting() else self.count - self.held)
 
     def find(self, owner: int, prompt: Ints) -> tuple[Cached | None, int]:
         """The sequence that shares the longest beginning with the prompt, and how long that is."""
@@ -134,7 +139,7 @@ class PageStore:
                 self.grow(item, len(prompt))
                 if pages > whole:
                     self._copy(source.pages[whole:pages], item.pages[whole:pages])
-            except OutOfPages:
+            except BaseException:
                 self._cut(item, 0)
                 raise
             finally:
@@ -151,20 +156,20 @@ class PageStore:
             self._cut(item, len(item.pages) + needed)
             return needed < 0
         while len(self._free) < needed:
-            if not self._tight and self._enlarge(needed):
+            if self._enlarge(needed):
                 continue
             idle = [other for other in self._sequences if not other.active]
             if idle:
                 self.drop(self.least_of_use(self, idle))
                 self.evictions += 1
-            elif not self._enlarge(needed):
+            else:
                 raise OutOfPages
         self._add(item, [heapq.heappop(self._free) for _ in range(needed)])
         return True
 
     def _enlarge(self, needed: int) -> bool:
-        """Take twice the memory, up to the bound. False where there is no more; then idle sequences go first."""
-        if self.held == self.count:
+        """Take twice the memory, up to the bound. False where there is no more; then idle sequences go."""
+        if self.held == self.count or self._resting():
             return False
         held = min(self.count, max(2 * self.held, self.held + needed))
         layers, two, _, *page = self._all.shape
@@ -175,16 +180,41 @@ class PageStore:
             if not out_of_memory(error):
                 raise
             give_back(error)
-            self._tight = True
+            self.refused += 1
+            self._rests_until = time.monotonic() + REST
             return False
         larger[:, :, : self.held + 1] = self._all
-        self._all, self._tight = larger, False
-        self.keys, self.values = [layer[0] for layer in larger], [layer[1] for layer in larger]
         for page_id in range(self.held + 1, held + 1):
             heapq.heappush(self._free, page_id)
-        self.held = held
-        self.version += 1
+        self._move(larger, held)
         return True
+
+    def shrink(self) -> bool:
+        """Forget all and give the memory back, but for the first part. False where somebody reads it, or there is no more than that."""
+        if self.held == self._first or any(item.active for item in self._sequences):
+            return False
+        layers, two, _, *page = self._all.shape
+        try:
+            with torch.inference_mode(False):
+                smaller = _zeros((layers, two, self._first + 1, *page), self._all.dtype, self._all.device)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            give_back(error)
+            return False
+        for item in list(self._sequences):
+            self.drop(item)
+        self._free = list(range(1, self._first + 1))
+        self._move(smaller, self._first)
+        return True
+
+    def _move(self, pages: Tensor, held: int) -> None:
+        self._all, self.held = pages, held
+        self.keys, self.values = [layer[0] for layer in pages], [layer[1] for layer in pages]
+        self.version += 1
+
+    def _resting(self) -> bool:
+        return time.monotonic() < self._rests_until
 
     def retire(self, item: Cached) -> None:
         """Done for now; kept until its pages are needed."""
@@ -195,8 +225,8 @@ class PageStore:
     def drop(self, item: Cached, scrub: bool = False) -> None:
         """Free its pages. `scrub` clears those that nobody else has: a value that is not finite would outlive its owner."""
         own = [page for page in item.pages if self._users[page] == 1]
-        if scrub and own:
-            self._all[:, :, upload(np.array(own), self._all.device)] = 0
+        for page in own if scrub else ():
+            self._all[:, :, page] = 0  # one by one: this takes no memory, of which there may be none
         self._cut(item, 0)
         item.active = False
         if item in self._sequences:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import deque
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 PREFILL_TOKENS = {"cpu": 2048, "cuda": 8192}
-"""New tokens a prefill pass takes at most. Bounds its memory, and how long the others wait."""
+"""New tokens a prefill pass takes at most. Bounds its memory."""
 LEAST_PREFILL = 16
 """What is left of it where memory ran out again and again."""
 WORTH_WAITING = PAGE
@@ -76,9 +77,15 @@ class Scheduler:
             self.prefill_tokens = min(self._most_prefill, self.prefill_tokens + PAGE)
 
     def abandon(self, reason: str) -> None:
-        for request in [*self.inbox, *self.waiting, *self._everyone()]:
+        everyone = [request for request in (*self.inbox, *self.waiting, *self._everyone()) if not request.settled]
+        for request in everyone:
             request.settled = True
             request.done(EngineError(reason))
+        for request in everyone:
+            if request.cached is not None:
+                with contextlib.suppress(RuntimeError):  # a device that no longer answers
+                    self.store.drop(request.cached, scrub=True)
+                request.cached = None
         self.inbox.clear()
         self.waiting.clear()
         self.batches.clear()
@@ -106,10 +113,8 @@ class Scheduler:
         """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not help."""
         self.stats["out_of_memory"] += 1
         give_back(error)
-        if self.prefill_tokens == LEAST_PREFILL if batch is None else len(concerned) == 1:
-            if not pause(self._attempts):
-                return False
-            self._attempts += 1
+        if (self.prefill_tokens == LEAST_PREFILL if batch is None else len(concerned) == 1) and not self._wait_for_memory():
+            return False
         if batch is None:
             self.prefill_tokens = max(LEAST_PREFILL, min(self.prefill_tokens, sum(len(request.known()) for request in concerned)) // 2)
             for request in reversed(concerned):
@@ -124,6 +129,12 @@ class Scheduler:
         for request in sorted(batch.rows, key=lambda request: -request.joined)[: len(batch.rows) - self.allowed]:
             self._preempt(request)
         return True
+
+    def _wait_for_memory(self) -> bool:
+        """False where that was tried often enough since something last went well."""
+        waited = pause(self._attempts)
+        self._attempts = self._attempts + 1 if waited else 0
+        return waited
 
     def _preempt(self, request: Request) -> None:
         """Let it wait again; it is prefilled with what it has so far. Nothing of it may be on its way."""
@@ -167,40 +178,51 @@ class Scheduler:
             self._guard(self._prefill, chosen, chosen)
 
     def _choose(self) -> list[Request]:
-        """Requests for one prefill pass, in order of arrival, all of the same weights."""
+        """Requests for one prefill pass, in order of arrival, all of the same weights. The others wait on."""
         chosen: list[Request] = []
         put_off: list[Request] = []
+        try:
+            self._fill(chosen, put_off)
+        except BaseException:
+            put_off, chosen = [*chosen, *put_off], []  # nobody may be lost
+            raise
+        finally:
+            self.waiting.extendleft(reversed(put_off))
+        return chosen
+
+    def _fill(self, chosen: list[Request], put_off: list[Request]) -> None:
         budget = self.prefill_tokens
         running = sum(len(batch.rows) for batch in self.batches.values())
         while self.waiting and running + len(chosen) < self.allowed and budget > 0:
             request = self.waiting.popleft()
+            put_off.append(request)
             known = request.known()
             source, shared = self._reusable(request, known)
             if chosen and (request.weights is not chosen[0].weights or len(known) - shared > budget or self.deterministic):
-                put_off.append(request)
                 break
             if any(begin_alike(other.prompt, known, shared + WORTH_WAITING) for other in chosen):
-                put_off.append(request)  # the next pass can copy what this one computes
-                continue
+                continue  # the next pass can copy what this one computes
             busy = running + len(chosen)
             share = self.decoder is not None and not self.deterministic  # the plain steps read each page for one row
             there = shared // PAGE if share and source is not None and source.active else 0
             if busy and self.store.free_pages < -(-len(known) // PAGE) - there + busy:
-                put_off.append(request)  # those who run will need a page each before long
-                break
+                break  # those who run will need a page each before long
             try:
                 request.cached = self.store.start(request.weights.key, known, source, shared, share)
-            except OutOfPages:
-                if self._everyone():
-                    put_off.append(request)
-                else:
-                    self._fail(request, EngineError(f"{len(known)} tokens do not fit a cache of {self.store.tokens}"))
+            except (OutOfPages, MemoryError, RuntimeError) as error:
+                if not isinstance(error, OutOfPages):
+                    if not out_of_memory(error):
+                        raise
+                    self.stats["out_of_memory"] += 1
+                    give_back(error)
+                if not chosen and not self._everyone() and not self._wait_for_memory():
+                    has, most = self.store.held * PAGE, self.store.tokens
+                    why = f"the cache has room for {has}" + (f" and found no memory to grow to {most}" if has < most else "")
+                    self._fail(put_off.pop(), EngineError(f"{len(known)} tokens have no room: {why}"))
                 break
             budget -= len(known) - shared
             self.stats["reused"] += shared
-            chosen.append(request)
-        self.waiting.extendleft(reversed(put_off))
-        return chosen
+            chosen.append(put_off.pop())
 
     def _reusable(self, request: Request, known: Ints) -> tuple[Cached | None, int]:
         source, shared = self.store.find(request.weights.key, known)
@@ -307,8 +329,8 @@ class Scheduler:
                             self._read(other)  # some of them may be done
                         continue
                     everyone = self._everyone()
-                    if len(everyone) == 1:
-                        raise
+                    if len(everyone) == 1 and self.store.held == self.store.count:
+                        raise  # else it waits for memory, as one that is new
                     self._preempt(max(everyone, key=lambda other: other.joined))
 
     def _read(self, batch: Batch, unread: int = 0) -> None:

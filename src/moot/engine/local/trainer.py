@@ -27,6 +27,8 @@ from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOut
 HEAD_CHUNK_BYTES = 32 << 20
 """Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product. A GPU takes more."""
 GPU_CHUNKS = 8
+CALM = 8
+"""Calls without trouble after which a pass is tried with twice the tokens again, and at last without recomputing."""
 
 T = TypeVar("T")
 LossFunction = Callable[[Tensor, Given], Tensor]
@@ -142,6 +144,11 @@ class LoraTrainer:
         self.average: dict[str, Tensor] = {}
         """A moving average of the parameters, where one is kept."""
         self.poisoned = False
+        self.make_room: Callable[[], bool] = lambda: False
+        """Asked first when memory runs out; False where nothing can be given up."""
+        self.out_of_memory = 0
+        """How often it did."""
+        self._most, self._recompute_asked, self._calm = token_budget, recompute, 0
 
     def run(self, datums: Sequence[Datum], loss: LossFunction, backward: bool) -> LossOutput:
         results: list[tuple[list[int], Tensor, Tensor, int]] = []  # read at the end: to read is to wait for the device
@@ -159,7 +166,9 @@ class LoraTrainer:
                     raise
                 halved += 1
                 give_back(error)
-                if len(batch) == 1 and self.recompute and pause(attempts):
+                if self.make_room():
+                    todo = [batch, *todo]
+                elif len(batch) == 1 and self.recompute and pause(attempts):
                     attempts += 1
                     todo = [batch, *todo]
                 else:
@@ -167,7 +176,7 @@ class LoraTrainer:
                 continue
             attempts = 0
         if gradient:
-            self._add(rearrange(self.wrapped, gradient))
+            self._add(patient(lambda: rearrange(self.wrapped, gradient)))
         logprobs: list[Floats] = [np.zeros(0, np.float32)] * len(datums)
         total = 0.0
         for batch, value, joined, _ in results:
@@ -176,6 +185,8 @@ class LoraTrainer:
             for index, part in zip(batch, np.split(joined.cpu().numpy(), ends), strict=True):
                 logprobs[index] = np.array(part)
         spare()
+        self.out_of_memory += halved
+        self._grow_back(halved)
         if backward and not math.isfinite(total):
             self.poisoned = True
         metrics = {
@@ -201,15 +212,16 @@ class LoraTrainer:
             hidden = self.network.hidden(packed.tokens, packed.positions, attend, adapter, recompute)
             logprobs = target_logprobs(hidden[packed.rows], self.network, packed.targets, packed.temperatures)
             value = loss(logprobs, packed.given)
+            everywhere = torch.zeros(sum(packed.lengths), device=self.network.device)
+            everywhere[packed.trained] = logprobs.detach()
             if gradient is not None and len(packed.trained):
-                # Not .backward(): a pass that runs out of memory half way must leave no half gradient behind.
+                # Not .backward(): a pass that runs out of memory half way must leave no half gradient behind. And nothing may fail once the
+                # gradient is added: the pass would be taken again, and count twice.
                 found = torch.autograd.grad(value, tensors(adapter))
                 if gradient:
                     torch._foreach_add_(gradient, found)
                 else:
-                    gradient.extend(each.float() for each in found)
-        everywhere = torch.zeros(sum(packed.lengths), device=self.network.device)
-        everywhere[packed.trained] = logprobs.detach()
+                    gradient.extend([each.float() for each in found])
         return value.detach(), everywhere, len(packed.tokens)
 
     def _batches(self, datums: Sequence[Datum], indices: Sequence[int]) -> list[list[int]]:
@@ -232,9 +244,25 @@ class LoraTrainer:
             self.recompute = True
         computed = sum(plant([datums[i].tokens for i in todo[0]], self.share).own)
         self.token_budget = max(1, min(self.token_budget, computed) // 2)
-        return self._batches(datums, left)
+        smaller = self._batches(datums, left)
+        if len(todo[0]) > 1 and sorted(todo[0]) in map(sorted, smaller):
+            # No budget parts a sequence from one that it is the beginning of: together they cost no more than the longer.
+            smaller = [[index] for index in todo[0]] + [batch for batch in smaller if sorted(batch) != sorted(todo[0])]
+        return smaller
+
+    def _grow_back(self, halved: int) -> None:
+        """What others held may be free again."""
+        self._calm = 0 if halved else self._calm + 1
+        if self._calm == CALM:
+            self._calm = 0
+            if self.token_budget < self._most:
+                self.token_budget = min(self._most, 2 * self.token_budget)
+            else:
+                self.recompute = self._recompute_asked
 
     def step(self, params: AdamParams) -> StepOutput:
+        if self.gradient:
+            patient(self._room_for_adam)  # where there is none, the gradient stays
         gradient, self.gradient = self.gradient, {}
         poisoned, self.poisoned = self.poisoned, False
         if not gradient:
@@ -251,6 +279,13 @@ class LoraTrainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return StepOutput({"grad_norm": norm, "skipped": 0.0})
+
+    def _room_for_adam(self) -> None:
+        """Take what a step takes, and give it back to torch, who keeps it. A step that runs out of memory half way has changed some of
+        Adam's numbers, and cannot be taken again."""
+        times = 1 if self.optimizer.state else 3  # a root for each number; the first time also its two averages
+        blocks = [torch.empty_like(parameter) for parameter in self.parameters.values() for _ in range(times)]
+        del blocks
 
 
 def move_average(trainer: LoraTrainer, decay: float) -> None:

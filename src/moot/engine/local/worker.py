@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 from moot.engine.local.memory import give_up_when
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.pending import Pending, settle
-from moot.engine.protocol import EngineError
+from moot.engine.protocol import EngineError, in_words
 
 T = TypeVar("T")
 
@@ -69,7 +69,10 @@ class Worker:
             if job is not None:
                 _do(*job)
             if (scheduler := self._with_work()) is not None:
-                scheduler.step()
+                try:
+                    scheduler.step()
+                except Exception as error:  # whatever it is: those who wait must hear of it, and the thread must live
+                    scheduler.abandon(f"sampling failed: {in_words(error)}")
         for _, future in self._jobs:
             future.set_exception(EngineError("the local engine was closed before this ran"))
         self._jobs.clear()

@@ -88,6 +88,104 @@ def test_the_sampler_goes_on_with_fewer_rows_and_samples_the_same(
     assert statistics["out_of_memory"] > 0 and statistics["preempted"] > 0
 
 
+def test_a_copy_of_pages_that_finds_no_memory_waits_and_nobody_hears_of_it(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It used to end the thread that serves everybody."""
+    engine = make_engine()
+    copy, tries = engine._store._copy, 0
+
+    def limited(*given: Any) -> None:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise torch.OutOfMemoryError("no room")
+        copy(*given)
+
+    monkeypatch.setattr(engine._store, "_copy", limited)
+
+    async def main() -> None:
+        sampler = await engine.snapshot()
+        await sampler.sample(np.arange(50), SamplingParams(max_tokens=4))
+        (sample,) = await sampler.sample([*range(40), 60, 61], SamplingParams(max_tokens=4))
+        assert len(sample.tokens) == 4
+
+    asyncio.run(main())
+    assert tries == 3 and engine.faults == {"out_of_memory": 2}
+
+
+def test_trouble_outside_of_any_step_is_told_to_all_who_wait_and_the_engine_lives(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine()
+
+    def broken(*_: Any) -> Any:
+        raise ValueError("planted")
+
+    async def main() -> None:
+        sampler = await engine.snapshot()
+        with monkeypatch.context() as patch:
+            patch.setattr(engine._store, "find", broken)
+            calls = [sampler.sample([1, 2, i], SamplingParams(max_tokens=5)) for i in range(3)]
+            for result in await asyncio.wait_for(asyncio.gather(*calls, return_exceptions=True), 20):
+                assert isinstance(result, EngineError) and "planted" in str(result)
+        (sample,) = await sampler.sample([1, 2, 3], SamplingParams(max_tokens=5))
+        assert len(sample.tokens) == 5
+
+    asyncio.run(main())
+
+
+def test_one_that_finds_no_larger_cache_waits_and_then_hears_why(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """3 of 96 pages are there. 12 requests of 100 tokens, which grow to 2 pages each, take turns; one of 600 tokens waits in vain."""
+    from moot.engine.local import pages
+
+    engine = make_engine()
+    network = engine._network
+    parts = (len(network.layers), network.kv_heads, network.head_dim, network.dtype, network.device)
+    store = pages.PageStore(*parts, 96 * pages.page_size(*parts[:4]), first_part=32)
+    engine._store = engine._scheduler.store = store
+    refused: list[int] = []
+
+    def full(*_: Any) -> Any:
+        refused.append(1)
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(pages, "_zeros", full)
+
+    async def main() -> None:
+        sampler = await engine.snapshot()
+        calls = [sampler.sample(np.arange(i, i + 100) % 60, SamplingParams(max_tokens=60, seed=i)) for i in range(12)]
+        assert all(len(one.tokens) == 60 for (one,) in await asyncio.gather(*calls))
+        assert len(refused) < 10, "not one per step"
+        with pytest.raises(EngineError, match="600 tokens have no room: the cache has room for 384 and found no memory to grow to 12288"):
+            await sampler.sample(np.arange(600) % 60, SamplingParams(max_tokens=4))
+
+    asyncio.run(main())
+
+
+def test_a_sequence_that_outgrows_a_cache_which_cannot_grow_hears_why(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from moot.engine.local import pages
+
+    engine = make_engine()
+    network = engine._network
+    parts = (len(network.layers), network.kv_heads, network.head_dim, network.dtype, network.device)
+    engine._store = engine._scheduler.store = pages.PageStore(*parts, 96 * pages.page_size(*parts[:4]), first_part=32)
+
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(pages, "_zeros", full)
+
+    async def main() -> None:
+        sampler = await engine.snapshot()
+        with pytest.raises(EngineError, match="385 tokens have no room"):
+            await sampler.sample(np.arange(300) % 60, SamplingParams(max_tokens=200))
+
+    asyncio.run(main())
+
+
 def test_where_nothing_smaller_fits_the_request_fails_and_the_engine_lives(
     make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

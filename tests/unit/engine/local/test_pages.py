@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
 
@@ -36,7 +37,7 @@ def check(store: PageStore) -> None:
     users = [page for item in store._sequences for page in item.pages]
     running = {page for item in store._sequences if item.active for page in item.pages}
     assert sorted(store._free) == sorted(set(range(1, store.held + 1)) - set(users))
-    assert store.free_pages == store.count - len(running)
+    assert store.free_pages == (store.held if store._resting() else store.count) - len(running)
     assert [users.count(page) for page in range(store.count + 1)] == store._users
 
 
@@ -96,10 +97,11 @@ def test_whatever_comes_and_goes_every_sequence_reads_what_it_wrote(
 
 
 def test_a_store_grows_before_it_forgets_and_forgets_where_it_cannot_grow(monkeypatch: pytest.MonkeyPatch) -> None:
-    """2 pages of 12 at first. Idle sequences are kept while there is memory; then the oldest go; then memory is asked for once more."""
+    """2 pages of 12 at first. Idle sequences are kept while there is memory; then the oldest go; memory is asked for again later."""
     from moot.engine.local import pages
 
-    store, zeros, room = make(first_part=6), pages._zeros, 5
+    store, zeros, room, now = make(first_part=6), pages._zeros, 5, 100.0
+    monkeypatch.setattr(pages.time, "monotonic", lambda: now)
 
     def limited(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
         if shape[2] > room:
@@ -119,10 +121,59 @@ def test_a_store_grows_before_it_forgets_and_forgets_where_it_cannot_grow(monkey
     assert (store.held, store.version, store.evictions) == (4, 1, 1)
     with pytest.raises(OutOfPages):
         store.grow(third, 300)
+    assert store.refused == 1, "it is not asked for at every turn"
     check(store)
-    room = 13
+    room, now = 13, 100 + pages.REST
     store.grow(third, 300)
     assert (store.held, store.version) == (8, 2) and stored(store, second) == list(range(1000, 1200))
+    check(store)
+
+
+@pytest.mark.parametrize("count", [1000, 3263, 6401])
+def test_the_last_growth_doubles_like_the_others(count: int) -> None:
+    """From 1,616 to 3,232 and then to 3,263 pages: that step had to hold twice the bound to gain 31 pages."""
+    store = make(count, first_part=32)
+    sizes = [store.held]
+    while store._enlarge(1):
+        sizes.append(store.held)
+    assert sizes[-1] == count and len(sizes) == 6
+    assert all(larger >= 1.5 * smaller for smaller, larger in pairwise(sizes[:-1])) and sizes[-2] <= 0.6 * count
+
+
+def test_a_store_gives_back_what_only_idle_sequences_have_and_grows_again() -> None:
+    store = make(first_part=6)
+    idle = [store.start(0, np.arange(1000 * number, 1000 * number + 200), None, 0) for number in range(3)]
+    for number, item in enumerate(idle):
+        write(store, item, np.arange(1000 * number, 1000 * number + 200))
+        store.retire(item)
+    held, version = store.held, store.version
+    assert held == 8
+    running = store.start(0, np.arange(5000, 5100), None, 0)
+    assert not store.shrink(), "somebody reads it"
+    store.retire(running)
+    assert store.shrink() and (store.held, store.version) == (2, version + 1) and store.find(0, np.arange(200)) == (None, 0)
+    assert not store.shrink(), "there is no more to give"
+    check(store)
+    again = store.start(0, np.arange(700), None, 0)
+    write(store, again, np.arange(700))
+    assert store.held == 8 and stored(store, again) == list(range(700))
+    check(store)
+
+
+def test_a_sequence_whose_copy_finds_no_memory_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = make()
+    source = store.start(0, np.arange(200), None, 0)
+    write(store, source, np.arange(200))
+    source.reusable = 200
+    store.retire(source)
+
+    def full(*_: Any) -> None:
+        raise torch.OutOfMemoryError("no room")
+
+    monkeypatch.setattr(store, "_copy", full)
+    with pytest.raises(torch.OutOfMemoryError):
+        store.start(0, np.arange(300), source, 150)
+    assert store._sequences == [source] and not source.active
     check(store)
 
 

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.engine.local.adapter import lora_parameters
-from moot.engine.local.trainer import micro_batches
+from moot.engine.local.trainer import CALM, micro_batches
 from moot.engine.protocol import AdamParams, Datum, EngineError
 from support.datums import datum
 
@@ -78,6 +78,113 @@ def test_out_of_memory_halves_the_micro_batch_and_counts_nothing_twice(
     assert out.loss == pytest.approx(expected.loss, rel=1e-5)
     for name, value in tight._trainer.gradient.items():
         torch.testing.assert_close(value, calm._trainer.gradient[name], atol=1e-4, rtol=1e-3)
+
+
+def test_out_of_memory_at_the_end_of_a_pass_does_not_count_its_gradient_twice(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calm, tight = make_engine(), make_engine()
+    calm.forward_backward(datums(20, 20, 20, 20), "ppo").result()
+    zeros, tries = torch.zeros, 0
+
+    def limited(*given: Any, **options: Any) -> torch.Tensor:
+        nonlocal tries
+        tries += given == (80,)  # the logprobs of all tokens
+        if given == (80,) and tries == 1:
+            raise torch.OutOfMemoryError("planted")
+        return zeros(*given, **options)
+
+    monkeypatch.setattr(torch, "zeros", limited)
+    assert tight.forward_backward(datums(20, 20, 20, 20), "ppo").result().metrics["out_of_memory"] == 1
+    assert tries == 1
+    for name, grad in calm._trainer.gradient.items():
+        torch.testing.assert_close(tight._trainer.gradient[name], grad, atol=1e-5, rtol=1e-4)
+
+
+def test_one_that_is_the_beginning_of_another_is_parted_from_it_where_both_do_not_fit(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Together they cost no more than the longer, so no budget parts them. It used to try the pair for ever."""
+    engine, seen = make_engine(), []
+    passed = engine._trainer._pass
+
+    def limited(given: list[Datum], *rest: Any) -> Any:
+        seen.append(len(given))
+        assert len(seen) < 50
+        if len(given) > 1:
+            raise torch.OutOfMemoryError("planted")
+        return passed(given, *rest)
+
+    monkeypatch.setattr(engine._trainer, "_pass", limited)
+    long, other = datums(150, 90)
+    begins = datum(np.ones(100), long.tokens[:100], long.targets[:100], -4.0, 1.0)
+    out = engine.forward_backward([long, begins, other], "ppo").result()
+    assert [len(each) for each in out.logprobs] == [150, 100, 90]
+    assert not engine._trainer.recompute and seen[-3:] == [1, 1, 1]
+
+
+def test_passes_grow_back_after_some_calls_without_trouble(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that first holds 20 tokens and then all: a single sequence of 30 has to be recomputed, and later does not."""
+    engine = make_engine(token_budget=64)
+    hidden, room = engine._network.hidden, 20
+
+    def limited(tokens: torch.Tensor, positions: Any, attend: Any, adapter: Any, recompute: bool = False) -> torch.Tensor:
+        if len(tokens) > room and not recompute:
+            raise torch.OutOfMemoryError("planted")
+        return hidden(tokens, positions, attend, adapter, recompute)
+
+    monkeypatch.setattr(engine._network, "hidden", limited)
+    assert engine.forward_backward(datums(30), "ppo").result().metrics["out_of_memory"] == 1
+    trainer, room = engine._trainer, 1000
+    assert (trainer.token_budget, trainer.recompute) == (15, True)
+    sizes = []
+    for _ in range(4 * CALM):
+        engine.forward_backward(datums(4), "ppo").result()
+        sizes.append((trainer.token_budget, trainer.recompute))
+    assert list(dict.fromkeys(sizes)) == [(15, True), (30, True), (60, True), (64, True), (64, False)]
+    assert engine.faults == {"out_of_memory": 1}
+
+
+def test_a_pass_without_room_takes_the_cache_that_nobody_reads_before_it_is_halved(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = make_engine()
+    hidden, given_up = engine._network.hidden, []
+
+    def limited(tokens: torch.Tensor, *rest: Any) -> torch.Tensor:
+        if not given_up:
+            raise torch.OutOfMemoryError("planted")
+        return hidden(tokens, *rest)
+
+    def shrink() -> bool:
+        given_up.append(1)
+        return len(given_up) == 1
+
+    monkeypatch.setattr(engine._network, "hidden", limited)
+    assert engine._trainer.make_room == engine._store.shrink
+    engine._trainer.make_room = shrink
+    out = engine.forward_backward(datums(20, 20), "ppo").result()
+    assert (out.metrics["out_of_memory"], out.metrics["micro_batches"], len(given_up)) == (1, 1, 1)
+
+
+def test_a_step_that_finds_no_room_keeps_its_gradient_and_can_be_taken_later(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calm, tight = make_engine(), make_engine()
+    for engine in (calm, tight):
+        engine.forward_backward(datums(20), "ppo").result()
+
+    def full(*_: Any) -> Any:
+        raise torch.OutOfMemoryError("planted")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(torch, "empty_like", full)
+        with pytest.raises(EngineError, match="out of memory"):
+            tight.optim_step(AdamParams(1e-2)).result()
+    steps = [engine.optim_step(AdamParams(1e-2)).result().metrics for engine in (calm, tight)]
+    assert steps[0] == steps[1] and steps[0]["grad_norm"] > 0
+    for ours, theirs in zip(lora_parameters(calm._wrapped).values(), lora_parameters(tight._wrapped).values(), strict=True):
+        assert torch.equal(ours, theirs)
 
 
 def test_a_single_sequence_that_does_not_fit_is_an_engine_error(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
