@@ -38,6 +38,6 @@ class ModelConfig:
     gradient_checkpointing: bool = False
     """Compute activations twice in training: slower, with less memory."""
     cache_gib: float = 0.0
-    """Memory for the sampler's cache; 0 takes up to half of what a GPU has free, as it is needed, or a quarter of what a CPU has."""
+    """Memory for the sampler's cache; 0: as needed, up to half of what a GPU has free (CPU: a quarter). Set it when runs share a GPU."""
     token_budget: int = 0
     """Tokens of one forward and backward pass; 0 chooses by device. A smaller number saves memory."""

@@ -126,7 +126,8 @@ def padded_attention(lengths: Sequence[int], device: torch.device) -> Attend:
     """The same, all sequences in one product: what fills up the shorter ones comes last, where a causal row never looks."""
     count, longest = len(lengths), max(lengths)
     even = count * longest == sum(lengths)
-    at = None if even else torch.cat([torch.arange(row * longest, row * longest + length) for row, length in enumerate(lengths)]).to(device)
+    filled = [np.arange(row * longest, row * longest + length) for row, length in enumerate(lengths)]
+    at = None if even else upload(np.concatenate(filled), device)
 
     def spread(x: Tensor, copies: int) -> Tensor:
         wide = x if at is None else x.new_zeros(count * longest, *x.shape[1:]).index_copy(0, at, x)
