@@ -17,10 +17,10 @@ BLOCK = 2048
 @triton.jit
 def _sum_blocks(logits, temperature, peaks, sums, best, vocab, stride, count, BLOCK: tl.constexpr):
     row, block = tl.program_id(0), tl.program_id(1)
-    heat = tl.load(temperature + row).to(tl.float32)
-    heat = tl.where(heat == 0, 1.0, heat)
+    scale = tl.load(temperature + row).to(tl.float32)
+    scale = tl.where(scale == 0, 1.0, scale)
     column = block * BLOCK + tl.arange(0, BLOCK)
-    x = tl.load(logits + row.to(tl.int64) * stride + column, mask=column < vocab, other=-float("inf")) / heat
+    x = tl.load(logits + row.to(tl.int64) * stride + column, mask=column < vocab, other=-float("inf")) / scale
     number = tl.where(x == x, x, -float("inf"))  # what is not one shows in the sum
     peak = tl.max(number, 0)
     mass = tl.where(column < vocab, tl.exp(x - peak), 0.0)
@@ -36,9 +36,9 @@ def _choose(
     COUNT: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0)
-    heat = tl.load(temperature + row).to(tl.float32)
-    greedy = heat == 0
-    heat = tl.where(greedy, 1.0, heat)
+    scale = tl.load(temperature + row).to(tl.float32)
+    greedy = scale == 0
+    scale = tl.where(greedy, 1.0, scale)
     index = tl.arange(0, COUNT)
     inside = index < count
     block_peaks = tl.load(peaks + row * count + index, mask=inside, other=-float("inf"))
@@ -54,7 +54,7 @@ def _choose(
     into = target - tl.sum(tl.where(index == block, below - mass, 0.0), 0)
     column = tl.arange(0, BLOCK)
     where = block * BLOCK + column
-    x = tl.load(logits + row.to(tl.int64) * stride + where, mask=where < vocab, other=-float("inf")) / heat
+    x = tl.load(logits + row.to(tl.int64) * stride + where, mask=where < vocab, other=-float("inf")) / scale
     each = tl.where(where < vocab, tl.exp(x - peak), 0.0).to(tl.float64)
     summed = tl.cumsum(each, 0)
     whole = tl.sum(each, 0)

@@ -30,7 +30,7 @@ from moot.engine.protocol import in_words
 
 SIZES = (8, 16, 32, 64, 96, 128, 192, 256)
 """Rows of a captured batch; above the last, multiples of half of it. More sizes waste less, but each takes a moment to capture."""
-SOURCE, GIVEN, POSITION, DRAW, HEAT = range(5)
+SOURCE, GIVEN, POSITION, DRAW, TEMPERATURE = range(5)
 """What a step is told of each row, 8 bytes each: where in the last step its token was picked, or -1 and the token itself; the token's
 position; the draw and the temperature, both as float64."""
 PATIENCE = 16
@@ -114,10 +114,10 @@ class GraphDecoder:
         draws = upload(np.array([request.draw() for request in requests]), self.device)
         if any(filtered(request) for request in requests):
             return Picker([request.params for request in requests], self.vocab_size, self.device).pick(logits, draws)
-        heat = upload(np.array([request.params.temperature for request in requests], np.float64), self.device)
+        temperatures = upload(np.array([request.params.temperature for request in requests], np.float64), self.device)
         tokens = torch.empty(len(requests), dtype=torch.long, device=self.device)
         logprobs = torch.empty(len(requests), dtype=torch.float64, device=self.device)
-        self._pick(logits, heat, draws, tokens, logprobs)
+        self._pick(logits, temperatures, draws, tokens, logprobs)
         return tokens, logprobs
 
     def size(self, rows: int, adapter: Adapter, picks: bool) -> int:
@@ -194,7 +194,7 @@ class GraphDecoder:
 
     def _whole_step(self, size: int, adapter: Adapter, picks: bool) -> Captured:
         source, given, positions = (self._state[row, :size] for row in (SOURCE, GIVEN, POSITION))
-        draws, heat = (self._state[row, :size].view(torch.float64) for row in (DRAW, HEAT))
+        draws, temperatures = (self._state[row, :size].view(torch.float64) for row in (DRAW, TEMPERATURE))
         table = self._table[:size]
 
         def step() -> Tensor:
@@ -210,7 +210,7 @@ class GraphDecoder:
             logits = self._network.logits(self._network.hidden(tokens, positions, attend, adapter))
             if not picks:
                 return logits
-            self._pick(logits, heat, draws, self._tokens[:size], self._logprobs[:size])
+            self._pick(logits, temperatures, draws, self._tokens[:size], self._logprobs[:size])
             return self._tokens  # not the logits: memory that a captured step gives out is lost to the others
 
         return step

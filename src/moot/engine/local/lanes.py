@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from moot.engine.local.batch import Look, Request, Weights
-from moot.engine.local.graphs import DRAW, GIVEN, HEAT, POSITION, SOURCE, GraphDecoder, filtered
+from moot.engine.local.graphs import DRAW, GIVEN, POSITION, SOURCE, TEMPERATURE, GraphDecoder, filtered
 from moot.engine.local.memory import upload
 from moot.engine.local.pages import PAGE
 from moot.engine.local.picking import Picker
@@ -27,7 +27,7 @@ class Lanes:
         self._weights, self._decoder = weights, decoder
         most = decoder.rows
         self._state = np.zeros((5, most), np.int64)
-        self._draws, self._heat = self._state[DRAW].view(np.float64), self._state[HEAT].view(np.float64)
+        self._draws, self._temperatures = self._state[DRAW].view(np.float64), self._state[TEMPERATURE].view(np.float64)
         self._table = np.full((most, decoder.pages), decoder.scratch, np.int32)
         self._table_changed = True
         self._picker: Picker | None = None
@@ -43,7 +43,7 @@ class Lanes:
             self.rows.append(request)
             self._state[SOURCE, slot] = most + self._new + place
             self._state[POSITION, slot] = request.length - 1
-            self._heat[slot] = request.params.temperature
+            self._temperatures[slot] = request.params.temperature
             self.grown(request)
         self._new += count
         self._picker = None

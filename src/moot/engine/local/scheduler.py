@@ -131,9 +131,9 @@ class Scheduler:
         return True
 
     def _wait_for_memory(self) -> bool:
-        """False where that was tried often enough since something last went well."""
+        """False where that was tried often enough since something last went well: the next in line does not wait as long once more."""
         waited = pause(self._attempts)
-        self._attempts = self._attempts + 1 if waited else 0
+        self._attempts += waited
         return waited
 
     def _preempt(self, request: Request) -> None:

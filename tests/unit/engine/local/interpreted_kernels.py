@@ -60,7 +60,7 @@ def prefill() -> None:
 def picking() -> None:
     torch.manual_seed(0)
     temperatures = [0.0, 0.6, 1.0, 1.7, 0.8, 1.0, 0.0, 1.0]
-    heat, rows = torch.tensor(temperatures, dtype=torch.float64), len(temperatures)
+    scales, rows = torch.tensor(temperatures, dtype=torch.float64), len(temperatures)
     for vocab in (64, 2048, 5000):
         logits, draws = torch.randn(rows, vocab) * 3, torch.rand(rows, dtype=torch.float64)
         draws[2], draws[3] = 0.0, 1 - 2**-53
@@ -69,12 +69,12 @@ def picking() -> None:
         expected_tokens, expected = picker.pick(logits, draws)
         for way in (choose, pick):
             tokens, logprobs = torch.zeros(rows, dtype=torch.long), torch.full((rows,), torch.nan, dtype=torch.float64)
-            way(logits, heat, draws, tokens, logprobs)
+            way(logits, scales, draws, tokens, logprobs)
             assert tokens.tolist() == expected_tokens.tolist()
             torch.testing.assert_close(logprobs, expected.double(), atol=1e-5, rtol=0)
             broken = logits.clone()
             broken[0, 3], broken[1], broken[5, 7] = torch.nan, torch.nan, torch.inf
-            way(broken, heat, draws, tokens, logprobs)
+            way(broken, scales, draws, tokens, logprobs)
             assert logprobs.isfinite().tolist() == [row not in (0, 1, 5) for row in range(rows)]
             assert int(tokens.min()) >= 0 and int(tokens.max()) < vocab
 
