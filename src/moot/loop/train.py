@@ -239,7 +239,7 @@ async def learn(loop: Loop, step: int, batch: Sequence[BatchQuestion], played: l
         "optim/lr": rate,
         **({"optim/lr_factor": loop.pace.factor} if config.optim.target_kl else {}),
         "debates/dropped": float(len(taught) - len(groups)),
-        # Of an engine elsewhere: how the line has been so far.
+        # What went wrong in the engine so far, and was made good.
         **{f"engine/{name}": float(count) for name, count in getattr(loop.engine, "faults", {}).items()},
         "time/train_s": time.perf_counter() - started,
     }

@@ -103,6 +103,16 @@ def test_the_debates_of_each_evaluation_are_kept_with_the_questions_in_one_order
         assert [each.debate.question for each in debates] == list(finished.task.held_out[:3])
 
 
+def test_what_an_engine_made_good_is_in_the_row_of_an_iteration(tmp_path: Path) -> None:
+    class Crowded(ScriptedEngine):
+        faults = {"out_of_memory": 2}  # noqa: RUF012 - as an engine's property
+
+    config = replace(CONFIG, optim=replace(CONFIG.optim, num_train_datapoints=3), warm=WarmConfig(), eval_every=0)
+    loop = make_loop(tmp_path / "run", config, Crowded(seed=0))
+    asyncio.run(train(loop))
+    assert [row["engine/out_of_memory"] for row in loop.run.metrics() if row["phase"] == "self_play"] == [2.0]
+
+
 def test_every_key_that_the_sources_name_is_in_the_row_of_an_iteration(finished: Loop) -> None:
     row = next(row for row in finished.run.metrics() if row["phase"] == "self_play")
     for key in KEYS:
