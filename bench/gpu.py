@@ -8,9 +8,9 @@ Prompts are random tokens, and nothing stops early. The adapter is that of one t
 a process and a time limit of its own: what was measured before the limit is kept. Numbers go to a JSON file and, as a table, to the
 terminal.
 
-`--iterations 64` times one step of training by debate with 64 questions, 5 agents and 3 rounds, sampled and trained: with growing prompts,
-and with layout shared, whose transcripts are prefilled and trained once. vLLM samples the growing prompts, and peft trains them as plain
-sequences; of these it is timed on a part, and the rest is counted at the same rate.
+`--iterations 64`, the default for the 8B shape, times one step of training by debate with 64 questions, 5 agents and 3 rounds, sampled and
+trained: with growing prompts, and with layout shared, whose transcripts are prefilled and trained once. vLLM samples the growing prompts,
+and peft trains them as plain sequences; of these it is timed on a part, and the rest is counted at the same rate.
 
 Recomputed training is with gradient checkpointing, in passes of 16,384 tokens: slower, in a sixth of the memory.
 
@@ -119,27 +119,31 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     shapes = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen3-8b"]
     parser.add_argument("--models", nargs="+", default=shapes, help=f"folders, or {', '.join(SHAPES)}")
-    parser.add_argument("--sequences", type=int, nargs="+", default=[64, 256, 512])
+    parser.add_argument("--sequences", type=int, nargs="+", help="default: 48 192 512 for qwen3-8b, 64 256 512 for others")
     parser.add_argument("--prompt", type=int, default=512, help="tokens of a prompt")
     parser.add_argument("--tokens", type=int, default=256, help="tokens sampled of each")
     parser.add_argument("--debates", type=int, nargs="*", default=[16, 64], help=f"questions debated by {AGENTS} agents in {ROUNDS} rounds")
-    parser.add_argument("--iterations", type=int, nargs="*", default=[], help="questions of a step, sampled and trained")
+    parser.add_argument("--iterations", type=int, nargs="*", help="questions of a step, sampled and trained; default: 64 for qwen3-8b")
     parser.add_argument("--layouts", nargs="+", default=["growing", "shared"], choices=["growing", "shared"], help="of our iterations")
     parser.add_argument("--datums", type=int, nargs="*", default=[4, 16], help="sequences of a training step")
     parser.add_argument("--datum-tokens", type=int, default=2048)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--cache-gib", type=float, default=None)
-    parser.add_argument("--limit", type=float, default=120, help="seconds for each model, and again for vLLM and for peft")
+    parser.add_argument("--limit", type=float, default=300, help="seconds for each model, and again for vLLM and for peft")
     parser.add_argument("--out", default="gpu.json")
     args = parser.parse_args()
     results: list[dict[str, Any]] = []
     peer = importlib.util.find_spec("vllm") is not None
     print("vLLM runs beside it" if peer else "vLLM is not installed here, so there is nothing to compare with", flush=True)
     for model in args.models:
+        large = model == "qwen3-8b"
+        own = argparse.Namespace(**vars(args))
+        own.sequences = args.sequences or ([48, 192, 512] if large else [64, 256, 512])
+        own.iterations = ([64] if large else []) if args.iterations is None else args.iterations
         for what in ("ours", "vllm", "peft") if peer else ("ours", "peft"):
-            if what == "peft" and not (args.datums or args.iterations):
+            if what == "peft" and not (own.datums or own.iterations):
                 continue
-            said, trouble = child(args, what, model, args.limit)
+            said, trouble = child(own, what, model, args.limit)
             results += [{"model": model, **item} for item in said]
             if trouble:
                 print(f"  {model}: {what} did not finish: {trouble}", flush=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -61,3 +62,15 @@ def test_what_ends_early_keeps_what_it_said(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert [item["kind"] for item in json.loads(out.read_text())] == ["trouble", "trouble"]
     assert "did not finish: ended after" in done.stdout
+
+
+@pytest.mark.slow
+def test_the_bench_of_a_pass_prints_what_it_took_beside_what_was_counted() -> None:
+    """2 layers of SmolLM2's width: 4,096 tokens keep some 110 MiB, and a fixed part comes on top."""
+    command = [sys.executable, str(ROOT / "bench" / "footprint.py"), "--shape", "smollm2-135m-shape", "--layers", "2", "--tokens", "4096"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    first, second = done.stdout.splitlines()
+    assert first.startswith("smollm2-135m-shape, 2 layers, 4,096 tokens in 1 pass, activations kept")
+    numbers = [float(number) for number in re.findall(r"\d+\.\d+", second)]
+    assert 0.05 < numbers[0] < 0.5 and numbers[0] < numbers[1] < numbers[0] + 0.5, second
