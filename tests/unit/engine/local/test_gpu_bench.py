@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -65,12 +64,13 @@ def test_what_ends_early_keeps_what_it_said(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_bench_of_a_pass_prints_what_it_took_beside_what_was_counted() -> None:
-    """2 layers of SmolLM2's width: 4,096 tokens keep some 110 MiB, and a fixed part comes on top."""
-    command = [sys.executable, str(ROOT / "bench" / "footprint.py"), "--shape", "smollm2-135m-shape", "--layers", "2", "--tokens", "4096"]
-    done = subprocess.run(command, capture_output=True, text=True)
+@pytest.mark.parametrize("recompute", [False, True])
+def test_what_torch_holds_in_a_pass_is_what_a_dry_run_counts(recompute: bool) -> None:
+    """3 layers of SmolLM2's width: the count is within a tenth of what was held, as it is for larger models."""
+    command = [sys.executable, str(ROOT / "bench" / "footprint.py"), "--shape", "smollm2-135m-shape", "--layers", "3", "--tokens", "8192"]
+    done = subprocess.run([*command, *["--gradient-checkpointing"] * recompute], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
-    assert first.startswith("smollm2-135m-shape, 2 layers, 4,096 tokens in 1 pass, activations kept")
-    numbers = [float(number) for number in re.findall(r"\d+\.\d+", second)]
-    assert 0.05 < numbers[0] < 0.5 and numbers[0] < numbers[1] < numbers[0] + 0.5, second
+    assert first.startswith("smollm2-135m-shape, 3 layers, 8,192 tokens in 1 pass, activations " + ("recomputed" if recompute else "kept"))
+    ratio = float(second.rpartition(" ")[2])
+    assert 0.85 < ratio < 1.15, second
