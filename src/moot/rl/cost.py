@@ -83,7 +83,9 @@ def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, flo
     cache = named or cache_bytes(shape, place.size) * expected["longest"] * sequences
     budget, growing = CPU_PASS if place.device == "cpu" else PASS_TOKENS[0], 0
     if place.free is not None:
-        left = place.free - weights - adapter // ADAM * 4  # Adam comes with the first step
+        left = max(0, place.free - weights - adapter // ADAM * 4)  # Adam comes with the first step
+        while named > left > 0:
+            named //= 2  # as the engine does
         bound = named or left // CACHE_PART[place.device]
         cache = min(cache, bound)
         if place.device == "cuda":

@@ -83,6 +83,18 @@ class Request:
         return self._draws[place]
 
 
+def least_of_use(waiting: deque[Request], store: PageStore, idle: list[Cached]) -> Cached:
+    """The oldest that nobody waits for; else the one whose turn comes last. A debate asks again in the order it asked before, so the
+    oldest of these are needed next, and forgetting them would be to forget each just before its turn."""
+    turns: dict[int, int] = {}
+    for turn, request in enumerate(waiting):
+        if not request.sought:
+            request.source, request.sought = store.find(request.weights.key, request.known())[0], True
+        if request.source is not None:
+            turns.setdefault(id(request.source), turn)
+    return min(idle, key=lambda item: (id(item) in turns, -turns.get(id(item), 0), item.used))
+
+
 @dataclass(frozen=True)
 class Look:
     """Tokens and logprobs of requests that were launched. Reading waits for the device."""

@@ -24,7 +24,7 @@ from moot.engine.local.batch import Request, Weights
 from moot.engine.local.losses import find_loss
 from moot.engine.local.memory import give_back, patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
-from moot.engine.local.network import Network
+from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PageStore, make_store, page_size
 from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Scheduler
@@ -169,7 +169,7 @@ class LocalEngine:
         def make() -> LocalSampler:
             if path is not None:
                 self._save(path, with_optimizer=False)
-            return LocalSampler(self, Weights(next(self._keys), patient(lambda: freeze(self._wrapped, self._network.dtype))))
+            return LocalSampler(self, Weights(next(self._keys), self._frozen()))
 
         return self._worker.submit(make)
 
@@ -185,8 +185,7 @@ class LocalEngine:
 
     def averaged(self) -> Pending[LocalSampler]:
         def make() -> LocalSampler:
-            weights = averaged_weights(self._trainer, lambda: freeze(self._wrapped, self._network.dtype))
-            return LocalSampler(self, Weights(next(self._keys), weights))
+            return LocalSampler(self, Weights(next(self._keys), averaged_weights(self._trainer, self._frozen)))
 
         return self._worker.submit(make)
 
@@ -196,6 +195,9 @@ class LocalEngine:
 
     def shut(self) -> None:
         self._worker.close()
+
+    def _frozen(self) -> Adapter:
+        return patient(lambda: freeze(self._wrapped, self._network.dtype), make_room=self._store.shrink)
 
     def _save(self, path: str, with_optimizer: bool) -> str:
         target = Path(path).absolute()
@@ -259,7 +261,10 @@ class LocalSampler:
             out = np.full(len(items), np.nan, dtype=np.float32)
             if len(items) > 1:
                 on_device = torch.from_numpy(items).to(engine._network.device, torch.long)
-                out[1:] = patient(lambda: sequence_logprobs(engine._network, self._weights.adapter, on_device, temperature).cpu().numpy())
+                out[1:] = patient(
+                    lambda: sequence_logprobs(engine._network, self._weights.adapter, on_device, temperature).cpu().numpy(),
+                    make_room=engine._store.shrink,
+                )
             return out
 
         return await engine._worker.submit(work)

@@ -29,7 +29,7 @@ class Lanes:
         self._state = np.zeros((5, most), np.int64)
         self._draws, self._temperatures = self._state[DRAW].view(np.float64), self._state[TEMPERATURE].view(np.float64)
         self._table = np.full((most, decoder.pages), decoder.scratch, np.int32)
-        self._table_changed = True
+        self._table_changed, self._sent = True, 0
         self._picker: Picker | None = None
         self._last = torch.zeros(2 * most, dtype=torch.long, device=decoder.device)
         """Tokens of the last step; behind them, those of the prefill passes since."""
@@ -89,10 +89,10 @@ class Lanes:
         state = self._state.copy()
         state[:, count:] = 0
         state[SOURCE, count:] = -1
-        if self._table_changed or decoder.table_of is not self:
+        if self._table_changed or decoder.table_of is not self or size > self._sent:  # rows that only fill must not write to old pages
             widest = int(self._state[POSITION, :count].max()) // PAGE + 1
             decoder.set_table(upload(self._table[:size, :widest], decoder.device), self)
-            self._table_changed = False
+            self._table_changed, self._sent = False, size
         decoder.set_state(upload(state, decoder.device), self._last)
         if picks:
             tokens, logprobs = decoder.step(size, self._weights.adapter)

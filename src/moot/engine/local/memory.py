@@ -91,8 +91,9 @@ def spare() -> None:
             torch.cuda.empty_cache()
 
 
-def patient(work: Callable[[], T], what: str = "") -> T:
-    """The work, tried again where it ran out of memory: for what has no smaller pieces. `what` is said where that does not help."""
+def patient(work: Callable[[], T], what: str = "", make_room: Callable[[], bool] = bool) -> T:
+    """The work, tried again where it ran out of memory: for what has no smaller pieces. `make_room` is asked first. `what` is said where
+    nothing helps."""
     for attempt in itertools.count():
         try:
             return work()
@@ -100,7 +101,7 @@ def patient(work: Callable[[], T], what: str = "") -> T:
             if not out_of_memory(error):
                 raise
             give_back(error)
-            if not pause(attempt):
+            if not make_room() and not pause(attempt):
                 raise EngineError(f"out of memory: {what}{in_words(error)}") from error
     raise AssertionError("unreachable")
 

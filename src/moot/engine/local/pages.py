@@ -121,7 +121,7 @@ class PageStore:
             item.tokens = prompt[:keep]
             try:
                 self.grow(item, len(prompt))
-            except OutOfPages:
+            except BaseException:
                 self._set_active(item, False)
                 item.tokens = before
                 raise
@@ -171,32 +171,30 @@ class PageStore:
         """Take twice the memory, up to the bound. False where there is no more; then idle sequences go."""
         if self.held == self.count or self._resting():
             return False
-        held = min(self.count, max(2 * self.held, self.held + needed))
-        layers, two, _, *page = self._all.shape
-        try:
-            with torch.inference_mode(False):
-                larger = _zeros((layers, two, held + 1, *page), self._all.dtype, self._all.device)
-        except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
-                raise
-            give_back(error)
-            self.refused += 1
-            self._rests_until = time.monotonic() + REST
-            return False
-        larger[:, :, : self.held + 1] = self._all
-        for page_id in range(self.held + 1, held + 1):
-            heapq.heappush(self._free, page_id)
-        self._move(larger, held)
-        return True
+        least = min(self.count, self.held + needed)
+        for held in dict.fromkeys((min(self.count, max(2 * self.held, least)), least)):
+            try:
+                larger = self._made(held)
+                larger[:, :, : self.held + 1] = self._all
+            except (MemoryError, RuntimeError) as error:
+                if not out_of_memory(error):
+                    raise
+                give_back(error)
+                continue
+            for page_id in range(self.held + 1, held + 1):
+                heapq.heappush(self._free, page_id)
+            self._move(larger, held)
+            return True
+        self.refused += 1
+        self._rests_until = time.monotonic() + REST
+        return False
 
     def shrink(self) -> bool:
         """Forget all and give the memory back, but for the first part. False where somebody reads it, or there is no more than that."""
         if self.held == self._first or any(item.active for item in self._sequences):
             return False
-        layers, two, _, *page = self._all.shape
         try:
-            with torch.inference_mode(False):
-                smaller = _zeros((layers, two, self._first + 1, *page), self._all.dtype, self._all.device)
+            smaller = self._made(self._first)
         except (MemoryError, RuntimeError) as error:
             if not out_of_memory(error):
                 raise
@@ -207,6 +205,11 @@ class PageStore:
         self._free = list(range(1, self._first + 1))
         self._move(smaller, self._first)
         return True
+
+    def _made(self, held: int) -> Tensor:
+        layers, two, _, *page = self._all.shape
+        with torch.inference_mode(False):
+            return _zeros((layers, two, held + 1, *page), self._all.dtype, self._all.device)
 
     def _move(self, pages: Tensor, held: int) -> None:
         self._all, self.held = pages, held

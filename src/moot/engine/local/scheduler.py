@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import math
 from collections import deque
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from moot.engine.local.attention import Continuation, prefill_attention
-from moot.engine.local.batch import Look, PlainBatch, Request, Weights, draws
+from moot.engine.local.batch import Look, PlainBatch, Request, Weights, draws, least_of_use
 from moot.engine.local.memory import give_back, out_of_memory, pause, upload
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, begin_alike
@@ -54,7 +53,7 @@ class Scheduler:
         """Rows that run at once: fewer than `max_batch` after memory ran out, then one more with each step; the tokens of a prefill too."""
         self._attempts = 0
         self._joined = itertools.count()
-        store.least_of_use = partial(_least_of_use, self.waiting)  # no method: a store and a scheduler that hold each other are freed late
+        store.least_of_use = partial(least_of_use, self.waiting)  # no method: a store and a scheduler that hold each other are freed late
 
     def add(self, requests: list[Request]) -> None:
         self.inbox.extend(requests)
@@ -75,6 +74,8 @@ class Scheduler:
                     self.batches.pop(key, None)
             self.allowed = min(self.max_batch, self.allowed + 1)
             self.prefill_tokens = min(self._most_prefill, self.prefill_tokens + PAGE)
+        if not self.has_work():
+            self._attempts = 0
 
     def abandon(self, reason: str) -> None:
         everyone = [request for request in (*self.inbox, *self.waiting, *self._everyone()) if not request.settled]
@@ -82,10 +83,7 @@ class Scheduler:
             request.settled = True
             request.done(EngineError(reason))
         for request in everyone:
-            if request.cached is not None:
-                with contextlib.suppress(RuntimeError):  # a device that no longer answers
-                    self.store.drop(request.cached, scrub=True)
-                request.cached = None
+            self._discard(request)
         self.inbox.clear()
         self.waiting.clear()
         self.batches.clear()
@@ -100,9 +98,13 @@ class Scheduler:
         try:
             action(given)
             self._attempts = 0
-        except Exception as error:
-            if out_of_memory(error) and self._take_less(list(concerned), error, batch):
-                return
+        except Exception as trouble:
+            error = trouble
+            try:
+                if out_of_memory(error) and self._take_less(list(concerned), error, batch):
+                    return
+            except Exception as again:  # what was launched cannot be read
+                error = again
             failed = [*concerned, *(_unread(batch) if batch is not None else ())]
             if batch is not None:
                 batch.looks.clear()
@@ -113,9 +115,11 @@ class Scheduler:
         """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not help."""
         self.stats["out_of_memory"] += 1
         give_back(error)
-        if (self.prefill_tokens == LEAST_PREFILL if batch is None else len(concerned) == 1) and not self._wait_for_memory():
+        smallest = len(concerned) == 1 and (batch is not None or self.prefill_tokens == LEAST_PREFILL)
+        if smallest and not self._wait_for_memory():
             return False
         if batch is None:
+            self.allowed = min(self.allowed, sum(len(other.rows) for other in self.batches.values()) + max(1, len(concerned) // 2))
             self.prefill_tokens = max(LEAST_PREFILL, min(self.prefill_tokens, sum(len(request.known()) for request in concerned)) // 2)
             for request in reversed(concerned):
                 if request.cached is not None:
@@ -150,14 +154,21 @@ class Scheduler:
         request.settled = True
         for batch in self.batches.values():
             batch.remove(request)
-        if request.cached is not None:
-            self.store.drop(request.cached, scrub=True)
-            request.cached = None
+        self._discard(request)
         if not isinstance(error, EngineError):
             failure = EngineError(f"sampling failed: {in_words(error)}")
             failure.__cause__ = error
             error = failure
         request.done(error)
+
+    def _discard(self, request: Request) -> None:
+        """Its pages, with what is in them."""
+        cached, request.cached = request.cached, None
+        if cached is not None:
+            try:
+                self.store.drop(cached, scrub=True)
+            except RuntimeError:  # the device no longer answers; whoever waits must be told all the same
+                self.store.drop(cached)
 
     def _leave_cancelled(self) -> None:
         for request in [request for request in self.waiting if request.cancelled]:
@@ -176,6 +187,9 @@ class Scheduler:
             if not chosen:
                 return
             self._guard(self._prefill, chosen, chosen)
+            batch = self.batches.get(chosen[0].weights.key)
+            if self.decoder is None and batch is not None and batch.looks:
+                self._guard(self._read, batch, batch.rows, batch)  # on its own: those who were read are no longer to be prefilled
 
     def _choose(self) -> list[Request]:
         """Requests for one prefill pass, in order of arrival, all of the same weights. The others wait on."""
@@ -216,13 +230,16 @@ class Scheduler:
                     self.stats["out_of_memory"] += 1
                     give_back(error)
                 if not chosen and not self._everyone() and not self._wait_for_memory():
-                    has, most = self.store.held * PAGE, self.store.tokens
-                    why = f"the cache has room for {has}" + (f" and found no memory to grow to {most}" if has < most else "")
-                    self._fail(put_off.pop(), EngineError(f"{len(known)} tokens have no room: {why}"))
+                    self._fail(put_off.pop(), self._no_room(len(known)))
                 break
             budget -= len(known) - shared
             self.stats["reused"] += shared
             chosen.append(put_off.pop())
+
+    def _no_room(self, tokens: int) -> EngineError:
+        has, most = self.store.held * PAGE, self.store.tokens
+        why = f"the cache has room for {has}" + (f" and found no memory to grow to {most}" if has < most else "")
+        return EngineError(f"{tokens} tokens have no room: {why}")
 
     def _reusable(self, request: Request, known: Ints) -> tuple[Cached | None, int]:
         source, shared = self.store.find(request.weights.key, known)
@@ -256,14 +273,14 @@ class Scheduler:
             tokens, logprobs = picker.pick(logits, draws(chosen, self.network.device))
             look = Look.at(chosen, tokens, logprobs)
         batch = self._batch(chosen[0].weights)
+        stay = [place for place, request in enumerate(chosen) if request.left > 1]
+        first = tokens[upload(np.array(stay), tokens.device)] if stay else tokens
+        # From here on nothing may run out of memory: they would be prefilled again.
         for request in chosen:
             request.ahead, request.joined = 1, next(self._joined)
-        stay = [place for place, request in enumerate(chosen) if request.left]
         if stay:
-            batch.add([chosen[place] for place in stay], tokens[upload(np.array(stay), tokens.device)])
+            batch.add([chosen[place] for place in stay], first)
         batch.looks.append(look)
-        if self.decoder is None:
-            self._read(batch)
 
     def _batch(self, weights: Weights) -> Batch:
         if weights.key not in self.batches:
@@ -329,8 +346,10 @@ class Scheduler:
                             self._read(other)  # some of them may be done
                         continue
                     everyone = self._everyone()
-                    if len(everyone) == 1 and self.store.held == self.store.count:
-                        raise  # else it waits for memory, as one that is new
+                    if len(everyone) == 1:
+                        if self.store.held < self.store.count and self._wait_for_memory():
+                            continue
+                        raise self._no_room(request.length) from None
                     self._preempt(max(everyone, key=lambda other: other.joined))
 
     def _read(self, batch: Batch, unread: int = 0) -> None:
@@ -380,15 +399,3 @@ class Scheduler:
 
 def _unread(batch: Batch) -> list[Request]:
     return [request for look in batch.looks for request in look.requests if not request.settled]
-
-
-def _least_of_use(waiting: deque[Request], store: PageStore, idle: list[Cached]) -> Cached:
-    """The oldest that nobody waits for; else the one whose turn comes last. A debate asks again in the order it asked before, so the
-    oldest of these are needed next, and forgetting them would be to forget each just before its turn."""
-    turns: dict[int, int] = {}
-    for turn, request in enumerate(waiting):
-        if not request.sought:
-            request.source, request.sought = store.find(request.weights.key, request.known())[0], True
-        if request.source is not None:
-            turns.setdefault(id(request.source), turn)
-    return min(idle, key=lambda item: (id(item) in turns, -turns.get(id(item), 0), item.used))

@@ -154,7 +154,7 @@ class LoraTrainer:
         results: list[tuple[list[int], Tensor, Tensor, int]] = []  # read at the end: to read is to wait for the device
         halved = 0
         attempts = 0  # of a single sequence
-        adapter = patient(lambda: arrange(self.wrapped, self.network.dtype, trained=backward))
+        adapter = patient(lambda: arrange(self.wrapped, self.network.dtype, trained=backward), make_room=self.make_room)
         gradient: list[Tensor] = []
         todo = self._batches(datums, range(len(datums)))
         while todo:
@@ -176,7 +176,7 @@ class LoraTrainer:
                 continue
             attempts = 0
         if gradient:
-            self._add(patient(lambda: rearrange(self.wrapped, gradient)))
+            self._add(patient(lambda: rearrange(self.wrapped, gradient), make_room=self.make_room))
         logprobs: list[Floats] = [np.zeros(0, np.float32)] * len(datums)
         total = 0.0
         for batch, value, joined, _ in results:
@@ -261,13 +261,11 @@ class LoraTrainer:
                 self.recompute = self._recompute_asked
 
     def step(self, params: AdamParams) -> StepOutput:
-        if self.gradient:
-            patient(self._room_for_adam)  # where there is none, the gradient stays
+        norm = patient(self._ready, make_room=self.make_room)  # where there is no room, the gradient stays
         gradient, self.gradient = self.gradient, {}
         poisoned, self.poisoned = self.poisoned, False
         if not gradient:
             return StepOutput({"grad_norm": 0.0, "skipped": float(poisoned)})
-        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(gradient.values())))))
         if poisoned or not math.isfinite(norm):
             return StepOutput({"grad_norm": norm, "skipped": 1.0})
         shrink = min(1.0, params.grad_clip_norm / norm) if params.grad_clip_norm > 0 and norm > 0 else 1.0
@@ -280,12 +278,16 @@ class LoraTrainer:
         self.optimizer.zero_grad(set_to_none=True)
         return StepOutput({"grad_norm": norm, "skipped": 0.0})
 
-    def _room_for_adam(self) -> None:
-        """Take what a step takes, and give it back to torch, who keeps it. A step that runs out of memory half way has changed some of
-        Adam's numbers, and cannot be taken again."""
+    def _ready(self) -> float:
+        """The gradient's norm. And what a step will take is taken, and given back to torch, who keeps it: a step that runs out of memory
+        half way has changed some of Adam's numbers, and cannot be taken again."""
+        if not self.gradient:
+            return 0.0
+        norm = float(torch.linalg.vector_norm(torch.stack(torch._foreach_norm(list(self.gradient.values())))))
         times = 1 if self.optimizer.state else 3  # a root for each number; the first time also its two averages
         blocks = [torch.empty_like(parameter) for parameter in self.parameters.values() for _ in range(times)]
         del blocks
+        return norm
 
 
 def move_average(trainer: LoraTrainer, decay: float) -> None:

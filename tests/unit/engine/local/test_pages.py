@@ -13,8 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moot.engine.local.batch import least_of_use
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, page_size
-from moot.engine.local.scheduler import _least_of_use
 
 
 def make(pages: int = 12, first_part: int = 1) -> PageStore:
@@ -190,6 +190,6 @@ def test_the_oldest_nobody_waits_for_is_forgotten_then_the_one_whose_turn_is_las
         queue.append(SimpleNamespace(weights=SimpleNamespace(key=0), known=lambda known=known: known, source=None, sought=False))
     order, left = list[int](), list(kept)
     while left:
-        left.remove(chosen := _least_of_use(queue, store, left))
+        left.remove(chosen := least_of_use(queue, store, left))
         order.append(kept.index(chosen))
     assert order == [1, 5, 4, 3, 0, 2]
