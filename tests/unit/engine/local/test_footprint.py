@@ -145,6 +145,15 @@ def test_while_a_cache_grows_its_old_pages_count_too() -> None:
     assert whole == pytest.approx(parts["weights"] + parts["adapter and Adam"] + 1.5 * cache) == pytest.approx(sum(others))
 
 
+def test_a_model_that_does_not_fit_has_no_part_below_nothing() -> None:
+    """Weights of 0.25 GiB on a device with 0.1 free; then a cache of 8 GiB is asked for where 2 fit: the engine halves it twice."""
+    model = replace(PRESETS["demo"].model, model="smollm2-135m")
+    parts = memory_gib(replace(PRESETS["demo"], model=model), Place("cuda", 2, GIB // 10))
+    assert parts is not None and all(value >= 0 for value in parts.values()) and parts["in all"] > 0.1
+    named = memory_gib(replace(PRESETS["demo"], model=replace(model, cache_gib=8.0)), Place("cuda", 2, 5 * GIB // 2))
+    assert named is not None and named["cache"] == 2.0
+
+
 def test_a_dry_run_adds_its_parts_up() -> None:
     config = replace(
         PRESETS["demo"], model=replace(PRESETS["demo"].model, model="smollm2-135m", cache_gib=2.0, token_budget=4096, dtype="bf16")

@@ -129,6 +129,25 @@ def test_a_store_grows_before_it_forgets_and_forgets_where_it_cannot_grow(monkey
     check(store)
 
 
+def test_a_store_that_cannot_double_takes_what_is_needed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """4 of 12 pages, and memory for 6: one page more is found, 4 more are not."""
+    from moot.engine.local import pages
+
+    store, zeros = make(first_part=3), pages._zeros
+
+    def limited(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> torch.Tensor:
+        if shape[2] > 7:
+            raise torch.OutOfMemoryError("no room")
+        return zeros(shape, dtype, device)
+
+    monkeypatch.setattr(pages, "_zeros", limited)
+    item = store.start(0, np.arange(4 * PAGE), None, 0)
+    write(store, item, np.arange(4 * PAGE))
+    assert store.grow(item, 4 * PAGE + 1)
+    assert (store.held, store.refused) == (5, 0) and stored(store, item) == list(range(4 * PAGE))
+    check(store)
+
+
 @pytest.mark.parametrize("count", [1000, 3263, 6401])
 def test_the_last_growth_doubles_like_the_others(count: int) -> None:
     """From 1,616 to 3,232 and then to 3,263 pages: that step had to hold twice the bound to gain 31 pages."""

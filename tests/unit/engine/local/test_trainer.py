@@ -187,6 +187,21 @@ def test_a_step_that_finds_no_room_keeps_its_gradient_and_can_be_taken_later(
         assert torch.equal(ours, theirs)
 
 
+def test_a_step_without_room_takes_the_cache_that_nobody_reads(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    engine, empty_like, given_up = make_engine(), torch.empty_like, []
+
+    def limited(*given: Any) -> torch.Tensor:
+        if not given_up:
+            raise torch.OutOfMemoryError("planted")
+        return empty_like(*given)
+
+    engine.forward_backward(datums(20), "ppo").result()
+    engine._trainer.make_room = lambda: given_up.append(1) or len(given_up) == 1
+    monkeypatch.setattr(torch, "empty_like", limited)
+    assert engine.optim_step(AdamParams(1e-2)).result().metrics["grad_norm"] > 0
+    assert given_up == [1]
+
+
 def test_a_single_sequence_that_does_not_fit_is_an_engine_error(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
     engine = make_engine()
 
