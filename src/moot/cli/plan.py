@@ -49,9 +49,15 @@ def memory_row(config: TrainConfig) -> tuple[str, str]:
         place = None  # who plans on a laptop wants to know about the GPU
     memory = memory_gib(config, place)
     if memory is None:
-        return "memory", "unknown: the model's configuration is not at hand"
+        return (
+            "memory",
+            "unknown: the model's configuration is neither on this machine nor to be had from the hub; --model FOLDER names one",
+        )
     *parts, (_, whole) = memory.items()
-    free = f" of {place.free / GIB:.1f} that are free" if place and place.free is not None else ""
+    free = ""
+    if place is not None and place.free is not None:
+        has = place.free / GIB
+        free = f" of {has:.1f} that are free" if whole <= has else f", more than the {has:.1f} that are free"
     told = f"{whole:.1f} GiB{free}: " + ", ".join(f"{value:.1f} {name}" for name, value in parts)
     if place is None:
         more = "" if config.model.token_budget else f"; passes shrink to {PASS_TOKENS[1]:,} tokens where that does not fit"

@@ -19,13 +19,15 @@ def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
 
 
 def local_place(model: ModelConfig) -> Place | None:
-    """Where the local engine would run on this machine; None where it could not."""
+    """Where the local engine would run on this machine; None where torch, or the device, is not here."""
     try:
         from moot.engine.local.engine import place
 
         return place(model.dtype, model.device, model.deterministic)
-    except (ModuleNotFoundError, AssertionError, RuntimeError, ValueError):  # torch, or the device, is not here
+    except (ModuleNotFoundError, EngineError):
         return None
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
 
 
 def _scripted(model: ModelConfig, seed: int) -> Trainer:

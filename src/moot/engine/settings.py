@@ -32,7 +32,7 @@ class ModelConfig:
     dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the weights; auto is bf16 on a GPU and what is fastest on a CPU."""
     device: str = "auto"
-    """cpu, cuda, or auto."""
+    """cpu, cuda, one of several as cuda:1, or auto."""
     deterministic: bool = False
     """Use fp32 and share no computation between sequences: the same seed then gives the same run, also after a kill."""
     gradient_checkpointing: bool = False

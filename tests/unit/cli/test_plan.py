@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from moot.cli import plan
+from moot.debate.types import ConfigError
 from moot.engine.create import local_place
 from moot.engine.footprint import GIB, Place
 from moot.rl.config import TrainConfig
@@ -39,12 +40,21 @@ def test_memory_is_told_for_this_machine_or_for_a_gpu_it_lacks(
 
 def test_a_model_nobody_has_here_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plan, "memory_gib", lambda *_: None)
-    assert plan.memory_row(small()) == ("memory", "unknown: the model's configuration is not at hand")
+    where, text = plan.memory_row(small())
+    assert where == "memory" and text.startswith("unknown: ") and "--model FOLDER" in text
+
+
+def test_what_does_not_fit_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plan, "local_place", lambda _: Place("cuda", 2, GIB // 5))
+    assert "GiB, more than the 0.2 that are free:" in plan.memory_row(small())[1]
 
 
 def test_a_device_that_is_not_here_has_no_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("torch.cuda.device_count", lambda: 0)
     assert local_place(small(device="cuda").model) is None
-    assert local_place(small(device="cpu", deterministic=True, dtype="bf16").model) is None
+    with pytest.raises(ConfigError, match="deterministic sampling runs in fp32, got dtype='bf16'"):
+        local_place(small(device="cpu", deterministic=True, dtype="bf16").model)
+    with pytest.raises(ConfigError, match="device must be auto, cpu, cuda or a number of it like cuda:1, got 'banana'"):
+        local_place(small(device="banana").model)
     found = local_place(small(dtype="fp32").model)
     assert found is not None and (found.device, found.size) == ("cpu", 4) and found.free is not None and found.free > 0

@@ -39,9 +39,17 @@ class Loaded:
 
 
 def pick_device(device: str) -> torch.device:
-    if device != "auto":
-        return torch.device(device)
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if device == "auto":
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise ValueError(f"device must be auto, cpu, cuda or a number of it like cuda:1, got {device!r}") from None
+    if found.type == "cuda" and (found.index or 0) >= (count := torch.cuda.device_count()):
+        raise EngineError(
+            f"device {device!r} is not here: torch sees {count or 'no'} CUDA device{'s' if count > 1 else ''}; use auto or cpu"
+        )
+    return found
 
 
 def pick_dtype(dtype: str, device: torch.device, deterministic: bool) -> torch.dtype:
