@@ -71,13 +71,14 @@ def test_an_interrupted_arm_continues_and_its_end_is_paired_with_the_model_it_st
     (tmp_path / "train.jsonl").write_text(rows_of(60, 3))
     (tmp_path / "test.jsonl").write_text(rows_of(8, 500))
     out = tmp_path / "gsm8k"
-    small = "--engine scripted --tokens 60000 --batch-size 4 --eval-questions 2 --questions 4 --seeds 0 --jobs 2"
+    small = "--engine scripted --tokens 120000 --batch-size 4 --eval-questions 2 --questions 4 --seeds 0 --jobs 2"
     command = [sys.executable, str(ROOT / "recipes" / "experiment.py"), "--plan", "gsm8k", *small.split(), "--out", str(out)]
     command += ["--task", f"gsm8k:train={tmp_path / 'train.jsonl'},test={tmp_path / 'test.jsonl'}"]
     frozen = [*command, "--arms", "frozen"]
     with subprocess.Popen(frozen, stdout=subprocess.DEVNULL, start_new_session=True) as begun:
-        while begun.poll() is None and not (out / "frozen-seed0" / "checkpoints" / "000002").exists():
-            time.sleep(0.05)
+        checkpoints = out / "frozen-seed0" / "checkpoints"
+        while begun.poll() is None and not any(int(kept.name) >= 2 for kept in checkpoints.glob("[0-9]" * 6)):  # the newest two are kept
+            time.sleep(0.01)
         os.killpg(begun.pid, signal.SIGTERM)
     assert not (out / "frozen-seed0" / "evals").exists(), "it was stopped on its way"
     done = subprocess.run([*command, "--arms", "frozen", "judges"], capture_output=True, text=True)
