@@ -12,6 +12,7 @@ How it is built, from the bottom:
 
     smollm.py      the small model that needs no hub; models.py: from a name to a model this engine can run
     network.py     one forward pass for sampler and trainer alike, so that their logprobs agree
+    steps.py       what a layer does between its products; fused.py: the same in one Triton kernel each
     adapter.py     peft's LoRA parameters as the network runs them; merge.py: folded into the base model
     attention.py   packed (training, prefill) and paged (decoding) attention
     pages.py       the key-value cache: fixed pages, prefix reuse; what no request waits for is forgotten first
@@ -21,6 +22,7 @@ How it is built, from the bottom:
     graphs.py      a whole decode step captured as a CUDA graph, picking included
     lanes.py       a batch on a GPU: its tokens stay there, and are looked at one step late
     scheduler.py   continuous batching over all concurrent `sample` calls
+    trees.py       datums that begin alike, so that a pass computes their beginning once
     losses.py      the Tinker API's losses, summed over tokens
     trainer.py     packed micro-batches, gradient accumulation, Adam
     checkpoint.py  adapter, optimizer and a manifest of checksums on disk

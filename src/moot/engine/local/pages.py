@@ -173,18 +173,13 @@ class PageStore:
             return False
         least = min(self.count, self.held + needed)
         for held in dict.fromkeys((min(self.count, max(2 * self.held, least)), least)):
-            try:
-                larger = self._made(held)
+            larger = self._made(held)
+            if larger is not None:
                 larger[:, :, : self.held + 1] = self._all
-            except (MemoryError, RuntimeError) as error:
-                if not out_of_memory(error):
-                    raise
-                give_back(error)
-                continue
-            for page_id in range(self.held + 1, held + 1):
-                heapq.heappush(self._free, page_id)
-            self._move(larger, held)
-            return True
+                for page_id in range(self.held + 1, held + 1):
+                    heapq.heappush(self._free, page_id)
+                self._move(larger, held)
+                return True
         self.refused += 1
         self._rests_until = time.monotonic() + REST
         return False
@@ -193,12 +188,8 @@ class PageStore:
         """Forget all and give the memory back, but for the first part. False where somebody reads it, or there is no more than that."""
         if self.held == self._first or any(item.active for item in self._sequences):
             return False
-        try:
-            smaller = self._made(self._first)
-        except (MemoryError, RuntimeError) as error:
-            if not out_of_memory(error):
-                raise
-            give_back(error)
+        smaller = self._made(self._first)
+        if smaller is None:
             return False
         for item in list(self._sequences):
             self.drop(item)
@@ -206,10 +197,17 @@ class PageStore:
         self._move(smaller, self._first)
         return True
 
-    def _made(self, held: int) -> Tensor:
+    def _made(self, held: int) -> Tensor | None:
+        """So many pages, empty; None where there is no memory for them."""
         layers, two, _, *page = self._all.shape
-        with torch.inference_mode(False):
-            return _zeros((layers, two, held + 1, *page), self._all.dtype, self._all.device)
+        try:
+            with torch.inference_mode(False):
+                return _zeros((layers, two, held + 1, *page), self._all.dtype, self._all.device)
+        except (MemoryError, RuntimeError) as error:
+            if not out_of_memory(error):
+                raise
+            give_back(error)
+            return None
 
     def _move(self, pages: Tensor, held: int) -> None:
         self._all, self.held = pages, held

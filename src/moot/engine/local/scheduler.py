@@ -193,8 +193,7 @@ class Scheduler:
 
     def _choose(self) -> list[Request]:
         """Requests for one prefill pass, in order of arrival, all of the same weights. The others wait on."""
-        chosen: list[Request] = []
-        put_off: list[Request] = []
+        chosen, put_off = list[Request](), list[Request]()
         try:
             self._fill(chosen, put_off)
         except BaseException:

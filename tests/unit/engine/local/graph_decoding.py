@@ -41,8 +41,13 @@ class Rerun(GraphDecoder):
         return host, arrive
 
     def _record(self, step: Captured) -> Captured:
-        logits = step().clone()
-        return lambda: logits.copy_(step())
+        logits, version = step().clone(), self._store.version
+
+        def replay() -> torch.Tensor:
+            assert version == self._store.version, "a captured step reads memory that is gone"
+            return logits.copy_(step())
+
+        return replay
 
 
 class Refusing(Rerun):

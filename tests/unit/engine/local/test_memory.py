@@ -135,22 +135,27 @@ def test_trouble_outside_of_any_step_is_told_to_all_who_wait_and_the_engine_live
     asyncio.run(main())
 
 
-def test_one_that_finds_no_larger_cache_waits_and_then_hears_why(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    """3 of 96 pages are there. 12 requests of 100 tokens, which grow to 2 pages each, take turns; one of 600 tokens waits in vain."""
+def stuck(engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """3 of 96 pages are there, and no memory for more. What it gives grows with each refusal."""
     from moot.engine.local import pages
 
-    engine = make_engine()
-    network = engine._network
-    parts = (len(network.layers), network.kv_heads, network.head_dim, network.dtype, network.device)
-    store = pages.PageStore(*parts, 96 * pages.page_size(*parts[:4]), first_part=32)
+    network, refused = engine._network, list[int]()
+    shape = (len(network.layers), network.kv_heads, network.head_dim, network.dtype)
+    store = pages.PageStore(*shape, network.device, 96 * pages.page_size(*shape), first_part=32)
     engine._store = engine._scheduler.store = store
-    refused: list[int] = []
 
     def full(*_: Any) -> Any:
         refused.append(1)
         raise torch.OutOfMemoryError("no room")
 
     monkeypatch.setattr(pages, "_zeros", full)
+    return refused
+
+
+def test_one_that_finds_no_larger_cache_waits_and_then_hears_why(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """12 requests of 100 tokens, which grow to 2 pages each, take turns; one of 600 tokens waits in vain."""
+    engine = make_engine()
+    refused = stuck(engine, monkeypatch)
 
     async def main() -> None:
         sampler = await engine.snapshot()
@@ -166,17 +171,8 @@ def test_one_that_finds_no_larger_cache_waits_and_then_hears_why(make_engine: Ca
 def test_a_sequence_that_outgrows_a_cache_which_cannot_grow_hears_why(
     make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from moot.engine.local import pages
-
     engine = make_engine()
-    network = engine._network
-    parts = (len(network.layers), network.kv_heads, network.head_dim, network.dtype, network.device)
-    engine._store = engine._scheduler.store = pages.PageStore(*parts, 96 * pages.page_size(*parts[:4]), first_part=32)
-
-    def full(*_: Any) -> Any:
-        raise torch.OutOfMemoryError("no room")
-
-    monkeypatch.setattr(pages, "_zeros", full)
+    stuck(engine, monkeypatch)
 
     async def main() -> None:
         sampler = await engine.snapshot()
