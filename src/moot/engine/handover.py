@@ -8,6 +8,7 @@ goes on, and every future is settled, at the latest when the owner closes.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Coroutine
@@ -101,13 +102,13 @@ class LoopThread:
         async def end() -> None:
             self._take()
             self._settle_all(ending)
-            try:
-                await asyncio.wait_for(farewell(), FAREWELL_S)
-            finally:
-                others = asyncio.all_tasks() - {asyncio.current_task()}
-                for task in others:
-                    task.cancel()
-                await asyncio.wait(others, timeout=FAREWELL_S) if others else None
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.gather(farewell(), return_exceptions=True), FAREWELL_S)
+            others = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in others:
+                task.cancel()
+            if others:
+                await asyncio.wait(others, timeout=FAREWELL_S)
 
         try:
             asyncio.run_coroutine_threadsafe(end(), self.loop).result(3 * FAREWELL_S)

@@ -61,12 +61,6 @@ class Request:
     """Its row in a batch on a GPU."""
     _draws: list[float] = field(default_factory=list)
 
-    def answer(self, result: Sample | BaseException) -> None:
-        """Once: what comes later is of no use."""
-        if not self.settled:
-            self.settled = True
-            self.done(result)
-
     def known(self) -> Ints:
         """Prompt and what was sampled so far: what must be in the cache, but for the last, before the next token."""
         return np.concatenate([self.prompt, np.array(self.tokens, dtype=np.int32)]) if self.tokens else self.prompt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import deque
@@ -48,6 +49,8 @@ class Scheduler:
         self.inbox: Inbox[Request] = Inbox()
         """Filled by other threads; everything else here belongs to the worker's."""
         self.waiting: deque[Request] = deque()
+        self._owed: set[Request] = set()
+        """Everyone who came in and has no answer yet, in whatever list they are: what goes wrong between two lists loses nobody."""
         self.batches: dict[int, Batch] = {}
         self.stats = {"prefilled": 0, "reused": 0, "decoded": 0, "steps": 0, "preempted": 0, "out_of_memory": 0}
         self.allowed = max_batch
@@ -64,7 +67,9 @@ class Scheduler:
 
     def step(self) -> None:
         """Admit what fits, then one token for everyone."""
-        self.waiting.extend(self.inbox.take())
+        came = self.inbox.take()
+        self._owed.update(came)
+        self.waiting.extend(came)
         with torch.inference_mode():
             self._leave_cancelled()
             self._admit()
@@ -76,14 +81,16 @@ class Scheduler:
             self.prefill_tokens = min(self._most_prefill, self.prefill_tokens + PAGE)
         if not self.has_work():
             self._attempts = 0
+            if self._owed:
+                self.abandon("the request was lost on its way, which is a fault of moot's; please report it")
 
     def abandon(self, reason: str) -> None:
         """Fails everyone who is here now. Whoever asks again when told so is here later, and stays."""
-        everyone = [*self.inbox.take(), *self.waiting, *self._everyone()]
+        everyone = [*self.inbox.take(), *self._owed]
         self.waiting.clear()
         self.batches.clear()
         for request in everyone:
-            request.answer(EngineError(reason))
+            self._answer(request, EngineError(reason))
         for request in everyone:
             self._discard(request)
 
@@ -159,22 +166,28 @@ class Scheduler:
                 batch.remove(request)
             self._discard(request)
         finally:  # it is in no list any more
-            request.answer(error)
+            self._answer(request, error)
+
+    def _answer(self, request: Request, result: Sample | BaseException) -> None:
+        self._owed.discard(request)
+        request.settled = True
+        request.done(result)
 
     def _discard(self, request: Request) -> None:
-        """Its pages, with what is in them."""
+        """Its pages, with what is in them. Where the device no longer answers, others must be told all the same."""
         cached, request.cached = request.cached, None
-        if cached is not None:
-            try:
-                self.store.drop(cached, scrub=True)
-            except RuntimeError:  # the device no longer answers; whoever waits must be told all the same
-                self.store.drop(cached)
+        for scrub in (True, False) if cached is not None else ():
+            with contextlib.suppress(Exception):
+                self.store.drop(cached, scrub=scrub)
+                return
 
     def _leave_cancelled(self) -> None:
         for request in [request for request in self.waiting if request.cancelled or request.settled]:
             self.waiting.remove(request)
+            self._owed.discard(request)
         for request in self._everyone():
             if request.cancelled and not request.settled:
+                self._owed.discard(request)
                 request.settled = True
                 self.batches[request.weights.key].remove(request)
                 self._retire(request)
@@ -387,7 +400,7 @@ class Scheduler:
                 batch.remove(request)
                 self._retire(request)
             finally:
-                request.answer(sample)
+                self._answer(request, sample)
 
     def _retire(self, request: Request) -> None:
         if request.cached is not None:

@@ -103,7 +103,7 @@ class Ledger:
         async def farewell() -> None:
             self._abandon_tasks()
             if self.client is not None:
-                await self._discard(self.client)
+                await asyncio.wait_for(self._discard(self.client), self.timeout_s)
 
         self._thread.close(farewell, "the remote engine is closed", "the remote engine was closed before this was done")
 
@@ -133,6 +133,8 @@ class Ledger:
             self._forget(call, EngineError(f"{call.name} could not be sent: {in_words(error)}"))
             return
         call.task = asyncio.create_task(self._watch(call, self.generation, answer))
+        if asyncio.iscoroutine(answer):
+            call.task.add_done_callback(lambda _: answer.close())  # for one that is cancelled before its first step
 
     async def _watch(self, call: Call, generation: int, answer: Awaitable[Any]) -> None:
         reason = ""
@@ -220,7 +222,9 @@ class Ledger:
                         await self._discard(gone)
                     client = await self._connect(self._saved)
                 break
-            except Exception as error:  # the server may be down for a while
+            except (Exception, asyncio.CancelledError) as error:  # the server may be down for a while, the SDK cancel what it began
+                if self.closed:
+                    raise
                 reason = in_words(error)
                 self._replays_in_a_row += 1
                 await asyncio.sleep(pause(self._replays_in_a_row, self._rng))
