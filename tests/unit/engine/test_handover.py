@@ -32,7 +32,7 @@ def test_a_box_gives_what_it_got_in_order_and_refuses_with_its_first_words() -> 
     assert box.take(1) == [1] and box.take() == [2, 3] and box.take() == [] and rung == [1]
     box.put(4)
     assert box.close("gone") and not box.close("gone again")
-    with pytest.raises(EngineError, match="^gone$"):
+    with pytest.raises(EngineError, match=r"^gone$"):
         box.put(5)
     assert box.take() == [4], "what was in it before is still its owner's"
 
@@ -117,8 +117,7 @@ def test_work_goes_on_when_whoever_asked_is_cancelled() -> None:
     thread, go, went_on = LoopThread("handover"), threading.Event(), threading.Event()
 
     async def work() -> None:
-        while not go.is_set():
-            await asyncio.sleep(0.001)
+        await asyncio.to_thread(go.wait, PATIENCE_S)
         went_on.set()
 
     async def ask() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -36,6 +37,7 @@ class Server:
         self.rng, self.chance, self.planted, self.models = rng, chance, 0, 0
         self.may_connect = asyncio.Event()
         self.may_connect.set()
+        self.connecting = threading.Event()
 
     def trouble(self) -> float:
         place = self.rng.random() / self.chance if self.chance else 1.0
@@ -43,6 +45,7 @@ class Server:
         return place
 
     async def connect(self, path: str | None) -> Any:
+        self.connecting.set()
         await self.may_connect.wait()
         await self.answer()
         self.models += 1
@@ -143,7 +146,7 @@ async def play(seed: int, counts: Counter[str]) -> None:
         await answered(asyncio.gather(*callers), f"seed {seed}")
     await answered(made.close(), f"close of seed {seed}")
     await answered(asyncio.gather(*callers), f"seed {seed} after its close")
-    with pytest.raises(EngineError, match="the remote engine is closed|could not be brought back"):
+    with pytest.raises(EngineError, match=r"the remote engine is closed|could not be brought back"):
         made._ledger.call("train", server.send, lasting=True)
     counts["planted errors"] += server.planted
     counts["replays"] += made._ledger.replays
@@ -169,8 +172,7 @@ def test_a_revival_whose_asker_is_cancelled_is_finished_all_the_same(monkeypatch
         forgets.set_exception(RuntimeError("the sampler was not found"))
         server.may_connect.clear()
         asking = asyncio.create_task(RemoteSampler(made, server, 0)._asked(lambda client: forgets))
-        while made._ledger.client is not None:  # until the old model is given up
-            await asyncio.sleep(0.001)
+        await answered(asyncio.to_thread(server.connecting.wait, PATIENCE_S), "the recovery")
         asking.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asking

@@ -176,7 +176,9 @@ class Scheduler:
     def _discard(self, request: Request) -> None:
         """Its pages, with what is in them. Where the device no longer answers, others must be told all the same."""
         cached, request.cached = request.cached, None
-        for scrub in (True, False) if cached is not None else ():
+        if cached is None:
+            return
+        for scrub in (True, False):
             with contextlib.suppress(Exception):
                 self.store.drop(cached, scrub=scrub)
                 return
