@@ -150,7 +150,7 @@ def test_no_seat_waits_for_ever_wherever_a_host_gives_up_or_is_cancelled(folder:
         rng = random.Random(seed)
         hosted = HostedDebate(Setting(protocol=rng.choice(["v1", "v2"])).debate(Question("2 + 2?", "4")), rendering)
         seats = [asyncio.create_task(seat_of(hosted, seat)) for seat in range(3)]
-        for _ in range(rng.randrange(40)):
+        for _ in range(rng.randrange(14)):
             await asyncio.sleep(0)
         if rng.random() < 0.5:
             seats[rng.randrange(3)].cancel()
