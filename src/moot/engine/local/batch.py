@@ -108,7 +108,7 @@ class Look:
     """Tokens and logprobs of requests that were launched, or all that they asked for. Reading waits for the device."""
 
     requests: list[Request]
-    read: Callable[[], tuple[list[int], list[float] | list[Floats]]]
+    read: Callable[[], tuple[Sequence[int], Sequence[float | Floats]]]
 
     @staticmethod
     def at(requests: list[Request], tokens: Tensor, logprobs: Tensor) -> Look:

@@ -280,8 +280,7 @@ class LocalSampler:
     async def _asked(self, asked: Sequence[tuple[Ints, Asked]], temperature: float) -> list[Floats]:
         if not temperature > 0:
             raise ValueError(f"temperature must be above 0 for logprobs, got {temperature}")
-        nothing = {"params": SamplingParams(0, temperature), "stop": _NO_STOP, "random": _NO_DRAWS}
-        make = partial(Request, self._weights, **nothing)
+        make = partial(Request, self._weights, params=SamplingParams(0, temperature), stop=_NO_STOP, random=_NO_DRAWS)
         return await self._answers([partial(make, prompt=prompt, asked=wanted) for prompt, wanted in asked])
 
     async def _answers(self, makers: Sequence[Callable[..., Request]]) -> list[Any]:

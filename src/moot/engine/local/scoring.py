@@ -29,7 +29,7 @@ class Asked:
     @staticmethod
     def tail(tokens: Ints, start: int) -> tuple[Ints, Asked]:
         """The prompt that is needed, and each of the tokens from `start` on."""
-        return tokens[:-1], Asked(np.arange(start - 1, len(tokens) - 1), tokens[start:])
+        return tokens[:-1], Asked(np.arange(start - 1, len(tokens) - 1, dtype=np.int32), tokens[start:])
 
     @staticmethod
     def ends(prompt: Ints, body: Sequence[int], ends: Sequence[int]) -> tuple[Ints, Asked]:
