@@ -29,6 +29,7 @@ from moot.engine.local.pages import PageStore, make_store, page_size
 from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.scoring import Asked
+from moot.engine.local.threads import Threads
 from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average
 from moot.engine.local.worker import Worker
 from moot.engine.pending import Pending, settle
@@ -109,7 +110,9 @@ class LocalEngine:
             decoder, reason = _captured(network, store, rows, context_length)
             notes = (*notes, *reason)
         self._scheduler = Scheduler(network, store, rows, settings.deterministic, decoder)
-        worker.serve(self._scheduler)
+        if device.type == "cpu" and not settings.deterministic:  # other threads round otherwise
+            self._trainer.before_pass = Threads().follow
+        worker.serve(self._scheduler, self._trainer.before_pass)
         self.tokenizer = loaded.tokenizer
         self._name, self._worker, self._network, self._wrapped, self._store = name, worker, network, wrapped, store
         self._seeds = np.random.SeedSequence(settings.seed)

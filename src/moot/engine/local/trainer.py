@@ -141,6 +141,7 @@ class LoraTrainer:
         self.poisoned = False
         self.make_room: Callable[[], bool] = lambda: False
         """Asked first when memory runs out; False where nothing can be given up."""
+        self.before_pass: Callable[[], None] = lambda: None
         self.out_of_memory = 0
         """How often it did."""
         self._most, self._recompute_asked, self._calm = token_budget, recompute, 0
@@ -153,6 +154,7 @@ class LoraTrainer:
         gradient: list[Tensor] = []
         todo = self._batches(datums, range(len(datums)))
         while todo:
+            self.before_pass()
             batch = todo.pop(0)
             try:
                 results.append((batch, *self._pass([datums[i] for i in batch], loss, adapter, gradient if backward else None)))

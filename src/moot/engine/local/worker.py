@@ -25,16 +25,17 @@ T = TypeVar("T")
 class Worker:
     def __init__(self) -> None:
         self._scheduler: Scheduler | None = None
+        self._before: Callable[[], None] = lambda: None
         self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
         self._wake = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="moot-local", daemon=True)
         self._thread.start()
 
-    def serve(self, scheduler: Scheduler) -> None:
-        """From now on, step this between jobs."""
+    def serve(self, scheduler: Scheduler, before: Callable[[], None] = lambda: None) -> None:
+        """From now on, step this between jobs. `before` is called before each job and each step."""
         with self._wake:
-            self._scheduler = scheduler
+            self._scheduler, self._before = scheduler, before
 
     def submit(self, job: Callable[[], T]) -> Pending[T]:
         future: Future[T] = Future()
@@ -66,6 +67,7 @@ class Worker:
                 if self._closing:
                     break
                 job = self._jobs.popleft() if self._jobs else None
+            self._before()
             if job is not None:
                 _do(*job)
             if (scheduler := self._with_work()) is not None:
