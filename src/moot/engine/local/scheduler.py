@@ -328,7 +328,7 @@ class Scheduler:
             cached = self._cached(request)
             cached.tokens = np.concatenate([cached.tokens, new])
         self.stats["prefilled"] += total
-        return hidden[upload(ends, device)]
+        return hidden[upload(ends, device)] if len(ends) else hidden[:0]
 
     # -- one token for everyone -------------------------------------------------------------------------------------------------------
 
