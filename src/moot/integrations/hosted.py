@@ -19,7 +19,7 @@ from moot.debate.protocol import Protocol, preset
 from moot.debate.rewards import AgentScores
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
-from moot.engine.protocol import EngineError, Floats, Ints, Sample, SamplingParams, Stop
+from moot.engine.protocol import EngineError, Floats, Ints, Sample, Sampler, SamplingParams, Stop
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import with_advantages
 from moot.rl.choices import find_estimator, find_reward
@@ -99,7 +99,7 @@ class Request:
     stop: Stop
 
 
-class _Seat:
+class _Seat(Sampler):
     """A sampler whose tokens come from the host."""
 
     def __init__(self) -> None:
@@ -112,7 +112,7 @@ class _Seat:
         self.requests.put_nowait(Request(np.asarray(prompt, dtype=np.int32), params.stop))
         return [await self.replies.get()]
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
         raise NotImplementedError("a host samples for a seat, and computes no logprobs for it")
 
 
