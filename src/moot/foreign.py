@@ -15,7 +15,7 @@ from moot.rl.config import TrainConfig
 from moot.speakers.endpoint import is_endpoint
 from moot.terminal import one_line
 
-_GRADER = re.compile(r"grader\s*=[^,]*:")
+_GRADER = re.compile(r"(?:grader|equal)\s*=[^,]*:")
 
 
 def scoring_names(scoring: Scoring) -> dict[str, str]:

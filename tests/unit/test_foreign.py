@@ -29,8 +29,8 @@ def task(seed, held_out):
     return load("arithmetic", seed, held_out)
 def reward(debate, answers=None):
     return [0.0] * debate.num_agents
-def grader(given, right):
-    return given == right
+def grader(question, answer):
+    return answer == question.answer
 """
 Edit = Callable[..., tuple[Path, Path]]
 

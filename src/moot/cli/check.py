@@ -69,7 +69,7 @@ class Check:
         if config.protocol.rules.positions == "assigned":
             raise ConfigError("moot check measures how agents vote, and advocates do not; use moot eval --modes debate consultancy judge")
         task = load_task(config.debate.task, config.seed, self.questions)
-        if any(question.answer is None for question in task.held_out):
+        if not all(map(task.gradable, task.held_out)):
             raise ConfigError(f"task {task.name} has questions without a known answer, and the checks need answers; check on another task")
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
