@@ -64,6 +64,7 @@ class Check:
         if self.run_dir != self.settings_of:
             raise ConfigError(f"the run must come first: moot check {self.run_dir} …")
         config = self.config
+        train.say_trusted(self.trust_run, self.run_dir, played_names(config))
         if run is None and (note := train.demo_elsewhere(self.preset, config)):
             console.note(note)
         if config.protocol.rules.positions == "assigned":
