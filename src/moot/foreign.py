@@ -49,7 +49,7 @@ def is_code(task: str) -> bool:
 def check_trusted(
     source: Path, foreign: Mapping[str, str], named: Container[str], trust: bool = False, note: Callable[[str], None] = lambda text: None
 ) -> None:
-    """Refuses the settings of `foreign`, which a run or a file names, that the user has not `named`; with `trust`, says what will be run."""
+    """Refuses what a run or a file names (`foreign`) and the user has not `named`; with `trust`, says what will be run."""
     unnamed = {setting: one_line(value, 120) for setting, value in foreign.items() if setting not in named}
     if not unnamed:
         return

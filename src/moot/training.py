@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moot import __version__
-from moot.checkpoints import Note
+from moot.checkpoints import Note, check_rank
 from moot.debate.types import ConfigError
 from moot.foreign import is_code
 from moot.loop.state import Loop, Watcher
@@ -67,7 +67,8 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     """
     if Run.exists(path):
         with locked(path):
-            pass  # refused now, and not after minutes of loading
+            if not restart:  # refused now, and not after minutes of loading
+                check_rank(Run.open(path), config.model.lora_rank)
     check_named(config, path)
     scoring = config.protocol.scoring
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)

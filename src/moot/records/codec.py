@@ -228,9 +228,9 @@ def with_turns(empty: Debate, turns: Sequence[Mapping[str, Any]]) -> Debate:
     """`empty` filled with what was said, read as the debate itself read it."""
     read = []
     for told in turns:
-        agent = int(told["agent"])
-        if not 0 <= agent < empty.num_agents:
-            raise ConfigError(f"agent must lie in 0 to {empty.num_agents - 1}, got {agent}")
+        agent = told["agent"]
+        if type(agent) is not int or not 0 <= agent < empty.num_agents:
+            raise ConfigError(f"agent must lie in 0 to {empty.num_agents - 1}, got {agent!r:.40}")
         read.append(_turn(empty, told, agent))
     return replace(empty, turns=tuple(read))
 

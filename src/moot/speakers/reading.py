@@ -114,7 +114,8 @@ def _content(message: Any) -> str:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    """None for what no server can have counted, too."""
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 10**12 else None
 
 
 def read_json(raw: bytes) -> Any:
