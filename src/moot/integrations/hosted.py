@@ -76,7 +76,7 @@ class Setting:
     async def scored(self, played: PlayedDebate) -> PlayedDebate:
         """With grades, rewards, and the advantages of a batch that is this one debate."""
         task, scoring = self.loaded_task, self.chosen.scoring
-        (grades,) = await grade_all_async([played.debate], task.equal, task.extract)
+        (grades,) = await grade_all_async([played.debate], task.equal, task.extract, task.check)
         paid = played.scored(scoring, grades, find_reward(scoring.reward))
         return with_advantages([paid], find_estimator(scoring))[0]
 

@@ -242,6 +242,23 @@ def metric_row(line: bytes) -> dict[str, Any] | None:
     return row
 
 
+def tokens_spent(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """By step of self-play, all tokens sampled up to it: by agents and judges, for labels and forecasts.
+
+    Rows of older versions count those of the agents alone.
+    """
+    spent, total = dict[int, float](), 0.0
+    for row in rows:
+        if row["phase"] == "self_play":
+            total = spent[row["step"]] = _tokens(row, "tokens/spent") or total + _tokens(row, "tokens/sampled")
+    return spent
+
+
+def _tokens(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name)
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e18 else 0.0
+
+
 def measured(row: Mapping[str, Any], name: str) -> Any:
     """A metric of a row; * stands for the name of the task, as in test_*/correct. None where there is none."""
     if "*" not in name:
