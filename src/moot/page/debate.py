@@ -19,7 +19,7 @@ from moot.debate.rewards import has_signal
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.page.index import Part, Place, line_at
-from moot.page.runs import inside
+from moot.page.runs import LARGEST, inside
 from moot.records.arrays import SHOWN, read_arrays, turn_tokens
 from moot.records.codec import Damaged, forecasts_to_json, numbers_to_json, read_line
 from moot.records.played import PlayedDebate
@@ -29,8 +29,6 @@ from moot.turns import paid_by
 
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
-LARGEST = 2**30
-"""Bytes of a step's tokens that are unpacked at all: a run may come from somebody else."""
 
 
 def shown(run: Path, step: int, number: int, where: Place | None = None, part: Part = "debates") -> dict[str, Any] | None:
@@ -43,7 +41,7 @@ def shown(run: Path, step: int, number: int, where: Place | None = None, part: P
         return {**here, "broken": played.reason}
     try:
         tokens, tokens_error = _tokens(run, step, number) if part == "debates" else {}, None
-    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, IndexError, TypeError, OverflowError, zipfile.BadZipFile) as error:
         tokens, tokens_error = {}, f"{type(error).__name__}: {error}"
     return {**here, **_debate(played, tokens), "tokens_error": tokens_error}
 
@@ -256,4 +254,12 @@ def _tokens(run: Path, step: int, number: int) -> dict[int, dict[str, Any]]:
 @lru_cache(maxsize=4)
 def _load(file: Path, *stamp: int) -> dict[str, Any]:
     """A reader goes from debate to debate of one step; the stamp says that it is still the same file."""
-    return read_arrays(file, SHOWN, LARGEST, optional=("inserted",))
+    arrays = read_arrays(file, SHOWN, LARGEST, optional=("inserted",))
+    for name, array in arrays.items():
+        whole = name not in ("temperature", "logprobs", "advantages")
+        if array.ndim != 1 or array.dtype.kind not in ("biu" if whole else "biuf"):
+            raise ValueError(f"{name} in {file.name} is not a list of {'whole ' if whole else ''}numbers")
+    for first, *others in (("debate", "turn", "temperature"), ("tokens", "starts", "logprobs", "advantages", "inserted")):
+        if any(name in arrays and len(arrays[name]) != len(arrays[first]) for name in others):
+            raise ValueError(f"{first}, {', '.join(others)} in {file.name} differ in length")
+    return arrays

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from moot.cli.main import main
 from moot.page.debate import seen_in, shown
 from moot.page.runs import Runs
-from moot.page.transcripts import Transcripts, read_debates
+from moot.page.transcripts import BYTES_PER_SEAT, FREE_SEATS, Transcripts, read_debates
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,30 @@ def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_
 
 def test_a_transcript_of_the_sequential_protocol_is_known_by_its_sections(place: Path) -> None:
     assert {each.debate.rules.schedule for each in read_debates(place / "old.jsonl")} == {"sequential"}
+
+
+@pytest.mark.timeout(120)
+def test_seats_that_nobody_takes_are_paid_for_up_to_a_limit_and_the_rest_is_told(place: Path, tmp_path: Path) -> None:
+    """Two megabytes that took 71 s and 2.9 GB."""
+    file = tmp_path / "a" / "wide.jsonl"
+    file.parent.mkdir()
+    said = "<solution>7</solution><evaluation>N/A</evaluation><comparison>Agent 1 > Agent 2</comparison>"
+    debate = {"question": "q", "answer": "7", "num_agents": 999, "turns": [{"round": 1, "agent": 0, "text": said}]}
+    file.write_text((json.dumps(debate) + "\n") * 2000 + json.dumps({**debate, "num_agents": 1000}) + "\n")
+    transcripts = Transcripts([file], tmp_path / "made")
+    summary = Runs([tmp_path / "made"], transcripts.refresh).all()["wide.jsonl"].summary()
+    assert summary["transcripts"] == (FREE_SEATS + file.stat().st_size // BYTES_PER_SEAT) // 999 < 60
+    left = 2001 - summary["transcripts"]
+    assert summary["trouble"] == f"{left} of its debates (the first in line {2002 - left}) are left out: too many agents for a page"
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_among_files_of_debates_is_passed_by(place: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "demo.jsonl").write_text((place / "demo.jsonl").read_text())
+    assert list(Runs([tmp_path / "made"], Transcripts([folder], tmp_path / "made").refresh).all()) == ["demo.jsonl"]
 
 
 def test_a_file_that_grows_is_read_again(place: Path, tmp_path: Path) -> None:
