@@ -18,13 +18,14 @@ from moot.debate.protocol import Protocol
 from moot.debate.rewards import has_signal
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
+from moot.debate.wording import Prompts
 from moot.page.index import Part, Place, line_at
 from moot.page.runs import LARGEST, inside
 from moot.records.arrays import SHOWN, read_arrays, turn_tokens
 from moot.records.codec import Damaged, forecasts_to_json, numbers_to_json, read_line
 from moot.records.played import PlayedDebate
 from moot.records.run import step_file
-from moot.records.seen import seen_to_json
+from moot.records.seen import seen_to_json, with_prompts
 from moot.turns import paid_by
 
 LONGEST = 2_000_000
@@ -47,13 +48,13 @@ def shown(run: Path, step: int, number: int, where: Place | None = None, part: P
 
 
 def seen_in(
-    run: Path, step: int, number: int, turn: int, where: Place | None = None, part: Part = "debates"
+    run: Path, step: int, number: int, turn: int, prompts: Prompts, where: Place | None = None, part: Part = "debates"
 ) -> list[dict[str, str]] | None:
-    """What the agent of that turn saw before it spoke; None where there is no such turn that can be read."""
+    """What the agent of that turn saw before it spoke; None where there is no such turn that can be read. `prompts` are the run's."""
     played = read_line(line_at(run, step, number, where, part) or b"", step, number)
     if isinstance(played, Damaged) or not 0 <= turn < len(played.debate.turns):
         return None
-    return seen_to_json(played, turn)
+    return seen_to_json(with_prompts(played, prompts), turn)
 
 
 def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:

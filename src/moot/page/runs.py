@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from moot.debate.types import ConfigError
+from moot.debate.wording import Prompts
 from moot.json_text import read_json
 from moot.records.files import digest
 from moot.records.run import measured, metric_row
+from moot.records.seen import prompts_of
 from moot.rl.explain import ALARMS
 
 T = TypeVar("T")
@@ -129,6 +131,10 @@ class Watched:
         if _depth(header, DEEPEST) > DEEPEST:
             raise ConfigError(f"run.json is nested more than {DEEPEST} deep")
         return header if isinstance(header, dict) else {}
+
+    def prompts(self) -> Prompts:
+        """The texts that its agents read; ConfigError says why they cannot be known."""
+        return prompts_of(_dict(self.header().get("config")))
 
     def ask(self, question: Callable[[Metrics], T]) -> T:
         """What the metrics of this moment say. Asked one at a time, for reading on adds to the same lists."""

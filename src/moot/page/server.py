@@ -309,7 +309,7 @@ class _Page:
         """What the agent of a turn saw: long, so it is asked for when somebody wants to read it."""
         run, here, index = self._pointed_at(request)
         turn = whole("turn", request.query_params.get("turn", ""))
-        messages = debates.seen_in(run.path, *here, turn, index.place(*here), index.part)
+        messages = debates.seen_in(run.path, *here, turn, run.prompts(), index.place(*here), index.part)
         if messages is None:
             raise NotThere(f"{run.name} has no such turn that can be read")
         return {"messages": messages}

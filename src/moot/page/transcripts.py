@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -64,10 +64,10 @@ class Transcripts:
         status = file.stat()
         stamp = (status.st_size, status.st_mtime_ns)
         run, read = self._known.get(file) or (self._free(file.name), None)
-        left_out: list[int] = []
+        notes = Notes()
         # What holds no debate, such as a file of questions, is not shown.
-        if stamp != read and status.st_size < largest and (debates := list(read_debates(file, left_out))):
-            _write(run, file, debates, left_out)
+        if stamp != read and status.st_size < largest and (debates := list(read_debates(file, notes))):
+            _write(run, file, debates, notes)
         self._known[file] = run, stamp
 
     def _free(self, name: str) -> Path:
@@ -75,31 +75,42 @@ class Transcripts:
         return self._folder / next(free for n in count(1) if (free := name if n == 1 else f"{name}~{n}") not in taken)
 
 
-def read_debates(file: Path, left_out: list[int] | None = None) -> Iterator[PlayedDebate]:
-    """Those lines that are debates, scored and, where the answer is known, graded. `left_out` gets the numbers of lines that claim
-    more agents than the page shows, or than the file has words for."""
+@dataclass
+class Notes:
+    """What a reader of a file must be told."""
+
+    left_out: list[int] = field(default_factory=list)
+    """Lines that claim more agents than the page shows, or than the file has words for."""
+    own_prompts: bool = False
+    """Asked with `--prompts`: the file says so, and does not hold the texts."""
+
+
+def read_debates(file: Path, notes: Notes | None = None) -> Iterator[PlayedDebate]:
+    """Those lines that are debates, scored and, where the answer is known, graded."""
+    notes = notes or Notes()
     with opened(file) as lines:
         seats = FREE_SEATS + os.fstat(lines.fileno()).st_size // BYTES_PER_SEAT
         for number, line in enumerate(lines, 1):
             with suppress(ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
-                debate, scoring, error = _read(line.decode("utf-8", "replace"))
+                record, debate, scoring = _read(line.decode("utf-8", "replace"))
+                notes.own_prompts |= "prompts" in record.get("settings", {})
                 seats -= debate.num_agents
                 if debate.num_agents < MOST_AGENTS and seats >= 0:
                     gradable = debate.question.answer is not None
                     grades = grade(debate, otherwise=final_number if gradable else lambda _: None)
-                    yield PlayedDebate(debate, error=error).scored(scoring, grades)
-                elif left_out is not None:
-                    left_out.append(number)
+                    yield PlayedDebate(debate, error=record.get("error")).scored(scoring, grades)
+                else:
+                    notes.left_out.append(number)
 
 
-def _read(line: str) -> tuple[Debate, Scoring, Any]:
-    """The debate of a line, how its votes are to be counted, and why it ended early."""
+def _read(line: str) -> tuple[dict[str, Any], Debate, Scoring]:
+    """A line, the debate in it, and how its votes are to be counted."""
     record = read_json(line)
     asked = "known_answer" in record
     # A transcript may leave its protocol out; that of v1 is known by the section that v2 has not.
     base = preset(record["settings"]["protocol"] if asked else "v1" if "<consensus" in line else "v2")
     debate, scoring = (_asked(record), base.scoring) if asked else read_debate(line, base)
-    return debate, scoring, record.get("error")
+    return record, debate, scoring
 
 
 def _asked(record: Mapping[str, Any]) -> Debate:
@@ -109,15 +120,17 @@ def _asked(record: Mapping[str, Any]) -> Debate:
     return with_turns(Debate(question, int(record["num_agents"]), int(record["max_rounds"]), asked_rules(settings)), record["turns"])
 
 
-def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], left_out: Sequence[int] = ()) -> None:
+def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Notes) -> None:
     """All debates of a file are step 1."""
     whole = [each for each in debates if each.error is None]
     taught = with_advantages(whole, ESTIMATORS[whole[0].scoring.estimator]) if len({each.scoring for each in whole}) == 1 else whole
     lost = [replace(each, scores=None) for each in debates if each.error is not None]
     seats = {"num_agents": debates[0].debate.num_agents, "max_rounds": debates[0].debate.max_rounds}
     config: dict[str, Any] = {"debate": {"task": f"{file.absolute().parent.name}/{file.name}", **seats}, "transcripts": len(debates)}
-    if left_out:
-        config["trouble"] = f"{len(left_out)} of its debates (the first in line {left_out[0]}) are left out: too many agents for a page"
+    if left := notes.left_out:
+        config["trouble"] = f"{len(left)} of its debates (the first in line {left[0]}) are left out: too many agents for a page"
+    if notes.own_prompts:
+        config["prompts"] = {}
     run = Run.create(place, config, {})
     run.write_debates(1, [*taught, *lost])
     row = {"step": 1, "phase": "self_play", **panel(whole), **(reward_metrics(taught) if taught else {})}

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from moot.cli.main import main
+from moot.debate.types import ConfigError
+from moot.debate.wording import DEFAULT
 from moot.page.debate import seen_in, shown
 from moot.page.runs import Runs
 from moot.page.transcripts import BYTES_PER_SEAT, FREE_SEATS, Transcripts, read_debates
@@ -43,8 +45,17 @@ def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_
     # The script may cut a turn short; an agent then holds what it said before.
     held = [[turn["answer"] for turn in found["turns"][seat:6:3] if turn.get("failure") is None] for seat in range(3)]
     assert [answers[-1] if answers else None for answers in held] == said["answers"]
-    messages = seen_in(tmp_path / "ask.jsonl", 1, 0, 3)
+    messages = seen_in(tmp_path / "ask.jsonl", 1, 0, 3, DEFAULT)
     assert messages is not None and "What is 3 + 4?" in messages[1]["content"]
+
+
+def test_what_was_asked_in_words_that_the_file_does_not_hold_is_not_made_up(place: Path, tmp_path: Path) -> None:
+    record = json.loads((place / "ask.jsonl").read_text())
+    record["settings"]["prompts"] = "0123456789abcdef"
+    (tmp_path / "own.jsonl").write_text(json.dumps(record) + "\n")
+    run = Runs([tmp_path / "made"], Transcripts([tmp_path / "own.jsonl"], tmp_path / "made").refresh).all()["own.jsonl"]
+    with pytest.raises(ConfigError, match="with texts of their own"):
+        run.prompts()
 
 
 def test_a_transcript_of_the_sequential_protocol_is_known_by_its_sections(place: Path) -> None:
