@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -28,6 +29,7 @@ from moot.records.run import step_file
 from moot.records.seen import seen_to_json, with_prompts
 from moot.turns import paid_by
 
+_TAG = re.compile(r"</?(?:solution|evaluation|comparison|consensus|consensus_reason)>")
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
 
@@ -129,13 +131,13 @@ def _turn(
     }
     if tokens is not None:
         shown["temperature"] = tokens["temperature"]
-        shown["tokens"] = _shown_tokens(tokens, _Places(shown["text"]), shown.get("sections", ()))
+        shown["tokens"] = _shown_tokens(tokens, _Places(shown["text"]), played.debate.rules.sections == "asked")
     return shown
 
 
-def _shown_tokens(tokens: Mapping[str, Any], places: _Places, sections: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _shown_tokens(tokens: Mapping[str, Any], places: _Places, asked: bool) -> dict[str, Any]:
     """In the order of the text, which is not that of sampling where sections were asked for one by one. Requests between the sections are
-    no part of the text; tags that nobody sampled have no token, and get one without an id."""
+    no part of the text; tags, which nobody samples there, have no token, and get one without an id."""
     where = (tokens["starts"] >= 0) & (tokens["starts"] <= len(places.text))
     rows: list[tuple[int, int | None, float | None, float | None, bool]] = [
         (places.utf16(start), i, None if put else logprob, advantage, put)
@@ -148,9 +150,8 @@ def _shown_tokens(tokens: Mapping[str, Any], places: _Places, sections: Sequence
             strict=True,
         )
     ]
-    if not where.all():
-        for section in sections:
-            rows += [(place, None, None, 0.0, True) for place in (section["begin"], section["end"] - len(f"</{section['name']}>"))]
+    if asked:  # a section ends where its author writes a tag, so every tag in the text was put there
+        rows += [(places.utf16(tag.start()), None, None, 0.0, True) for tag in _TAG.finditer(places.text)]
     rows.sort(key=lambda row: row[0])
     starts, ids, logprobs, advantages, put = ([row[i] for row in rows] for i in range(5))
     told = {"starts": starts, "ids": ids, "logprobs": logprobs, "advantages": advantages}
