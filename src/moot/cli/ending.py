@@ -66,7 +66,7 @@ def interruptible(work: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """TERM, and HUP of a terminal that is closed, end a command as Ctrl-C does: what is open is closed, what is half written is removed."""
+    """TERM, and HUP of a closed terminal, end a command as Ctrl-C does: files are closed, half-written ones removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

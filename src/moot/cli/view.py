@@ -60,7 +60,8 @@ class View:
             where = f"http://127.0.0.1:{listening.getsockname()[1]}/?token={app.token}"
 
             def ready() -> None:
-                console.say(f"{counted(len(summaries), 'run')}. New ones turn up by themselves." if summaries else _NONE)
+                known = f"{counted(len(summaries), 'run')}. New ones turn up by themselves."
+                console.say(known if summaries else _NONE)
                 for summary in summaries:
                     if summary["trouble"]:
                         console.say(f"{summary['name']}: {summary['trouble']}", "yellow")

@@ -24,7 +24,7 @@ PLACES = frozenset(
 )
 """Everything that can be filled in somewhere."""
 NEEDED = ("question", "answers", "choices", "position", "positions")
-"""Places that a text may not lose: without them nobody knows what is asked, what was said, or between what to choose."""
+"""Places that a text may not lose: without them nobody knows what is asked, what was said, or what to choose from."""
 AGAIN = ("asked.solve", "asked.solve_open")
 """Texts that repeat the question, which round 1 has asked: they may leave it out."""
 LATER = ("advocates.", "both.forecast_")
@@ -68,7 +68,7 @@ class Prompts:
 
     @classmethod
     def from_dict(cls, recorded: object) -> Prompts:
-        """As a run has them. What stands in a file may be anything; but a run that was played without a place is still that run."""
+        """As a run has them. What stands in a file may be anything; a run that was played without a place stays one."""
         texts = recorded.get("texts") if isinstance(recorded, Mapping) else None
         if not isinstance(texts, Mapping):
             raise ConfigError(f"prompts of a run must be texts by name, got {recorded!r:.60}")
@@ -103,7 +103,8 @@ def _check_places(name: str, text: str, where: str, source: str) -> None:
     if unknown := sorted(((used & PLACES) | set(_MEANT.findall(text))) - allowed):
         near = get_close_matches(unknown[0].lower(), sorted(allowed), 1)
         meant = f", did you mean {{{near[0]}}}?" if near else "; for a brace that is to stay, put a space into it"
-        raise ConfigError(f"{where}{_line(source, name, f'{{{unknown[0]}}}')}: {name} cannot use {{{unknown[0]}}}; {has}{meant}")
+        place = f"{{{unknown[0]}}}"
+        raise ConfigError(f"{where}{_line(source, name, place)}: {name} cannot use {place}; {has}{meant}")
     for place in NEEDED:
         if place in allowed - used and not (place == "question" and name in AGAIN):
             raise ConfigError(f"{where}{_line(source, name)}: {name} lacks {{{place}}}, which is filled in; {has}")

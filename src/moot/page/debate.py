@@ -52,7 +52,7 @@ def shown(run: Path, step: int, number: int, where: Place | None = None, part: P
 def seen_in(
     run: Path, step: int, number: int, turn: int, prompts: Prompts, where: Place | None = None, part: Part = "debates"
 ) -> list[dict[str, str]] | None:
-    """What the agent of that turn saw before it spoke; None where there is no such turn that can be read. `prompts` are the run's."""
+    """What the agent of that turn saw before it spoke, in the run's `prompts`; None where no such turn can be read."""
     played = read_line(line_at(run, step, number, where, part) or b"", step, number)
     if isinstance(played, Damaged) or not 0 <= turn < len(played.debate.turns):
         return None
@@ -261,7 +261,8 @@ def _load(file: Path, *stamp: int) -> dict[str, Any]:
         whole = name not in ("temperature", "logprobs", "advantages")
         if array.ndim != 1 or array.dtype.kind not in ("biu" if whole else "biuf"):
             raise ValueError(f"{name} in {file.name} is not a list of {'whole ' if whole else ''}numbers")
-    for first, *others in (("debate", "turn", "temperature"), ("tokens", "starts", "logprobs", "advantages", "inserted")):
-        if any(name in arrays and len(arrays[name]) != len(arrays[first]) for name in others):
-            raise ValueError(f"{first}, {', '.join(others)} in {file.name} differ in length")
+    of_turns, of_tokens = ("debate", "turn", "temperature"), ("tokens", "starts", "logprobs", "advantages", "inserted")
+    for names in (of_turns, of_tokens):
+        if len({len(arrays[name]) for name in names if name in arrays}) > 1:
+            raise ValueError(f"{', '.join(names)} in {file.name} differ in length")
     return arrays

@@ -77,7 +77,8 @@ class Index:
         """Brings the index up to date; stops early, with all that is done kept, once `until` says so."""
         with self._writing:
             stamp = _folder_stamp(self.run, self.part)
-            if self._checked and stamp is not None and stamp == self._folder_stamp and self.progress.words == self.progress.steps:
+            full = self._checked and self.progress.words == self.progress.steps
+            if full and stamp is not None and stamp == self._folder_stamp:
                 return
             try:
                 try:
@@ -201,7 +202,7 @@ class Index:
             yield connection
         except sqlite3.Error as error:
             if _damaged(error):
-                # The next look makes it again; where it may be the question that was wrong, it first goes through all of it.
+                # The next look makes it again; where the question may be wrong, it first goes through all of it.
                 self._checked, self._off = False, _code(error) in (None, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
             raise
         finally:

@@ -33,8 +33,8 @@ LARGEST_JSON = 50_000_000
 DEEPEST = 100
 """Brackets in brackets of a run's settings: more would break whatever goes through them."""
 AT_ONCE, PER_LOOK = 2**22, 2**26
-"""Bytes of metrics that are held at once, a longer row being none; and that are read before the page gets its answer. The next
-look goes on from there."""
+"""Bytes of metrics that are held at once, a longer row being none; and that are read before the page gets its answer.
+The next look goes on from there."""
 TRAINING = ("warm", "self_play")
 """The phases whose rows make one curve; any other phase (an evaluation) has curves of its own."""
 
@@ -151,7 +151,8 @@ class Watched:
         for file in self.path.glob("evals/*/report.json"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, Outside):
                 inside_file = inside(self.path, "evals", file.parent.name, "report.json")
-                rows = [{key: value for key, value in row.items() if key != "by_question"} for row in read_whole(inside_file)["rows"]]
+                report = read_whole(inside_file)
+                rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
                 reports.append({"name": file.parent.name, "written": inside_file.stat().st_mtime, "rows": rows})
         return sorted(reports, key=lambda report: report["written"], reverse=True)[:20]
 
@@ -164,7 +165,10 @@ class Watched:
         except ConfigError as error:
             trouble = str(error)
         try:
-            return {**self.ask(lambda metrics: self._summary(metrics, header)), "trouble": trouble or _dict(header.get("config")).get("trouble")}
+            return {
+                **self.ask(lambda metrics: self._summary(metrics, header)),
+                "trouble": trouble or _dict(header.get("config")).get("trouble"),
+            }
         except Exception as error:  # whatever it is: it must not hide the other runs
             return {**self._summary(Metrics(), {}), "trouble": f"cannot be read: {error}"}
 
@@ -202,8 +206,8 @@ def _depth(value: Any, most: int) -> int:
     """How deep lists and objects stand in one another, counted as far as one more than `most`."""
     depth, level = 0, [value]
     while level and depth <= most:
-        level = [inner for each in level if isinstance(each, dict | list) for inner in (each.values() if isinstance(each, dict) else each)]
-        depth += 1
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        depth, level = depth + 1, [each for values in inner for each in values]
     return depth
 
 

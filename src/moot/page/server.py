@@ -76,10 +76,10 @@ class NotThere(Exception):
 
 
 class Guard:
-    """Lets in GET and HEAD, under a name that can only mean this machine, not from another site's page, and with the token.
+    """Lets in GET and HEAD, under a name that can only mean this machine, not from another site's page, with the token.
 
     A site elsewhere can point its own name at 127.0.0.1 and have a browser read what is there; it cannot choose the Host line.
-    Other people on this machine can; they do not know the token, which stands in the address that is printed and then in a cookie.
+    Other people on this machine can; they do not know the token: it stands in the printed address, then in a cookie.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -107,16 +107,17 @@ class Guard:
         await (self.app if refusal is None else refusal)(scope, receive, guarded)
 
     def _stranger(self, scope: Scope, headers: Mapping[bytes, list[str]]) -> Response | None:
-        """Whoever brings the token in the address of the page gets it as a cookie, and an address that can be shown to others."""
+        """Whoever brings the token in the address gets it as a cookie, and an address that can be shown to others."""
         asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
         cookies = [pair.strip().partition("=") for line in headers.get(b"cookie", []) for pair in line.split(";")]
         brought = [value for name, value in asked if name == "token"]
-        if not any(self._is_token(value) for value in (*brought, *(value for name, _, value in cookies if name.startswith(COOKIE)))):
-            return _text(403, "This page is its owner's: open the address that moot view printed, with the token in it.")
+        kept = [value for name, _, value in cookies if name.startswith(COOKIE)]
+        if not any(self._is_token(value) for value in (*brought, *kept)):
+            return _text(403, "This page is its owner's: open the address that moot view printed, with its token.")
         if not brought or scope["path"] != "/":
             return None
         others = urlencode([(name, value) for name, value in asked if name != "token"])
-        # Browsers keep cookies by machine, not by port: each port has its own name, so that two pages do not sign each other out.
+        # Browsers keep cookies by machine, not by port: each port has its own, and two pages do not sign each other out.
         cookie = f"{COOKIE}{_port(headers[b'host'][0]) or 80}={self.token}; Path=/; HttpOnly; SameSite=Lax"
         return _text(303, "", {"location": f"/?{others}" if others else "/", "set-cookie": cookie})
 
@@ -166,20 +167,28 @@ def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
             try:
                 text, status = _as_json(answer(request)), 200
             except sqlite3.DatabaseError:
-                text, status = _as_json(answer(request)), 200  # which has the index made again, if that is what was wrong
-        except NotThere as error:
-            text, status = _as_json({"error": str(error)}), 404
-        except (Refused, ConfigError) as error:
-            text, status = _as_json({"error": str(error)}), 400
-        except Outside as error:
-            text, status = _as_json({"error": str(error)}), 403
-        except RecursionError:
-            text, status = _as_json({"error": "what this run holds is nested too deep to be shown"}), 400
-        except sqlite3.DatabaseError as error:
-            text, status = _as_json({"error": f"the index cannot be read just now ({error}); it is being made again"}), 503
+                # Asked once more, it has the index made again, if that is what was wrong.
+                text, status = _as_json(answer(request)), 200
+        except tuple(_STATUS) as error:
+            kind = next(kind for kind in _STATUS if isinstance(error, kind))
+            text, status = _as_json({"error": _SAID.get(kind, "{}").format(error)}), _STATUS[kind]
         return Response(text, status, {"cache-control": "no-store"}, "application/json")
 
     return respond
+
+
+_STATUS: dict[type[Exception], int] = {
+    NotThere: 404,
+    Refused: 400,
+    ConfigError: 400,
+    Outside: 403,
+    RecursionError: 400,
+    sqlite3.DatabaseError: 503,
+}
+_SAID: dict[type[Exception], str] = {
+    RecursionError: "what this run holds is nested too deep to be shown",
+    sqlite3.DatabaseError: "the index cannot be read just now ({}); it is being made again",
+}
 
 
 def _as_json(body: Any) -> str:

@@ -1,4 +1,4 @@
-"""The server under the page: it says when it answers, ends when it is told to, and waits for nobody who sends half a request."""
+"""The server under the page: it says when it answers, ends when told to, and waits for nobody who sends half requests."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ SECONDS = 10.0
 class Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
         """`ready` is called once the server answers: whoever reads the address may use it, or stop at once."""
+        plain = {"http": _Connection, "ws": "none", "lifespan": "off", "timeout_graceful_shutdown": 3}
         quiet = {"log_level": "error", "access_log": False, "server_header": False}
-        super().__init__(uvicorn.Config(app, http=_Connection, ws="none", lifespan="off", timeout_graceful_shutdown=3, **quiet))
+        super().__init__(uvicorn.Config(app, **plain, **quiet))
         self._ready = ready
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
@@ -33,8 +34,8 @@ class Server(uvicorn.Server):
 
 
 class _Connection(H11Protocol):
-    """uvicorn closes a connection on which nothing comes after an answer, but waits for the rest of what was begun, or for the
-    first request, as long as the other side likes."""
+    """uvicorn closes a connection on which nothing comes after an answer, but waits for a first request, and for the
+    rest of what was begun, as long as the other side likes."""
 
     _deadline: asyncio.TimerHandle | None = None
 

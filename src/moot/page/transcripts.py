@@ -36,8 +36,8 @@ LARGEST = 20_000_000
 MOST_AGENTS = 1000
 """What the page shows."""
 FREE_SEATS, BYTES_PER_SEAT = 50_000, 100
-"""Seats of all debates of a file together: these, and one for so many of its bytes. Who speaks writes more than that; a seat that is
-only claimed costs nothing to write, and as much to score."""
+"""Seats of all debates of a file together: these, and one for so many of its bytes. Who speaks writes more than that;
+a seat that is only claimed costs nothing to write, and as much to score."""
 
 
 class Transcripts:
@@ -126,9 +126,11 @@ def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Note
     taught = with_advantages(whole, ESTIMATORS[whole[0].scoring.estimator]) if len({each.scoring for each in whole}) == 1 else whole
     lost = [replace(each, scores=None) for each in debates if each.error is not None]
     seats = {"num_agents": debates[0].debate.num_agents, "max_rounds": debates[0].debate.max_rounds}
-    config: dict[str, Any] = {"debate": {"task": f"{file.absolute().parent.name}/{file.name}", **seats}, "transcripts": len(debates)}
+    task = f"{file.absolute().parent.name}/{file.name}"
+    config: dict[str, Any] = {"debate": {"task": task, **seats}, "transcripts": len(debates)}
     if left := notes.left_out:
-        config["trouble"] = f"{len(left)} of its debates (the first in line {left[0]}) are left out: too many agents for a page"
+        first = f"the first in line {left[0]}"
+        config["trouble"] = f"{len(left)} of its debates ({first}) are left out: they claim too many agents"
     if notes.own_prompts:
         config["prompts"] = {}
     run = Run.create(place, config, {})

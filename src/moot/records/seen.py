@@ -15,7 +15,7 @@ def prompts_of(config: Mapping[str, Any]) -> Prompts:
     """The texts that a run's agents read; a run from before they were recorded has the defaults."""
     recorded = config.get("prompts")
     if isinstance(recorded, Mapping) and "texts" not in recorded:
-        raise ConfigError("these debates were played with texts of their own (--prompts), which their file does not hold")
+        raise ConfigError("these were asked with texts of their own (--prompts), which their file does not hold")
     return DEFAULT if recorded is None else Prompts.from_dict(recorded)
 
 

@@ -350,12 +350,12 @@ def test_half_a_character_in_a_text_is_refused_by_the_texts_name() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (("{question}", "{qestion}"), "line 9: asked.question cannot use {qestion}; it has {instruction}, {question}, did you mean"),
-        (("{question}\n\n{inst", "{inst"), "line 8: asked.question lacks {question}, which is filled in; it has {instruction}, {question}"),
-        (("{answers}", "{Answers}"), "line 16: asked.others cannot use {Answers}; it has {answers}, did you mean {answers}?"),
-        (("{answers}", ""), "line 13: asked.others lacks {answers}, which is filled in; it has {answers}"),
-        (("of {names} step", "of {problem} step"), "line 25: asked.evaluate cannot use {problem}; it has {names}, {work}; for a brace"),
-        (("of {names} step", "of {choices} step"), "line 25: asked.evaluate cannot use {choices}; it has {names}, {work}; for a brace"),
+        (("{question}", "{qestion}"), "line 10: asked.question cannot use {qestion}; it has {instruction}, {question}, did you mean"),
+        (("{question}\n\n{inst", "{inst"), "line 9: asked.question lacks {question}, which is filled in; it has {instruction}, {question}"),
+        (("{answers}", "{Answers}"), "line 17: asked.others cannot use {Answers}; it has {answers}, did you mean {answers}?"),
+        (("{answers}", ""), "line 14: asked.others lacks {answers}, which is filled in; it has {answers}"),
+        (("of {names} step", "of {problem} step"), "line 26: asked.evaluate cannot use {problem}; it has {names}, {work}; for a brace"),
+        (("of {names} step", "of {choices} step"), "line 26: asked.evaluate cannot use {choices}; it has {names}, {work}; for a brace"),
     ],
 )
 def test_a_place_that_is_misspelt_or_missing_is_refused_with_its_line(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:
@@ -368,7 +368,9 @@ def test_a_place_that_is_misspelt_or_missing_is_refused_with_its_line(tmp_path: 
 
 def test_a_brace_that_is_mathematics_or_has_a_space_stays_and_so_does_a_text_without_what_it_can_spare(tmp_path: Path) -> None:
     file = tmp_path / "own.toml"
-    file.write_text("[asked]\nsolve = 'Again. Write \\boxed{answer} for { answer }, or the set {a}, {b}; x_{max}.'\nquestion = '{question}'\n")
+    file.write_text(
+        "[asked]\nsolve = 'Again. Write \\boxed{answer} for { answer }, or the set {a}, {b}; x_{max}.'\nquestion = '{question}'\n"
+    )
     assert load_prompts(str(file)).texts["asked.solve"].startswith("Again. Write \\boxed{answer} for { answer }")
 
 

@@ -121,7 +121,9 @@ def test_a_disk_in_trouble_takes_no_index_away(run: Path, tmp_path: Path, monkey
     assert index.trouble is not None and index.file.read_bytes() == before
 
 
-def test_only_its_owner_may_read_an_index_also_where_others_could_before(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_its_owner_may_read_an_index_also_where_others_could_before(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     folder = tmp_path / "moot" / "view"
     folder.mkdir(parents=True, mode=0o755)

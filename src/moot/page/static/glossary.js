@@ -17,7 +17,8 @@ function against(chance, bounds, { above, below, between }) {
 // A lean either way is bad where it may be large, and small where the whole interval is.
 function lean(bounds, more, less) {
   const size = bounds && Math.max(Math.abs(bounds.low), Math.abs(bounds.high)) > 0.1 ? "bad" : "fair";
-  return against(0, bounds, { above: [size, more], below: [size, less], between: size === "bad" ? ["unsure", "no lean can be told"] : ["good", "no lean"] });
+  const between = size === "bad" ? ["unsure", "no lean can be told"] : ["good", "no lean"];
+  return against(0, bounds, { above: [size, more], below: [size, less], between });
 }
 
 // A Brier score: always saying 50 gets 0.25, whatever comes.

@@ -74,7 +74,8 @@ async function look() {
     if (first || !view) show();
     else view.tick?.(runs);
   } catch (error) {
-    trouble = error instanceof TypeError ? "the server is gone" : error.message; // fetch gives a TypeError where nobody answers
+    // fetch gives a TypeError where nobody answers.
+    trouble = error instanceof TypeError ? "the server is gone" : error.message;
   }
   if (!runs.length && !trouble) noRuns();
   drawLive();

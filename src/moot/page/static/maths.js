@@ -4,7 +4,7 @@
 import { oneLine, visible } from "./dom.js";
 
 const LONGEST = 3000;
-// Of nodes in nodes. A browser lays them out one inside another and dies at about 900; a model that repeats itself gets there.
+// Of nodes in nodes. A browser lays them out one inside another and dies at about 900; a repeating model gets there.
 const DEEPEST = 250;
 const PAIRS = [
   ["$$", "$$", true],

@@ -35,7 +35,9 @@ export async function drawPanel(node, chosen, found, counted, colour, reward) {
         { scope: "row" },
         TRUST[key].name,
         h("small", {}, withCode(TRUST[key].means)),
-        readings.some(({ tone }) => ["bad", "fair", "unsure"].includes(tone)) ? h("small", { class: "remedy" }, withCode(TRUST[key].remedy)) : null,
+        readings.some(({ tone }) => ["bad", "fair", "unsure"].includes(tone))
+          ? h("small", { class: "remedy" }, withCode(TRUST[key].remedy))
+          : null,
       ),
       chosen.map((name, i) =>
         never(name, key)
@@ -100,10 +102,11 @@ export function drawAlarms(node, chosen, found, colour) {
   const keys = (name) => Object.keys(ALARMS).filter((key) => measured(name, key));
   const told = chosen.filter((name) => keys(name).some((key) => measured(name, key).last !== null));
   const waiting = chosen.some((name) => keys(name).length);
+  const others = `in ${told.map((name) => oneLine(name, 40)).join(", ")}. The others have not been measured`;
   const quiet = !chosen.length
     ? "No run is chosen: tick one above."
     : told.length
-      ? `No alarm rings${told.length < chosen.length ? ` in ${told.map((name) => oneLine(name, 40)).join(", ")}. The others have not been measured` : ""}.`
+      ? `No alarm rings${told.length < chosen.length ? ` ${others}` : ""}.`
       : waiting
         ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
         : "No alarm was measured: alarms watch training, and files of debates have none.";
