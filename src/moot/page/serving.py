@@ -7,6 +7,7 @@ import signal
 import socket
 import threading
 from collections.abc import Callable
+from typing import Any
 
 import h11
 import uvicorn
@@ -20,8 +21,8 @@ SECONDS = 10.0
 class Server(uvicorn.Server):
     def __init__(self, app: ASGIApp, ready: Callable[[], None]) -> None:
         """`ready` is called once the server answers: whoever reads the address may use it, or stop at once."""
-        plain = {"http": _Connection, "ws": "none", "lifespan": "off", "timeout_graceful_shutdown": 3}
-        quiet = {"log_level": "error", "access_log": False, "server_header": False}
+        plain: dict[str, Any] = {"http": _Connection, "ws": "none", "lifespan": "off", "timeout_graceful_shutdown": 3}
+        quiet: dict[str, Any] = {"log_level": "error", "access_log": False, "server_header": False}
         super().__init__(uvicorn.Config(app, **plain, **quiet))
         self._ready = ready
 
