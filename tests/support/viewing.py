@@ -76,7 +76,7 @@ def visiting(driver: Any, *runs: Path, cache: Path) -> Iterator[str]:
             driver.get("about:blank")
 
 
-def until(found: Callable[[], Any], what: str = "", seconds: float = 15) -> Any:
+def until(found: Callable[[], Any], what: str = "", seconds: float = 60) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:
