@@ -2,8 +2,8 @@
 making, and where neither can be had not at all.
 
 A program sees the standard library, a scratch folder in memory and nothing else: no network, no other process, no file of this machine,
-no environment variable, no key of the kernel's. Time, memory, processes, files and output are bounded, and some system calls refused
-(`sandbox_filter.py`). When it is over everything it started is gone; so it is when this process dies.
+no environment variable, no key of the kernel's. Time, memory, processes, files and output are bounded, and some system
+calls refused (`sandbox_filter.py`). When it is over everything it started is gone; so it is when this process dies.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ MOST_BYTES = 100_000
 
 
 NO_FILTER = (
-    "programs run in a sandbox without a filter of system calls, which cannot be had here ({}): shared memory that they make is not "
-    "counted, and vsock, io_uring and the like are not refused"
+    "programs run in a sandbox without a filter of system calls, which cannot be had here ({}): shared memory that "
+    "they make is not counted, and vsock, io_uring and the like are not refused"
 )
 
 
@@ -122,8 +122,8 @@ def _run(sandbox: Sandbox, program: str, tests: str, entry_point: str, calls: Se
 
 @contextlib.contextmanager
 def _started(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """A sandbox, and the lifeline that its first process watches. We hold the other end and never write: when it closes, because we
-    leave or because we were killed, everything in the sandbox ends."""
+    """A sandbox, and the lifeline that its first process watches. We hold the other end and never write: when it
+    closes, because we leave or because we were killed, everything in the sandbox ends."""
     watched, held = os.pipe()
     with os.fdopen(held, "wb") as other_end:
         try:

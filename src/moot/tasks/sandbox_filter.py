@@ -1,7 +1,8 @@
 """A seccomp filter: the system calls that a program in a sandbox is refused, as the kernel wants to be told.
 
-They reach out of namespaces (keys, vsock), hold memory that nobody counts (segments of shared memory, memfds), or are large and of no
-use to a program that solves a problem (io_uring, userfaultfd, bpf). Written out by hand, so that no library has to be there.
+They reach out of namespaces (keys, vsock), hold memory that nobody counts (segments of shared memory, memfds), or are
+large and of no use to a program that solves a problem (io_uring, userfaultfd, bpf). Written out by hand, so that no
+library has to be there.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ import struct
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """By name: which number of a call is theirs, and how the kernel calls them."""
 REFUSED = {
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438), "kcmp": (312, 272),
-    "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219),
-    "shmget": (29, 194), "shmat": (30, 196), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180),
-    "memfd_create": (319, 279), "memfd_secret": (447, 447),
-    "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
-    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432),
-    "fspick": (433, 433), "mount_setattr": (442, 442), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
-    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427), "userfaultfd": (323, 282),
-    "bpf": (321, 280), "perf_event_open": (298, 241), "fanotify_init": (300, 262), "syslog": (103, 116), "quotactl": (179, 60),
-    "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106), "kexec_load": (246, 104),
+    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "pidfd_getfd": (438, 438),
+    "kcmp": (312, 272), "add_key": (248, 217), "request_key": (249, 218), "keyctl": (250, 219), "shmget": (29, 194),
+    "shmat": (30, 196), "semget": (64, 190), "msgget": (68, 186), "mq_open": (240, 180), "memfd_create": (319, 279),
+    "memfd_secret": (447, 447), "unshare": (272, 97), "setns": (308, 268), "mount": (165, 40), "umount2": (166, 39),
+    "pivot_root": (155, 41), "chroot": (161, 51), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "mount_setattr": (442, 442), "name_to_handle_at": (303, 264), "open_by_handle_at": (304, 265),
+    "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
+    "userfaultfd": (323, 282), "bpf": (321, 280), "perf_event_open": (298, 241), "fanotify_init": (300, 262),
+    "syslog": (103, 116), "quotactl": (179, 60), "init_module": (175, 105), "finit_module": (313, 273),
+    "delete_module": (176, 106), "kexec_load": (246, 104),
 }  # fmt: skip
 CLONE, CLONE3, SOCKET, SOCKETPAIR = (56, 220), (435, 435), (41, 198), (53, 199)
 FAMILIES = (1, 2, 10)
@@ -40,7 +42,8 @@ def call_filter(machine: str = platform.machine()) -> bytes:
     if machine not in ARCHITECTURES:
         return b""
     column, architecture = ARCHITECTURES[machine]
-    steps = [_step(_LOAD, _ARCHITECTURE), *_unless(architecture, _REFUSE), _step(_LOAD, _NUMBER), *_where(_AT_LEAST, X32, _REFUSE)]
+    steps = [_step(_LOAD, _ARCHITECTURE), *_unless(architecture, _REFUSE)]
+    steps += [_step(_LOAD, _NUMBER), *_where(_AT_LEAST, X32, _REFUSE)]
     for numbers in REFUSED.values():
         steps += _where(_EQUAL, numbers[column], _REFUSE)
     steps += _where(_EQUAL, CLONE3[column], _NO_SUCH_CALL)  # its flags cannot be looked at; who is told so uses clone

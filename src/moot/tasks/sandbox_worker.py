@@ -1,10 +1,11 @@
 """Runs one program inside a sandbox and says what became of it. Knows nothing of moot.
 
-Started by `sandbox.py`, in an empty file system of its own, as the first process of its namespace: it watches over a second one, which
-runs the program. The kernel's limits are set here, from inside, because only what runs here shall have them. What the program prints
-goes nowhere; the verdict leaves on a descriptor of its own, behind a secret that the program was not told, and tests have builtins that
-the program could not change. That is no proof against a program that sets out to fool its tests: it may search its own interpreter for
-the secret, or give back an object that equals everything. Whoever pays for passed tests should look at what passes them.
+Started by `sandbox.py`, in an empty file system of its own, as the first process of its namespace: it watches over a
+second one, which runs the program. The kernel's limits are set here, from inside, because only what runs here shall
+have them. What the program prints goes nowhere; the verdict leaves on a descriptor of its own, behind a secret that the
+program was not told, and tests have builtins that the program could not change. That is no proof against a program that
+sets out to fool its tests: it may search its own interpreter for the secret, or give back an object that equals
+everything. Whoever pays for passed tests should look at what passes them.
 """
 
 from __future__ import annotations
@@ -46,8 +47,8 @@ def main() -> None:
 
 
 def watch(child: int, lifeline: int, seconds: float) -> NoReturn:
-    """Ends as the child does, or when nobody holds the other end of the lifeline any more, or after the time. Then the kernel ends
-    everything in this namespace."""
+    """Ends as the child does, or when nobody holds the other end of the lifeline any more, or after the time. Then the
+    kernel ends everything in this namespace."""
 
     def wait() -> None:
         select.select([lifeline], [], [], seconds)
@@ -61,7 +62,7 @@ def watch(child: int, lifeline: int, seconds: float) -> NoReturn:
 
 
 def leave_keys() -> None:
-    """A session keyring of its own, instead of the user's. Where the kernel has no keys, or gives none away, there is nothing to hide."""
+    """A session keyring of its own, instead of the user's. Where nobody may use keys there is nothing to hide."""
     number = KEYCTL.get(os.uname().machine)
     if number is None or libc.syscall(ctypes.c_long(number), JOIN_SESSION_KEYRING, None) >= 0:
         return

@@ -120,8 +120,9 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[P
 
 
 def left_behind(worker: str = "/worker.py") -> list[str]:
-    listed = subprocess.run(["ps", "-ewwo", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout.splitlines()
-    return [line for line in listed if worker in line and not line.split()[1].startswith("Z")]
+    # ww: else a variable of the terminal's cuts the lines before the name.
+    listed = subprocess.run(["ps", "-ewwo", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if worker in line and not line.split()[1].startswith("Z")]
 
 
 def nobody_is_left(worker: str = "/worker.py") -> bool:
