@@ -187,7 +187,7 @@ def _uid() -> int:
 @lru_cache(maxsize=1)
 def _sandbox() -> Sandbox:
     """The first that works here. Raises ConfigError where none does: a program is never run without."""
-    complaints = []
+    complaints: list[str] = []
     for sandbox in dict.fromkeys(tried for box in available() for tried in (box, replace(box, filter=b""))):
         ran = _run(sandbox, "", "", "", ["1 + 1"], Limits(wall_seconds=60.0))
         if ran.values == ("2",):
