@@ -21,7 +21,7 @@ from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.turns import AgentAdvantages
+from moot.turns import Advantages
 from support.making import FAILED, debate, text, v1, v2
 
 
@@ -136,7 +136,7 @@ def test_a_debate_is_scored_with_grades_outcome_and_advantages() -> None:
 def test_another_protocol_a_batch_and_a_function_as_reward() -> None:
     one, two = moot.score([PLAYED, PLAYED], moot.V2.with_choices(reward="win_rate", advantage="normalize_batch"))
     assert one.scores == two.scores and one.scores.rewards == (0.0, 0.5, 1.0)  # type: ignore[union-attr]
-    assert moot.score(PLAYED, reward=lambda debate: [3.0, 0.0, 0.0]).advantages == AgentAdvantages((2.0, -1.0, -1.0))
+    assert moot.score(PLAYED, reward=lambda debate: [3.0, 0.0, 0.0]).advantages == Advantages.per_agent((2.0, -1.0, -1.0))
     assert moot.score(moot.score(PLAYED), reward=lambda debate: [0.0, 0.0, 3.0]).outcome.winner == 2  # type: ignore[union-attr]
     assert moot.score([]) == []
     with pytest.raises(moot.ConfigError, match="two_numbers"):

@@ -18,6 +18,7 @@ from moot.debate.choices import names_of
 from moot.debate.outcome import mean_rewards
 from moot.debate.parsing import parse
 from moot.debate.protocol import PRESETS, Protocol
+from moot.debate.rewards import as_reward
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
@@ -25,11 +26,10 @@ from moot.debate.types import ConfigError, ParseFailure, Question, Turn
 from moot.records import Damaged, PlayedDebate, Run
 from moot.records.codec import grades_of, scores_of, to_record
 from moot.rescore import SCORING, SPOKEN, Rescored, check, compare, rescore
-from moot.rl.choices import users_reward
 from moot.rl.config import OptimConfig, TrainConfig
 from moot.rl.metrics import totals
 from moot.statistics import Correlation
-from moot.turns import AgentAdvantages
+from moot.turns import Advantages
 from support.making import FAILED, Tabled, debate, text, v1, v2
 from support.recorded import LOST, judged, record
 
@@ -93,7 +93,7 @@ def test_one_vote_under_win_rate(tmp_path: Path) -> None:
     found = rescore(run, {"reward": "win_rate"})
     ((_, after),) = pairs(compare(run, check(run, {"reward": "win_rate"})))
     assert totals(after.scores) == [0.0, 1.0, 0.0]
-    assert after.advantages == AgentAdvantages((pytest.approx(-1 / 3), pytest.approx(2 / 3), pytest.approx(-1 / 3)))
+    assert after.advantages == Advantages.per_agent((pytest.approx(-1 / 3), pytest.approx(2 / 3), pytest.approx(-1 / 3)))
     assert found.after.reward_mean == pytest.approx(1 / 3)
     assert (found.after.advantage_right, found.after.advantage_wrong) == (pytest.approx(2 / 3), pytest.approx(-1 / 3))
     assert found.after.advantage_size == pytest.approx(4 / 9)
@@ -203,7 +203,7 @@ def test_mixing_in_truth_moves_the_generator_reward(tmp_path: Path) -> None:
 
 def test_a_users_reward_of_an_earlier_day_need_not_be_there_any_more(tmp_path: Path) -> None:
     gone = "gone.py:mine"
-    rewards = {gone: users_reward(lambda played: [float(a) for a in range(played.num_agents)], gone)}
+    rewards = {gone: as_reward(lambda played: [float(a) for a in range(played.num_agents)], gone)}
     run = record(tmp_path / "run", [[debate(v2(reward=gone), ONE_VOTE, ANSWERS, "7")]], v2(reward=gone), rewards=rewards)
     found = rescore(run, {"reward": "win_rate"})
     assert (found.before.reward, found.before.reward_mean) == (gone, 1.0)
@@ -221,7 +221,7 @@ def test_a_users_own_reward_and_estimator(tmp_path: Path) -> None:
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]])
     choices = {"reward": f"{mine}:reward", "advantage": f"{mine}:estimate"}
     ((_, after),) = pairs(compare(run, check(run, choices)))
-    assert (after.advantages, after.outcome.winner) == (AgentAdvantages((3.0, 1.0, 2.0)), 0)
+    assert (after.advantages, after.outcome.winner) == (Advantages.per_agent((3.0, 1.0, 2.0)), 0)
 
 
 def test_lost_debates_and_damaged_lines_are_counted_and_the_others_scored(tmp_path: Path) -> None:

@@ -22,8 +22,6 @@ PLACES = frozenset(
     | {"round", "rounds", "rest", "character", "style", "position", "rival", "other", "positions"}
 )
 """Everything that can be filled in somewhere."""
-LATER = ("advocates.", "both.forecast_")
-"""Texts that came later than digests were first kept, and that other debates do not read: as they are shipped, they change no digest."""
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 
 
@@ -43,12 +41,8 @@ class Prompts:
     @property
     def digest(self) -> str:
         """The same for the same texts: what was sampled under other texts must not be taken for a sample of these."""
-        later = {name for name, text in self.texts.items() if name.startswith(LATER) and DEFAULT.texts[name] == text}
-        return _digest({name: text for name, text in self.texts.items() if name not in later})
-
-    def digest_of(self, start: str) -> str:
-        """Of the texts whose names begin so."""
-        return _digest({name: text for name, text in self.texts.items() if name.startswith(start)})
+        listed = sorted(self.texts.items())
+        return hashlib.sha256("\x1f".join(f"{name}\x1e{text}" for name, text in listed).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         """The names of the texts that are not the defaults: what is said where two runs differ."""
@@ -69,10 +63,6 @@ class Prompts:
 
     def with_texts(self, changes: Mapping[str, object], where: str) -> Prompts:
         return Prompts({**self.texts, **{name: _checked(name, text, where) for name, text in changes.items()}})
-
-
-def _digest(texts: Mapping[str, str]) -> str:
-    return hashlib.sha256("\x1f".join(f"{name}\x1e{text}" for name, text in sorted(texts.items())).encode()).hexdigest()[:16]
 
 
 def _checked(name: str, text: object, where: str) -> str:

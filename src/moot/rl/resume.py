@@ -67,8 +67,7 @@ def is_finished(run: Run, config: TrainConfig) -> bool:
     rows = run.metrics()
     last = max((row["step"] for row in rows if row.get("phase") in ("warm", "self_play")), default=0)
     played = [row for row in rows if row.get("phase") == "self_play"]
-    # A run from before `tokens/spent` counted the agents' tokens alone.
-    sampled = (played[-1].get("tokens/spent") if played else 0.0) or sum(row.get("tokens/sampled") or 0.0 for row in played)
+    sampled = (played[-1].get("tokens/spent") if played else 0.0) or 0.0
     spent = 0 < config.recipe.max_sampled_tokens <= sampled
     if last < config.total_steps and not (spent and last >= config.warm_steps):
         return False

@@ -120,7 +120,9 @@ def test_whoever_waits_is_told_when_a_debate_is_given_up(folder: str) -> None:
 def test_a_replay_has_the_tokens_of_a_debate_or_says_that_they_are_others(folder: str) -> None:
     rendering, setting = rendering_of(folder, "qwen3"), Setting()
     own = asyncio.run(own_debates(folder, setting))[0]
-    replies = [[(own.sampled[i].tokens.tolist(), own.sampled[i].stop_reason == "length") for i in turns] for turns in own.debate.steps()]
+    replies = [
+        [(own.sampled[i].tokens.tolist(), own.sampled[i].stop_reason == "length") for i in turns] for turns in own.debate.turns_by_agent()
+    ]
     replayed = asyncio.run(replay(own.debate, rendering, replies))
     assert replayed is not None
     assert [turn.tokens.tolist() for turn in replayed.played.sampled] == [turn.tokens.tolist() for turn in own.sampled]
