@@ -47,7 +47,7 @@ def test_center_seat_over_three_debates() -> None:
     seats = SeatMeans()
     near(agents([ZERO_WINS, ONE_WINS, TIE], "center_seat", seats), [[1, 0, 0], [-0.05, 1, 0], [0.4525, 0.45, 0]])
     # 0.95*0.0475 + 0.05*0.5 and 0.95*0.05 + 0.05*0.5
-    near([seats.of("return")[seat] for seat in range(3)], [0.070125, 0.0725, 0])
+    near([seats.of("agent")[seat] for seat in range(3)], [0.070125, 0.0725, 0])
 
 
 def test_center_seat_goes_on_from_batch_to_batch() -> None:

@@ -23,6 +23,7 @@ from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
 from moot.turns import Advantages
 from support.making import FAILED, debate, text, v1, v2
+from support.recorded import LOST, record
 
 
 def test_every_name_is_there_and_told_to_type_checkers() -> None:
@@ -203,24 +204,24 @@ def test_a_run_is_continued_and_other_settings_are_refused(tmp_path: Path) -> No
 
 # Runs
 
-BEFORE = Path(__file__).parents[1] / "fixtures" / "before"
 
-
-def test_a_run_has_its_configuration_metrics_and_debates() -> None:
-    run = moot.Run(str(BEFORE / "shuffled"))
-    assert run.config["debate"]["num_agents"] == 3 and run.steps() == [1, 2]
-    assert [row["phase"] for row in run.metrics()] == ["eval", "self_play", "self_play", "eval"]
+def test_a_run_has_its_configuration_metrics_and_debates(tmp_path: Path) -> None:
+    record(tmp_path / "run", [[PLAYED, LOST, PLAYED], [PLAYED] * 3], engine="scripted")
+    run = moot.Run(str(tmp_path / "run"))
+    assert run.config["model"]["engine"] == "scripted" and run.steps() == [1, 2]
+    assert [row["phase"] for row in run.metrics()] == ["self_play", "self_play"]
     played = list(run.debates())
     assert [each.name for each in played if isinstance(each, moot.PlayedDebate)] == [f"{step}/{n}" for step in (1, 2) for n in range(3)]
     assert [each.error for each in played] == [None, "EngineError: the server went away", None, None, None, None]  # type: ignore[union-attr]
     assert len(list(run.debates([2]))) == 3
 
 
-def test_its_metrics_are_a_table_where_pandas_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_metrics_are_a_table_where_pandas_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
-    run = moot.Run(BEFORE / "v2")
+    run = record(tmp_path / "run", [[PLAYED], [PLAYED]])
+    run.append_metrics({"step": 2, "phase": "eval", "trust/winner_correct": 0.5})
     table = run.frame()
-    assert list(table["step"]) == [0, 1, 2, 2] and table["trust/winner_correct"].dtype.kind == "f"
+    assert list(table["step"]) == [1, 2, 2] and table["trust/winner_correct"].dtype.kind == "f"
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(moot.ConfigError, match="frame needs pandas, which is not installed; run: pip install pandas, or take metrics"):
         run.frame()

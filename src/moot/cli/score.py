@@ -19,7 +19,7 @@ from moot.cli.ending import complain
 from moot.cli.registry import ProtocolName
 from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
-from moot.debate.rewards import REWARDS, Reward
+from moot.debate.reward import REWARDS, Reward, reward_names
 from moot.debate.types import ConfigError
 from moot.records.played import PlayedDebate
 from moot.rl.choices import find_reward
@@ -39,8 +39,7 @@ class Score:
     """JSON lines, one debate per line."""
     protocol: ProtocolName = "v2"
     """The rules the debates were played by; a line's own "protocol" changes single choices."""
-    reward: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function. Wins over what a line says."""
+    reward: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=f"{reward_names()}. Wins over what a line says.")] = None
     json: bool = False
     """Print one JSON object for each good line."""
 

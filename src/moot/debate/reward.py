@@ -73,6 +73,11 @@ def remember(reward: Reward) -> Reward:
     return reward
 
 
+def reward_names() -> str:
+    """How a reward may be named, for help and messages."""
+    return f"{', '.join(name for name, reward in REWARDS.items() if reward.our_own)} or path.py:function"
+
+
 def reward_named(name: str) -> Reward:
     """The reward of that name; for a user's that was not read, one that says nothing about itself and cannot pay."""
     return REWARDS.get(name) or _LOADED.get(name) or Reward(name, _not_here(name), per=None)

@@ -21,7 +21,7 @@ class Scoring:
     """Independent choices; any combination is allowed."""
 
     reward: str = "generator_judge"
-    """win_rate, win_minus_loss, generator_judge, truth, majority, truth_last, majority_last, or path.py:function."""
+    """A reward by its name, or path.py:function."""
     one_ballot_per_pair: bool = True
     """For generator_judge: each author has one vote per pair and turn, the last one it gave."""
     judge_consensus: Literal["all", "leave_one_out"] = "all"
@@ -33,8 +33,8 @@ class Scoring:
     lambda_judge: float = 1.0
     """Weight of the judge advantages."""
     advantage: str = "auto"
-    """center_group, center_round, center_question, center_seat, center_forecast, normalize_batch, or path.py:function; auto is center_round
-    for truth, majority and any discount, and center_group for the others."""
+    """center_group, center_round, center_question, center_seat, center_forecast, normalize_batch, or path.py:function; auto is the one
+    that belongs to the reward (center_round for truth and majority, center_group for the others), and center_round with any discount."""
     evaluation_credit: Literal["generator", "judge", "nobody"] = "generator"
     """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes' that the evaluation
     leads to; or none."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from moot.debate.choices import near
+from moot.debate.reward import reward_names
 from moot.debate.rewards import REWARDS, Reward, as_reward, remember
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
@@ -14,7 +15,7 @@ def find_reward(name: str) -> Reward:
     if name in REWARDS:
         return REWARDS[name]
     if ":" not in name:
-        raise ConfigError(f"reward must be one of {', '.join(REWARDS)} or path.py:function, got {name!r}{near(name, REWARDS)}")
+        raise ConfigError(f"reward must be one of {reward_names()}, got {name!r}{near(name, REWARDS)}")
     return remember(as_reward(load(name, "reward"), name))
 
 

@@ -11,6 +11,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moot.debate.parsing import BALLOT, CONTRACTS, parse
+from moot.debate.scores import EVERY
 from moot.debate.scoring import Scoring
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.rl.rendering import Rendering
@@ -170,7 +171,7 @@ def test_an_agents_one_number_is_for_every_token(rendering: Rendering) -> None:
 
 
 def test_a_number_a_step_is_for_every_token_of_the_step(rendering: Rendering) -> None:
-    said = say(rendering, "Sure. <solution>7", advantages=Advantages({"step": ((0.25,),)}))
+    said = say(rendering, "Sure. <solution>7", advantages=Advantages({"step": ((0.25,),)}, {EVERY: "step"}))
     assert said.values.tolist() == [0.25] * len(said.tokens)
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moot.debate.scores import EVERY
 from moot.engine.protocol import Datum
 from moot.rl.datums import datums, merge
 from moot.turns import Advantages, SampledTurn
@@ -158,7 +159,7 @@ def test_rewards_by_agent_reach_every_token_of_the_agent() -> None:
 def test_a_users_rewards_by_step_reach_every_token_of_the_step() -> None:
     played = debate(v2(), [["", ""], ["", ""]])
     sampled = [turn([1], [7, 8]), turn([1], [7, 8]), turn([3], [9], extends=True), turn([3], [9], extends=True)]
-    made = datums(played, sampled, Advantages({"step": ((1.0, 2.0), (3.0, 4.0))}))
+    made = datums(played, sampled, Advantages({"step": ((1.0, 2.0), (3.0, 4.0))}, {EVERY: "step"}))
     assert [datum.advantages.tolist() for datum in made] == [[1, 1, 0, 2], [3, 3, 0, 4]]
 
 

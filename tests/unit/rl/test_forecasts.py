@@ -170,7 +170,6 @@ def test_a_record_gives_back_forecasts_and_what_they_were_taught_and_has_none_wh
     assert json.loads(json.dumps(to_record(read))) == record
     plain = to_record(taught(played(Rules())))
     assert not {"forecasts", "weight"} & {*plain, *(key for vote in plain["votes"] for key in vote)}
-    assert not {"forecast", "vote_weight", "discount"} & set(plain["protocol"])
 
 
 @pytest.mark.parametrize(
