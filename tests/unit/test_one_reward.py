@@ -51,14 +51,6 @@ def known() -> Iterator[None]:
 
 def small(**settings: Any) -> moot.TrainConfig:
     few = {"num_agents": 3, "batch_size": 2, "num_train_datapoints": 2, "warm_questions": 0, "max_tokens": 1500, "eval_every": 0}
-        "engine": "scripted",
-        "num_agents": 3,
-        "warm_questions": 0,
-        "batch_size": 2,
-        "num_train_datapoints": 2,
-        "max_tokens": 1500,
-        "eval_every": 0,
-    }
     return moot.config(engine="scripted", **{**few, **settings})
 
 
@@ -114,9 +106,7 @@ def test_what_does_not_fit_is_refused_by_what_it_says_about_itself() -> None:
 
 def test_lists_of_rewards_have_it() -> None:
     assert offered()["reward"][-2:] == ("by_length", "by_seat")
-    with pytest.raises(
-        moot.ConfigError, match="majority_last, by_length, by_seat or path.py:function, got 'by_lenth'; did you mean by_length?"
-    ):
+    with pytest.raises(moot.ConfigError, match=r"by_length, by_seat or path\.py:function, got 'by_lenth'; did you mean by_length\?"):
         moot.score(debate(v2(), [["", "", ""]]), reward="by_lenth")
 
 

@@ -311,7 +311,7 @@ def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
     streams = {}
     for name, values in rewards.items():
         paid = returns[name]
-        nothing, no_part = (tuple((cell,) * len(row) for row in paid) for cell in (0.0, None))
+        nothing, no_part = tuple((0.0,) * len(row) for row in paid), tuple((None,) * len(row) for row in paid)
         streams[name] = Stream(values, paid, nothing) if signal or name == AGENT else Stream(values, no_part, paid)
     return Scores(streams, _stream_of(rewards, scoring), _per(rewards), _votes_of(record), ballots=frozenset(judging))
 

@@ -21,9 +21,11 @@ from moot.debate.types import ConfigError
 def as_reward(given: Callable[..., Any] | Reward, name: str = "") -> Reward:
     """What a user hands in, as a reward called `name`: a `Reward`; or a function of the debate, or of the debate and its grades, to one
     number per agent, or to one list of numbers (one per turn) per agent."""
-    inner = getattr(given, "__wrapped__", given)
-    if isinstance(inner, Reward):
-        return inner if inner is given else replace(inner, name=name or inner.name, pay=given)
+    if isinstance(given, Reward):
+        return given
+    inner = getattr(given, "__wrapped__", None)
+    if isinstance(inner, Reward):  # from a file, so that what fails in it is told with its line
+        return replace(inner, name=name or inner.name, pay=given)
     called = name or _place(given)
     graded = _takes_grades(given)
 
