@@ -62,7 +62,7 @@ if TYPE_CHECKING or "--inside" in sys.argv:
     from tinker_cookbook.rl.types import Trajectory, TrajectoryGroup, Transition
 
     from moot.debate.protocol import Protocol, preset
-    from moot.debate.rewards import FAILED, Scores, score
+    from moot.debate.rewards import FAILED, agent_scores, score
     from moot.debate.state import Debate
     from moot.debate.types import ParseFailure, Question, Turn
     from moot.engine.protocol import Datum, Floats, Ints, Sample, SamplingParams
@@ -539,8 +539,8 @@ def known_differences() -> list[str]:
             theirs = f"an error ({error})"
         lines.append(f"a sequence of {what}: moot {[len(datum) for datum in tiny.ours()]} (lengths of its datums), the cookbook {theirs}")
     equal = TrajectoryGroup([trajectory([]) for _ in range(7)], [0.7] * 7, [{} for _ in range(7)])
-    scores = Scores((0.7,) * 7, (0.7,) * 7)
-    (ours,) = advantages([(Debate(Question("?"), 7), scores)], ESTIMATORS["center_group"])
+    silent = Debate(Question("?"), 7)
+    (ours,) = advantages([(silent, agent_scores(silent, [0.7] * 7))], ESTIMATORS["center_group"])
     assert ours.per == "agent"
     lines.append(f"seven rewards of 0.7 centred: moot {ours.values[0]}, the cookbook {float(compute_advantages([equal])[0][0]):.1e}")
     return lines

@@ -1,5 +1,5 @@
-"""Functions for Python: play a debate with any function as speaker, score it, train. `import moot` offers them lazily; docs/api.md has
-examples.
+"""Functions for Python: play a debate with any function as speaker, score it, train. `import moot` offers them lazily;
+docs/api.md has examples.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def play(
 ) -> Debate:
     """Plays one debate to its end. One speaker speaks for every seat; a list has one for each seat.
 
-    A plain function is called for one agent at a time, in speaking order; a coroutine function for all agents of a parallel round at once.
-    `judges` hold no seat and vote when the debate is over.
+    A plain function is called for one agent at a time, in speaking order; a coroutine function for all agents of a
+    parallel round at once. `judges` hold no seat and vote when the debate is over.
     """
     return run(play_async(question, speaker, num_agents, max_rounds, protocol, judges))
 
@@ -93,8 +93,8 @@ def score(
 ) -> PlayedDebate | list[PlayedDebate]:
     """Rewards and advantages by the votes of one debate, or of several that are one batch to the estimator.
 
-    `protocol` says how votes count; `reward` is paid instead of the one it names: another name, or a function of your own. `equal` tells
-    whether two answers are the same, where the right one is known.
+    `protocol` says how votes count; `reward` is paid instead of the one it names: another name, or a function of
+    your own. `equal` tells whether two answers are the same, where the right one is known.
     """
     given: Iterable[Any] = [debate] if isinstance(debate, Debate | PlayedDebate) else debate
     batch = [each if isinstance(each, PlayedDebate) else PlayedDebate(each) for each in given]
@@ -110,8 +110,8 @@ def score(
 def datums(played: PlayedDebate | Iterable[PlayedDebate], tokenizer: Any = None) -> list[Datum]:
     """What an engine trains on: token sequences with an advantage for each token.
 
-    Debates that an engine sampled have tokens. For others name a `tokenizer` with a chat template: the texts are encoded in its format, and
-    the logprobs of the sampler are 0, because nobody sampled these tokens.
+    Debates that an engine sampled have tokens. For others name a `tokenizer` with a chat template: the texts are
+    encoded in its format, and the logprobs of the sampler are 0, because nobody sampled these tokens.
     """
     made: list[Datum] = []
     rendering = None
@@ -141,9 +141,11 @@ def _speaking(speaker: Speaker) -> Speak:
 
 
 def config(preset: str = "demo", **settings: Any) -> TrainConfig:
-    """The settings of a preset, with some of them changed by the names they have in `moot train`: `config("math", learning_rate=1e-5)`.
+    """The settings of a preset, with some of them changed by the names they have in `moot train`:
+    `config("math", learning_rate=1e-5)`.
 
-    `reward` may be a function of your own or a `Reward`. One that stands in a file is found there when the run continues elsewhere.
+    `reward` may be a function of your own or a `Reward`. One that stands in a file is found there when the run
+    continues elsewhere.
     """
     from moot.rl.config_file import with_settings
     from moot.rl.presets import find_preset
@@ -160,8 +162,9 @@ def _reward(given: GivenReward) -> Reward:
 
 
 def train(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None, restart: bool = False) -> Run:
-    """Trains as `moot train` does, without printing anything, and gives the run. Where `path` holds an unfinished run of the same settings,
-    that run is continued; with `restart` it is moved aside instead. `watch` is called with each row of the metrics."""
+    """Trains as `moot train` does, without printing anything, and gives the run. Where `path` holds an unfinished run
+    of the same settings, that run is continued; with `restart` it is moved aside instead. `watch` is called with
+    each row of the metrics."""
     from moot.training import train_async  # heavy: engines, evaluation
 
     return run(train_async(config, path, watch, restart))

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from moot.debate.state import Debate
 
 Pay = Callable[["Debate", "Scoring", Grades | None], Scores]
-"""From a debate, how votes count, and what a grader found (None where nobody graded). What judges said of its turns is in the debate."""
+"""From a debate, how votes count, and what a grader found (None where nobody graded). What judges said of its turns is
+in the debate."""
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,8 @@ class Reward:
     name: str
     pay: Pay
     per: Per | None
-    """Whether it pays each turn, or each agent once for the whole debate. None where nobody knows before it pays: a user's function."""
+    """Whether it pays each turn, or each agent once for the whole debate. None where nobody knows before it pays: a
+    user's function."""
     from_votes: bool = False
     """Made of votes, of agents or of judges: nobody wins without one, and known answers can be mixed in."""
     grades: Literal["none", "same", "right"] = "none"
@@ -68,7 +70,8 @@ def register(reward: Reward) -> Reward:
 
 
 def remember(reward: Reward) -> Reward:
-    """What was read from a user's file. The file is read anew whenever the reward is looked for, so this is for what asks about it."""
+    """What was read from a user's file. The file is read anew whenever the reward is looked for, so this is for what
+    asks about it."""
     _LOADED[reward.name] = reward
     return reward
 

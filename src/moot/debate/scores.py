@@ -44,8 +44,8 @@ class Stream:
     values: Rows
     """What is reported."""
     to_center: tuple[tuple[float | None, ...], ...]
-    """What an estimator subtracts a baseline from; None for a turn that takes no part and has advantage 0 before `added`. Of a reward
-    per agent these are the returns."""
+    """What an estimator subtracts a baseline from; None for a turn that takes no part and has advantage 0 before
+    `added`. Of a reward per agent these are the returns."""
     added: Rows
     """Penalties, added after centring."""
     weight: float = 1.0
@@ -75,12 +75,14 @@ class Scores:
     """Which stream pays for the tokens of a section; `EVERY` stands for all of a turn."""
     per: Per = "turn"
     votes: tuple[Vote, ...] = ()
-    """Those that the reward is made of: by agent where it is per agent, otherwise by the index of the turns they are about."""
+    """Those that the reward is made of: by agent where it is per agent, otherwise by the index of the turns they are
+    about."""
     lines_invalid: int = 0
     """Per agent, comparisons that are malformed; otherwise, lines of comparison that gave no vote."""
     missing_comparisons: int = 0
     ballots: frozenset[tuple[int, int]] = frozenset()
-    """Agent and turn of each ballot that could be read: nothing was generated in it, so means of generator rewards leave it out."""
+    """Agent and turn of each ballot that could be read: nothing was generated in it, so means of generator rewards
+    leave it out."""
 
     @property
     def rewards(self) -> tuple[float, ...]:
@@ -94,7 +96,8 @@ class Scores:
 
     @property
     def has_signal(self) -> bool:
-        """Whether the votes say anything: some turn takes part in centring. With one stream, what takes part must differ."""
+        """Whether the votes say anything: some turn takes part in centring. With one stream, what takes part must
+        differ."""
         rows = (row for stream in self.streams.values() for row in stream.to_center)
         values = {value for row in rows for value in row if value is not None}
         return len(values) > (1 if len(self.streams) == 1 else 0)
@@ -107,7 +110,8 @@ def answer_stream(streams: Iterable[str]) -> str:
 
 
 def reward_to_go(row: Sequence[float | None], discount: float) -> tuple[float | None, ...]:
-    """Each turn's own reward plus `discount` times the next one's sum. One without a signal is 0, and takes part if a later one has one."""
+    """Each turn's own reward plus `discount` times the next one's sum. One without a signal is 0, and takes part if a
+    later one has one."""
     sums: list[float | None] = []
     later: float | None = None
     for own in reversed(row):

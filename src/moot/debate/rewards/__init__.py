@@ -44,7 +44,8 @@ from moot.debate.votes import comparisons as comparisons
 
 
 def score(debate: Debate, scoring: Scoring, grades: Grades | None = None, reward: Reward | None = None) -> Scores:
-    """What a debate comes to: the reward that `scoring` names (or `reward`, where that is a user's own), with truth mixed in."""
+    """What a debate comes to: the reward that `scoring` names (or `reward`, where that is a user's own), with truth
+    mixed in."""
     paid = mix_truth((reward or scoring.rule).pay(debate, scoring, grades), debate, scoring, grades)
     if not scoring.discount:
         return paid

@@ -1,4 +1,5 @@
-"""Rewards by answers: right ones (truth), or those that most agents give (majority). Per turn, or per agent by its last answer."""
+"""Rewards by answers: right ones (truth), or those that most agents give (majority). Per turn, or per agent by its
+last answer."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
 
 
 def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
-    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no ground truth,
-    as in TTRL (arXiv 2504.16084).
+    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no
+    ground truth, as in TTRL (arXiv 2504.16084).
 
     Where the question has a label from elsewhere, that is the answer to hold.
     """

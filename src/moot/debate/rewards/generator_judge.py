@@ -47,7 +47,8 @@ def _generator(debate: Debate, votes: Sequence[Vote], scoring: Scoring) -> Strea
         return 2 * won[i] / seen - 1 if seen else None
 
     def literal(i: int) -> float | None:
-        """To the letter of the source, what nobody voted for is rejected. Nothing was generated in a ballot, so nothing goes unvoted."""
+        """To the letter of the source, what nobody voted for is rejected. Nothing was generated in a ballot, so
+        nothing goes unvoted."""
         turn = debate.turns[i]
         if turn.failed:
             return FAILED
@@ -67,7 +68,8 @@ def _judge(debate: Debate, votes: Sequence[Vote], penalty: dict[int, float], sco
 
 
 def _alignment(votes: Sequence[Vote], scoring: Scoring) -> dict[int, float]:
-    """For each turn with a vote whose pair has a clear consensus: the mean of 1 where it agrees and -1 where it does not."""
+    """For each turn with a vote whose pair has a clear consensus: the mean of 1 where it agrees and -1 where it does
+    not."""
     marks: dict[int, list[float]] = defaultdict(list)
     jury_of = by_pair(votes)
     for vote in votes:

@@ -27,8 +27,9 @@ def agent_scores(debate: Debate, rewards: Sequence[float], votes: Sequence[Vote]
 def turn_scores(
     debate: Debate, scoring: Scoring, values: Sequence[float | None], votes: Sequence[Vote] = (), centre_failures: bool = False
 ) -> Scores:
-    """One reward for each turn, for the sections that the reward credits; None for a turn without a signal. A ballot holds no answer and
-    takes no part. A failed turn gets -1: a penalty after centring, or with `centre_failures` a reward like any other."""
+    """One reward for each turn, for the sections that the reward credits; None for a turn without a signal. A ballot
+    holds no answer and takes no part. A failed turn gets -1: a penalty after centring, or with `centre_failures` a
+    reward like any other."""
 
     def reward(i: int) -> float | None:
         turn = debate.turns[i]
@@ -67,7 +68,8 @@ def last_parsed(debate: Debate) -> list[int | None]:
 
 
 def held_answers(debate: Debate, grades: Grades | None) -> list[int | None]:
-    """For each agent, the kind of answer it ended with: equal answers are one kind. None where it has none, or nobody compared them."""
+    """For each agent, the kind of answer it ended with: equal answers are one kind. None where it has none, or nobody
+    compared them."""
     return [None if i is None or grades is None else grades.same[i] for i in last_parsed(debate)]
 
 

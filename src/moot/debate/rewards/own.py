@@ -19,8 +19,8 @@ from moot.debate.types import ConfigError
 
 
 def as_reward(given: Callable[..., Any] | Reward, name: str = "") -> Reward:
-    """What a user hands in, as a reward called `name`: a `Reward`; or a function of the debate, or of the debate and its grades, to one
-    number per agent, or to one list of numbers (one per turn) per agent."""
+    """What a user hands in, as a reward called `name`: a `Reward`; or a function of the debate, or of the debate and
+    its grades, to one number per agent, or to one list of numbers (one per turn) per agent."""
     if isinstance(given, Reward):
         return given
     inner = getattr(given, "__wrapped__", None)
