@@ -85,10 +85,8 @@ async def restore(loop: Loop) -> int:
 def remember(loop: Loop, state: Mapping[str, Any]) -> None:
     """Puts back what a checkpoint carries. Fails with ValueError, KeyError or the like on the state of another version."""
     seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
-    alarms, again = Alarms.from_state(state["alarms"]), state.get("again", {})
-    if isinstance(again, list):  # of a version that knew no steps: all in the next one
-        again = {state["metrics"]["step"] + 1: again}
-    reopened = {int(step): [BatchQuestion(**each) for each in asked] for step, asked in again.items()}
+    alarms = Alarms.from_state(state["alarms"])
+    reopened = {int(step): [BatchQuestion(**each) for each in asked] for step, asked in state["again"].items()}
     skipped, sampled = int(state["skipped"]), int(state.get("sampled", 0))
     if state["metrics"]["phase"] not in ("warm", "self_play"):
         raise ValueError(f"its metrics are of phase {state['metrics']['phase']!r}")

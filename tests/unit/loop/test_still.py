@@ -104,13 +104,6 @@ def test_a_run_that_is_continued_finds_its_start_again(tmp_path: Path) -> None:
     assert untimed(again.run.metrics()) == untimed(whole.run.metrics())
 
 
-def test_a_run_from_before_the_choice_keeps_its_base_model() -> None:
-    written = CONFIG.as_dict()
-    del written["optim"]["reference"]
-    assert TrainConfig.from_dict(written).optim.reference == "base"
-    assert TrainConfig.from_dict(CONFIG.as_dict()).optim.reference == "start"
-
-
 @pytest.mark.parametrize(
     ("changes", "capabilities", "says"),
     [
