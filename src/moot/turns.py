@@ -6,12 +6,13 @@ numpy is imported where tokens are: `moot score` has none, and waits for nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from moot.debate.scoring import Scoring
+from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 
 if TYPE_CHECKING:
@@ -44,10 +45,11 @@ class SampledTurn:
     temperature: float = 1.0
     stop_reason: Literal["stop", "length"] = "stop"
     learns: bool = True
-    """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never trained on."""
+    """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never
+    trained on."""
     inserted: Flags | None = None
-    """Which tokens were put there by the rules: tags that are given, requests for the next section. They are observations: no credit, no
-    logprob, never counted as sampled. None where all were sampled."""
+    """Which tokens were put there by the rules: tags that are given, requests for the next section. They are
+    observations: no credit, no logprob, never counted as sampled. None where all were sampled."""
     counted: int | None = None
     """How many tokens a server says that it wrote, where the tokens themselves are not here."""
 
@@ -68,8 +70,8 @@ class SampledTurn:
 
 @cache
 def turn_in_text(counted: int | None = None, stop_reason: Literal["stop", "length"] = "stop") -> SampledTurn:
-    """A turn whose tokens nobody knows: of somebody who speaks in text alone (a chat server, a script, a person), or of a record without
-    them. Nobody is trained on it."""
+    """A turn whose tokens nobody knows: of somebody who speaks in text alone (a chat server, a script, a person), or of
+    a record without them. Nobody is trained on it."""
     import numpy as np
 
     nothing, no_logprobs = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
@@ -87,7 +89,8 @@ class PlainAnswer:
 
 
 def tokens_by_section(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, Flags]:
-    """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last goes with it."""
+    """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last
+    goes with it."""
     import numpy as np
 
     if isinstance(parsed, ParseFailure) or not parsed.spans:
@@ -154,12 +157,22 @@ def forecast_credit(sampled: SampledTurn, advantage: float) -> Floats:
     return np.full(len(sampled.tokens), advantage, dtype=np.float32)
 
 
+def credits(
+    debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages, forecast_turns: Sequence[SampledTurn] = ()
+) -> list[Floats]:
+    """What each token of a debate is taught: of every turn in the debate's order, then of every forecast."""
+    steps = debate.step_numbers()
+    spoken = [credit(debate.turns[i], turn, steps[i], advantages) for i, turn in enumerate(sampled)]
+    return spoken + [forecast_credit(turn, value) for turn, value in zip(forecast_turns, advantages.forecasts, strict=False)]
+
+
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.I | re.A | re.S)
 
 
 def _broken(turn: Turn, sampled: SampledTurn) -> Flags:
-    """The tokens that a failed turn failed by. Where the model writes the tags, all of them: they are one reply. Spoken in parts, a turn
-    fails only by its solution (empty, or cut at its limit), so nothing that was judged before it is blamed."""
+    """The tokens that a failed turn failed by. Where the model writes the tags, all of them: they are one reply. Spoken
+    in parts, a turn fails only by its solution (empty, or cut at its limit), so nothing that was judged before it is
+    blamed."""
     import numpy as np
 
     where = None if sampled.inserted is None else _SOLUTION.search(turn.text)
