@@ -16,6 +16,8 @@ from moot.rl.part_names import is_own
 from moot.speakers.endpoint import is_endpoint
 from moot.terminal import one_line
 
+AGAIN = " --with "
+"""Between several parts, as a command line names them."""
 _GRADER = re.compile(r"grader\s*=[^,]*:")
 
 
@@ -29,7 +31,7 @@ def played_names(config: TrainConfig) -> dict[str, str]:
     """What a command would run or call that plays debates and trains on none."""
     named = {"task": config.debate.task} if _is_code(config.debate.task) else {}
     if code := [text for text in config.parts if _is_code(text) and not is_own(text)]:
-        named["with"] = " ".join(code)  # its tasks
+        named["with"] = AGAIN.join(code)  # their tasks
     return named | ({"base_url": config.model.base_url} if config.model.base_url else {})
 
 
@@ -37,7 +39,7 @@ def trained_names(config: TrainConfig) -> dict[str, str]:
     """What training would run or call."""
     asked = {"judge": config.recipe.judge} if is_endpoint(config.recipe.judge) else {}
     if code := [text for text in config.parts if _is_code(text)]:
-        asked["with"] = " ".join(code)
+        asked["with"] = AGAIN.join(code)
     if any(map(is_endpoint, config.eval_opponents)):
         asked["eval_opponents"] = " ".join(config.eval_opponents)
     return scoring_names(config.protocol.scoring) | played_names(config) | asked

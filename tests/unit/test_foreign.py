@@ -93,6 +93,17 @@ def test_what_a_run_names_is_not_run_or_called_on_its_word_alone(
     assert not executed.exists() and not Path("mine").exists()
 
 
+def test_a_part_of_somebody_elses_is_not_taken_because_another_is_named(theirs: Edit, capsys: pytest.CaptureFixture[str]) -> None:
+    run, executed = theirs("", "parts", ["{code}:Theirs"])
+    named = f"{executed.with_name('theirs.py')}:Theirs"
+    for words in (["--config", str(run / "run.json"), "--run", "mine"], ["--resume", str(run), "--num-train-datapoints", "4"]):
+        assert main(["train", *words, "--with", "distill"]) == 2
+        assert f"name it again (--with {named})" in capsys.readouterr().err.replace("\n", "") and not executed.exists()
+        assert main(["train", *words, "--with", named]) == 2
+        assert "must be a class made of moot.training.part.Part" in capsys.readouterr().err and executed.exists()
+        executed.unlink()
+
+
 @pytest.mark.parametrize(("section", "name", "value"), [("protocol", "reward", "{code}:reward"), ("", "parts", ["{code}:Theirs"])])
 def test_reading_exporting_and_looking_run_nothing(section: str, name: str, value: Any, theirs: Edit) -> None:
     run, executed = theirs(section, name, value)

@@ -19,7 +19,7 @@ from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
-from moot.foreign import check_trusted, trained_names
+from moot.foreign import AGAIN, check_trusted, trained_names
 from moot.records import Run
 from moot.records.lock import locked
 from moot.rl.config import TrainConfig
@@ -213,5 +213,8 @@ def trusted(run: Path, foreign: Mapping[str, str], arguments: list[str]) -> None
     words = option_names(arguments)
     if words & {"--help", "-h"}:
         return
-    named = [setting for setting in foreign if f"--{setting.replace('_', '-')}" in words]
+    named = {setting for setting in foreign if f"--{setting.replace('_', '-')}" in words}
+    given = {argument.removeprefix("--with=") for argument in arguments}
+    if "with" in named and not given.issuperset(foreign["with"].split(AGAIN)):
+        named.remove("with")  # other parts were named: what is on a command line comes beside the run's own
     check_trusted(run, foreign, named, "--trust-run" in words, Terminal(stderr=True).note)

@@ -22,9 +22,14 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(__path__))
 
 
+def part_classes() -> dict[str, type[Part]]:
+    """Our own, by name."""
+    return {name: _class_of(name) for name in names()}
+
+
 def about() -> dict[str, str]:
     """By name: the first line that each of our own parts says of itself."""
-    return {name: (_class_of(name).__doc__ or "").strip().partition("\n")[0] for name in names()}
+    return {name: (kind.__doc__ or "").strip().partition("\n")[0] for name, kind in part_classes().items()}
 
 
 def find_parts(config: TrainConfig, users: bool = True) -> tuple[Part, ...]:
@@ -46,7 +51,8 @@ def fitting(config: TrainConfig) -> TrainConfig:
 def _fitting(config: TrainConfig) -> Iterator[str]:
     for text in config.parts:
         try:
-            find_part(text).check(config)
+            if not is_own(text):  # whose code is run when there is something to train
+                find_part(text).check(config)
         except ConfigError:
             continue
         yield text

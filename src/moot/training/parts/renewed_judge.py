@@ -32,8 +32,7 @@ class JudgeTaken:
 
 
 class RenewedJudge(Part):
-    """A frozen copy of the policy judges, renewed at each evaluation at which its votes are right no less often.
-    Untried."""
+    """A frozen copy of the policy judges, renewed at an evaluation at which votes are right no less often. Untried."""
 
     def __init__(self, settings: Any = None) -> None:
         super().__init__(settings)
