@@ -38,9 +38,9 @@ async def evaluate_players(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(players.close)
         at = await players.load(step)
-        loaded = newest_whole(run, at) if run is not None and at else None
-        further = int((loaded.state or {}).get("further", 0)) if loaded else 0
-        questions, notes = unseen_questions(task, None if run is None else config, at, count, further)
+        checkpoint = newest_whole(run, at) if run is not None and at else None
+        saved = ((checkpoint and checkpoint.state) or {}).get("further", 0)
+        questions, notes = unseen_questions(task, None if run is None else config, at, count, saved)
         for note in notes:
             watcher.note(note)
         guests = await players.opponents(opponents) if "opponents" in settings.modes else {}

@@ -23,7 +23,7 @@ from moot.rl.advantages import ESTIMATORS, Estimator, with_advantages
 from moot.tasks.answers import grade
 from moot.turns import AgentAdvantages, StepAdvantages
 
-MOST_AGENTS = 100_000
+MOST_AGENTS = 10_000
 """Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
 KEYS = {"question", "num_agents", "turns"}
 OPTIONAL_KEYS = {"protocol", "answer", "id", "forecasts", "jury", "jury_counts", "sides"}

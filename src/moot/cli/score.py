@@ -41,7 +41,8 @@ class Score:
     protocol: ProtocolName = "v2"
     """The rules the debates were played by; a line's own "protocol" changes single choices."""
     reward: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function. Wins over what a line says."""
+    """win_rate, win_minus_loss, generator_judge, truth, majority, truth_last, majority_last, or path.py:function. Wins over
+    what a line says."""
     json: bool = False
     """Print one JSON object for each good line."""
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Vote
+from moot.debate.types import ConfigError, Question, Vote
 from moot.debate.voters import count_agents, count_responses
 from moot.debate.votes import ballots as ballots
 from moot.debate.votes import by_pair, clear_consensus
@@ -35,6 +35,12 @@ class Grades:
     """Comparisons that took too long: their answers count as different, unless they are written alike."""
     labelled: tuple[bool, ...] | None = None
     """Whether each turn's answer equals the question's label; None where it has none."""
+    checked: bool = False
+    """Whether a task's checker said what is correct, so that no right answer need be known."""
+
+    def known(self, question: Question) -> bool:
+        """Whether `correct` means something."""
+        return self.checked or question.answer is not None
 
 
 @dataclass(frozen=True)
@@ -344,7 +350,7 @@ def _mixed(peer: float, correct: bool, low: float, mix: float, bonus: float) -> 
 
 
 def _need(debate: Debate, grades: Grades | None, what: str) -> Grades:
-    if grades is None or debate.question.answer is None:
+    if grades is None or not grades.known(debate.question):
         raise ConfigError(f"{what} needs a question with a known answer, and this one has none; give it one, or use majority or votes")
     return grades
 

@@ -15,7 +15,7 @@ from moot.debate.rewards import REWARDS
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.page.filters import Refused, whole
-from moot.page.runs import inside
+from moot.page.runs import LARGEST, inside
 from moot.records.run import Run, step_file
 from moot.rescore import SCORING, rescore
 from moot.rl.advantages import ESTIMATORS
@@ -35,9 +35,9 @@ NUMBERS = [name for name, kind in _KINDS.items() if kind is float]
 
 def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
     choices = _choices(asked)
-    for name in ("run.json", "metrics.jsonl"):
-        inside(path, name)
     try:
+        for name in ("run.json", "metrics.jsonl"):
+            _ordinary(inside(path, name))
         run = Run.open(path)
         trained = run.config.get("protocol", {})
         if not isinstance(trained, dict):
@@ -47,12 +47,17 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         steps = [step for step in run.steps() if first <= step <= last]
         chosen = steps[-STEPS:]
         for step in chosen:
-            inside(path, "debates", step_file(step))
+            _ordinary(inside(path, "debates", step_file(step)))
         outcome = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
     except (ConfigError, KeyError, TypeError, AttributeError, ValueError, ArithmeticError, OSError) as error:
         raise Refused(f"this run cannot be counted again: {error}") from None
     own = {name: trained.get(name) for name in CHOICES}
     return {"found": outcome, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": CHOICES, "trained": own}
+
+
+def _ordinary(file: Path) -> None:
+    if file.exists() and not (file.is_file() and file.stat().st_size <= LARGEST):
+        raise ConfigError(f"{file.name} is no ordinary file, or larger than a run's are")
 
 
 def _choices(asked: Mapping[str, str]) -> dict[str, Any]:

@@ -61,6 +61,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
         record["question"]["label"] = debate.question.label
     if debate.question.sides:
         record["question"]["sides"] = list(debate.question.sides)
+    if played.grades is not None and played.grades.checked:
+        record["question"]["checked"] = True
     if debate.stop_when_settled or debate.extra_rounds:
         record |= {"stop_when_settled": debate.stop_when_settled, "extra_rounds": debate.extra_rounds}
     if played.error is not None:
@@ -103,7 +105,7 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
             **said_to_json(turn),
             **(_sections(turn) if sections or turn.failed else {}),
             **({"ballot": True} if turn.ballot else {}),
-            **({"answer": grades.answers[i], "correct": grades.correct[i]} if grades else {}),
+            **({"answer": grades.answers[i], "correct": grades.correct[i], "same": grades.same[i]} if grades else {}),
             **({"stop": sampled[i].stop_reason} if sampled else {}),
         }
         for i, turn in enumerate(played.debate.turns)
@@ -226,9 +228,9 @@ def with_turns(empty: Debate, turns: Sequence[Mapping[str, Any]]) -> Debate:
     """`empty` filled with what was said, read as the debate itself read it."""
     read = []
     for told in turns:
-        agent = int(told["agent"])
-        if not 0 <= agent < empty.num_agents:
-            raise ConfigError(f"agent must lie in 0 to {empty.num_agents - 1}, got {agent}")
+        agent = told["agent"]
+        if type(agent) is not int or not 0 <= agent < empty.num_agents:
+            raise ConfigError(f"agent must lie in 0 to {empty.num_agents - 1}, got {agent!r:.40}")
         read.append(_turn(empty, told, agent))
     return replace(empty, turns=tuple(read))
 
@@ -266,10 +268,18 @@ def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:
-    """What the grader said then. Equal answers are found anew, where right ones are equal whatever they look like."""
-    turns = record["turns"]
+    """What the grader said then. Older records do not say which answers are the same: there right ones are, whatever they look like."""
+    turns, asked = record["turns"], record.get("question", {})
     if not all("correct" in turn for turn in turns):
         return None
+    label = asked.get("label")
+    labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
+    answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
+    same = tuple(turn["same"] for turn in turns) if all("same" in turn for turn in turns) else _same_of(turns, equal)
+    return Grades(answers, correct, same, labelled=labelled, checked=bool(asked.get("checked")))
+
+
+def _same_of(turns: Sequence[Mapping[str, Any]], equal: Grader) -> tuple[int | None, ...]:
     same: list[int | None] = []
     kinds: list[tuple[str, bool]] = []
     for turn in turns:
@@ -282,10 +292,7 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
         if kind == len(kinds):
             kinds.append((answer, right))
         same.append(kind)
-    label = record.get("question", {}).get("label")
-    labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
-    answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
-    return Grades(answers, correct, tuple(same), labelled=labelled)
+    return tuple(same)
 
 
 def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
@@ -357,7 +364,7 @@ def summary(record: Mapping[str, Any]) -> Summary:
     check_shape(record)
     turns = list(record["turns"])
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
-    answer_known = record["question"]["answer"] is not None and bool(turns)
+    answer_known = (record["question"]["answer"] is not None or bool(record["question"].get("checked"))) and bool(turns)
     agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
     if (scores := scores_of(record, scoring)) is not None:
         winner = winner_among(leaders_by(mean_rewards(scores)), bool(record.get("votes")), scoring)

@@ -72,7 +72,7 @@ class PlayedDebate:
     @property
     def answer_known(self) -> bool:
         """Whether the right answer is known, and the answers are graded."""
-        return self.debate.question.answer is not None and self.grades is not None
+        return self.grades is not None and self.grades.known(self.debate.question)
 
     def correct(self, turn: int | None) -> bool:
         """Whether that turn's answer is right; no turn has none."""

@@ -29,12 +29,14 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.debate.wording import DEFAULT
 from moot.json_text import read_json
 from moot.records.arrays import token_arrays
 from moot.records.aside import new_aside
 from moot.records.codec import FORMAT, Damaged, read_line, to_record
 from moot.records.files import append_line, beside, sync_folder, write_atomically, write_lines
 from moot.records.played import PlayedDebate
+from moot.records.seen import prompts_of, with_prompts
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
 
@@ -175,11 +177,16 @@ class Run:
 
     def debates(self, steps: Iterable[int] | None = None, equal: Grader = exact) -> Iterator[PlayedDebate | Damaged]:
         """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being written."""
+        try:
+            prompts = prompts_of(self.config)
+        except ConfigError:  # a damaged run.json costs no debate
+            prompts = DEFAULT
         for step in self.steps() if steps is None else steps:
             # A run that continues from an older checkpoint removes the steps after it, also under a reader.
             with contextlib.suppress(FileNotFoundError), self.debates_file(step).open("rb") as file:
                 for place, line in enumerate(file):
-                    yield read_line(line, step, place, equal)
+                    played = read_line(line, step, place, equal)
+                    yield played if isinstance(played, Damaged) else with_prompts(played, prompts)
 
     def records(self, step: int) -> Iterator[dict[str, Any]]:
         """The debates of a step as they stand on disk."""
@@ -240,6 +247,23 @@ def metric_row(line: bytes) -> dict[str, Any] | None:
     if not (isinstance(row, dict) and type(row.get("step")) is int and abs(row["step"]) < 10**9 and isinstance(row.get("phase"), str)):
         return None
     return row
+
+
+def tokens_spent(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """By step of self-play, all tokens sampled up to it: by agents and judges, for labels and forecasts.
+
+    Rows of older versions count those of the agents alone.
+    """
+    spent, total = dict[int, float](), 0.0
+    for row in rows:
+        if row["phase"] == "self_play":
+            total = spent[row["step"]] = _tokens(row, "tokens/spent") or total + _tokens(row, "tokens/sampled")
+    return spent
+
+
+def _tokens(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name)
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e18 else 0.0
 
 
 def measured(row: Mapping[str, Any], name: str) -> Any:

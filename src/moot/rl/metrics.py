@@ -145,8 +145,7 @@ def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
 def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:
     """How good the final answers are. Only debates whose right answer is known take part, and none of advocates, who give no answer of
     their own."""
-    answered = [debate.question.answer is not None and not debate.assigned for debate in debates]
-    with_answer = [pair for pair, known in zip(zip(debates, grades, strict=True), answered, strict=True) if known]
+    with_answer = [(d, g) for d, g in zip(debates, grades, strict=True) if g.known(d.question) and not d.assigned]
     rows = [[(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)] for d, g in with_answer]
     prefix = f"{phase}_{dataset}/"
     return {

@@ -80,7 +80,7 @@ class _Teacher:
             # By the numbers the writer knows the others by, in their order.
             seats = sorted(observation.eligible, key=lambda seat: observation.labels[seat])
             held = {observation.labels[seat]: self._answer(newest[seat].parsed) for seat in seats}
-            right = {label: answer is not None and self._task.equal(answer, self._truth) for label, answer in held.items()}
+            right = {label: answer is not None and self._is_right(answer) for label, answer in held.items()}
             evaluation = " ".join(self._remark(label, answer, right[label]) for label, answer in held.items())
             if len(held) > 1:
                 comparison = "\n".join(self._votes(right))
@@ -106,6 +106,11 @@ class _Teacher:
 
     def _answer(self, parsed: object) -> str | None:
         return answer_in(parsed.fields["solution"], self._task.extract) if isinstance(parsed, Parsed) else None
+
+    def _is_right(self, answer: str) -> bool:
+        if self._task.gradable(self._question):
+            return self._task.right(self._question, answer)
+        return self._task.equal(answer, self._truth)
 
     def _remark(self, label: int, answer: str | None, right: bool) -> str:
         return f"Agent {label} says {answer}, which is {'right' if right else f'wrong: it is {self._truth}'}."
@@ -166,7 +171,7 @@ async def sample_wrong(
         question = task.train(number)
         own = replace(params, seed=turn_seed(seed, "wrong", number))
         texts = answers_by_text(await answer_plainly(base, rendering, [Message("user", question.plain)], own, TRIES), task)
-        return [text for text, answer in texts.items() if len(text) <= LONGEST and not task.equal(answer, question.answer or "")]
+        return [text for text, answer in texts.items() if len(text) <= LONGEST and not task.right(question, answer)]
 
     return dict(zip(numbers, await asyncio.gather(*map(one, numbers)), strict=True))
 

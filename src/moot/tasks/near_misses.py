@@ -32,7 +32,8 @@ def _moved(digits: str, step: int) -> str:
     if "." in digits:
         value = Decimal(digits)
         return str(value + Decimal(step).scaleb(value.adjusted() if value else 0))
-    return str(int(digits) + step).zfill(len(digits))
+    head, tail = digits[:-300], digits[-300:]  # Python reads no longer numbers
+    return head + str(int(tail) + step).zfill(len(tail))[-len(tail) if head else 0 :]
 
 
 def next_letter(right: str, number: int) -> str:

@@ -68,7 +68,7 @@ async def train(setup: Setup, start_from: int | None = None) -> Progress:
             step += 1
             setup.watcher.began(step, config.total_steps, "self_play")
             for next_step in range(step + len(ahead), min(step + config.optim.max_staleness, config.total_steps) + 1):
-                playing = asyncio.create_task(play_batch(setup, progress, next_step, questions(setup, next_step), sampler))
+                playing = asyncio.create_task(play_batch(setup, progress, next_step, questions(setup, progress, next_step), sampler))
                 ahead.append(_Ahead(step - 1, playing))
             sampled = ahead.popleft()
             batch = await sampled.playing

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from moot import __version__
-from moot.checkpoints import Note
+from moot.checkpoints import Note, check_rank
 from moot.debate.types import ConfigError
 from moot.engine.protocol import Sampler
+from moot.foreign import is_code
 from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
 from moot.records.aside import set_aside
@@ -51,11 +52,15 @@ def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
         raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
 
 
-def check_named(config: TrainConfig, path: Path) -> None:
+def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
     """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one
-    takes over."""
+    takes over.
+
+    A task in Python is loaded to be checked, unless `run_code` forbids it.
+    """
     for name in (config.debate.task, *trained_tasks(config)):
-        check_name(name)
+        if run_code or not is_code(name):
+            check_name(name)
     if config.warm.warm_from and not Run.exists(path):
         warm_start_of(config)
 
@@ -67,7 +72,8 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     """
     if Run.exists(path):
         with locked(path):
-            pass  # refused now, and not after minutes of loading
+            if not restart:  # refused now, and not after minutes of loading
+                check_rank(Run.open(path), config.model.lora_rank)
     check_named(config, path)
     parts = find_parts(config)
     scoring = config.protocol.scoring

@@ -14,6 +14,7 @@ from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics
+from moot.rl.question_numbers import Further
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Guest, Player
 from moot.rl.trust import Alarms
@@ -86,7 +87,7 @@ class Progress:
     """Optimizer steps in a row whose gradient was not finite."""
     sampled: int = 0
     """Tokens sampled in self-play so far: by agents, by judges without a seat, in forecasts, and for labels."""
-    further: int = 0
+    further: Further = field(default_factory=Further)
     """Questions debated beyond the batches."""
 
     def state(self) -> dict[str, Any]:
@@ -95,15 +96,15 @@ class Progress:
             "alarms": self.alarms.state(),
             "skipped": self.skipped,
             "sampled": self.sampled,
-            "further": self.further,
+            "further": self.further.ranges,
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Progress:
         """Fails with ValueError, KeyError or the like on the state of another version."""
         means = {name: {int(seat): mean for seat, mean in row.items()} for name, row in state["seats"].items()}
-        counts = {name: int(state[name]) for name in ("skipped", "sampled", "further")}
-        return cls(SeatMeans(means), Alarms.from_state(state["alarms"]), **counts)
+        further = Further([[int(first), int(count)] for first, count in state["further"]])
+        return cls(SeatMeans(means), Alarms.from_state(state["alarms"]), int(state["skipped"]), int(state["sampled"]), further)
 
     def spent(self, config: TrainConfig) -> bool:
         """Whether the budget of tokens is used up."""

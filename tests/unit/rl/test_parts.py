@@ -190,7 +190,7 @@ class Says:
         tokens = np.asarray(ids, dtype=np.int32)
         return [Sample(tokens, -np.ones(len(ids), dtype=np.float32), reason)]
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
         return np.zeros(len(tokens), dtype=np.float32)
 
 

@@ -68,7 +68,7 @@ def trained(path: Path, engine: ScriptedEngine | None = None, parts: tuple[str, 
 
 def further(setup: Setup) -> int:
     """Questions beyond the batches, as the newest checkpoint has it."""
-    return int((next(checkpoints(setup.run)).state or {})["further"])
+    return sum(count for _, count in (next(checkpoints(setup.run)).state or {})["further"])
 
 
 def test_a_step_is_measured_after_all_of_its_optimizer_steps(tmp_path: Path) -> None:
@@ -161,6 +161,15 @@ def test_further_questions_are_debated_until_enough_debates_carry_a_gradient(tmp
     assert further(setup) == 4 * 9
     asked = [id for step in setup.run.steps() for id in numbers(setup, step)]
     assert len(asked) == 48 and len(set(asked)) == 48
+
+
+def test_a_longer_run_asks_no_question_again_that_it_debated_for_a_signal(tmp_path: Path) -> None:
+    """Before, further questions stood behind the batches of the shorter run, and became batches of the longer one."""
+    parts = ("min_signal:debates=100",)
+    trained(tmp_path / "run", parts=parts)
+    setup = trained(tmp_path / "run", parts=parts, num_train_datapoints=24)
+    asked = [id for step in setup.run.steps() for id in numbers(setup, step)]
+    assert len(asked) == 8 * 12 and len(set(asked)) == 8 * 12
 
 
 def test_a_batch_with_enough_signal_is_left_as_it_is(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from moot.rl.config import TrainConfig
 from moot.rl.ready import check_warm_start
 from moot.rl.rendering import Rendering
 from moot.rl.warm import OwnWords, examples
-from moot.tasks import load
+from moot.tasks import Task, load
 from moot.training.loop import train
 from moot.training.state import Setup, Stopped
 from moot.training.warm_own import measured, sorted_out, why_to_stop
@@ -48,7 +48,8 @@ SAID = {"three is 3": "3", "well, 3": "3", "it is 4": "4", "x" * 601: "5"}
     ],
 )
 def test_plain_answers_are_sorted_into_solutions_and_mistakes(truth: str | None, given: list[str | None], kept: OwnWords | None) -> None:
-    assert sorted_out(SAID, given, truth, same) == kept
+    task = Task("own", train=lambda i: Question(""), held_out=(), equal=same)
+    assert sorted_out(SAID, given, Question("How many?", truth), task) == kept
 
 
 @pytest.mark.parametrize(

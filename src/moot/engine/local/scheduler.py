@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import deque
@@ -13,13 +14,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from moot.engine.handover import Inbox
 from moot.engine.local.attention import Continuation, prefill_attention
 from moot.engine.local.batch import Look, PlainBatch, Request, Weights, draws, least_of_use
 from moot.engine.local.memory import give_back, out_of_memory, pause, upload
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, begin_alike
 from moot.engine.local.picking import Picker
-from moot.engine.protocol import EngineError, Ints, Sample, in_words
+from moot.engine.local.scoring import asked_logprobs
+from moot.engine.protocol import EngineError, Floats, Ints, Sample, in_words
 
 if TYPE_CHECKING:
     # Both need triton, which torch brings along only where there is a GPU.
@@ -44,9 +47,11 @@ class Scheduler:
         """`decoder`: where there is one, steps are captured, and looked at one step late."""
         self.network, self.store, self.max_batch, self.deterministic, self.decoder = network, store, max_batch, deterministic, decoder
         self.prefill_tokens = self._most_prefill = PREFILL_TOKENS["cpu" if network.device.type == "cpu" else "cuda"]
-        self.inbox: deque[Request] = deque()
+        self.inbox: Inbox[Request] = Inbox()
         """Filled by other threads; everything else here belongs to the worker's."""
         self.waiting: deque[Request] = deque()
+        self._owed: set[Request] = set()
+        """Everyone who came in and has no answer yet, in whatever list they are: what goes wrong between two lists loses nobody."""
         self.batches: dict[int, Batch] = {}
         self.stats = {"prefilled": 0, "reused": 0, "decoded": 0, "steps": 0, "preempted": 0, "out_of_memory": 0}
         self.allowed = max_batch
@@ -56,15 +61,16 @@ class Scheduler:
         store.least_of_use = partial(least_of_use, self.waiting)  # no method: a store and a scheduler that hold each other are freed late
 
     def add(self, requests: list[Request]) -> None:
-        self.inbox.extend(requests)
+        self.inbox.put(*requests)
 
     def has_work(self) -> bool:
         return bool(self.inbox or self.waiting or self.batches)
 
     def step(self) -> None:
         """Admit what fits, then one token for everyone."""
-        while self.inbox:
-            self.waiting.append(self.inbox.popleft())
+        came = self.inbox.take()
+        self._owed.update(came)
+        self.waiting.extend(came)
         with torch.inference_mode():
             self._leave_cancelled()
             self._admit()
@@ -76,17 +82,18 @@ class Scheduler:
             self.prefill_tokens = min(self._most_prefill, self.prefill_tokens + PAGE)
         if not self.has_work():
             self._attempts = 0
+            if self._owed:
+                self.abandon("the request was lost on its way, which is a fault of moot's; please report it")
 
     def abandon(self, reason: str) -> None:
-        everyone = [request for request in (*self.inbox, *self.waiting, *self._everyone()) if not request.settled]
-        for request in everyone:
-            request.settled = True
-            request.done(EngineError(reason))
-        for request in everyone:
-            self._discard(request)
-        self.inbox.clear()
+        """Fails everyone who is here now. Whoever asks again when told so is here later, and stays."""
+        everyone = [*self.inbox.take(), *self._owed]
         self.waiting.clear()
         self.batches.clear()
+        for request in everyone:
+            self._answer(request, EngineError(reason))
+        for request in everyone:
+            self._discard(request)
 
     def _everyone(self) -> list[Request]:
         """Those who run, and those whose last token is on its way."""
@@ -106,10 +113,10 @@ class Scheduler:
             except Exception as again:  # what was launched cannot be read
                 error = again
             failed = [*concerned, *(_unread(batch) if batch is not None else ())]
-            if batch is not None:
-                batch.looks.clear()
             for request in failed:
                 self._fail(request, error)
+            if batch is not None:
+                batch.looks.clear()  # last: until they are told, this is where some of them are known
 
     def _take_less(self, concerned: list[Request], error: Exception, batch: Batch | None) -> bool:
         """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not help."""
@@ -142,39 +149,48 @@ class Scheduler:
 
     def _preempt(self, request: Request) -> None:
         """Let it wait again; it is prefilled with what it has so far. Nothing of it may be on its way."""
+        self.waiting.appendleft(request)
         self.batches[request.weights.key].remove(request)
         request.source, request.sought = request.cached, True
         self._retire(request)
-        self.waiting.appendleft(request)
         self.stats["preempted"] += 1
 
     def _fail(self, request: Request, error: Exception) -> None:
         if request.settled:
             return
-        request.settled = True
-        for batch in self.batches.values():
-            batch.remove(request)
-        self._discard(request)
         if not isinstance(error, EngineError):
             failure = EngineError(f"sampling failed: {in_words(error)}")
             failure.__cause__ = error
             error = failure
-        request.done(error)
+        try:
+            for batch in self.batches.values():
+                batch.remove(request)
+            self._discard(request)
+        finally:  # it is in no list any more
+            self._answer(request, error)
+
+    def _answer(self, request: Request, result: Sample | BaseException) -> None:
+        self._owed.discard(request)
+        request.settled = True
+        request.done(result)
 
     def _discard(self, request: Request) -> None:
-        """Its pages, with what is in them."""
+        """Its pages, with what is in them. Where the device no longer answers, others must be told all the same."""
         cached, request.cached = request.cached, None
-        if cached is not None:
-            try:
-                self.store.drop(cached, scrub=True)
-            except RuntimeError:  # the device no longer answers; whoever waits must be told all the same
-                self.store.drop(cached)
+        if cached is None:
+            return
+        for scrub in (True, False):
+            with contextlib.suppress(Exception):
+                self.store.drop(cached, scrub=scrub)
+                return
 
     def _leave_cancelled(self) -> None:
-        for request in [request for request in self.waiting if request.cancelled]:
+        for request in [request for request in self.waiting if request.cancelled or request.settled]:
             self.waiting.remove(request)
+            self._owed.discard(request)
         for request in self._everyone():
             if request.cancelled and not request.settled:
+                self._owed.discard(request)
                 request.settled = True
                 self.batches[request.weights.key].remove(request)
                 self._retire(request)
@@ -213,7 +229,8 @@ class Scheduler:
             source, shared = self._reusable(request, known)
             if chosen and (request.weights is not chosen[0].weights or len(known) - shared > budget or self.deterministic):
                 break
-            if any(begin_alike(other.prompt, known, shared + WORTH_WAITING) for other in chosen):
+            worth = shared + WORTH_WAITING
+            if worth <= request.most_shared and any(begin_alike(other.prompt, known, worth) for other in chosen):
                 continue  # the next pass can copy what this one computes
             busy = running + len(chosen)
             share = self.decoder is not None and not self.deterministic  # the plain steps read each page for one row
@@ -242,44 +259,55 @@ class Scheduler:
 
     def _reusable(self, request: Request, known: Ints) -> tuple[Cached | None, int]:
         source, shared = self.store.find(request.weights.key, known)
-        shared = min(shared, len(known) - 1)  # the last token is run again, for its logits
+        shared = min(shared, request.most_shared)
         if self.deterministic:
             shared -= shared % PAGE
         return (source, shared) if shared else (None, 0)
 
     def _prefill(self, chosen: list[Request]) -> None:
-        last: Tensor
+        scores = list[Tensor]()
         if len(chosen) == 1:
             request, known = chosen[0], chosen[0].known()
             at = len(self._cached(request).tokens)
             while at < len(known):
                 # In whole pages where results must not depend on what was cached.
                 end = min(len(known), (at // PAGE + 1) * PAGE if self.deterministic else at + self.prefill_tokens)
-                last = self._run_prefill([(request, known[at:end])])
+                last = self._run_prefill([(request, known[at:end])], scores)
                 at = end
         else:
-            last = self._run_prefill([(request, request.known()[len(self._cached(request).tokens) :]) for request in chosen])
+            parts = [(request, request.known()[len(self._cached(request).tokens) :]) for request in chosen]
+            last = self._run_prefill(parts, scores)
         for request in chosen:
             cached = self._cached(request)
             # Bits differ between a prefilled and a decoded token, so only whole prefilled pages are reused where that matters.
             cached.reusable = len(request.prompt) // PAGE * PAGE if self.deterministic else len(cached.tokens)
-        logits = self.network.logits(last)
-        if self.decoder is not None:
-            tokens, logprobs = self.decoder.pick(logits, chosen)
-            look = self.decoder.look(chosen, tokens, logprobs)
-        else:
-            picker = Picker([request.params for request in chosen], self.network.vocab_size, self.network.device)
-            tokens, logprobs = picker.pick(logits, draws(chosen, self.network.device))
-            look = Look.at(chosen, tokens, logprobs)
+        asking = [request for request in chosen if request.asked is not None]
+        sampling = [request for request in chosen if request.asked is None]
+        looks = list[Look]()
+        if asking:
+            whole = torch.cat(scores)
+            looks.append(Look.of_asked(asking, whole.cpu if self.decoder is None else self.decoder.later(whole)))
+        if sampling:
+            tokens, look = self._first_tokens(sampling, last)
+            looks.append(look)
         batch = self._batch(chosen[0].weights)
-        stay = [place for place, request in enumerate(chosen) if request.left > 1]
-        first = tokens[upload(np.array(stay), tokens.device)] if stay else tokens
+        stay = [place for place, request in enumerate(sampling) if request.left > 1]
+        first = tokens[upload(np.array(stay), tokens.device)] if stay else None
         # From here on nothing may run out of memory: they would be prefilled again.
         for request in chosen:
             request.ahead, request.joined = 1, next(self._joined)
-        if stay:
-            batch.add([chosen[place] for place in stay], first)
-        batch.looks.append(look)
+        if first is not None:
+            batch.add([sampling[place] for place in stay], first)
+        batch.looks.extend(looks)
+
+    def _first_tokens(self, sampling: list[Request], last: Tensor) -> tuple[Tensor, Look]:
+        logits = self.network.logits(last)
+        if self.decoder is not None:
+            tokens, logprobs = self.decoder.pick(logits, sampling)
+            return tokens, self.decoder.look(sampling, tokens, logprobs)
+        picker = Picker([request.params for request in sampling], self.network.vocab_size, self.network.device)
+        tokens, logprobs = picker.pick(logits, draws(sampling, self.network.device))
+        return tokens, Look.at(sampling, tokens, logprobs)
 
     def _batch(self, weights: Weights) -> Batch:
         if weights.key not in self.batches:
@@ -291,14 +319,14 @@ class Scheduler:
                 self.batches[weights.key] = Lanes(weights, self.decoder)
         return self.batches[weights.key]
 
-    def _run_prefill(self, parts: list[tuple[Request, Ints]]) -> Tensor:
-        """Hidden states of each part's last token."""
+    def _run_prefill(self, parts: list[tuple[Request, Ints]], scores: list[Tensor]) -> Tensor:
+        """Hidden states of the last token of each part to sample from. What the others ask for goes to the scores."""
         device = self.network.device
-        placed = [(self._cached(request).pages, len(self._cached(request).tokens), len(new)) for request, new in parts]
-        placed = [(pages[: -(-(done + new) // PAGE)], done, new) for pages, done, new in placed]
+        spans = [(request, len(self._cached(request).tokens), len(new)) for request, new in parts]
+        placed = [(self._cached(request).pages[: -(-(done + new) // PAGE)], done, new) for request, done, new in spans]
         self.network.reserve(max(done + new for _, done, new in placed))
         total = sum(new for _, _, new in placed)
-        ends = np.cumsum([new for _, _, new in placed]) - 1
+        ends = (np.cumsum([new for _, _, new in placed]) - 1)[[request.asked is None for request, _ in parts]]
         tokens = upload(np.concatenate([new for _, new in parts]).astype(np.int64), device)
         positions = upload(np.concatenate([np.arange(done, done + new) for _, done, new in placed]), device)
         if self.decoder is not None and self.decoder.prefills:
@@ -308,11 +336,14 @@ class Scheduler:
             attend = prefill_attention(self.store.keys, self.store.values, continuations)
         adapter = parts[0][0].weights.adapter
         hidden = self.network.hidden(tokens, positions, attend, self.decoder.seated(adapter) if self.decoder is not None else adapter)
+        asked = asked_logprobs(self.network, hidden, spans)
+        if asked is not None:
+            scores.append(asked)
         for request, new in parts:
             cached = self._cached(request)
             cached.tokens = np.concatenate([cached.tokens, new])
         self.stats["prefilled"] += total
-        return hidden[upload(ends, device)]
+        return hidden[upload(ends, device)] if len(ends) else hidden[:0]
 
     # -- one token for everyone -------------------------------------------------------------------------------------------------------
 
@@ -355,14 +386,25 @@ class Scheduler:
         """Look at what was launched, but for the newest. This is where the device is waited for."""
         while len(batch.looks) > unread:
             tokens, logprobs = batch.looks[0].read()
-            for request, token, logprob in zip(batch.looks.popleft().requests, tokens, logprobs, strict=False):  # the rest only fills
-                if not request.settled:
-                    request.ahead -= 1
-                    self._accept(batch, request, token, logprob)
+            requests = batch.looks.popleft().requests
+            try:
+                for request, token, logprob in zip(requests, tokens, logprobs, strict=False):  # the rest only fills
+                    if not request.settled:
+                        request.ahead -= 1
+                        self._accept(batch, request, token, logprob)
+            except Exception as error:
+                for request in requests:  # those whose last token this was are known nowhere else
+                    self._fail(request, error)
+                raise
 
-    def _accept(self, batch: Batch, request: Request, token: int, logprob: float) -> None:
-        if not math.isfinite(logprob):
+    def _accept(self, batch: Batch, request: Request, token: int, logprob: float | Floats) -> None:
+        if not (math.isfinite(logprob) if isinstance(logprob, float) else np.isfinite(logprob).all()):
             self._fail(request, EngineError("the model's logits are not finite; its weights have probably diverged"))
+            return
+        if not isinstance(logprob, float):
+            request.settled = True
+            self._retire(request)
+            request.done(logprob)
             return
         request.tokens.append(token)
         request.logprobs.append(logprob)
@@ -372,20 +414,20 @@ class Scheduler:
             self._fail(request, error)
             return
         if stopped or len(request.tokens) == request.params.max_tokens:
-            request.settled = True
-            batch.remove(request)
-            self._retire(request)
-            request.done(
-                Sample(
-                    tokens=np.array(request.tokens, dtype=np.int32),
-                    logprobs=np.array(request.logprobs, dtype=np.float32),
-                    stop_reason="stop" if stopped else "length",
-                )
+            sample = Sample(
+                tokens=np.array(request.tokens, dtype=np.int32),
+                logprobs=np.array(request.logprobs, dtype=np.float32),
+                stop_reason="stop" if stopped else "length",
             )
+            try:
+                batch.remove(request)
+                self._retire(request)
+            finally:
+                self._answer(request, sample)
 
     def _retire(self, request: Request) -> None:
         if request.cached is not None:
-            if not self.deterministic:
+            if not self.deterministic and request.asked is None:
                 request.cached.tokens = request.known()[:-1]  # the last one's keys were never computed
                 request.cached.reusable = len(request.cached.tokens)
             self.store.retire(request.cached)

@@ -55,8 +55,11 @@ class KlPenalty(Part):
         if not datums:
             return datums, {}
         reference = await self.reference.sampler(setup)
-        standing = await asyncio.gather(*(reference.compute_logprobs(np.append(d.tokens, d.targets[-1]), d.temperature) for d in datums))
-        gaps = [(d.logprobs - logprobs[1:]) * d.mask for d, logprobs in zip(datums, standing, strict=True)]
+        starts = [int(np.argmax(d.mask > 0)) + 1 for d in datums]  # before its first own token nothing need be computed
+        asked = [(np.append(d.tokens, d.targets[-1]), d.temperature, start) for d, start in zip(datums, starts, strict=True)]
+        standing = await asyncio.gather(*(reference.compute_logprobs(*question) for question in asked))
+        pairs = zip(datums, standing, strict=True)
+        gaps = [np.where(d.mask > 0, (d.logprobs - logprobs[1:]) * d.mask, 0) for d, logprobs in pairs]
         mean = float(sum(gap.sum() for gap in gaps) / max(1.0, sum(d.mask.sum() for d in datums)))
         moved = [
             replace(d, advantages=(d.advantages + self.settings.coef * (mean - gap) * d.mask).astype(np.float32))

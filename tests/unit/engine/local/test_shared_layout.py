@@ -24,6 +24,7 @@ from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
 from moot.turns import AgentAdvantages
 from support import tiny_chat
+from support.engine_calls import trainer_logprobs
 
 AGENTS, ROUNDS, SAID = 4, 2, 40
 
@@ -99,7 +100,7 @@ def test_five_agents_prefill_a_transcript_once_and_sample_as_if_each_had_read_it
             prompts = [np.concatenate([transcript, end]) for end in ends]
             calls = [sampler.sample(prompt, SamplingParams(max_tokens=40, seed=agent)) for agent, prompt in enumerate(prompts)]
             for prompt, (sample,) in zip(prompts, await asyncio.gather(*calls), strict=True):
-                fresh = await sampler.compute_logprobs([*prompt, *sample.tokens.tolist()])
+                fresh = await trainer_logprobs(engine, [*prompt, *sample.tokens.tolist()])
                 np.testing.assert_allclose(sample.logprobs, fresh[len(prompt) :], atol=1e-4)
                 transcript = np.concatenate([transcript, sample.tokens % 50])
         assert engine.statistics["prefilled"] == 300 + 2 * 200 + 15 * 10 == 850

@@ -49,7 +49,7 @@ class Frozen:
     async def sample(self, *args: Any, **kwargs: Any) -> list[Sample]:
         return await self.engine.sample(*args, **kwargs)
 
-    async def compute_logprobs(self, tokens: Any, temperature: float = 1.0) -> np.ndarray:
+    async def compute_logprobs(self, tokens: Any, temperature: float = 1.0, start: int = 0) -> np.ndarray:
         return np.full(len(tokens), self.logprob, dtype=np.float32)
 
 
