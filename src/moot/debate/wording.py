@@ -27,8 +27,6 @@ NEEDED = ("question", "answers", "choices", "position", "positions")
 """Places that a text may not lose: without them nobody knows what is asked, what was said, or what to choose from."""
 AGAIN = ("asked.solve", "asked.solve_open")
 """Texts that repeat the question, which round 1 has asked: they may leave it out."""
-LATER = ("advocates.", "both.forecast_")
-"""Texts that came later than digests were first kept, and that other debates do not read: as they are shipped, they change no digest."""
 _PLACE = re.compile(r"\{([a-z_]+)\}")
 _MEANT = re.compile(r"(?<![A-Za-z0-9}^_])\{([A-Za-z_]{3,})\}")
 """What looks like a place; what stands behind a letter, as in \\boxed{answer}, is mathematics."""
@@ -50,12 +48,8 @@ class Prompts:
     @property
     def digest(self) -> str:
         """The same for the same texts: what was sampled under other texts must not be taken for a sample of these."""
-        later = {name for name, text in self.texts.items() if name.startswith(LATER) and DEFAULT.texts[name] == text}
-        return _digest({name: text for name, text in self.texts.items() if name not in later})
-
-    def digest_of(self, start: str) -> str:
-        """Of the texts whose names begin so."""
-        return _digest({name: text for name, text in self.texts.items() if name.startswith(start)})
+        listed = sorted(self.texts.items())
+        return hashlib.sha256("\x1f".join(f"{name}\x1e{text}" for name, text in listed).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         """The names of the texts that are not the defaults: what is said where two runs differ."""
@@ -80,10 +74,6 @@ class Prompts:
         for name, text in texts.items() if source is not None else ():
             _check_places(name, text, where, source or "")
         return Prompts({**self.texts, **texts})
-
-
-def _digest(texts: Mapping[str, str]) -> str:
-    return hashlib.sha256("\x1f".join(f"{name}\x1e{text}" for name, text in sorted(texts.items())).encode()).hexdigest()[:16]
 
 
 def _checked(name: str, text: object, where: str) -> str:

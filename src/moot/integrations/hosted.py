@@ -16,7 +16,6 @@ import numpy as np
 from moot import tasks
 from moot.debate.play import play
 from moot.debate.protocol import Protocol, preset
-from moot.debate.rewards import AgentScores
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import EngineError, Floats, Ints, Sample, Sampler, SamplingParams, Stop
@@ -204,12 +203,12 @@ def turn_rewards(played: PlayedDebate) -> list[list[float]] | None:
     """Per seat, the reward of each turn: the weighted sum of its streams. None where a reward is the whole debate's."""
     scores = played.scores
     assert scores is not None, "score the debate first"
-    if isinstance(scores, AgentScores):
+    if scores.per == "agent":
         return None
     streams = scores.streams.values()
     return [
-        [sum(stream.weight * stream.values[seat][step] for stream in streams) for step in range(len(turns))]
-        for seat, turns in enumerate(played.debate.steps())
+        [sum(stream.weight * stream.values[seat][turn] for stream in streams) for turn in range(len(turns))]
+        for seat, turns in enumerate(played.debate.turns_by_agent())
     ]
 
 
@@ -218,7 +217,7 @@ def seat_rewards(played: PlayedDebate) -> list[float]:
     by_turn = turn_rewards(played)
     if by_turn is not None:
         return [sum(row) for row in by_turn]
-    assert isinstance(played.scores, AgentScores)
+    assert played.scores is not None, "score the debate first"
     return list(played.scores.returns)
 
 

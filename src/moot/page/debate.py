@@ -16,7 +16,6 @@ from moot.debate.outcome import onlookers_votes
 from moot.debate.parsing import comparison_lines
 from moot.debate.prompts import persona
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import has_signal
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.debate.wording import Prompts
@@ -66,7 +65,7 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "agents": [_seat(debate, agent) for agent in range(debate.num_agents)],
         "max_rounds": debate.max_rounds,
         "protocol": Protocol(debate.rules, played.scoring).as_dict(),
-        "turns": [_turn(played, i, step, votes, tokens.get(i), numbers) for i, step in enumerate(debate.step_numbers())],
+        "turns": [_turn(played, i, step, votes, tokens.get(i), numbers) for i, step in enumerate(debate.turn_numbers())],
         "forecasts": [
             {**told, "came": played.forecast_came(each)} for told, each in zip(forecasts_to_json(played), debate.forecasts, strict=True)
         ],
@@ -74,7 +73,7 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "jury_counts": played.scoring.judge_counts if debate.jury else None,
         "votes": votes,
         **_came_to(played),
-        "signal": None if played.scores is None else has_signal(played.scores),
+        "signal": None if played.scores is None else played.scores.has_signal,
         **numbers,
         "error": played.error,
     }
@@ -166,7 +165,7 @@ def _judge(played: PlayedDebate, turn: Turn, votes: Sequence[Mapping[str, Any]])
 
 def _said(played: PlayedDebate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The text, where its sections stand in it, and what became of each line of its comparison."""
-    labels, stream_of = list(played.debate.labels(turn.agent)), played.scoring.stream_of
+    labels, stream_of = list(played.debate.labels(turn.agent)), (played.scores or played.scoring).stream_of
     shown: dict[str, Any] = {"text": turn.text[:LONGEST], "length": len(turn.text), "ballot": turn.ballot}
     if labels != list(range(len(labels))):
         shown["labels"] = labels
@@ -256,7 +255,7 @@ def _tokens(run: Path, step: int, number: int) -> dict[int, dict[str, Any]]:
 @lru_cache(maxsize=4)
 def _load(file: Path, *stamp: int) -> dict[str, Any]:
     """A reader goes from debate to debate of one step; the stamp says that it is still the same file."""
-    arrays = read_arrays(file, SHOWN, LARGEST, optional=("inserted",))
+    arrays = read_arrays(file, SHOWN, LARGEST)
     for name, array in arrays.items():
         whole = name not in ("temperature", "logprobs", "advantages")
         if array.ndim != 1 or array.dtype.kind not in ("biu" if whole else "biuf"):

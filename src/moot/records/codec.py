@@ -1,15 +1,14 @@
 """A played debate as JSON, and back; its tokens are beside it, in arrays.py. docs/formats.md says it for other tools.
 
-The reader takes what older versions wrote. Whether a turn counts is what the record says, because only it knows where a turn was cut
-off; who won is found anew, because older records name a winner where there is none. A record that cannot be read is a value, like
-everything else that went wrong.
+Whether a turn counts is what the record says, because only it knows where a turn was cut off. A record that cannot be read is a value,
+like everything else that went wrong.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -18,9 +17,10 @@ from moot.debate.forecasts import Forecast
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
-from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, Stream, has_signal
+from moot.debate.rewards import Grades, Scores, Stream
 from moot.debate.rules import Rules
-from moot.debate.scoring import Scoring, as_named_now
+from moot.debate.scores import AGENT, EVERY, SECTIONS, Per, Rows
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
@@ -30,7 +30,7 @@ from moot.records.seen import seen_to_json
 from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
-from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, turn_in_text
+from moot.turns import Advantages, SampledTurn, turn_in_text
 
 FORMAT = 1
 T = TypeVar("T")
@@ -79,7 +79,7 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
             about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
             record["jury"][vote.author - debate.num_agents]["votes"].append(about)
     if played.scores is not None and played.outcome is not None:
-        record["winner"], record["signal"] = played.outcome.winner, has_signal(played.scores)
+        record["winner"], record["signal"] = played.outcome.winner, played.scores.has_signal
         record["votes"] = [_vote_to_json(vote) for vote in played.outcome.votes]
     return {**record, **{name: values for name, values in numbers_to_json(played).items() if values is not None}}
 
@@ -88,13 +88,23 @@ def numbers_to_json(played: PlayedDebate) -> dict[str, Any]:
     """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none of a kind."""
     scores, taught = played.scores, played.advantages
     numbers: dict[str, Any] = dict.fromkeys(("rewards", "returns", "advantages"))
-    if isinstance(scores, AgentScores):
-        numbers |= {"rewards": scores.rewards, "returns": scores.returns}
-    elif scores is not None:
-        numbers["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
+    if scores is not None:
+        numbers["rewards"] = _told(scores.per, {name: stream.values for name, stream in scores.streams.items()})
+        numbers["returns"] = scores.returns if scores.per == "agent" else None
     if taught is not None:
-        numbers["advantages"] = taught.values if isinstance(taught, AgentAdvantages) else taught.streams
+        numbers["advantages"] = _told(taught.per, taught.streams)
     return numbers
+
+
+def _told(per: Per, streams: Mapping[str, Rows]) -> Any:
+    """A number for each agent, or by stream a row for each."""
+    return tuple(row[0] for row in streams[AGENT]) if per == "agent" else streams
+
+
+def _rows(numbers: Any) -> dict[str, Rows]:
+    """What `_told` wrote."""
+    streams = numbers if isinstance(numbers, Mapping) else {AGENT: [(number,) for number in numbers]}
+    return {name: tuple(map(tuple, rows)) for name, rows in streams.items()}
 
 
 def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str, Any]]:
@@ -212,10 +222,7 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
 
 
 def _protocol_of(record: Mapping[str, Any]) -> Protocol:
-    # Rewards by turn are tables: where there is one number per agent, truth and majority were by the last answer.
-    by_agent = isinstance(record.get("rewards"), list)
-    choices = as_named_now(record["protocol"]) if by_agent else record["protocol"]
-    return _protocol(json.dumps(choices), bool(record.get("jury_counts", True)))
+    return _protocol(json.dumps(record["protocol"]), bool(record.get("jury_counts", True)))
 
 
 @lru_cache(maxsize=64)
@@ -300,21 +307,30 @@ def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
     here it is the rewards themselves, or nothing where the record says that there was no signal."""
     if "rewards" not in record:
         return None
-    rewards, signal, votes = record["rewards"], bool(record.get("signal")), _votes_of(record)
-    if not isinstance(rewards, Mapping):
-        return AgentScores(tuple(rewards), tuple(record.get("returns", rewards)), len(votes), votes=votes)
     taken: Counter[int] = Counter()
     judging: set[tuple[int, int]] = set()
     for turn in record["turns"]:
         if turn.get("ballot") and "failure" not in turn:
             judging.add((turn["agent"], taken[turn["agent"]]))
         taken[turn["agent"]] += 1
+    rewards, signal = _rows(record["rewards"]), bool(record.get("signal"))
+    returns = _rows(record["returns"]) if "returns" in record else rewards
     streams = {}
-    for name, rows in rewards.items():
-        values = tuple(map(tuple, rows))
-        to_center = tuple(tuple(value if signal else None for value in row) for row in values)
-        streams[name] = Stream(values, to_center, tuple((0.0,) * len(row) for row in values))
-    return StepScores(streams, scoring.stream_of, votes, ballots=frozenset(judging))
+    for name, values in rewards.items():
+        paid = returns[name]
+        nothing, no_part = tuple((0.0,) * len(row) for row in paid), tuple((None,) * len(row) for row in paid)
+        streams[name] = Stream(values, paid, nothing) if signal or name == AGENT else Stream(values, no_part, paid)
+    return Scores(streams, _stream_of(rewards, scoring), _per(rewards), _votes_of(record), ballots=frozenset(judging))
+
+
+def _per(streams: Container[str]) -> Per:
+    return "agent" if AGENT in streams else "turn"
+
+
+def _stream_of(streams: Mapping[str, Rows], scoring: Scoring) -> Mapping[str, str]:
+    """As the reward says. A user's that is not read here says nothing: with one stream, that one pays for every token."""
+    own = scoring.stream_of
+    return own if set(own.values()) & streams.keys() else {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
 
 
 def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
@@ -335,9 +351,8 @@ def _advantages(record: Mapping[str, Any], scoring: Scoring) -> Advantages | Non
     if (given := record.get("advantages")) is None:
         return None
     forecasts = tuple(each.get("advantage", 0.0) for each in record.get("forecasts") or ())
-    if isinstance(given, Mapping):
-        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()}, scoring.stream_of, forecasts)
-    return AgentAdvantages(tuple(given), forecasts)
+    streams = _rows(given)
+    return Advantages(streams, _stream_of(streams, scoring), _per(streams), forecasts)
 
 
 # What a list of debates shows

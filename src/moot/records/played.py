@@ -99,7 +99,7 @@ class PlayedDebate:
 
     @cached_property
     def outcome(self) -> Outcome | None:
-        """By the rewards it has, whatever winner an older record names."""
+        """By the rewards it has."""
         return None if self.scores is None else Outcome.of(self.debate, self.scores, self.scoring)
 
     @cached_property

@@ -146,7 +146,6 @@ class Run:
         if last is not None and not any(row["step"] == step and row["phase"] == last["phase"] for _, row in kept):
             rows.append(json.dumps(last).encode())
         write_atomically(self.path / "metrics.jsonl", b"".join(row + b"\n" for row in rows))
-        (self.path / "index.sqlite").unlink(missing_ok=True)  # older versions kept one; nobody reads it, and now it would be wrong
 
     # What is out of the way
 

@@ -115,7 +115,7 @@ def datums(
 def _datums(debate: Debate, turns: Sequence[SampledTurn], values: Sequence[Floats], number: int = 0) -> Iterator[PlacedDatum]:
     """`turns` and `values` of the debate's turns, then of its forecasts."""
     spoken = len(debate.turns)
-    for agent, steps in enumerate(debate.steps()):
+    for agent, steps in enumerate(debate.turns_by_agent()):
         if all(turns[i].learns for i in steps):
             asked = [k for k, forecast in enumerate(debate.forecasts, spoken) if forecast.agent == agent and k < len(values)]
             own = [*steps, *asked]

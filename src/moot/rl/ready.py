@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from moot.debate.parsing import CONTRACTS
 from moot.debate.rewards import Reward
-from moot.debate.scoring import PEER_REWARDS
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.rl.advantages import Estimator, SeatMeans, advantages
@@ -48,12 +47,12 @@ def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
     alone = rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
     if not config.optim.num_train_datapoints:
         return
-    if scoring.reward in PEER_REWARDS and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:
+    if scoring.rule.from_votes and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:
         raise ConfigError(
             f"max_rounds must be at least 2 with the reward {scoring.reward}, got 1: in one parallel round nobody reads anybody, so nobody "
             "votes; use --max-rounds 2, --closing-ballot, a --judge, or --reward majority"
         )
-    if scoring.reward in ("truth", "truth_last") and not task.gradable(task.train(0)):
+    if scoring.rule.grades == "right" and not task.gradable(task.train(0)):
         raise ConfigError(
             f"the reward {scoring.reward} needs known answers, and task {task.name} has none; use --reward majority, or leave --reward out "
             "for votes"
@@ -63,7 +62,7 @@ def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
 def check_scoring(config: TrainConfig, task: Task, reward: Reward, estimator: Estimator) -> None:
     """Ours have been tried; a user's is tried here, as training will call it."""
     scoring = config.protocol.scoring
-    if not is_users(scoring.reward) and not is_users(scoring.advantage):
+    if scoring.rule.our_own and not is_users(scoring.advantage):
         return
     debates = [_made_up(config, _question(task), silent) for silent in (None, 0)]
     grades = [grade(debate, task.equal, task.extract, task.check) for debate in debates]

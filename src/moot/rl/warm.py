@@ -189,7 +189,7 @@ async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alon
     played = await play(replace(debate, rules=replace(debate.rules, forecast="none")), speak, teacher.watch)
     sampled, _ = kept_turns(speaker, played)
     made: list[Datum] = []
-    for turns in played.steps():
+    for turns in played.turns_by_agent():
         weights = [sampled[i].sampled * np.float32(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]
         if alone:
             sections = [tokens_by_section(played.turns[i].parsed, sampled[i].starts) for i in turns]

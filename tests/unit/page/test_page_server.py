@@ -14,7 +14,7 @@ from support.requesting import ask
 
 pytest.importorskip("starlette")
 
-from moot.page.rescoring import CHOICES
+from moot.page.rescoring import offered
 from moot.page.runs import Runs
 from moot.page.server import STATIC, make_app
 from moot.rl import explain
@@ -315,4 +315,4 @@ def test_the_page_asks_for_nothing_that_is_not_here(app: Any) -> None:
 
 def test_every_choice_that_can_be_counted_again_has_a_label_on_the_page() -> None:
     labels = (STATIC / "rescore.js").read_text()
-    assert [name for name in CHOICES if f"  {name}: " not in labels] == []
+    assert [name for name in offered() if f"  {name}: " not in labels] == []

@@ -46,7 +46,7 @@ def winners_turns(debates: Sequence[PlayedDebate]) -> list[Datum]:
     """What each debate's winner said, as supervised examples. Its failed turns stand in the context with weight 0."""
     examples: list[Datum] = []
     for played in debates:
-        turns = [] if played.winner is None else played.debate.steps()[played.winner]
+        turns = [] if played.winner is None else played.debate.turns_by_agent()[played.winner]
         if not turns or not all(played.sampled[i].learns for i in turns):
             continue
         weights = [played.sampled[i].sampled * np.float32(not played.debate.turns[i].failed) for i in turns]

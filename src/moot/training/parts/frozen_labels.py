@@ -91,7 +91,7 @@ class FrozenLabels(Part):
         """Those whose tokens no step has counted yet."""
 
     def check(self, config: TrainConfig) -> None:
-        if not config.protocol.scoring.reward.startswith("majority"):
+        if config.protocol.scoring.rule.grades != "same":
             raise ConfigError(f"frozen_labels needs the reward majority, got {config.protocol.scoring.reward}; leave it out")
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
