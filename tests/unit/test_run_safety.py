@@ -17,7 +17,7 @@ from moot.debate.types import ConfigError
 from moot.records import Run
 from moot.records.lock import locked
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
-from moot.training import train_async
+from moot.training.setup import train_async
 
 CONFIG = TrainConfig(
     model=ModelConfig(engine="scripted", deterministic=True),

@@ -12,7 +12,6 @@ from typing import Any
 from moot.cli.console import Bars, Terminal
 from moot.cli.loggers import Logger
 from moot.evaluate.report import Report, ReportRow, compare
-from moot.loop.state import Watcher
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.records.run import measured
@@ -21,6 +20,7 @@ from moot.rl.best import told_best
 from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
 from moot.terminal import counted
+from moot.training.state import Watcher
 
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 

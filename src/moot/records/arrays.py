@@ -1,4 +1,5 @@
-"""A step's tokens as arrays in one file, and back. They are read with care: a file may be damaged, or claim more than it holds."""
+"""A step's tokens as arrays in one file, and back. They are read with care: a file may be damaged, or claim more than
+it holds."""
 
 from __future__ import annotations
 
@@ -11,11 +12,12 @@ from typing import Any
 
 from moot.records.codec import FORMAT
 from moot.records.played import PlayedDebate
-from moot.turns import SampledTurn, credit, forecast_credit
+from moot.turns import SampledTurn
 
 
 def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[str, Any]:
-    """Those arrays of a step's tokens; ValueError where the file is damaged, or claims more than `largest` bytes or than it holds."""
+    """Those arrays of a step's tokens; ValueError where the file is damaged, or claims more than `largest` bytes or
+    than it holds."""
     import numpy as np
 
     try:
@@ -45,17 +47,12 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     credits: list[Any] = []
     where: list[tuple[int, int]] = []
     for number, each in enumerate(played):
-        steps = each.debate.turn_numbers()
-        for i, turn in enumerate(each.sampled):
-            turns.append(turn)
-            where.append((number, i))
-            taught = each.advantages
-            values = None if taught is None else credit(each.debate.turns[i], turn, steps[i], taught)
-            credits.append(np.zeros(len(turn.tokens), dtype=np.float32) if values is None else values)
-        for k, turn in enumerate(each.forecast_turns):
-            turns.append(turn)
-            where.append((number, len(each.debate.turns) + k))
-            credits.append(forecast_credit(turn, 0.0 if each.advantages is None else each.advantages.forecasts[k]))
+        # A forecast's number continues those of the debate's turns, also where nobody kept their tokens.
+        own = [*enumerate(each.sampled), *enumerate(each.forecast_turns, len(each.debate.turns))]
+        values = [*each.token_credits()]
+        turns += [turn for _, turn in own]
+        where += [(number, i) for i, _ in own]
+        credits += values + [np.zeros(len(turn.tokens), dtype=np.float32) for _, turn in own[len(values) :]]
 
     def joined(arrays: list[Any], kind: type) -> Any:
         return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)

@@ -230,7 +230,7 @@ class _Iteration:
     unlabelled: int = 0
     """Agents of debates without a known answer."""
     agreeing: int = 0
-    """Those of them that give the answer of weights that stand still (labels_from), or without one the debate's plurality."""
+    """Those of them that give the answer of weights that stand still (frozen_labels), or without one the debate's plurality."""
 
 
 @dataclass
