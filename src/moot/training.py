@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack, ExitStack, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from moot.loop.train import train as train_loop
 from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
 from moot.records.aside import set_aside
-from moot.records.lock import locked
+from moot.records.lock import RunLock, locked
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import RENEWED, TrainConfig
 from moot.rl.ready import check_reward, check_scoring, check_task, check_warm_start
@@ -79,13 +79,14 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
         engine, rendering = make_engine(config)
     try:
         run, lock = _open_run(config, path, restart)
+        run.lock = lock
     except BaseException:
         engine.shut()
         raise
     return Loop(config, engine, rendering, task, run, Watcher(), reward, estimator, stages=stages, lock=lock)
 
 
-def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, ExitStack]:
+def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunLock]:
     path.mkdir(parents=True, exist_ok=True)
     lock = locked(path)
     try:
@@ -105,6 +106,8 @@ async def carry_out(loop: Loop, note: Note = lambda text: None, busy: Busy = nul
     config = loop.config
     async with AsyncExitStack() as stack:
         stack.enter_context(loop.lock)
+        if loop.lock.note:
+            note(loop.lock.note)
         stack.push_async_callback(loop.engine.close)
 
         async def outside(name: str, setting: str) -> Guest:

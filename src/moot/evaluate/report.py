@@ -10,8 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.disk import read_file, write_atomically
 from moot.evaluate.counting import QuestionCounts
-from moot.records import write_atomically
+from moot.json_text import read_json
 from moot.records.files import digest
 from moot.rl.trust import Share
 from moot.statistics import intervals, paired_interval, sign_flip_p
@@ -74,7 +75,7 @@ class Report:
     @classmethod
     def read(cls, path: Path) -> Report:
         try:
-            saved = json.loads(path.read_text())
+            saved = read_json(read_file(path))
             if saved["format"] != FORMAT:
                 raise ConfigError(f"{path} has format {saved['format']}, and this moot reads format {FORMAT}; evaluate again")
             return cls(saved["settings"], [ReportRow(**row) for row in saved["rows"]], saved["trust"])

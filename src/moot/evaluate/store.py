@@ -17,6 +17,7 @@ from typing import Any, BinaryIO
 
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Question, Turn
+from moot.disk import open_to_append
 from moot.records.codec import forecasts_of, forecasts_to_json, turns_to_json, with_jury, with_turns
 from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
@@ -70,10 +71,7 @@ class AnswerStore:
             return
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            torn = self._path.exists() and not self._path.read_bytes().endswith(b"\n") and self._path.stat().st_size > 0
-            self._file = self._path.open("ab", buffering=0)  # each line goes out whole, and at once
-            if torn:
-                self._file.write(b"\n")
+            self._file = open_to_append(self._path)
         self._file.write(json.dumps(row).encode() + b"\n")
 
     def close(self) -> None:

@@ -58,7 +58,8 @@ async def restore(loop: Loop) -> int:
         checkpoint = await load_checkpoint(loop.engine, loop.run, loop.start_from, loop.watcher.note)
     if checkpoint is not None and checkpoint.state is not None:
         remember(loop, checkpoint.state)
-        loop.run.rewind(checkpoint.step, checkpoint.state["metrics"])
+        for note in loop.run.rewind(checkpoint.step, checkpoint.state["metrics"]):
+            loop.watcher.note(note)
         loop.best, loop.visits = best_step(loop.run), Visits.until(loop.run, checkpoint.step)
         await wake_past_selves(loop, checkpoint)
         return checkpoint.step
@@ -71,7 +72,8 @@ async def restore(loop: Loop) -> int:
         )
     if taken is not None:
         await loop.engine.load_state(taken.state)
-    loop.run.rewind(0, None)  # not before it is sure that the run can begin again
+    for note in loop.run.rewind(0, None):  # not before it is sure that the run can begin again
+        loop.watcher.note(note)
     if taken is None:
         return 0
     for row in taken.rows[:-1]:

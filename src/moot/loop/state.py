@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Sampler, Trainer
 from moot.records import Run
+from moot.records.lock import RunLock
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
@@ -81,7 +81,7 @@ class Loop:
     """Questions whose last visit ended in one answer, by level and id."""
     start_from: int | None = None
     """The step whose checkpoint to continue from; None means the newest that can be used."""
-    lock: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    lock: RunLock = field(default_factory=RunLock)
     """Held on the run's folder; closed, others may write there."""
     references: dict[str, Sampler] = field(default_factory=dict)
     """Weights that stand still, by name."""

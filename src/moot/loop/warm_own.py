@@ -16,9 +16,9 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from moot.debate.types import Message, Question
+from moot.disk import write_atomically
 from moot.engine.protocol import Sample, Sampler, SamplingParams
 from moot.loop.state import Loop, Stopped
-from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
 from moot.rl.frozen_labels import plurality_label
 from moot.rl.metrics import Metrics, mean

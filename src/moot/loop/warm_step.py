@@ -7,11 +7,11 @@ import random
 import time
 from typing import Any
 
+from moot.disk import write_atomically
 from moot.engine.protocol import SamplingParams
 from moot.loop.optimise import optimise
 from moot.loop.state import Loop
 from moot.loop.warm_own import direct_change, looked_at, own_start
-from moot.records.files import write_atomically
 from moot.rl import warm
 from moot.tasks.task import Task
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from moot.disk import opened
 from moot.records.codec import FORMAT
 from moot.records.played import PlayedDebate
 from moot.turns import SampledTurn, credit, forecast_credit
@@ -19,7 +20,7 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30, optional
     import numpy as np
 
     try:
-        with zipfile.ZipFile(file) as archive:
+        with opened(file) as content, zipfile.ZipFile(content) as archive:
             if sum(member.file_size for member in archive.infolist()) > largest:
                 raise ValueError(f"{file.name} would unpack to more than {largest:,} bytes")
             names = [*names, *(name for name in optional if f"{name}.npy" in archive.namelist())]
@@ -31,7 +32,7 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30, optional
                     shape, _, kind = read(member)
                     if math.prod(shape) * kind.itemsize > archive.getinfo(f"{name}.npy").file_size:
                         raise ValueError(f"{name} in {file.name} claims {math.prod(shape):,} entries and has fewer")
-        with np.load(file, allow_pickle=False) as arrays:
+        with opened(file) as content, np.load(content, allow_pickle=False) as arrays:
             return {name: arrays[name] for name in names}
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, TypeError, NotImplementedError, RuntimeError, SyntaxError) as error:
         raise ValueError(f"{file.name} cannot be read: {error}") from None

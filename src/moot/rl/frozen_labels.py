@@ -8,15 +8,16 @@ asked once in a run; the labels lie in labels.jsonl in its folder.
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
+from moot.debate.choices import check_types
 from moot.debate.types import Message
 from moot.engine.protocol import Sampler, SamplingParams
 from moot.records import Run
-from moot.records.files import json_lines
+from moot.records.files import append_lines, json_lines
 from moot.rl.remedies import BatchQuestion
 from moot.rl.rendering import Rendering
 from moot.rl.speaker import answer_plainly, turn_seed
@@ -64,8 +65,14 @@ class Labeller:
 
     def known(self) -> dict[tuple[int, int], Label]:
         """Those of an earlier day. A line that was cut off in a kill is asked for again."""
-        labels = [Label(**row) for _, row, ended in json_lines(self.run.path / FILE) if ended and row is not None]
-        return {(label.level, label.number): label for label in labels}
+        known: dict[tuple[int, int], Label] = {}
+        for _, row, ended in json_lines(self.run.path / FILE):
+            with suppress(TypeError, ValueError, AttributeError):  # a line that somebody damaged
+                label = Label(**row)
+                check_types(label)
+                if ended:
+                    known[label.level, label.number] = label
+        return known
 
     async def label(
         self, asked: Sequence[BatchQuestion], tasks: Sequence[Task], reference: Sampler, known: Mapping[tuple[int, int], Label]
@@ -74,8 +81,7 @@ class Labeller:
         new = [each for each in dict.fromkeys((each.level, each.number) for each in asked) if each not in known]
         made = await asyncio.gather(*(self._ask(tasks[level], level, number, reference) for level, number in new))
         if made:
-            with (self.run.path / FILE).open("a") as file:
-                file.writelines(json.dumps(asdict(label)) + "\n" for label in made)
+            append_lines(self.run.path / FILE, map(asdict, made))
         return list(made)
 
     async def _ask(self, task: Task, level: int, number: int, reference: Sampler) -> Label:
