@@ -26,7 +26,7 @@ class ShowPrompts:
             print(default_file(), end="")
             return 0
         from moot.records import Run
-        from moot.rl.config import TrainConfig
+        from moot.rl.stored import config_of
 
-        print(toml_of(TrainConfig.from_dict(Run.open(self.run_dir).config).prompts), end="")
+        print(toml_of(config_of(Run.open(self.run_dir)).prompts), end="")
         return 0

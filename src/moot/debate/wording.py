@@ -132,6 +132,6 @@ def load_prompts(path: str) -> Prompts:
         given = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
     except OSError as error:
         raise ConfigError(f"prompts {path!r} cannot be read: {error.strerror or error}; write one with: moot prompts > FILE") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"prompts {path!r} is not TOML: {error}") from None
     return DEFAULT.with_texts(_flat(given, f"prompts {path!r}"), f"prompts {path!r}")

@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from moot.debate.state import Debate
-from moot.debate.types import Parsed, ParseFailure, Question, Turn
+from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Turn
 from moot.disk import open_to_append
 from moot.records.codec import forecasts_of, forecasts_to_json, turns_to_json, with_jury, with_turns
 from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
+from moot.records.shape import check_said
 
 Record = dict[str, Any]
 _THOUGHT = re.compile("</think>", re.IGNORECASE)
@@ -48,7 +49,8 @@ class AnswerStore:
         self._file: BinaryIO | None = None
         self._path = path
         for _, record, _ in json_lines(path) if path is not None else ():
-            with suppress(KeyError, TypeError):  # a last line that a kill cut short, or the text of settings
+            with suppress(KeyError, TypeError, ConfigError):  # a last line that a kill cut short, or the text of settings
+                check_said(record)
                 self._records[SampleKey(record["settings"], record["question"], record["number"])] = record
 
     def __len__(self) -> int:

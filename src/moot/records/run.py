@@ -101,7 +101,7 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """Every line that is a row; a last line cut short by a kill is left out, and so is what is damaged."""
         rows = (row for _, row in self._metric_lines() if row is not None)
-        return [{name: value for name, value in row.items() if name == "phase" or type(value) in (int, float, type(None))} for row in rows]
+        return [{name: value for name, value in row.items() if name == "phase" or _is_metric(value)} for row in rows]
 
     def _metric_lines(self) -> list[tuple[bytes, dict[str, Any] | None]]:
         """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut short."""
@@ -274,6 +274,11 @@ def metric_row(line: bytes) -> dict[str, Any] | None:
     if not (isinstance(row, dict) and type(row.get("step")) is int and abs(row["step"]) < 10**9 and isinstance(row.get("phase"), str)):
         return None
     return row
+
+
+def _is_metric(value: Any) -> bool:
+    """A number that a float can hold, or null."""
+    return value is None or type(value) is float or (type(value) is int and abs(value) < 10**300)
 
 
 def _missing(rows: Iterable[Mapping[str, Any]], last: int) -> int:

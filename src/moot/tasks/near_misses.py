@@ -32,7 +32,9 @@ def _moved(digits: str, step: int) -> str:
     if "." in digits:
         value = Decimal(digits)
         return str(value + Decimal(step).scaleb(value.adjusted() if value else 0))
-    return str(int(digits) + step).zfill(len(digits))
+    long, digits = digits[:-1000], digits[-1000:]  # Python reads no number of thousands of digits
+    moved = str(int(digits) + step).zfill(len(digits))
+    return long + (moved[-1000:] if long else moved)
 
 
 def next_letter(right: str, number: int) -> str:
