@@ -33,9 +33,26 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30, optional
                     if math.prod(shape) * kind.itemsize > archive.getinfo(f"{name}.npy").file_size:
                         raise ValueError(f"{name} in {file.name} claims {math.prod(shape):,} entries and has fewer")
         with opened(file) as content, np.load(content, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
+            return _fitting({name: arrays[name] for name in names}, file.name)
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, TypeError, NotImplementedError, RuntimeError, SyntaxError) as error:
         raise ValueError(f"{file.name} cannot be read: {error}") from None
+
+
+def _fitting(arrays: dict[str, Any], name: str) -> dict[str, Any]:
+    """As they are, where they are rows of numbers that belong together; ValueError where not."""
+    import numpy as np
+
+    for key, array in arrays.items():
+        if array.ndim != 1 or array.dtype.kind not in ("f" if key in _REAL else "biu"):
+            raise ValueError(f"{name} cannot be read: {key} must be a row of numbers")
+        if key.endswith("offsets") and (len(array) == 0 or array[0] != 0 or bool(np.any(np.diff(array) < 0))):
+            raise ValueError(f"{name} cannot be read: {key} must rise from 0")
+    turns = {len(array) - key.endswith("offsets") for key, array in arrays.items() if key in _BY_TURN}
+    tokens = {len(array) for key, array in arrays.items() if key in _BY_TOKEN}
+    ends = [(arrays[f"{kind}offsets"], arrays[f"{kind}tokens"]) for kind in ("", "prompt_") if f"{kind}offsets" in arrays]
+    if len(turns) > 1 or len(tokens) > 1 or any(offsets[-1] != len(cut) for offsets, cut in ends):
+        raise ValueError(f"{name} cannot be read: its arrays must be equally long")
+    return arrays
 
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
@@ -79,6 +96,9 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     }
 
 
+_REAL = ("temperature", "logprobs", "advantages")
+_BY_TURN = ("debate", "turn", "extends", "temperature", "prompt_offsets", "offsets")
+_BY_TOKEN = ("tokens", "logprobs", "advantages", "starts", "inserted")
 SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
 """The arrays that `turn_tokens` needs; `inserted` where there is one."""
 
