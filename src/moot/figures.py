@@ -41,7 +41,10 @@ class Panel:
         if row.get("phase") != self.phase or not isinstance(row.get("step"), int):
             return None
         value = measured(row, self.key)
-        return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+        try:
+            return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+        except OverflowError:
+            return None
 
 
 @dataclass(frozen=True)
