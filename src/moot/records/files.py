@@ -42,7 +42,7 @@ def lines_in(file: BinaryIO) -> Iterator[tuple[int, bytes]]:
     An empty one is no debate, and does not move the numbers of those after it."""
     offset = 0
     for line in file:
-        if line.strip():
+        if line != b"\n":
             yield offset, line.removesuffix(b"\n")
         offset += len(line)
 

@@ -237,10 +237,10 @@ class Run:
         sync(final.parent)
         rolling = []
         for number, place in self.checkpoints():
-            keep = self._is_kept(place)
-            if keep is None:
+            kept = self._is_kept(place)
+            if kept is None:
                 _rename_damaged(place)
-            elif not keep and number <= step and number not in used:
+            elif not kept and number <= step and number not in used:
                 rolling.append(place)
         for place in rolling[2:]:
             shutil.rmtree(place, ignore_errors=True)
@@ -286,7 +286,7 @@ def _missing(rows: Iterable[Mapping[str, Any]], last: int) -> int:
     own = (row for row in rows if row["phase"] in ("warm", "self_play") and row["step"] > 0)
     trained = {row["step"]: row.get("warm/ended_after") for row in own}
     ends = ((step, ended) for step, ended in trained.items() if isinstance(ended, float) and 0 <= ended < step)
-    return max(0, last - len(trained) - sum(step - 1 - int(ended) for step, ended in ends))
+    return max(0, last - len(trained) - sum(int(step) - 1 - int(ended) for step, ended in ends))
 
 
 def measured(row: Mapping[str, Any], name: str) -> Any:
