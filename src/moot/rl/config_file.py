@@ -61,7 +61,7 @@ def _read(path: Path) -> Mapping[str, Any]:
     kind = "JSON" if path.suffix == ".json" else "YAML"
     try:
         content = json.loads(path.read_text()) if kind == "JSON" else yaml.safe_load(path.read_text())
-    except (ValueError, RecursionError, yaml.YAMLError) as error:
+    except (ValueError, yaml.YAMLError, RecursionError) as error:
         raise ConfigError(f"{path} cannot be read as {kind}: {' '.join(str(error).split())}") from None
     if isinstance(content, Mapping) and isinstance(content.get("config"), Mapping):
         content = content["config"]  # a run.json

@@ -32,9 +32,8 @@ def _moved(digits: str, step: int) -> str:
     if "." in digits:
         value = Decimal(digits)
         return str(value + Decimal(step).scaleb(value.adjusted() if value else 0))
-    long, digits = digits[:-1000], digits[-1000:]  # Python reads no number of thousands of digits
-    moved = str(int(digits) + step).zfill(len(digits))
-    return long + (moved[-1000:] if long else moved)
+    head, tail = digits[:-300], digits[-300:]  # Python reads no longer numbers
+    return head + str(int(tail) + step).zfill(len(tail))[-len(tail) if head else 0 :]
 
 
 def next_letter(right: str, number: int) -> str:
