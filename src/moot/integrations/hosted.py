@@ -125,15 +125,17 @@ class HostedDebate:
         params = SamplingParams(max_tokens=UNLIMITED, temperature=debate.rules.temperature)
         self._table = Table(None, {i: TokenSpeaker(seat, rendering, params, tempered=False) for i, seat in enumerate(self._seats)})
         self._playing: asyncio.Task[Debate] | None = None
+        self._given_up = False
 
     async def request(self, seat: int) -> Request | None:
         """What the seat is asked for; None when the debate is over. Waits for the seats that speak before it."""
-        if self._playing is None:
-            self._playing = asyncio.create_task(self._play())
+        if self._playing is None and not self._given_up:
+            self._playing = asyncio.create_task(play(self._debate, self._speak))
+            self._playing.add_done_callback(self._over)  # not in the task: one that is cancelled before its first step does nothing
         request = await self._seats[seat].requests.get()
         if request is None:
             self._seats[seat].requests.put_nowait(None)  # who asks again hears it again
-            if self._playing.cancelled():
+            if self._playing is None or self._playing.cancelled():
                 raise EngineError("the debate was given up, because another of its seats could not be played")
             await self._playing
         return request
@@ -147,6 +149,9 @@ class HostedDebate:
         """Ends the debate for every seat. Whoever waits for a request is told by an EngineError."""
         if self._playing is not None:
             self._playing.cancel()
+        elif not self._given_up:
+            self._given_up = True
+            self._over()
 
     @property
     def played(self) -> PlayedDebate:
@@ -155,12 +160,9 @@ class HostedDebate:
         debate = self._playing.result()
         return PlayedDebate(debate, kept_turns(self._table, debate)[0])
 
-    async def _play(self) -> Debate:
-        try:
-            return await play(self._debate, self._speak)
-        finally:
-            for seat in self._seats:
-                seat.requests.put_nowait(None)
+    def _over(self, _: object = None) -> None:
+        for seat in self._seats:
+            seat.requests.put_nowait(None)
 
     async def _speak(self, observation: Observation) -> Said:
         self._seats[observation.agent].rounds.append(observation.round)

@@ -36,6 +36,7 @@ from moot.speakers.reading import (
     at_most,
     error_in,
     events,
+    is_packed,
     read_json,
     retry_after,
     shown,
@@ -61,6 +62,12 @@ class Patience:
     """Before the first retry; doubles with each, and is spread at random so that many do not come back at once."""
     longest_wait_s: float = 60.0
     """A server that asks for a longer wait is not waited for."""
+    total_s: float = 3600.0
+    """Longest time for one answer, with all tries and waits; longer only where each try may be silent for its `timeout_s`."""
+
+    @property
+    def deadline_s(self) -> float:
+        return max(self.total_s, (self.retries + 1) * (self.timeout_s + self.longest_wait_s))
 
 
 @dataclass(frozen=True)
@@ -97,7 +104,8 @@ class Chat:
         self._sleep, self._rng = sleep, rng or random.Random()
         self._left_out: set[str] = set()
         self._open_at = 0.0
-        headers = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+        # A few bytes may unpack to gigabytes, and several packings may lie in one another: nothing is unpacked here.
+        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {})
         self._client = httpx.AsyncClient(
             headers=headers,
             timeout=httpx.Timeout(patience.timeout_s, connect=min(10.0, patience.timeout_s), pool=None),
@@ -110,11 +118,18 @@ class Chat:
 
     async def reply(self, request: ChatRequest, heard: Heard | None = None, retried: Retried | None = None) -> Reply:
         """A whole answer, piece by piece to `heard` on the way. Raises EngineError."""
+        try:
+            async with asyncio.timeout(self.patience.deadline_s):
+                return await self._insist(request, heard or (lambda piece: None), retried)
+        except TimeoutError:
+            raise Unanswered(f"{self.endpoint.base_url} gave no whole answer within {self.patience.deadline_s:g} s") from None
+
+    async def _insist(self, request: ChatRequest, heard: Heard, retried: Retried | None) -> Reply:
         tries = 0
         while True:
             await self._hold_back()
             try:
-                return await self._ask(request, heard or (lambda piece: None))
+                return await self._ask(request, heard)
             except ServerTrouble as trouble:
                 tries += 1
                 if tries > self.patience.retries:
@@ -172,6 +187,9 @@ class Chat:
         return growing.reply()  # it broke after the end of the answer, which is whole
 
     async def _listen(self, response: httpx.Response, growing: GrowingReply, silence: asyncio.Timeout) -> None:
+        if is_packed(response):
+            packing = shown(response.headers["content-encoding"], 40)
+            raise ServerRefused(f"{self.endpoint.base_url} packed its answer ({packing}), which was not asked for; turn that off there")
         if response.headers.get("content-type", "").startswith("application/json"):
             raw, whole = await at_most(response, MOST_BYTES)
             if not whole:
@@ -184,8 +202,8 @@ class Chat:
         async for event in events(response.aiter_bytes()):
             if event.strip() == b"[DONE]":
                 return
-            growing.take(read_json(event))
-            silence.reschedule(loop.time() + self.patience.timeout_s)
+            if growing.take(read_json(event)) and growing.finish is None:
+                silence.reschedule(loop.time() + self.patience.timeout_s)
 
     def _body(self, request: ChatRequest) -> dict[str, Any]:
         body: dict[str, Any] = {

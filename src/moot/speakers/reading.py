@@ -18,6 +18,8 @@ from moot.terminal import one_line
 MOST_BYTES = 16 << 20
 MOST_CHARACTERS = 16 << 20
 """A server may send lines of a megabyte; one that never ends its line, or its answer, must not fill the memory."""
+MOST_TOKENS = 1 << 40
+"""A larger count is no count; with hundreds of digits it could not even be multiplied by a price."""
 
 
 class ServerTrouble(Exception):
@@ -59,8 +61,8 @@ class GrowingReply:
     def heard_any(self) -> bool:
         return bool(self._pieces)
 
-    def take(self, chunk: Any) -> None:
-        """One event of a stream, or a whole answer."""
+    def take(self, chunk: Any) -> bool:
+        """One event of a stream, or a whole answer. Whether it says anything: text, or what a model thinks before it."""
         if not isinstance(chunk, dict):
             raise ServerTrouble(f"sent what is no answer: {shown(repr(chunk), 60)}")
         if chunk.get("error"):
@@ -70,8 +72,9 @@ class GrowingReply:
         choices = chunk.get("choices")
         first = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(first, dict):
-            return  # an event with the usage alone
-        if piece := _content(first.get("delta") or first.get("message")):
+            return False  # an event with the usage alone
+        message = first.get("delta") or first.get("message")
+        if piece := _content(message):
             self._length += len(piece)
             if self._length > MOST_CHARACTERS:
                 raise ServerTrouble("sent an answer without end")
@@ -84,6 +87,7 @@ class GrowingReply:
             for name in ("stop_reason", "matched_stop"):
                 if name in first and finish == "stop":
                     self._stopped_on = first[name] if isinstance(first[name], str) else "end"
+        return isinstance(message, dict) and any(value for name, value in message.items() if name != "role")
 
     def _tell(self, piece: str) -> None:
         """Passes on what is certain to hold no part of the key."""
@@ -114,7 +118,7 @@ def _content(message: Any) -> str:
 
 
 def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MOST_TOKENS else None
 
 
 def read_json(raw: bytes) -> Any:
@@ -164,9 +168,15 @@ def retry_after(headers: httpx.Headers) -> float | None:
         return None
 
 
+def is_packed(response: httpx.Response) -> bool:
+    return response.headers.get("content-encoding", "").strip().lower() not in ("", "identity")
+
+
 async def at_most(response: httpx.Response, most: int) -> tuple[bytes, bool]:
-    """The beginning of a body, and whether that is all of it."""
+    """The beginning of a body, and whether that is all of it. Of a packed one, nothing."""
     raw = bytearray()
+    if is_packed(response):
+        return b"", False
     async for piece in response.aiter_bytes():
         raw += piece
         if len(raw) > most:

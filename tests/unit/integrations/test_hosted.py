@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import pickle
+import random
 import sys
+from collections import Counter
 from collections.abc import Callable
 from typing import Literal
 
@@ -27,6 +29,7 @@ from moot.records.played import PlayedDebate
 from moot.rl.rendering import Rendering
 from support.hosted_model import SETTINGS, own_datums, own_debates, reply, save_tokenizer
 from support.making import FAILED, debate, text, v2
+from support.stressing import answered, seeds, tell
 
 
 @pytest.fixture(scope="module")
@@ -115,6 +118,55 @@ def test_whoever_waits_is_told_when_a_debate_is_given_up(folder: str) -> None:
             await hosted.request(1)
 
     asyncio.run(play())
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_a_debate_that_is_given_up_before_its_first_step_keeps_nobody_waiting(folder: str, asked: bool) -> None:
+    async def play() -> None:
+        hosted = HostedDebate(Setting().debate(Question("2 + 2?", "4")), rendering_of(folder, "qwen3"))
+        waiting = [asyncio.create_task(hosted.request(seat)) for seat in range(2)] if asked else []
+        await asyncio.sleep(0)  # they have asked, and the debate is a task without a step
+        hosted.give_up()
+        hosted.give_up()
+        for request in (*waiting, hosted.request(0), hosted.request(2)):
+            with pytest.raises(EngineError, match="the debate was given up"):
+                await answered(request, "a seat of a debate that was given up")
+        with pytest.raises(EngineError, match="the debate is not over"):
+            _ = hosted.played
+
+    asyncio.run(play())
+
+
+def test_no_seat_waits_for_ever_wherever_a_host_gives_up_or_is_cancelled(folder: str) -> None:
+    rendering, counts = rendering_of(folder, "qwen3"), Counter[str]()
+
+    async def seat_of(hosted: HostedDebate, seat: int) -> None:
+        while await hosted.request(seat) is not None:
+            counts["requests"] += 1
+            await asyncio.sleep(0)
+            hosted.reply(seat, said(rendering, text()))
+
+    async def play(seed: int) -> None:
+        rng = random.Random(seed)
+        hosted = HostedDebate(Setting(protocol=rng.choice(["v1", "v2"])).debate(Question("2 + 2?", "4")), rendering)
+        seats = [asyncio.create_task(seat_of(hosted, seat)) for seat in range(3)]
+        for _ in range(rng.randrange(14)):
+            await asyncio.sleep(0)
+        if rng.random() < 0.5:
+            seats[rng.randrange(3)].cancel()
+            await asyncio.sleep(0)
+        hosted.give_up()
+        for task in seats:
+            try:
+                await answered(task, f"a seat, seed {seed}")
+                counts["over"] += 1
+            except (EngineError, asyncio.CancelledError) as error:
+                counts[type(error).__name__] += 1
+
+    for seed in seeds(50):
+        asyncio.run(play(seed))
+    tell("hosted", counts)
+    assert min(counts[name] for name in ("requests", "over", "EngineError", "CancelledError")) > 10, counts
 
 
 def test_a_replay_has_the_tokens_of_a_debate_or_says_that_they_are_others(folder: str) -> None:

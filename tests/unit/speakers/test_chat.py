@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 import random
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from itertools import pairwise
+from typing import Any
 
 import httpx
 import pytest
@@ -20,6 +22,7 @@ from moot.speakers.chat import Chat, ChatRequest, Patience, ServerRefused, Unans
 from moot.speakers.endpoint import Endpoint
 from moot.speakers.reading import Reply, events, retry_after
 from support.chat_server import BASE, DONE, REQUEST, Asked, Pieces, Server, event, good, raising, stream
+from support.stressing import answered
 
 # What is asked, and a good answer
 
@@ -222,6 +225,84 @@ def test_a_server_that_only_keeps_the_connection_open_is_silent() -> None:
 
     asked = Asked(Server(comments), Patience(retries=0, timeout_s=0.2))
     assert str(asked.error) == f"{BASE} said nothing for 0.2 s"
+
+
+@pytest.mark.parametrize(
+    "said", [event(), event(""), b'data: {"choices": []}\n\n', b'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n']
+)
+def test_events_that_say_nothing_are_silence(said: bytes) -> None:
+    def empty() -> httpx.Response:
+        return stream(event("Fi"), *(each for _ in range(1000) for each in (said, 0.02)))
+
+    asked = Asked(Server(empty), Patience(retries=0, timeout_s=0.2))
+    assert str(asked.error) == f"{BASE} said nothing for 0.2 s"
+
+
+@pytest.mark.parametrize("said", [event("a"), b'data: {"choices": [{"delta": {"reasoning_content": "Hm"}}]}\n\n'])
+def test_an_answer_has_one_deadline_however_much_is_said(said: bytes) -> None:
+    def endless() -> httpx.Response:
+        return stream(*(each for _ in range(1000) for each in (said, 0.02)))
+
+    asked = Asked(Server(endless), Patience(retries=0, timeout_s=0.3, longest_wait_s=0.0, total_s=0.6))
+    # The second is what a machine says that stood still for so long itself.
+    assert str(asked.error) in (f"{BASE} gave no whole answer within 0.6 s", f"{BASE} said nothing for 0.3 s")
+
+
+def test_tries_and_waits_have_one_deadline_together() -> None:
+    assert Patience().deadline_s == 3600
+    assert Patience(retries=2, timeout_s=3000, longest_wait_s=0).deadline_s == 9000, "each try may be as silent as was asked for"
+
+    async def ask() -> None:
+        async def sleep(seconds: float) -> None:
+            await asyncio.sleep(3600)
+
+        patience = Patience(retries=3, timeout_s=0.01, longest_wait_s=0.01, total_s=0.1)
+        chat = Chat(Endpoint(BASE, "m"), patience, transport=Server(lambda: httpx.Response(500)), sleep=sleep)
+        with pytest.raises(Unanswered, match=r"no whole answer within 0\.1 s"):
+            await answered(chat.reply(REQUEST), "a chat request")
+        await chat.close()
+
+    asyncio.run(ask())
+
+
+def test_a_server_that_goes_on_after_the_end_of_its_answer_is_not_listened_to() -> None:
+    def chatty() -> httpx.Response:
+        return stream(event("4"), event(finish="stop"), *(each for _ in range(1000) for each in (event("!"), 0.02)))
+
+    asked = Asked(Server(chatty), Patience(retries=0, timeout_s=0.2))
+    assert asked.reply is not None and asked.reply.finish == "stop" and len(asked.reply.text) < 500
+
+
+class Bomb(httpx.AsyncByteStream):
+    """Says how much of it was read."""
+
+    def __init__(self, body: bytes) -> None:
+        self.body, self.read = body, 0
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        self.read += len(self.body)
+        yield self.body
+
+
+@pytest.mark.parametrize("status", [200, 400, 500])
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json"])
+@pytest.mark.parametrize("packing", ["gzip", "gzip, gzip, gzip", "deflate", "br", "unheard-of"])
+def test_what_a_server_packed_is_refused_and_not_unpacked(status: int, kind: str, packing: str) -> None:
+    body = b"data: " + bytes(1 << 20)
+    for _ in packing.split(","):
+        body = gzip.compress(body)
+    bomb = Bomb(body)
+    headers = {"content-type": kind, "content-encoding": packing}
+    asked = Asked(Server(lambda: httpx.Response(status, headers=headers, stream=bomb)), Patience(retries=0))
+    assert bomb.read == 0 and asked.server.headers[0]["accept-encoding"] == "identity"
+    refusal = f"{BASE} packed its answer ({packing}), which was not asked for; turn that off there"
+    assert str(asked.error).startswith(refusal if status == 200 else f"{BASE} answered {status}")
+
+
+@pytest.mark.parametrize("count", [10**400, 1 << 60, -1, True, 1e300, "9"])
+def test_a_count_of_tokens_that_cannot_be_one_is_none(count: Any) -> None:
+    whole = {"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": count, "completion_tokens": 1}}
+    assert Asked(Server(lambda: httpx.Response(200, json=whole))).reply == Reply("4", "stop", None, None, 1)
 
 
 def test_a_slow_server_that_goes_on_speaking_is_heard_out() -> None:

@@ -30,7 +30,7 @@ from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average, sequence_logprobs
 from moot.engine.local.worker import Worker
-from moot.engine.pending import Pending, settle
+from moot.engine.pending import Pending, outcome, settle
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
@@ -246,9 +246,9 @@ class LocalSampler:
             Request(self._weights, tokens, params, stop, random, partial(settle, future))
             for random, future in zip(engine._generators(params.seed, num_samples), futures, strict=True)
         ]
-        engine._worker.notify(lambda: engine._scheduler.add(requests))
+        engine._scheduler.add(requests)
         try:
-            return list(await asyncio.gather(*(asyncio.wrap_future(future) for future in futures)))
+            return [await outcome(future) for future in futures]
         finally:
             for request in requests:
                 request.cancelled = True  # of no effect on those that are done

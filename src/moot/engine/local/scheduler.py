@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 from collections import deque
@@ -13,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from moot.engine.handover import Inbox
 from moot.engine.local.attention import Continuation, prefill_attention
 from moot.engine.local.batch import Look, PlainBatch, Request, Weights, draws, least_of_use
 from moot.engine.local.memory import give_back, out_of_memory, pause, upload
@@ -44,9 +46,11 @@ class Scheduler:
         """`decoder`: where there is one, steps are captured, and looked at one step late."""
         self.network, self.store, self.max_batch, self.deterministic, self.decoder = network, store, max_batch, deterministic, decoder
         self.prefill_tokens = self._most_prefill = PREFILL_TOKENS["cpu" if network.device.type == "cpu" else "cuda"]
-        self.inbox: deque[Request] = deque()
+        self.inbox: Inbox[Request] = Inbox()
         """Filled by other threads; everything else here belongs to the worker's."""
         self.waiting: deque[Request] = deque()
+        self._owed: set[Request] = set()
+        """Everyone who came in and has no answer yet, in whatever list they are: what goes wrong between two lists loses nobody."""
         self.batches: dict[int, Batch] = {}
         self.stats = {"prefilled": 0, "reused": 0, "decoded": 0, "steps": 0, "preempted": 0, "out_of_memory": 0}
         self.allowed = max_batch
@@ -56,15 +60,16 @@ class Scheduler:
         store.least_of_use = partial(least_of_use, self.waiting)  # no method: a store and a scheduler that hold each other are freed late
 
     def add(self, requests: list[Request]) -> None:
-        self.inbox.extend(requests)
+        self.inbox.put(*requests)
 
     def has_work(self) -> bool:
         return bool(self.inbox or self.waiting or self.batches)
 
     def step(self) -> None:
         """Admit what fits, then one token for everyone."""
-        while self.inbox:
-            self.waiting.append(self.inbox.popleft())
+        came = self.inbox.take()
+        self._owed.update(came)
+        self.waiting.extend(came)
         with torch.inference_mode():
             self._leave_cancelled()
             self._admit()
@@ -76,17 +81,18 @@ class Scheduler:
             self.prefill_tokens = min(self._most_prefill, self.prefill_tokens + PAGE)
         if not self.has_work():
             self._attempts = 0
+            if self._owed:
+                self.abandon("the request was lost on its way, which is a fault of moot's; please report it")
 
     def abandon(self, reason: str) -> None:
-        everyone = [request for request in (*self.inbox, *self.waiting, *self._everyone()) if not request.settled]
-        for request in everyone:
-            request.settled = True
-            request.done(EngineError(reason))
-        for request in everyone:
-            self._discard(request)
-        self.inbox.clear()
+        """Fails everyone who is here now. Whoever asks again when told so is here later, and stays."""
+        everyone = [*self.inbox.take(), *self._owed]
         self.waiting.clear()
         self.batches.clear()
+        for request in everyone:
+            self._answer(request, EngineError(reason))
+        for request in everyone:
+            self._discard(request)
 
     def _everyone(self) -> list[Request]:
         """Those who run, and those whose last token is on its way."""
@@ -106,10 +112,10 @@ class Scheduler:
             except Exception as again:  # what was launched cannot be read
                 error = again
             failed = [*concerned, *(_unread(batch) if batch is not None else ())]
-            if batch is not None:
-                batch.looks.clear()
             for request in failed:
                 self._fail(request, error)
+            if batch is not None:
+                batch.looks.clear()  # last: until they are told, this is where some of them are known
 
     def _take_less(self, concerned: list[Request], error: Exception, batch: Batch | None) -> bool:
         """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not help."""
@@ -142,39 +148,48 @@ class Scheduler:
 
     def _preempt(self, request: Request) -> None:
         """Let it wait again; it is prefilled with what it has so far. Nothing of it may be on its way."""
+        self.waiting.appendleft(request)
         self.batches[request.weights.key].remove(request)
         request.source, request.sought = request.cached, True
         self._retire(request)
-        self.waiting.appendleft(request)
         self.stats["preempted"] += 1
 
     def _fail(self, request: Request, error: Exception) -> None:
         if request.settled:
             return
-        request.settled = True
-        for batch in self.batches.values():
-            batch.remove(request)
-        self._discard(request)
         if not isinstance(error, EngineError):
             failure = EngineError(f"sampling failed: {in_words(error)}")
             failure.__cause__ = error
             error = failure
-        request.done(error)
+        try:
+            for batch in self.batches.values():
+                batch.remove(request)
+            self._discard(request)
+        finally:  # it is in no list any more
+            self._answer(request, error)
+
+    def _answer(self, request: Request, result: Sample | BaseException) -> None:
+        self._owed.discard(request)
+        request.settled = True
+        request.done(result)
 
     def _discard(self, request: Request) -> None:
-        """Its pages, with what is in them."""
+        """Its pages, with what is in them. Where the device no longer answers, others must be told all the same."""
         cached, request.cached = request.cached, None
-        if cached is not None:
-            try:
-                self.store.drop(cached, scrub=True)
-            except RuntimeError:  # the device no longer answers; whoever waits must be told all the same
-                self.store.drop(cached)
+        if cached is None:
+            return
+        for scrub in (True, False):
+            with contextlib.suppress(Exception):
+                self.store.drop(cached, scrub=scrub)
+                return
 
     def _leave_cancelled(self) -> None:
-        for request in [request for request in self.waiting if request.cancelled]:
+        for request in [request for request in self.waiting if request.cancelled or request.settled]:
             self.waiting.remove(request)
+            self._owed.discard(request)
         for request in self._everyone():
             if request.cancelled and not request.settled:
+                self._owed.discard(request)
                 request.settled = True
                 self.batches[request.weights.key].remove(request)
                 self._retire(request)
@@ -355,10 +370,16 @@ class Scheduler:
         """Look at what was launched, but for the newest. This is where the device is waited for."""
         while len(batch.looks) > unread:
             tokens, logprobs = batch.looks[0].read()
-            for request, token, logprob in zip(batch.looks.popleft().requests, tokens, logprobs, strict=False):  # the rest only fills
-                if not request.settled:
-                    request.ahead -= 1
-                    self._accept(batch, request, token, logprob)
+            requests = batch.looks.popleft().requests
+            try:
+                for request, token, logprob in zip(requests, tokens, logprobs, strict=False):  # the rest only fills
+                    if not request.settled:
+                        request.ahead -= 1
+                        self._accept(batch, request, token, logprob)
+            except Exception as error:
+                for request in requests:  # those whose last token this was are known nowhere else
+                    self._fail(request, error)
+                raise
 
     def _accept(self, batch: Batch, request: Request, token: int, logprob: float) -> None:
         if not math.isfinite(logprob):
@@ -372,16 +393,16 @@ class Scheduler:
             self._fail(request, error)
             return
         if stopped or len(request.tokens) == request.params.max_tokens:
-            request.settled = True
-            batch.remove(request)
-            self._retire(request)
-            request.done(
-                Sample(
-                    tokens=np.array(request.tokens, dtype=np.int32),
-                    logprobs=np.array(request.logprobs, dtype=np.float32),
-                    stop_reason="stop" if stopped else "length",
-                )
+            sample = Sample(
+                tokens=np.array(request.tokens, dtype=np.int32),
+                logprobs=np.array(request.logprobs, dtype=np.float32),
+                stop_reason="stop" if stopped else "length",
             )
+            try:
+                batch.remove(request)
+                self._retire(request)
+            finally:
+                self._answer(request, sample)
 
     def _retire(self, request: Request) -> None:
         if request.cached is not None:

@@ -9,11 +9,13 @@ threads to sleep at once, which costs a small model a third of its speed.
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
+from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
+from moot.engine.handover import Inbox
 from moot.engine.local.memory import give_up_when
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.pending import Pending, settle
@@ -25,62 +27,67 @@ T = TypeVar("T")
 class Worker:
     def __init__(self) -> None:
         self._scheduler: Scheduler | None = None
-        self._jobs: deque[tuple[Callable[[], Any], Future[Any]]] = deque()
-        self._wake = threading.Condition()
+        self._bell: SimpleQueue[None] = SimpleQueue()
+        """Rung whenever there is something to look at. Unlike an Event, a finalizer may ring it at any point."""
+        self._ring = partial(self._bell.put, None)
+        self._jobs: Inbox[tuple[Callable[[], Any], Future[Any]]] = Inbox(self._ring)
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="moot-local", daemon=True)
         self._thread.start()
 
     def serve(self, scheduler: Scheduler) -> None:
         """From now on, step this between jobs."""
-        with self._wake:
-            self._scheduler = scheduler
+        scheduler.inbox.wake = self._ring
+        self._scheduler = scheduler
+        self._ring()
 
     def submit(self, job: Callable[[], T]) -> Pending[T]:
         future: Future[T] = Future()
-        self.notify(lambda: self._jobs.append((job, future)))
+        self._jobs.put((job, future))
         return Pending(future)
-
-    def notify(self, change: Callable[[], None]) -> None:
-        """Give the thread something to do: `change` runs under the lock that it waits on."""
-        with self._wake:
-            if self._closing:
-                raise EngineError("the local engine is closed")
-            change()
-            self._wake.notify()
 
     def close(self) -> None:
         """What has not begun fails with EngineError. May be called twice."""
-        with self._wake:
-            self._closing = True
-            self._wake.notify()
+        self._closing = True
+        self._ring()
         if threading.current_thread() is not self._thread:
             self._thread.join()
 
     def _run(self) -> None:
         give_up_when(lambda: self._closing)
-        while True:
-            with self._wake:
-                while not (self._jobs or self._closing or self._with_work()):
-                    self._wake.wait()
-                if self._closing:
-                    break
-                job = self._jobs.popleft() if self._jobs else None
-            if job is not None:
-                _do(*job)
-            if (scheduler := self._with_work()) is not None:
-                try:
-                    scheduler.step()
-                except Exception as error:  # whatever it is: those who wait must hear of it, and the thread must live
-                    scheduler.abandon(f"sampling failed: {in_words(error)}")
-        for _, future in self._jobs:
-            future.set_exception(EngineError("the local engine was closed before this ran"))
-        self._jobs.clear()
-        if self._scheduler is not None:
-            self._scheduler.abandon("the local engine was closed")
+        refusal = "the local engine is closed"
+        try:
+            while not self._closing:
+                if not self._turn():
+                    self._bell.get()
+        except BaseException as error:  # a fault of ours; nobody may wait for a thread that is gone
+            refusal = f"the local engine broke: {in_words(error)}"
+            raise
+        finally:
+            self._end(refusal)
 
-    def _with_work(self) -> Scheduler | None:
-        return self._scheduler if self._scheduler is not None and self._scheduler.has_work() else None
+    def _turn(self) -> bool:
+        """One job and one step, where there are any. Whether there was something to do."""
+        while not self._bell.empty():  # before the look: what comes during it rings again
+            self._bell.get()
+        if jobs := self._jobs.take(1):
+            _do(*jobs.pop())
+        scheduler = self._scheduler
+        if scheduler is None or not scheduler.has_work():
+            return len(self._jobs) > 0
+        try:
+            scheduler.step()
+        except Exception as error:  # whatever it is: those who wait must hear of it, and the thread must live
+            scheduler.abandon(f"sampling failed: {in_words(error)}")
+        return True
+
+    def _end(self, refusal: str) -> None:
+        self._jobs.close(refusal)
+        for _, future in self._jobs.take():
+            settle(future, EngineError("the local engine was closed before this ran"))
+        if self._scheduler is not None:
+            self._scheduler.inbox.close(refusal)
+            self._scheduler.abandon("the local engine was closed" if self._closing else refusal)
 
 
 def _do(work: Callable[[], Any], future: Future[Any]) -> None:

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import httpx
 import numpy as np
 
-from moot.engine.pending import Pending
+from moot.engine.pending import Pending, outcome
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
@@ -193,28 +193,35 @@ class RemoteEngine:
                 return await asyncio.wait_for(asyncio.wrap_future(question(sampler.client)), self._ledger.timeout_s)
             except TimeoutError:
                 reason = f"no answer within {self._ledger.timeout_s:.0f} s"
+            except asyncio.CancelledError:
+                if (own := asyncio.current_task()) is None or own.cancelling():
+                    raise
+                reason = "the SDK cancelled it"
             except Exception as error:  # the SDK's kinds are many; what is worth another try shows by trying
                 reason = in_words(error)
             if self._ledger.closed:
                 break
             await asyncio.sleep(pause(attempt, self._rng))
             if attempt and any(word in reason for word in FORGOTTEN):
-                await asyncio.wrap_future(self._ledger.run(self._revive(sampler, reason, generation)))
+                await outcome(self._ledger.run(self._revive(sampler, reason, generation)))
         raise EngineError(f"sampling failed {attempt + 1} times: {reason}")
 
     async def _revive(self, sampler: RemoteSampler, reason: str, generation: int) -> None:
         """A restarted server has forgotten the sampler. The model's saved state is the same, if nothing was trained since."""
         with contextlib.suppress(Exception):  # then the next try says what is wrong
             if sampler.version is None:
-                sampler.client = await self._link.base_sampler()
+                sampler.client = await asyncio.wait_for(self._link.base_sampler(), self._ledger.timeout_s)
             elif sampler.version != self._version:
                 # The model has moved on. A server that keeps saved weights apart from models can still sample from these.
-                sampler.client = await self._ledger.client.create_sampling_client_async(sampler.path)
+                made = self._ledger.client.create_sampling_client_async(sampler.path)
+                sampler.client = await asyncio.wait_for(made, self._ledger.timeout_s)
             else:
                 async with self._link.reviving:
                     if sampler.generation == generation:
                         await self._ledger.renew(reason, generation)
-                        fresh = await self._sampler(self._ledger.client, save_weights(self._ledger.client), sampler.version)
+                        saving = save_weights(self._ledger.client)
+                        made = self._sampler(self._ledger.client, saving, sampler.version)
+                        fresh = await asyncio.wait_for(made, self._ledger.timeout_s)
                         sampler.client, sampler.generation = fresh.client, self._ledger.generation
 
     def _check_alive(self, sampler: RemoteSampler) -> None:

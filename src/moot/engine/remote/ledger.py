@@ -13,12 +13,13 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import threading
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, TypeVar
 
+from moot.engine.handover import LoopThread
 from moot.engine.pending import Pending, settle
 from moot.engine.protocol import EngineError, in_words
 from moot.engine.remote.wire import UNCERTAIN, pause
@@ -62,20 +63,21 @@ class Ledger:
         self._replays_in_a_row = 0
         self._rng = random.Random()
         self._broken: str | None = None
-        self.closed = False
         self.replays = 0
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, name="moot-remote", daemon=True)
-        self._thread.start()
-        self._calls: asyncio.Queue[Call] = asyncio.Queue()
+        self._thread = LoopThread("moot-remote")
         self._ready = asyncio.Event()
-        self._serving: Future[None] | None = None
+        self._recovery: asyncio.Task[None] | None = None
+        """A task of the ledger's own: a call or a sampler that finds the model gone may be cancelled, and all the others wait for it."""
 
     # -- for the engine, from any thread ----------------------------------------------------------------------------------------------
 
+    @property
+    def closed(self) -> bool:
+        return self._thread.closed
+
     def run(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """In the ledger's thread, outside the order of calls."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop)
+        """In the ledger's thread, outside the order of calls. Not cancelled with whoever waits for it."""
+        return self._thread.run(work)
 
     def start(self, client: Any, saved: str | None) -> None:
         """From here on calls are made to this client, whose state is the saved one."""
@@ -85,70 +87,44 @@ class Ledger:
             self._ready.set()
 
         self.run(begin()).result()
-        self._serving = self.run(self._serve())
 
     def call(
         self, name: str, send: Callable[[Any], Awaitable[Any]], *, lasting: bool, saved_at: Callable[[Any], str] | None = None
     ) -> Pending[Any]:
-        if self.closed:
-            raise EngineError("the remote engine is closed")
         if self._broken:
             raise EngineError(self._broken)
         made = Call(name, send, lasting, saved_at)
-        self._loop.call_soon_threadsafe(self._calls.put_nowait, made)
+        self._thread.post(partial(self._enter, made), made.future)
         return Pending(made.future)
 
     def close(self) -> None:
         """What is not done fails. May be called twice."""
-        if self.closed:
-            return
-        self.closed = True
 
-        async def end() -> None:
-            self.generation += 1
-            if self._serving is not None:
-                self._serving.cancel()
-            waiting = [self._calls.get_nowait() for _ in range(self._calls.qsize())]
-            for call in [*self._log, *waiting]:
-                if call.task is not None:
-                    call.task.cancel()
-                settle(call.future, EngineError("the remote engine was closed before this was done"))
+        async def farewell() -> None:
+            self._abandon_tasks()
             if self.client is not None:
-                await self._discard(self.client)
-            others = asyncio.all_tasks() - {asyncio.current_task()}
-            for task in others:
-                task.cancel()
-            await asyncio.gather(*others, return_exceptions=True)
+                await asyncio.wait_for(self._discard(self.client), self.timeout_s)
 
-        try:
-            self.run(end()).result(30)
-        finally:
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join(10)
-            if not self._thread.is_alive():
-                self._loop.close()
+        self._thread.close(farewell, "the remote engine is closed", "the remote engine was closed before this was done")
 
     # -- in the ledger's thread -------------------------------------------------------------------------------------------------------
 
     async def renew(self, reason: str, generation: int) -> None:
         """The model is gone, says someone who has it from elsewhere (a sampler). Nothing is done if it was renewed since."""
         if generation == self.generation and self._ready.is_set():
-            await self._recover(reason)
+            self._recover(reason)
         await self._ready.wait()
         if self._broken:
             raise EngineError(self._broken)
 
-    async def _serve(self) -> None:
-        while True:
-            call = await self._calls.get()
-            if not self._ready.is_set():
-                self._log.append(call)  # it takes its place now, and is made with the replay
-                await self._ready.wait()
-            elif self._broken:
-                settle(call.future, EngineError(self._broken))
-            else:
-                self._log.append(call)
-                self._submit(call)
+    def _enter(self, call: Call) -> None:
+        """Gives it its place. While a model is brought back, it is made with the replay."""
+        if self._broken:
+            settle(call.future, EngineError(self._broken))
+            return
+        self._log.append(call)
+        if self._ready.is_set():
+            self._submit(call)
 
     def _submit(self, call: Call) -> None:
         try:
@@ -156,7 +132,9 @@ class Ledger:
         except Exception as error:  # it did not leave this machine
             self._forget(call, EngineError(f"{call.name} could not be sent: {in_words(error)}"))
             return
-        call.task = self._loop.create_task(self._watch(call, self.generation, answer))
+        call.task = asyncio.create_task(self._watch(call, self.generation, answer))
+        if asyncio.iscoroutine(answer):
+            call.task.add_done_callback(lambda _: answer.close())  # for one that is cancelled before its first step
 
     async def _watch(self, call: Call, generation: int, answer: Awaitable[Any]) -> None:
         reason = ""
@@ -164,6 +142,10 @@ class Ledger:
             value = await asyncio.wait_for(answer, self.timeout_s)
         except TimeoutError:
             reason = f"no result within {self.timeout_s:.0f} s"
+        except asyncio.CancelledError:
+            if generation != self.generation:
+                raise
+            reason = "the SDK cancelled it"  # nobody here did
         except Exception as error:  # the SDK raises many kinds; each means that the call is in doubt
             reason = in_words(error)
         if generation != self.generation:
@@ -197,7 +179,7 @@ class Ledger:
         ):
             self._forget(call, EngineError(f"{call.name} failed: {reason}"))
             if call.lasting:
-                await self._recover(reason)
+                self._recover(reason)
             return
         later = self._log[self._log.index(call) + 1 :] if call in self._log else []
         if not call.lasting and not any(other.lasting for other in later):
@@ -207,38 +189,47 @@ class Ledger:
             if generation == self.generation:
                 self._submit(call)
             return
-        await self._recover(f"{call.name}: {reason}")
+        self._recover(f"{call.name}: {reason}")
 
     def _forget(self, call: Call, error: Exception) -> None:
         if call in self._log:
             self._log.remove(call)
         settle(call.future, error)
 
-    async def _recover(self, reason: str) -> None:
+    def _recover(self, reason: str) -> None:
         """A new model from the saved state, and all calls since then again."""
-        self.generation += 1
-        generation = self.generation
+        if self._broken:
+            return
+        self._abandon_tasks()
         self._ready.clear()
         self._replays_in_a_row += 1
+        old, self.client = self.client, None
+        self._recovery = asyncio.create_task(self._restore(old, reason))
+        self._recovery.add_done_callback(self._recovered)
+
+    def _abandon_tasks(self) -> None:
+        self.generation += 1
         for call in self._log:
             if call.task is not None and call.task is not asyncio.current_task():
                 call.task.cancel()
-        old, self.client = self.client, None
-        while True:
-            if self._replays_in_a_row > MOST_REPLAYS:
-                self._give_up(reason)
-                return
+
+    async def _restore(self, old: Any, reason: str) -> None:
+        while self._replays_in_a_row <= MOST_REPLAYS:
             try:
-                if old is not None:
-                    await self._discard(old)
-                    old = None
-                client = await asyncio.wait_for(self._connect(self._saved), self.timeout_s)
+                async with asyncio.timeout(self.timeout_s):
+                    if old is not None:
+                        gone, old = old, None
+                        await self._discard(gone)
+                    client = await self._connect(self._saved)
                 break
-            except Exception as error:  # the server may be down for a while
+            except (Exception, asyncio.CancelledError) as error:  # the server may be down for a while, the SDK cancel what it began
+                if self.closed:
+                    raise
                 reason = in_words(error)
                 self._replays_in_a_row += 1
                 await asyncio.sleep(pause(self._replays_in_a_row, self._rng))
-        if generation != self.generation:
+        else:
+            self._give_up(reason)
             return
         self.replays += 1
         self.client = client
@@ -246,6 +237,11 @@ class Ledger:
             if call.lasting or not call.future.done():
                 self._submit(call)
         self._ready.set()
+
+    def _recovered(self, recovery: asyncio.Task[None]) -> None:
+        """Whatever it came to, nobody goes on waiting for it."""
+        if recovery is self._recovery and not self._ready.is_set() and not self.closed:
+            self._give_up("it was cancelled" if recovery.cancelled() else in_words(recovery.exception() or EngineError("no reason")))
 
     def _give_up(self, reason: str) -> None:
         where = f"; its last saved state is {self._saved}" if self._saved else ""
