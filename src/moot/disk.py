@@ -131,7 +131,7 @@ def sync(path: Path) -> None:
 
 
 def open_to_append(path: Path) -> BinaryIO:
-    """A file to add lines to, each of which goes out whole and at once. A last line that was cut short is ended first."""
+    """A file to add lines to, each whole and at once. A last line that was cut short is ended first."""
     flags = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         handle = os.open(path, flags, 0o666)

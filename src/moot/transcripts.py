@@ -196,7 +196,7 @@ def score(
             debate, scoring = read_debate(text, base)
             if (room := room + len(text) - debate.num_agents) < 0:
                 room += debate.num_agents
-                raise ConfigError("num_agents of all lines adds up to more than the file is long; score these lines by themselves")
+                raise ConfigError("num_agents of all lines adds up to more than the file is long; score this one by itself")
             if reward:
                 scoring = replace(scoring, reward=reward)
             if scoring.reward not in rewards:

@@ -79,7 +79,8 @@ class Report:
             saved = read_json(read_file(path))
             if saved["format"] != FORMAT:
                 raise ConfigError(f"it has format {saved['format']!r:.40}, and this moot reads format {FORMAT}")
-            report = cls(dict(saved["settings"]), [_checked(ReportRow(**row)) for row in saved["rows"]], dict(saved["trust"]))
+            rows = [_checked(ReportRow(**row)) for row in saved["rows"]]
+            report = cls(dict(saved["settings"]), rows, dict(saved["trust"]))
             if not isinstance(report.step, int):
                 raise TypeError(f"step must be a whole number, got {report.step!r:.60}")
             return report

@@ -49,7 +49,7 @@ class AnswerStore:
         self._file: BinaryIO | None = None
         self._path = path
         for _, record, _ in json_lines(path) if path is not None else ():
-            with suppress(KeyError, TypeError, ConfigError):  # a last line that a kill cut short, or the text of settings
+            with suppress(KeyError, TypeError, ConfigError):  # a line cut short, or the text of settings
                 check_said(record)
                 self._records[SampleKey(record["settings"], record["question"], record["number"])] = record
 

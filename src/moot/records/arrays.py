@@ -49,7 +49,8 @@ def _fitting(arrays: dict[str, Any], name: str) -> dict[str, Any]:
             raise ValueError(f"{name} cannot be read: {key} must rise from 0")
     turns = {len(array) - key.endswith("offsets") for key, array in arrays.items() if key in _BY_TURN}
     tokens = {len(array) for key, array in arrays.items() if key in _BY_TOKEN}
-    ends = [(arrays[f"{kind}offsets"], arrays[f"{kind}tokens"]) for kind in ("", "prompt_") if f"{kind}offsets" in arrays]
+    kinds = [kind for kind in ("", "prompt_") if f"{kind}offsets" in arrays]
+    ends = [(arrays[f"{kind}offsets"], arrays[f"{kind}tokens"]) for kind in kinds]
     if len(turns) > 1 or len(tokens) > 1 or any(offsets[-1] != len(cut) for offsets, cut in ends):
         raise ValueError(f"{name} cannot be read: its arrays must be equally long")
     return arrays

@@ -78,8 +78,8 @@ class RunLock(contextlib.ExitStack):
         try:
             lock.acquire()
         except Timeout:
-            told = f"{run} is in use by {_holder(file)}; wait until it ends; where its machine is gone, remove {self._place}"
-            raise ConfigError(told) from None
+            gone = f"where its machine is gone, remove {self._place}"
+            raise ConfigError(f"{run} is in use by {_holder(file)}; wait until it ends; {gone}") from None
         self.callback(lock.release)
         self._held = self._place.stat()
         self.note = f"the file system of {run} has no locks; {self._place} keeps other processes out."
