@@ -64,7 +64,7 @@ async def plain(args: argparse.Namespace, sampler: Any, rendering: Rendering, ta
             params = SamplingParams(args.max_tokens, args.temperature, stop=rendering.stop_ids, seed=number)
             samples = await sampler.sample(prompt, params, args.agents)
             given = [answer_in(rendering.said(sample.tokens)[0], task.extract) for sample in samples]
-            right = [answer is not None and task.equal(answer, question.answer or "") for answer in given]
+            right = [answer is not None and task.right(question, answer) for answer in given]
             lengths = [len(sample.tokens) for sample in samples]
             return sum(right) / len(right), sum(lengths) / len(lengths), sum(s.stop_reason == "length" for s in samples) / len(samples)
 
@@ -92,7 +92,7 @@ async def debates(
     played = await rollout(empty, sampler, rendering, SamplingParams(limit), limits=LIMITS, concurrency=args.concurrency)
     seconds = time.perf_counter() - started
     kept = [each for each in played if each.error is None]
-    grades = grade_all([each.debate for each in kept], task.equal, task.extract)
+    grades = grade_all([each.debate for each in kept], task.equal, task.extract, task.check)
     rights: dict[int, list[float]] = {1: [], 2: []}
     valid, voted, could, mixed, good, majority = [], [], [], [], [], []
     for each, grade in zip(kept, grades, strict=True):

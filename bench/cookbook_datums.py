@@ -62,12 +62,12 @@ if TYPE_CHECKING or "--inside" in sys.argv:
     from tinker_cookbook.rl.types import Trajectory, TrajectoryGroup, Transition
 
     from moot.debate.protocol import Protocol, preset
-    from moot.debate.rewards import FAILED, AgentScores, score
+    from moot.debate.rewards import FAILED, agent_scores, score
     from moot.debate.state import Debate
     from moot.debate.types import ParseFailure, Question, Turn
     from moot.engine.protocol import Datum, Floats, Ints, Sample, SamplingParams
     from moot.engine.scripted import ScriptedEngine, Style
-    from moot.rl.advantages import ESTIMATORS, Advantages, AgentAdvantages, advantages
+    from moot.rl.advantages import ESTIMATORS, Advantages, advantages
     from moot.rl.datums import datums
     from moot.rl.rendering import Rendering
     from moot.rl.rollout import rollout
@@ -171,7 +171,7 @@ class Group:
 
     def theirs(self) -> list[tinker.Datum]:
         # Where moot has more than one an agent, the cookbook's are not compared.
-        values = self.advantages.values if isinstance(self.advantages, AgentAdvantages) else (0.0,) * len(self.trajectories)
+        values = self.advantages.values if self.advantages.per == "agent" else (0.0,) * len(self.trajectories)
         return [datum for each, value in zip(self.trajectories, values, strict=True) for datum in trajectory_to_data(each, value)]
 
 
@@ -231,7 +231,7 @@ def group(agents: Sequence[Sequence[Step]], values: Sequence[float], as_new: Cal
             )
     debate = Debate(Question("?"), len(agents), max(1, max(map(len, agents))), turns=tuple(turns))
     trajectories = [trajectory([transition(each.prompt, each.tokens, each.logprobs) for each in steps]) for steps in agents]
-    return Group(debate, tuple(sampled), AgentAdvantages(tuple(values)), trajectories)
+    return Group(debate, tuple(sampled), Advantages.per_agent(tuple(values)), trajectories)
 
 
 # ---------------------------------------------------------------- comparing
@@ -306,7 +306,7 @@ def check_centring(name: str, groups: Sequence[Group]) -> Row:
     data, metadata = assemble_training_data(theirs, centred)
     found, widest, count = None, 0.0, 0
     for number, (each, other, values) in enumerate(zip(groups, theirs, centred, strict=True)):
-        assert isinstance(each.advantages, AgentAdvantages)
+        assert each.advantages.per == "agent"
         totals = other.get_total_rewards()
         gaps = [abs(a - float(b)) for a, b in zip(each.advantages.values, values, strict=True)]
         widest = max([widest, *gaps])
@@ -321,7 +321,7 @@ def check_centring(name: str, groups: Sequence[Group]) -> Row:
             here = f"advantages: moot has {each.advantages.values}, the cookbook {values.tolist()}"
         if found is None and here:
             found = f"group {number}, {here}"
-    moved = any(value for each in groups if isinstance(each.advantages, AgentAdvantages) for value in each.advantages.values)
+    moved = any(value for each in groups if each.advantages.per == "agent" for value in each.advantages.values)
     if found is None and not moved:
         found = "every advantage is 0, so nothing was shown"
     turns = sum(len(each.sampled) for each in groups)
@@ -472,14 +472,14 @@ def play(protocol: Protocol, style: Style, *, agents: int, rounds: int, count: i
     groups = []
     for each, score, value in zip(played, scores, values, strict=True):
         trajectories = []
-        for turns in each.debate.steps():
+        for turns in each.debate.turns_by_agent():
             transitions = []
             for i in turns:
                 prompt, answer = recorder.asked[id(each.sampled[i].tokens)]
                 charged = FAILED if each.debate.turns[i].failed else 0.0
                 transitions.append(transition(prompt, answer.tokens.tolist(), answer.logprobs.tolist(), charged, i == turns[-1]))
             trajectories.append(trajectory(transitions))
-        rewards, returns = (score.rewards, score.returns) if isinstance(score, AgentScores) else ((), ())
+        rewards, returns = (score.rewards, score.returns) if score.per == "agent" else ((), ())
         groups.append(Group(each.debate, each.sampled, value, trajectories, rewards, returns))
     return groups
 
@@ -539,9 +539,9 @@ def known_differences() -> list[str]:
             theirs = f"an error ({error})"
         lines.append(f"a sequence of {what}: moot {[len(datum) for datum in tiny.ours()]} (lengths of its datums), the cookbook {theirs}")
     equal = TrajectoryGroup([trajectory([]) for _ in range(7)], [0.7] * 7, [{} for _ in range(7)])
-    scores = AgentScores((0.7,) * 7, (0.7,) * 7)
-    (ours,) = advantages([(Debate(Question("?"), 7), scores)], ESTIMATORS["center_group"])
-    assert isinstance(ours, AgentAdvantages)
+    silent = Debate(Question("?"), 7)
+    (ours,) = advantages([(silent, agent_scores(silent, [0.7] * 7))], ESTIMATORS["center_group"])
+    assert ours.per == "agent"
     lines.append(f"seven rewards of 0.7 centred: moot {ours.values[0]}, the cookbook {float(compute_advantages([equal])[0][0]):.1e}")
     return lines
 
@@ -579,7 +579,7 @@ def inside() -> int:
     rows += [
         check_centring(f"cookbook's centring: {case.name}", case.groups)
         for case in debates
-        if all(isinstance(each.advantages, AgentAdvantages) for each in case.groups)
+        if all(each.advantages.per == "agent" for each in case.groups)
     ]
     table = Table("case", "trajectories", "turns", "datums", "fields", "verdict")
     for column in table.columns[1:4]:

@@ -89,7 +89,7 @@ async def planted(rendering: Rendering, rng: random.Random) -> list[Datum]:
     sampled, _ = await dictated(debate, rendering)
     return [
         datum
-        for turns in debate.steps()
+        for turns in debate.turns_by_agent()
         for datum in imitated([sampled[i] for i in turns], [np.ones(len(sampled[i].tokens), dtype=np.float32) for i in turns])
     ]
 

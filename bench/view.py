@@ -26,7 +26,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
-from support.browsing import binaries, browser, missing, serving
+from support.browsing import binaries, browser, missing, serving, signed_in
 
 PER_STEP, POOL = 16, 24
 
@@ -108,12 +108,14 @@ def main() -> None:
         size = sum(file.stat().st_size for file in files)
         took = time.perf_counter() - started
         print(f"{run.name}: {len(files):,} steps, {size / 1e6:,.0f} MB of text, made in {took:.0f} s; {os.cpu_count()} cores")
-        with serving(run, cache=place / "cache") as url, browser(place / "profile") as driver:
+        with serving(run, cache=place / "cache") as address, browser(place / "profile") as driver:
             driver.set_script_timeout(300)
-            measure(driver, url, run.name, place)
+            measure(driver, address, run.name, place)
 
 
-def measure(driver: Any, url: str, run: str, place: Path) -> None:
+def measure(driver: Any, address: str, run: str, place: Path) -> None:
+    url, token = signed_in(driver, address), address.partition("?")[2]
+    driver.get("about:blank")
     query = f"{url}?view=debates&run={run}"
     rows = "document.querySelectorAll('tr[data-place]').length >= 50"
     # Curves are drawn when one scrolls to them, so the page is told to.
@@ -130,11 +132,11 @@ def measure(driver: Any, url: str, run: str, place: Path) -> None:
     show("runs: trust panel and first curves on the screen", full)
     state: dict[str, Any] = {}
     while not state or state["filed"] < state["steps"]:
-        state = asked(f"{url}api/debates?run={run}&limit=1")["index"]
+        state = asked(f"{url}api/debates?run={run}&limit=1&{token}")["index"]
         time.sleep(0.2)
     show("every debate can be filtered after", 1000 * (time.perf_counter() - began))
     while state["words"] < state["steps"]:
-        state = asked(f"{url}api/debates?run={run}&limit=1")["index"]
+        state = asked(f"{url}api/debates?run={run}&limit=1&{token}")["index"]
         time.sleep(0.5)
     index = sum(file.stat().st_size for file in (place / "cache").rglob("*") if file.is_file())
     show("every word can be searched after", 1000 * (time.perf_counter() - began), f"(index {index / 1e6:,.0f} MB)")
@@ -152,7 +154,7 @@ def measure(driver: Any, url: str, run: str, place: Path) -> None:
     ):
         show(what, middle(lambda i, n=name, v=values: changed(driver, n, v[i % 2], "change")))
     driver.execute_script("document.querySelector('.clear')?.click()")
-    total = asked(f"{url}api/debates?run={run}&limit=1")["counts"]["debates"]
+    total = asked(f"{url}api/debates?run={run}&limit=1&{token}")["counts"]["debates"]
     words = [f"word{i * 37 % total}" for i in range(5)]
     show(
         "search: a word that one debate has",

@@ -74,7 +74,9 @@ def datums_from(played: list[PlayedDebate], task: Task, args: argparse.Namespace
     Credit goes to tokens: the generator's to the solution alone, the judge's to evaluation and comparison, which can no longer
     change the answer. A turn that cannot be read gets the generator's on all of it.
     """
-    grades = [grade(each.debate, task.equal, task.extract) for each in played]  # looked at by the panel, and by the reward truth alone
+    grades = [
+        grade(each.debate, task.equal, task.extract, task.check) for each in played
+    ]  # looked at by the panel, and by the reward truth alone
     scored = [each.scored(args.protocol.scoring, found) for each, found in zip(played, grades, strict=True)]
     taught = with_advantages(scored, ESTIMATORS[args.protocol.scoring.estimator], seats)
     batch = [

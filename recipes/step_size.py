@@ -73,7 +73,7 @@ async def main() -> None:
         tempered = engine.capabilities.tempered_training
         played = await rollout(debates, await engine.snapshot(), rendering, params, concurrency=256, tempered=tempered, seed="step-size")
         scoring = replace(config.protocol.scoring, reward="truth", advantage="auto")
-        grades = grade_all([each.debate for each in played], task.equal, task.extract)
+        grades = grade_all([each.debate for each in played], task.equal, task.extract, task.check)
         scores = [truth(each.debate, scoring, found) for each, found in zip(played, grades, strict=True)]
         values = advantages(zip([each.debate for each in played], scores, strict=True), ESTIMATORS[scoring.estimator])
         taught = [(each, value) for each, value in zip(played, values, strict=True) if carries_gradient(value)]

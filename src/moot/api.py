@@ -1,5 +1,5 @@
-"""Functions for Python: play a debate with any function as speaker, score it, train. `import moot` offers them lazily; docs/api.md has
-examples.
+"""Functions for Python: play a debate with any function as speaker, score it, train. `import moot` offers them lazily;
+docs/api.md has examples.
 """
 
 from __future__ import annotations
@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from moot.debate.play import Speak, hear
 from moot.debate.play import play as play_debate
 from moot.debate.protocol import V2, Protocol
+from moot.debate.rewards import Reward, as_reward, register
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import Datum
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import with_advantages
-from moot.rl.choices import find_estimator, find_reward, users_reward
+from moot.rl.choices import find_estimator, find_reward
 from moot.rl.datums import datums as datums_of
 from moot.rl.dictation import dictated
 from moot.rl.rendering import Rendering
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from moot.rl.config import TrainConfig
 
 T = TypeVar("T")
+GivenReward = str | Reward | Callable[..., Any]
+"""The name of a reward, path.py:function, a `Reward`, or a function of a debate (and its grades)."""
 Speaker = Callable[[Observation], str | Said | Awaitable[str | Said]]
 """Any function that answers: it is given what the agent sees and returns its turn, at once or as a coroutine."""
 
@@ -46,8 +49,8 @@ def play(
 ) -> Debate:
     """Plays one debate to its end. One speaker speaks for every seat; a list has one for each seat.
 
-    A plain function is called for one agent at a time, in speaking order; a coroutine function for all agents of a parallel round at once.
-    `judges` hold no seat and vote when the debate is over.
+    A plain function is called for one agent at a time, in speaking order; a coroutine function for all agents of a
+    parallel round at once. `judges` hold no seat and vote when the debate is over.
     """
     return run(play_async(question, speaker, num_agents, max_rounds, protocol, judges))
 
@@ -76,29 +79,27 @@ async def play_async(
 
 @overload
 def score(
-    debate: Debate | PlayedDebate, protocol: Protocol = V2, reward: Callable[[Debate], Any] | None = None, equal: Grader = exact
+    debate: Debate | PlayedDebate, protocol: Protocol = V2, reward: GivenReward | None = None, equal: Grader = exact
 ) -> PlayedDebate: ...
 @overload
 def score(
-    debate: Iterable[Debate | PlayedDebate], protocol: Protocol = V2, reward: Callable[[Debate], Any] | None = None, equal: Grader = exact
+    debate: Iterable[Debate | PlayedDebate], protocol: Protocol = V2, reward: GivenReward | None = None, equal: Grader = exact
 ) -> list[PlayedDebate]: ...
 def score(
     debate: Debate | PlayedDebate | Iterable[Debate | PlayedDebate],
     protocol: Protocol = V2,
-    reward: Callable[[Debate], Any] | None = None,
+    reward: GivenReward | None = None,
     equal: Grader = exact,
 ) -> PlayedDebate | list[PlayedDebate]:
     """Rewards and advantages by the votes of one debate, or of several that are one batch to the estimator.
 
-    `protocol` says how votes count; `reward` is a function of your own instead of the reward it names. `equal` tells whether two answers
-    are the same, where the right one is known.
+    `protocol` says how votes count; `reward` is paid instead of the one it names: another name, or a function of
+    your own. `equal` tells whether two answers are the same, where the right one is known.
     """
     given: Iterable[Any] = [debate] if isinstance(debate, Debate | PlayedDebate) else debate
     batch = [each if isinstance(each, PlayedDebate) else PlayedDebate(each) for each in given]
-    scoring = protocol.scoring
-    if reward is not None:
-        scoring = replace(scoring, reward=str(getattr(reward, "__name__", "reward")))
-    paid = find_reward(scoring.reward) if reward is None else users_reward(reward, scoring.reward)
+    paid = _reward(protocol.scoring.reward if reward is None else reward)
+    scoring = replace(protocol.scoring, reward=paid.name)
     if lost := next((each for each in batch if each.error is not None), None):
         raise ConfigError(f"a debate that the engine lost cannot be scored ({lost.error}); leave it out")
     scored = [each.scored(scoring, grade(each.debate, equal), paid) for each in batch]
@@ -109,8 +110,8 @@ def score(
 def datums(played: PlayedDebate | Iterable[PlayedDebate], tokenizer: Any = None) -> list[Datum]:
     """What an engine trains on: token sequences with an advantage for each token.
 
-    Debates that an engine sampled have tokens. For others name a `tokenizer` with a chat template: the texts are encoded in its format, and
-    the logprobs of the sampler are 0, because nobody sampled these tokens.
+    Debates that an engine sampled have tokens. For others name a `tokenizer` with a chat template: the texts are
+    encoded in its format, and the logprobs of the sampler are 0, because nobody sampled these tokens.
     """
     made: list[Datum] = []
     rendering = None
@@ -140,16 +141,30 @@ def _speaking(speaker: Speaker) -> Speak:
 
 
 def config(preset: str = "demo", **settings: Any) -> TrainConfig:
-    """The settings of a preset, with some of them changed by the names they have in `moot train`: `config("math", learning_rate=1e-5)`."""
+    """The settings of a preset, with some of them changed by the names they have in `moot train`:
+    `config("math", learning_rate=1e-5)`.
+
+    `reward` may be a function of your own or a `Reward`. One that stands in a file is found there when the run
+    continues elsewhere.
+    """
     from moot.rl.config_file import with_settings
     from moot.rl.presets import find_preset
 
+    if callable(given := settings.get("reward")):
+        settings["reward"] = register(_reward(given)).name
     return with_settings(find_preset(preset), settings)
 
 
+def _reward(given: GivenReward) -> Reward:
+    if isinstance(given, str):
+        return find_reward(given)
+    return register(given) if isinstance(given, Reward) else as_reward(given)
+
+
 def train(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None, restart: bool = False) -> Run:
-    """Trains as `moot train` does, without printing anything, and gives the run. Where `path` holds an unfinished run of the same settings,
-    that run is continued; with `restart` it is moved aside instead. `watch` is called with each row of the metrics."""
+    """Trains as `moot train` does, without printing anything, and gives the run. Where `path` holds an unfinished run
+    of the same settings, that run is continued; with `restart` it is moved aside instead. `watch` is called with
+    each row of the metrics."""
     from moot.training import train_async  # heavy: engines, evaluation
 
     return run(train_async(config, path, watch, restart))

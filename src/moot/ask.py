@@ -16,7 +16,6 @@ from moot.debate.protocol import preset
 from moot.debate.rewards import held_answers, last_parsed, plurality
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
-from moot.debate.sections import Sections
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, Turn
 from moot.engine.protocol import EngineError, SamplingParams
@@ -345,12 +344,6 @@ class AnswerFile:
             write_lines(self.path, self.done.values())
             self._begun = True
         append_lines(self.path, [record])
-
-
-def sections_begun(path: Path) -> Sections | None:
-    """The way to speak that a file was begun with, so that the same command continues it also where the usual way is another since."""
-    first = next(iter(_records(path)), None)
-    return None if first is None else first["settings"].get("sections", "sampled")
 
 
 def _records(path: Path) -> list[dict[str, Any]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from moot.engine.manifest import MANIFEST, DamagedCheckpoint, read_manifest
 from moot.engine.protocol import EngineError, Trainer
 from moot.records import Run
 from moot.records.run import loop_state
+from moot.rl.stored import config_of
 
 Note = Callable[[str], None]
 """Is told what people should know and nobody has to act on."""
@@ -153,8 +155,21 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
     raise ConfigError(f"checkpoint {given!r} is neither a run, nor a checkpoint in one; look under RUN/checkpoints")
 
 
+def check_rank(run: Run, rank: int) -> None:
+    """Refuses a rank that the run's own checkpoints do not have, before memory is taken for it."""
+    for _, path in run.checkpoints():
+        with suppress(DamagedCheckpoint, OSError):
+            there = read_manifest(path).get("lora_rank", rank)
+            if there != rank:
+                raise ConfigError(
+                    f"lora_rank is {rank} in {run.path / 'run.json'} and {there!r:.40} in {path}; put back the run.json that moot wrote"
+                )
+            return
+
+
 def _model_of(run: Run) -> dict[str, Any]:
-    model = run.config.get("model")
-    if not isinstance(model, dict):
+    if not isinstance(run.config.get("model"), dict):
         raise ConfigError(f"{run.path / 'run.json'} is damaged: it has no model; put back the run.json that moot wrote")
-    return dict(model)
+    model = config_of(run).model
+    check_rank(run, model.lora_rank)
+    return dict(vars(model))

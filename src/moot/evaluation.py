@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from moot.checkpoints import newest_whole
 from moot.disk import refuse_links
 from moot.engine.settings import ModelConfig
 from moot.evaluate import AnswerStore, EvalConfig, EvalWatcher, Report, evaluate
@@ -41,7 +42,9 @@ async def evaluate_players(
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(players.close)
         at = await players.load(step)
-        questions, notes = unseen_questions(task, None if run is None else config, at, count)
+        checkpoint = newest_whole(run, at) if run is not None and at else None
+        saved = ((checkpoint and checkpoint.state) or {}).get("further", 0)
+        questions, notes = unseen_questions(task, None if run is None else config, at, count, saved)
         for note in notes:
             watcher.note(note)
         guests = await players.opponents(opponents) if "opponents" in settings.modes else {}

@@ -1,6 +1,7 @@
-"""A run may be somebody else's, so what it names is data: code to run and addresses to call are used only by the user's own word.
+"""A run or a file of settings may be somebody else's, whatever it is called, so what it names is data: code to run and addresses to call
+are used only by the user's own word.
 
-That is: where the user names the setting again on the command line, or trusts the run as a whole, after being shown what that means.
+That is: where the user names the setting again on the command line, or trusts the run or the file as a whole, and is shown what it names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from moot.rl.config import TrainConfig
 from moot.speakers.endpoint import is_endpoint
 from moot.terminal import one_line
 
-_GRADER = re.compile(r"grader\s*=[^,]*:")
+_GRADER = re.compile(r"(?:grader|equal)\s*=[^,]*:")
 
 
 def scoring_names(scoring: Scoring) -> dict[str, str]:
@@ -26,8 +27,8 @@ def scoring_names(scoring: Scoring) -> dict[str, str]:
 
 def played_names(config: TrainConfig) -> dict[str, str]:
     """What a command would run or call that plays debates and trains on none."""
-    named = {"task": config.debate.task} if _is_code(config.debate.task) else {}
-    if any(map(_is_code, config.recipe.curriculum)):
+    named = {"task": config.debate.task} if is_code(config.debate.task) else {}
+    if any(map(is_code, config.recipe.curriculum)):
         named["curriculum"] = " ".join(config.recipe.curriculum)
     return named | ({"base_url": config.model.base_url} if config.model.base_url else {})
 
@@ -40,23 +41,24 @@ def trained_names(config: TrainConfig) -> dict[str, str]:
     return scoring_names(config.protocol.scoring) | played_names(config) | asked
 
 
-def _is_code(task: str) -> bool:
+def is_code(task: str) -> bool:
+    """Whether to load the task is to run somebody's Python."""
     return ".py" in task or _GRADER.search(task) is not None
 
 
 def check_trusted(
-    run: Path, foreign: Mapping[str, str], named: Container[str], trust: bool = False, note: Callable[[str], None] = lambda text: None
+    source: Path, foreign: Mapping[str, str], named: Container[str], trust: bool = False, note: Callable[[str], None] = lambda text: None
 ) -> None:
-    """Refuses the settings of `foreign` that the user has not `named`; with `trust`, says what will be run instead."""
+    """Refuses what a run or a file names (`foreign`) and the user has not `named`; with `trust`, says what will be run."""
     unnamed = {setting: one_line(value, 120) for setting, value in foreign.items() if setting not in named}
     if not unnamed:
         return
     told = ", ".join(f"{setting} {value}" for setting, value in unnamed.items())
     if trust:
-        note(f"{run} is trusted, so this is run or called: {told}")
+        note(f"{source} is trusted, so this is run or called: {told}")
         return
     options = " ".join(f"--{setting.replace('_', '-')} {value}" for setting, value in unnamed.items())
     raise ConfigError(
-        f"{run} names code or an address ({told}), which is not used on a run's word alone; "
+        f"{source} names code or an address ({told}), which is not used on its word alone; "
         f"if you trust it, name it again ({options}), or give --trust-run"
     )

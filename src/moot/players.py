@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.checkpoints import Note, load_checkpoint, split_name, step_named
+from moot.checkpoints import Note, check_rank, load_checkpoint, split_name, step_named
 from moot.debate.types import ConfigError
 from moot.engine.create import create_engine
 from moot.engine.protocol import Trainer
@@ -61,6 +61,7 @@ def policy_config(
         return replace(config, model=replace(config.model, **changes)), None
     run = Run.open(run_dir)
     config = config_of(run)
+    check_rank(run, config.model.lora_rank)
     named = {"task"} if task else set()
     check_trusted(run.path, played_names(config), named | set(changes), trust, note)
     if task and not trust and "task" in played_names(config):

@@ -13,22 +13,21 @@ from itertools import groupby
 from typing import Any
 
 from moot.debate.choices import names_of
-from moot.debate.outcome import answer_stream
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import Reward, has_signal
+from moot.debate.rewards import Reward
 from moot.debate.rules import Rules
+from moot.debate.scores import answer_stream
 from moot.debate.scoring import Scoring, check_advocates_scoring
 from moot.debate.types import ConfigError
 from moot.foreign import check_trusted, scoring_names
 from moot.records import Damaged, PlayedDebate, Run
 from moot.rl.advantages import Estimator, SeatMeans, with_advantages
 from moot.rl.choices import find_estimator, find_reward
-from moot.rl.metrics import totals
 from moot.rl.schedules import scheduled
 from moot.rl.stored import config_of, scoring_of
 from moot.rl.trust import judge_accuracy
 from moot.statistics import Correlation, RunningMean
-from moot.turns import Advantages, AgentAdvantages, carries_gradient
+from moot.turns import Advantages, carries_gradient
 
 SCORING = tuple(name for name in names_of(Scoring) if name != "evaluation_credit")
 """What may be changed: the choices that say how votes count."""
@@ -293,13 +292,9 @@ def _larger(largest: float | None, before: PlayedDebate, after: PlayedDebate) ->
 
 
 def _flat(advantages: Advantages | None) -> dict[tuple[Any, ...], float]:
-    """By place: an agent, or a stream, an agent and a step."""
-    if advantages is None:
-        return {}
-    if isinstance(advantages, AgentAdvantages):
-        return {(agent,): value for agent, value in enumerate(advantages.values)}
-    streams = advantages.streams.items()
-    return {(name, a, step): value for name, rows in streams for a, row in enumerate(rows) for step, value in enumerate(row)}
+    """By stream, agent and turn."""
+    streams = () if advantages is None else advantages.streams.items()
+    return {(name, a, turn): value for name, rows in streams for a, row in enumerate(rows) for turn, value in enumerate(row)}
 
 
 def _change(before: PlayedDebate, after: PlayedDebate) -> Change:
@@ -336,9 +331,9 @@ class Sum:
     def add(self, played: PlayedDebate) -> None:
         means, scores, advantages = self.means, played.scores, played.advantages
         self.debates += 1
-        for total in () if scores is None else totals(scores):
+        for total in () if scores is None else scores.returns:
             means["reward_mean"].add(total)
-        means["with_signal"].add(scores is not None and has_signal(scores))
+        means["with_signal"].add(scores is not None and scores.has_signal)
         means["with_gradient"].add(advantages is not None and carries_gradient(advantages))
         right, telling = judge_accuracy([played])
         self.right_votes += right
@@ -371,7 +366,5 @@ def _by_turn(played: PlayedDebate) -> list[float]:
     """What the tokens of each turn's solution get. A ballot has none, and what stands for it is the agent's or 0."""
     if played.advantages is None:
         return []
-    if isinstance(played.advantages, AgentAdvantages):
-        return [played.advantages.values[turn.agent] for turn in played.debate.turns]
-    streams, places = played.advantages.streams, zip(played.debate.turns, played.debate.step_numbers(), strict=True)
-    return [streams[answer_stream(streams)][turn.agent][step] for turn, step in places]
+    stream, numbered = answer_stream(played.advantages.streams), zip(played.debate.turns, played.debate.turn_numbers(), strict=True)
+    return [played.advantages.at(stream, turn.agent, number) for turn, number in numbered]

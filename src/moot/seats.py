@@ -11,8 +11,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, get_args, get_type_hints
+from typing import TYPE_CHECKING, Any
 
+from moot.debate.choices import check_types
 from moot.debate.rules import Rules
 from moot.debate.types import ConfigError
 from moot.engine.protocol import EngineError, Sampler, Trainer
@@ -147,10 +148,12 @@ async def _load(common: CommonModel, seed: int | None, stack: AsyncExitStack) ->
     if common.engine == "tinker":
         asked |= {"base_url": common.base_url, "tokenizer": common.tokenizer}
     given = {**{name: value for name, value in asked.items() if value}, **stored}
-    engines = get_args(get_type_hints(ModelConfig)["engine"])
-    if given["engine"] not in engines:
-        raise ConfigError(f"engine {given['engine']} is not part of this moot, which has {', '.join(engines)}")
-    config = TrainConfig(model=ModelConfig(**given), seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed)
+    try:
+        chosen = ModelConfig(**given)
+        check_types(chosen)
+        config = TrainConfig(model=chosen, seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed)
+    except (ConfigError, TypeError) as error:
+        raise ConfigError(f"checkpoint {checkpoint} cannot be used: {error}" if stored else str(error)) from None
     # In a thread: it takes seconds, and an engine may want to run a loop of its own while it is made.
     engine, rendering = await asyncio.to_thread(make_engine, config)
     stack.push_async_callback(engine.close)

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from moot import __version__
-from moot.checkpoints import Note
+from moot.checkpoints import Note, check_rank
 from moot.debate.types import ConfigError
+from moot.foreign import is_code
 from moot.loop.state import Loop, Watcher
 from moot.loop.still import named_runs
 from moot.loop.train import train as train_loop
@@ -47,10 +48,14 @@ def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
         raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
 
 
-def check_named(config: TrainConfig, path: Path) -> None:
-    """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one takes over."""
+def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
+    """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one takes over.
+
+    A task in Python is loaded to be checked, unless `run_code` forbids it.
+    """
     for name in (config.debate.task, *config.recipe.curriculum):
-        check_name(name)
+        if run_code or not is_code(name):
+            check_name(name)
     if config.warm.warm_from and not Run.exists(path):
         warm_start_of(config)
 
@@ -62,7 +67,8 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     """
     if Run.exists(path):
         with locked(path):
-            pass  # refused now, and not after minutes of loading
+            if not restart:  # refused now, and not after minutes of loading
+                check_rank(Run.open(path), config.model.lora_rank)
     check_named(config, path)
     scoring = config.protocol.scoring
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)

@@ -13,7 +13,7 @@ from typing import Any
 
 from moot.debate.forecasts import FORECASTS, Forecast, read_chance
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import NEED_GRADES, REWARDS, AgentScores, Reward
+from moot.debate.rewards import REWARDS, Reward
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, ParseFailure, Question, Said, Turn
@@ -21,9 +21,8 @@ from moot.json_text import read_json
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, Estimator, with_advantages
 from moot.tasks.answers import grade
-from moot.turns import AgentAdvantages, StepAdvantages
 
-MOST_AGENTS = 100_000
+MOST_AGENTS = 10_000
 """Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
 KEYS = {"question", "num_agents", "turns"}
 OPTIONAL_KEYS = {"protocol", "answer", "id", "forecasts", "jury", "jury_counts", "sides"}
@@ -38,18 +37,17 @@ class BadLine:
 def as_json(scored: PlayedDebate) -> dict[str, Any]:
     """The object that `moot score --json` prints for a line."""
     scores, advantages = scored.scores, scored.advantages
-    if isinstance(scores, AgentScores):
-        assert isinstance(advantages, AgentAdvantages)
+    assert scores is not None and advantages is not None, "score the debate first"
+    if scores.per == "agent":
         return {
             "line": scored.number,
-            "valid": scores.valid,
-            "malformed": scores.malformed,
+            "valid": len(scores.votes),
+            "malformed": scores.lines_invalid,
             "failures": failures(scored.debate),
             "rewards": scores.rewards,
             "returns": scores.returns,
             "advantages": advantages.values,
         }
-    assert scores is not None and isinstance(advantages, StepAdvantages)
     return {
         "line": scored.number,
         "votes": len(scores.votes),
@@ -203,9 +201,10 @@ def score(
                 raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {scoring.reward!r}")
             if scoring.estimator not in estimators:
                 raise ConfigError(f"advantage must be one of {', '.join(estimators)} or auto, got {scoring.advantage!r}")
-            truth = scoring.reward in NEED_GRADES or scoring.reward_mix or scoring.correct_bonus or scoring.drop_own_answer
-            scored = PlayedDebate(debate, number=number).scored(scoring, grade(debate) if truth else None, rewards[scoring.reward])
-            if isinstance(scored.scores, AgentScores) and scoring.estimator == "center_round":
+            rule = rewards[scoring.reward]
+            graded = rule.grades != "none" or scoring.reward_mix or scoring.correct_bonus or scoring.drop_own_answer
+            scored = PlayedDebate(debate, number=number).scored(scoring, grade(debate) if graded else None, rule)
+            if scored.scores is not None and scored.scores.per == "agent" and scoring.estimator == "center_round":
                 raise ConfigError(f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent; use center_group")
         except ConfigError as error:
             results[number] = BadLine(number, str(error))

@@ -6,12 +6,12 @@ numpy is imported where tokens are: `moot score` has none, and waits for nothing
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Literal
 
-from moot.debate.scoring import Scoring
+from moot.debate.scores import AGENT, EVERY, SECTIONS, Per, Rows, answer_stream
 from moot.debate.types import Parsed, ParseFailure, Turn
 
 if TYPE_CHECKING:
@@ -44,10 +44,11 @@ class SampledTurn:
     temperature: float = 1.0
     stop_reason: Literal["stop", "length"] = "stop"
     learns: bool = True
-    """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and never trained on."""
+    """False for a turn of somebody else's: a past self, another model. It is judged and shown like any other, and
+    never trained on."""
     inserted: Flags | None = None
-    """Which tokens were put there by the rules: tags that are given, requests for the next section. They are observations: no credit, no
-    logprob, never counted as sampled. None where all were sampled."""
+    """Which tokens were put there by the rules: tags that are given, requests for the next section. They are
+    observations: no credit, no logprob, never counted as sampled. None where all were sampled."""
     counted: int | None = None
     """How many tokens a server says that it wrote, where the tokens themselves are not here."""
 
@@ -68,8 +69,8 @@ class SampledTurn:
 
 @cache
 def turn_in_text(counted: int | None = None, stop_reason: Literal["stop", "length"] = "stop") -> SampledTurn:
-    """A turn whose tokens nobody knows: of somebody who speaks in text alone (a chat server, a script, a person), or of a record without
-    them. Nobody is trained on it."""
+    """A turn whose tokens nobody knows: of somebody who speaks in text alone (a chat server, a script, a person), or
+    of a record without them. Nobody is trained on it."""
     import numpy as np
 
     nothing, no_logprobs = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
@@ -87,7 +88,8 @@ class PlainAnswer:
 
 
 def tokens_by_section(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) -> Mapping[str, Flags]:
-    """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last goes with it."""
+    """Which tokens of a turn belong to which section: those whose first character stands in it; what follows the last
+    goes with it."""
     import numpy as np
 
     if isinstance(parsed, ParseFailure) or not parsed.spans:
@@ -105,46 +107,45 @@ def tokens_by_section(parsed: Parsed | ParseFailure, starts: NDArray[np.int32]) 
 
 
 @dataclass(frozen=True)
-class AgentAdvantages:
-    """One number per agent, for every token it sampled."""
+class Advantages:
+    """By stream, per agent and turn; one number per agent where the reward is per agent."""
 
-    values: tuple[float, ...]
+    streams: dict[str, Rows]
+    stream_of: Mapping[str, str] = field(default_factory=lambda: SECTIONS)
+    """Which stream pays for the tokens of a section; `EVERY` stands for all of a turn."""
+    per: Per = "turn"
     forecasts: tuple[float, ...] = ()
     """For the tokens of each forecast, in the debate's order."""
 
+    @classmethod
+    def per_agent(cls, values: Sequence[float]) -> Advantages:
+        """One number per agent, for every token it sampled."""
+        return cls({AGENT: tuple((value,) for value in values)}, {EVERY: AGENT}, "agent")
 
-@dataclass(frozen=True)
-class StepAdvantages:
-    """By stream, per agent and step."""
+    @property
+    def values(self) -> tuple[float, ...]:
+        """Of a reward per agent: the number of each."""
+        return tuple(row[0] for row in self.streams[AGENT])
 
-    streams: dict[str, tuple[tuple[float, ...], ...]]
-    stream_of: Mapping[str, str] = field(default_factory=lambda: Scoring().stream_of)
-    """Which stream pays for the tokens of a section. The stream `step` pays for all of them."""
-    forecasts: tuple[float, ...] = ()
-    """For the tokens of each forecast, in the debate's order."""
-
-
-Advantages = AgentAdvantages | StepAdvantages
+    def at(self, stream: str, agent: int, turn: int) -> float:
+        """What an agent's turn gets of a stream; `turn` counts the agent's own, from 0."""
+        return self.streams[stream][agent][turn if self.per == "turn" else 0]
 
 
 def carries_gradient(advantages: Advantages) -> bool:
-    if any(advantages.forecasts):
-        return True
-    if isinstance(advantages, AgentAdvantages):
-        return any(advantages.values)
-    return any(value for rows in advantages.streams.values() for row in rows for value in row)
+    return any(advantages.forecasts) or any(value for rows in advantages.streams.values() for row in rows for value in row)
 
 
 def paid_by(turn: Turn, section: str, stream_of: Mapping[str, str]) -> str | None:
     """The stream that pays for the tokens of a section. In a ballot there is no answer: all of it is judging."""
-    return "judge" if turn.ballot else stream_of.get(section)
+    return stream_of.get(EVERY) or ("judge" if turn.ballot else stream_of.get(section))
 
 
-def credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
-    """The advantage of each token of one turn; 0 for those that were inserted."""
+def credit(turn: Turn, sampled: SampledTurn, number: int, advantages: Advantages) -> Floats:
+    """The advantage of each token of one turn, its agent's `number`-th; 0 for those that were inserted."""
     import numpy as np
 
-    return (_credit(turn, sampled, step, advantages) * sampled.sampled).astype(np.float32)
+    return (_credit(turn, sampled, number, advantages) * sampled.sampled).astype(np.float32)
 
 
 def forecast_credit(sampled: SampledTurn, advantage: float) -> Floats:
@@ -158,8 +159,9 @@ _SOLUTION = re.compile(r"<solution>.*?</solution>", re.I | re.A | re.S)
 
 
 def _broken(turn: Turn, sampled: SampledTurn) -> Flags:
-    """The tokens that a failed turn failed by. Where the model writes the tags, all of them: they are one reply. Spoken in parts, a turn
-    fails only by its solution (empty, or cut at its limit), so nothing that was judged before it is blamed."""
+    """The tokens that a failed turn failed by. Where the model writes the tags, all of them: they are one reply.
+    Spoken in parts, a turn fails only by its solution (empty, or cut at its limit), so nothing that was judged
+    before it is blamed."""
     import numpy as np
 
     where = None if sampled.inserted is None else _SOLUTION.search(turn.text)
@@ -168,20 +170,18 @@ def _broken(turn: Turn, sampled: SampledTurn) -> Flags:
     return (sampled.starts >= where.start()) & (sampled.starts < where.end())
 
 
-def _credit(turn: Turn, sampled: SampledTurn, step: int, advantages: Advantages) -> Floats:
+def _credit(turn: Turn, sampled: SampledTurn, number: int, advantages: Advantages) -> Floats:
     import numpy as np
 
     count = len(sampled.tokens)
-    if isinstance(advantages, AgentAdvantages):
-        return np.full(count, advantages.values[turn.agent], dtype=np.float32)
-    if "step" in advantages.streams:
-        return np.full(count, advantages.streams["step"][turn.agent][step], dtype=np.float32)
+    if (whole := advantages.stream_of.get(EVERY)) is not None:
+        return np.full(count, advantages.at(whole, turn.agent, number), dtype=np.float32)
     values = np.zeros(count, dtype=np.float32)
     if turn.failed:
-        values[_broken(turn, sampled)] = advantages.streams["generator"][turn.agent][step]
+        values[_broken(turn, sampled)] = advantages.at(answer_stream(advantages.streams), turn.agent, number)
         return values
     for name, tokens in tokens_by_section(turn.parsed, sampled.starts).items():
         stream = paid_by(turn, name, advantages.stream_of)
         if stream in advantages.streams:
-            values[tokens] = advantages.streams[stream][turn.agent][step]
+            values[tokens] = advantages.at(stream, turn.agent, number)
     return values

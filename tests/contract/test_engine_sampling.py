@@ -146,6 +146,54 @@ def test_compute_logprobs_agrees_with_the_sampler_and_starts_with_nan(engine: An
 
 
 @pytest.mark.weights
+def test_from_a_start_on_logprobs_are_those_of_the_whole(engine: Any) -> None:
+    async def main() -> None:
+        sampler = await trained(engine)
+        tokens = np.random.default_rng(4).integers(0, 64, 200).tolist()
+        whole = await sampler.compute_logprobs(tokens)
+        for start, first in ((0, 1), (1, 1), (2, 2), (150, 150), (199, 199), (200, 200)):
+            tail = await sampler.compute_logprobs(tokens, 1.0, start)
+            assert len(tail) == 200 and np.isnan(tail[:first]).all()
+            np.testing.assert_allclose(tail[first:], whole[first:], atol=1e-5)
+        with pytest.raises(ValueError, match=r"start must be 0 or more, got -1"):
+            await sampler.compute_logprobs(tokens, 1.0, -1)
+
+    run(main())
+
+
+@pytest.mark.weights
+def test_the_scores_of_candidates_are_their_logprobs_after_the_prompt(engine: Any) -> None:
+    """After a sampled turn, as a judge asks: of one token, of several, twice the same, and one that begins another."""
+    candidates = [[5], [63], [5, 6], [5, 7], [9, 9, 9], [5], [9, 9]]
+
+    async def main() -> None:
+        sampler = await trained(engine)
+        sample = await one(sampler, params=greedy_free(40))
+        prompt = [*PROMPT, *sample.tokens.tolist(), 8, 8]
+        scores = await sampler.score_continuations(prompt, candidates)
+        for candidate, score in zip(candidates, scores, strict=True):
+            whole = await sampler.compute_logprobs([*prompt, *candidate])
+            assert score == pytest.approx(whole[len(prompt) :].sum(), abs=2e-5)
+        every = await sampler.score_continuations(prompt, [[token] for token in range(64)])
+        assert sum(map(math.exp, every)) == pytest.approx(1, abs=1e-4)
+
+    run(main())
+
+
+def test_scores_are_the_same_again_one_for_each_candidate_and_none_above_zero(engine: Any) -> None:
+    async def main() -> None:
+        sampler = await engine.snapshot()
+        first, again = [await sampler.score_continuations(PROMPT, [[1], [2], [3, 4]]) for _ in range(2)]
+        assert len(first) == 3 and len(set(first)) == 3 and all(score <= 0 for score in first)
+        np.testing.assert_allclose(first, again, atol=1e-5)
+        assert await sampler.score_continuations(PROMPT, []) == []
+        with pytest.raises(ValueError, match="candidate 1 has no tokens"):
+            await sampler.score_continuations(PROMPT, [[1], []])
+
+    run(main())
+
+
+@pytest.mark.weights
 def test_a_turn_that_extends_the_last_has_the_logprobs_of_a_fresh_start(engine: Any) -> None:
     """Three rounds of one growing conversation, long enough for several cache pages."""
 

@@ -313,7 +313,7 @@ def test_wrong_usage_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_a_users_own_reward(tmp_path: Path) -> None:
     """Turns taken, doubled: 4 each."""
-    (tmp_path / "mine.py").write_text("def doubled(debate):\n    return [2 * len(steps) for steps in debate.steps()]\n")
+    (tmp_path / "mine.py").write_text("def doubled(debate):\n    return [2 * len(steps) for steps in debate.turns_by_agent()]\n")
     done = moot("score", "-", "--json", "--reward", f"{tmp_path}/mine.py:doubled", given=line())
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["rewards"] == [4.0, 4.0, 4.0]
@@ -322,7 +322,9 @@ def test_a_users_own_reward(tmp_path: Path) -> None:
 
 
 def test_a_users_reward_by_step(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text("def rounds(debate):\n    return [[debate.turns[i].round for i in row] for row in debate.steps()]\n")
+    (tmp_path / "mine.py").write_text(
+        "def rounds(debate):\n    return [[debate.turns[i].round for i in row] for row in debate.turns_by_agent()]\n"
+    )
     done = moot("score", "-", "--json", "--reward", "mine.py:rounds", given=line(), cwd=tmp_path)
     found = json.loads(done.stdout)
     assert found["step"] == [[1.0, 2.0]] * 3

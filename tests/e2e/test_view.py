@@ -36,9 +36,10 @@ def test_runs_stand_side_by_side_with_their_alarms_in_words_and_every_metric(dri
     assert len(measured) > 60
     shown = driver.execute_script("return [...document.querySelectorAll('.chart')].map((chart) => chart.dataset.id)")
     assert measured <= set(shown)
-    assert not driver.find_elements("css selector", ".chart canvas")  # nobody has scrolled to them
-    driver.execute_script("document.querySelector('.charts').scrollIntoView()")
-    until(lambda: driver.find_elements("css selector", ".chart canvas"), "a curve is drawn")
+    until(lambda: driver.find_elements("css selector", ".key .chart canvas"), "the key curves are drawn at once, above the panel")
+    assert not driver.find_elements("css selector", ".others .chart canvas")  # nobody has opened them
+    top = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
+    assert driver.execute_script(top, ".curves") < driver.execute_script(top, ".alarms")
 
 
 def test_a_metric_is_found_by_its_name_or_what_it_means_and_the_link_keeps_it(driver: Any, url: str) -> None:
@@ -70,15 +71,16 @@ def test_the_page_claims_no_more_than_its_intervals_say(driver: Any, url: str) -
     driver.get(f"{url}?run=real")
     first = one_text(driver, "table.trust tbody tr:first-child td")
     assert re.fullmatch(r"\d+%\s\[\d+%, \d+%\]\s+cannot be told from guessing \(50%\)", first)  # as the alarm says
-    assert "Judges prefer right answers" in all_text(driver, ".key .chart figcaption span")[0]
-    assert len(all_text(driver, ".key .chart")) == 5
+    titles = all_text(driver, ".key .chart figcaption > span:first-child")
+    assert titles[0] == "Judges prefer right answers" and len(titles) == len(set(titles)) + 1 == 5
+    assert titles.count("Agents are right: arithmetic") == 2  # in training and held out, which a chip tells apart
     assert "--reward-mix 0.3" in all_text(driver, ".alarm code")
     readings = driver.execute_async_script(
         "const done = arguments[arguments.length - 1]; import('/static/glossary.js').then(({TRUST}) => done(arguments[0].map("
         "([low, high]) => TRUST['trust/judge_accuracy'].read(0.49, {low, high})[0])))",
         [[0.41, 0.57], [0.40, 0.49], [0.51, 0.7], [None, None]],
     )
-    assert readings == ["fair", "bad", "good", "plain"]
+    assert readings == ["unsure", "bad", "good", "plain"]
 
 
 def test_runs_of_one_recipe_stand_together_and_are_ticked_together(driver: Any, place: Path) -> None:
@@ -94,6 +96,32 @@ def test_runs_of_one_recipe_stand_together_and_are_ticked_together(driver: Any, 
         until(lambda: "run=" not in driver.current_url)
         driver.execute_script("document.querySelector('tr.seeds input').click()")
         until(lambda: driver.current_url.count("run=") == 3)
+
+
+def test_green_is_only_what_was_measured_and_a_run_without_votes_has_no_rows_about_them(driver: Any, place: Path) -> None:
+    steps = [{"step": step, "phase": "self_play", "trust/plurality_share": 0.5, "trust/judge_accuracy": None} for step in (1, 2)]
+    run = write_run(place / "kinds" / "majority", {}, steps)
+    header = json.loads((run / "run.json").read_text())
+    header["config"]["protocol"]["reward"] = "majority"
+    (run / "run.json").write_text(json.dumps(header))
+    write_run(place / "kinds" / "quiet", {}, [{"step": 1, "phase": "self_play", "trust/judge_accuracy": None, "alarm/random_noise": 0.0}])
+    said = "<solution>7</solution><evaluation>N/A</evaluation><comparison>N/A</comparison>"
+    turns = [{"round": 1, "agent": agent, "text": said} for agent in range(3)]
+    (place / "kinds" / "file.jsonl").write_text(json.dumps({"question": "q", "answer": "7", "num_agents": 3, "turns": turns}) + "\n")
+    with visiting(driver, place / "kinds", cache=place / "cache") as url:
+
+        def calm(run: str) -> tuple[str, bool]:
+            driver.get(f"{url}?run={run}")
+            text = one_text(driver, ".calm")
+            return text, bool(driver.find_elements("css selector", ".calm:not(.unsure)"))
+
+        assert calm("file.jsonl") == ("No alarm was measured: alarms watch training, and files of debates have none.", False)
+        assert calm("quiet") == ("No alarm rings.", True)
+        assert calm("quiet&run=majority") == ("No alarm rings in quiet. The others have not been measured.", False)
+        assert until(lambda: all_text(driver, "table.trust td.quiet")) == ["has no votes", *["nothing to measure yet"] * 2]
+        driver.get(f"{url}?run=majority")
+        names = until(lambda: all_text(driver, "table.trust tbody th"))
+        assert len(names) == 1 and names[0].startswith("Agents agree")
 
 
 # Debates: filters, search, links

@@ -67,19 +67,39 @@ def test_ctrl_c_ends_it_quietly(tmp_path: Path) -> None:
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "1 run. New ones turn up by themselves.\n"
-        assert "http://localhost:" in server.stdout.readline()
+        assert "http://127.0.0.1:" in server.stdout.readline()
         server.send_signal(signal.SIGINT)
         assert server.stdout.read() == ""
         assert server.wait(20) == 0
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_closed_terminal_takes_the_scratch_folder_along(tmp_path: Path, number: signal.Signals) -> None:
+    write_run(tmp_path / "runs" / "a", {1: [record()]})
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-u", "-m", "moot", "view", "--port", "0"]
+    environment = surroundings({"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(scratch)})
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as server:
+        assert server.stdout is not None
+        assert [server.stdout.readline() for _ in range(2)][1].startswith("Look at them: ")
+        assert [each.name.startswith("moot-view-") for each in scratch.iterdir()] == [True]
+        server.send_signal(number)
+        assert server.stdout.read() == "" and server.wait(30) == 0
+    assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("request_line", "host", "status"),
     [
-        ("GET / HTTP/1.1", "localhost", b"200"),
-        ("GET /static/../../../../../../etc/passwd HTTP/1.1", "localhost", b"404"),
-        ("GET /static/..%2f..%2f..%2fetc/passwd HTTP/1.1", "localhost", b"404"),
+        ("GET / HTTP/1.1", "localhost", b"403"),
+        ("GET /api/runs HTTP/1.1", "localhost", b"403"),
+        ("GET /?TOKEN HTTP/1.1", "localhost", b"303"),
+        ("GET /api/runs?TOKEN HTTP/1.1", "localhost", b"200"),
+        ("GET /static/../../../../../../etc/passwd?TOKEN HTTP/1.1", "localhost", b"404"),
+        ("GET /static/..%2f..%2f..%2fetc/passwd?TOKEN HTTP/1.1", "localhost", b"404"),
         ("GET http://example.com/ HTTP/1.1", "example.com", b"403"),
         ("GET / HTTP/1.1", "example.com", b"403"),
         ("GET / HTTP/1.0", "", b"403"),
@@ -91,7 +111,7 @@ def test_ctrl_c_ends_it_quietly(tmp_path: Path) -> None:
 def test_what_comes_over_the_wire_is_refused_as_it_should_be(tmp_path: Path, request_line: str, host: str, status: bytes) -> None:
     run = write_run(tmp_path / "a", {1: [record()]})
     with serving(run, cache=tmp_path / "cache") as url:
-        port = urlsplit(url).port
+        port, request_line = urlsplit(url).port, request_line.replace("TOKEN", urlsplit(url).query)
         with socket.create_connection(("127.0.0.1", port), 10) as wire:
             wire.sendall(f"{request_line}\r\n{f'Host: {host}' if host else 'X: y'}\r\nConnection: close\r\n\r\n".encode())
             answer = b""

@@ -89,6 +89,33 @@ def test_a_turn_that_could_not_be_read_says_why_and_what_it_costs(driver: Any, u
     assert "it earns −1" in told and "no vote can be about it" in told
 
 
+def test_credit_is_drawn_on_what_was_sampled_and_a_cut_turn_is_explained_in_its_own_mode(driver: Any, place: Path) -> None:
+    run = place / "asked" / "run"
+    options = (
+        "--engine scripted --sections asked --batch-size 4 --num-train-datapoints 8 --max-tokens 2000 --warm-questions 0 --eval-every 0"
+    )
+    done = subprocess.run(command("train", *options.split(), "--run", run), env=surroundings(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
+    taught = 0
+    with visiting(driver, run, cache=place / "cache") as url:
+        for number in range(4):
+            driver.get(f"{url}?view=debate&run=run&debate=2.{number}&shade=advantage")
+            until(lambda: driver.find_elements("css selector", ".turn .tokens"))
+            tinted = driver.execute_script(
+                "return [...document.querySelectorAll('.tokens span')].filter((s) => /plus|minus/.test(s.className))"
+                ".map((s) => s.textContent)"
+            )
+            assert [text for text in tinted if "</solution>" in text] == []  # tags are put there; nobody is taught them
+            taught += len(tinted)
+        assert taught > 0
+        why = driver.execute_async_script(
+            "const done = arguments[arguments.length - 1]; import('/static/glossary.js').then(({failure}) => done(['asked', 'sampled'].map("
+            "(sections) => failure(arguments[0], {sections}).why)))",
+            "the solution was cut at its token limit",
+        )
+    assert why == ["The solution reached its token limit before it was finished, so --max-tokens may be too small."] * 2
+
+
 def test_keys_lead_through_debates_and_back(driver: Any, url: str) -> None:
     from selenium.webdriver.common.keys import Keys
 

@@ -15,6 +15,8 @@ from support.viewing import all_text, driver, one_text, place, until, visiting  
 
 pytestmark = pytest.mark.slow
 
+# A model that repeats itself writes these; no browser lays them out.
+NESTED = ((r"\frac{1}{", "}", 150), (r"\sqrt{", "}", 150), ("x^{", "}", 300), (r"\sqrt[", "]{x}", 150), (r"\boxed{", "}", 250))
 ATTACKS = [
     "<script>window.hurt = 1</script>",
     "<img src=x onerror='window.hurt = 2'>",
@@ -31,6 +33,7 @@ ATTACKS = [
     "x" * 1_000_000,
     "$" * 5000 + "\\(" * 5000 + "\\boxed{" * 5000,
     "<solution>" * 3000,
+    " ".join(f"$${before * deep}x{after * deep}$$" for before, after, deep in NESTED) + r" and $\frac{1}{2}$",
 ]
 
 
@@ -127,6 +130,15 @@ def test_a_megabyte_comes_in_parts_and_all_of_it_can_be_had(driver: Any, url: st
         driver.execute_script("document.querySelector('.turn .part.solution button.more').click()")
     assert driver.execute_script(length) == 1_000_000
     unharmed(driver, url)
+
+
+def test_formulas_nested_so_deep_that_a_browser_dies_of_them_stay_as_they_were_written(driver: Any, url: str) -> None:  # noqa: F811
+    from urllib.parse import quote
+
+    driver.get(f"{url}?view=debate&run={quote(NAME)}&debate=1.{len(ATTACKS) - 1}")
+    said = one_text(driver, ".turn .part.solution .said")
+    assert r"\frac{1}{\frac{1}{" in said and r"\sqrt{\sqrt{" in said and "x^{x^{" in said
+    assert driver.execute_script("return document.querySelectorAll('.turn .part.solution .said .maths .mfrac').length") == 1
 
 
 def test_lists_runs_and_broken_records_hold_too(driver: Any, url: str) -> None:  # noqa: F811

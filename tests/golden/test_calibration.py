@@ -9,17 +9,15 @@ import pytest
 
 from moot.debate.forecasts import advantage, brier, read_chance
 from moot.debate.protocol import V2
-from moot.debate.rewards import reward_to_go, score
+from moot.debate.rewards import as_reward, reward_to_go, score
 from moot.debate.types import ConfigError, Said
 from moot.debate.votes import clear_consensus
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.calibration import Bin, judged, reliability
-from moot.rl.choices import users_reward
 from moot.rl.trust import panel
 from moot.statistics import cautious_interval, wilson
 from moot.tasks.answers import grade
-from moot.turns import AgentAdvantages, StepAdvantages
 from support.making import Tabled, by_step, debate, near, reward, v1, v2, values
 
 # Three agents who answer 7, 8, 7; the truth is 7. In round 2 they vote about round 1:
@@ -99,7 +97,7 @@ def test_no_forecast_expects_more_than_what_one_believes() -> None:
 def test_each_forecast_is_taught_its_own_score_and_the_answer_what_it_got_before() -> None:
     """Winning: 0.8 for the winner, 0.3 and 0.5 for the others: 0.25 - 0.04, 0.25 - 0.09, 0. Right: 0.9 right, unreadable, 0.6 right."""
     found, without = taught(three()), taught(debate(v2(), VOTES, ANSWERS, "7"))
-    assert isinstance(found.advantages, StepAdvantages) and isinstance(without.advantages, StepAdvantages)
+    assert found.advantages.per == "turn" and without.advantages.per == "turn"
     near(found.advantages.forecasts, [0.21, 0.24, 0.16, -0.75, 0, 0.09])
     assert found.advantages.streams == without.advantages.streams and without.advantages.forecasts == ()
 
@@ -161,7 +159,7 @@ def test_center_forecast_subtracts_the_reward_that_a_chance_stands_for() -> None
     """generator_judge pays from -1 to 1, so p stands for 2p - 1: 0.6, -0.4, 0 against 1, -1, 0. Round 2 was not judged. Judging has no
     forecast: each is the only voice on its pair and gets 1, minus the round's mean 1."""
     found = taught(three(advantage="center_forecast")).advantages
-    assert isinstance(found, StepAdvantages)
+    assert found.per == "turn"
     near(found.streams["generator"], [[0.4, 0], [-0.6, 0], [0, 0]])
     near(found.streams["judge"], [[0, 0], [0, 0], [0, 0]])
 
@@ -170,7 +168,7 @@ def test_center_forecast_takes_the_rounds_mean_where_no_forecast_can_be_read() -
     """The mean of 1, -1, 0 is 0. Agent 1 said nothing that can be read."""
     played = three((("80", "1"), ("maybe", "1"), ("50", "1")), advantage="center_forecast")
     found = taught(played).advantages
-    assert isinstance(found, StepAdvantages)
+    assert found.per == "turn"
     near([row[0] for row in found.streams["generator"]], [0.4, -1, 0])
 
 
@@ -184,7 +182,7 @@ def test_center_forecast_for_rewards_per_agent(name: str, expected: list[float])
     protocol = v1(forecast="win", advantage="center_forecast", reward=name)
     played = forecasting(debate(protocol, [["", "", "0 > 1"]]), (("80",), ("30",), ("?",)))
     found = taught(played).advantages
-    assert isinstance(found, AgentAdvantages)
+    assert found.per == "agent"
     near(found.values, expected)
 
 
@@ -288,7 +286,7 @@ def test_votes_about_a_later_round_reach_the_answer_before_it_and_penalties_do_n
 def test_without_a_discount_everything_is_as_it_was() -> None:
     played = debate(v2(reward="majority"), [["", "", ""]] * 3, THREE_ROUNDS)
     stream = by_step(played)[0].streams["generator"]
-    assert stream.to_go is stream.to_center and "discount" not in V2.as_dict()
+    assert stream.to_go is stream.to_center and V2.as_dict()["discount"] == 0
 
 
 # What is refused
@@ -318,4 +316,4 @@ def test_what_makes_no_sense_is_refused_with_field_value_and_fix(choices: dict[s
 def test_a_users_reward_per_agent_has_no_rounds_to_discount() -> None:
     played = debate(v2(discount=0.5), VOTES)
     with pytest.raises(ConfigError, match="discount needs rewards per turn, and mine is per agent"):
-        score(played, replace(played.scoring, reward="mine"), None, users_reward(lambda _: [1, 2, 3], "mine"))
+        score(played, replace(played.scoring, reward="mine"), None, as_reward(lambda _: [1, 2, 3], "mine"))

@@ -15,7 +15,6 @@ from moot.debate.types import ConfigError
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from moot.transcripts import BadLine, score
-from moot.turns import AgentAdvantages, StepAdvantages
 from support.making import FAILED, debate, near, reward, text, v1, v2
 
 # Three debates of three agents under win_rate. Agent 2 is the only voter of the first two.
@@ -26,13 +25,13 @@ TIE = debate(v1(), [["", "", "0 = 1"]])  # returns 1/2, 1/2, 0
 
 def agents(batch: list[Debate], name: str, seats: SeatMeans | None = None) -> list[tuple[float, ...]]:
     found = advantages([(each, reward(each)) for each in batch], ESTIMATORS[name], seats)
-    assert all(isinstance(each, AgentAdvantages) for each in found)
+    assert all(each.per == "agent" for each in found)
     return [each.values for each in found]  # type: ignore[union-attr]
 
 
 def steps(batch: list[Debate], name: str, stream: str, seats: SeatMeans | None = None) -> list[tuple[tuple[float, ...], ...]]:
     found = advantages([(each, reward(each)) for each in batch], ESTIMATORS[name], seats)
-    assert all(isinstance(each, StepAdvantages) for each in found)
+    assert all(each.per == "turn" for each in found)
     return [each.streams[stream] for each in found]  # type: ignore[union-attr]
 
 
@@ -48,7 +47,7 @@ def test_center_seat_over_three_debates() -> None:
     seats = SeatMeans()
     near(agents([ZERO_WINS, ONE_WINS, TIE], "center_seat", seats), [[1, 0, 0], [-0.05, 1, 0], [0.4525, 0.45, 0]])
     # 0.95*0.0475 + 0.05*0.5 and 0.95*0.05 + 0.05*0.5
-    near([seats.of("return")[seat] for seat in range(3)], [0.070125, 0.0725, 0])
+    near([seats.of("agent")[seat] for seat in range(3)], [0.070125, 0.0725, 0])
 
 
 def test_center_seat_goes_on_from_batch_to_batch() -> None:
@@ -205,4 +204,4 @@ def test_center_question_keeps_rounds_apart_and_takes_rewards_by_agent_as_a_whol
     tables = [[["7", "8", "8"], ["8", "8", "8"]], [["8", "8", "8"], ["7", "8", "8"]]]
     played = [debate(v2(reward=name), [["", "", ""]] * 2, answers=table, truth="7") for table in tables]
     found = advantages([(each, reward(each)) for each in played], ESTIMATORS["center_question"], SeatMeans())
-    near([each.streams["generator"] if isinstance(each, StepAdvantages) else each.values for each in found], expected)
+    near([each.streams["generator"] if each.per == "turn" else each.values for each in found], expected)

@@ -20,7 +20,7 @@ from moot.records.played import PlayedDebate
 from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.turns import AgentAdvantages
+from moot.turns import Advantages
 from support.making import v1, v2
 
 AGENTS, ROUNDS = 3, 4
@@ -68,13 +68,13 @@ def test_rebuilt_starts_a_new_datum_at_each_turn(history: int, schedule: str) ->
 def test_v1_as_it_stands_is_rebuilt() -> None:
     """Five tags: the script may agree early, so there are as many datums as turns."""
     result = played(v1())
-    assert len(datums(result.debate, result.sampled, AgentAdvantages((0.0,) * AGENTS))) == len(result.debate.turns)
+    assert len(datums(result.debate, result.sampled, Advantages.per_agent((0.0,) * AGENTS))) == len(result.debate.turns)
 
 
 def check(result: PlayedDebate, rounds: list[list[int]]) -> None:
     debate = result.debate
     assert [(turn.round, turn.agent) for turn in debate.turns] == [(r, a) for r in range(1, ROUNDS + 1) for a in range(AGENTS)]
-    made = datums(debate, result.sampled, AgentAdvantages((1.0, 2.0, 3.0)))
+    made = datums(debate, result.sampled, Advantages.per_agent((1.0, 2.0, 3.0)))
     assert len(made) == AGENTS * len(rounds)
     for agent in range(AGENTS):
         own = made[agent * len(rounds) : (agent + 1) * len(rounds)]
@@ -106,7 +106,7 @@ def holds(whole: np.ndarray, part: np.ndarray) -> bool:
 def test_a_growing_prompt_is_the_last_prompt_the_sampled_tokens_and_a_suffix() -> None:
     """The datum's own tokens read: prompt, turn, new, turn, new, turn, new, turn; nothing was tokenised twice."""
     result = played(v2())
-    made = datums(result.debate, result.sampled, AgentAdvantages((0.0,) * AGENTS))
+    made = datums(result.debate, result.sampled, Advantages.per_agent((0.0,) * AGENTS))
     for agent, datum in enumerate(made):
         own = [result.sampled[number * AGENTS + agent] for number in range(ROUNDS)]
         whole = np.concatenate([piece for turn in own for piece in (turn.prompt, turn.tokens)])

@@ -16,7 +16,7 @@ from moot.debate.protocol import V2, preset
 from moot.debate.types import Turn
 from moot.records.played import PlayedDebate
 from moot.transcripts import score
-from moot.turns import SampledTurn, StepAdvantages
+from moot.turns import Advantages, SampledTurn
 from moot.turns import credit as credited
 
 FILES = 300
@@ -63,7 +63,7 @@ def test_who_pays_for_the_tokens_of_an_evaluation(pays: str) -> None:
         turn = Turn(1, 0, text, parse(text, "three_tag"))
         ids = np.zeros(len(starts), dtype=np.int32)
         sampled = SampledTurn(ids[:0], False, ids, np.zeros(len(starts), dtype=np.float32), np.array(starts, dtype=np.int32))
-        found = credited(turn, sampled, 0, StepAdvantages({name: ((value,),) for name, value in values.items()}, scoring.stream_of))
+        found = credited(turn, sampled, 0, Advantages({name: ((value,),) for name, value in values.items()}, scoring.stream_of))
         assert found.tolist() == credit(text, starts, values, protocol), text
         failures += turn.failed
     assert 20 < failures < 200

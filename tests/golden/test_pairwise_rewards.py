@@ -49,7 +49,7 @@ def test_rewards_as_worked_by_hand(name: str, reward: str) -> None:
     rounds, valid, malformed, win_rate, win_minus_loss = TABLE[name]
     expected = win_rate if reward == "win_rate" else win_minus_loss
     scores, advantages = by_agent(debate(v1(reward=reward), rounds))
-    assert (scores.valid, scores.malformed) == (valid, malformed)
+    assert (len(scores.votes), scores.lines_invalid) == (valid, malformed)
     near(scores.rewards, expected)
     near(scores.returns, expected)
     near(advantages, [value - sum(expected) / 3 for value in expected])
@@ -129,5 +129,5 @@ def test_win_rate_under_v2s_other_choices() -> None:
 def test_one_agent_alone_can_be_scored() -> None:
     """Nobody can vote: 0, and centring one number gives 0."""
     scores, advantages = by_agent(debate(v1(), [["0 > 1"]]))
-    assert (scores.valid, scores.malformed) == (0, 0)
+    assert (len(scores.votes), scores.lines_invalid) == (0, 0)
     near((scores.rewards, advantages), ([0], [0]))

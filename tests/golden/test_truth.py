@@ -97,7 +97,7 @@ def test_mixing_in_the_rewards_by_agent(reward: str, mix: float, bonus: float, e
     scores, advantages = by_agent(played, mix, bonus)
     near(scores.rewards, expected)
     near(advantages, [value - sum(expected) / 3 for value in expected])
-    assert (scores.valid, scores.malformed) == (1, 0)
+    assert (len(scores.votes), scores.lines_invalid) == (1, 0)
 
 
 def test_the_last_parsed_answer_counts_and_failures_stay_in_the_return() -> None:

@@ -81,14 +81,14 @@ def scheme(driver: Any, name: str) -> None:
 
 @contextlib.contextmanager
 def serving(*runs: Path, cache: Path) -> Iterator[str]:
-    """`moot view` as a user types it; gives the address it prints."""
+    """`moot view` as a user types it; gives the address it prints, with the token."""
     command = [sys.executable, "-u", "-m", "moot", "view", *map(str, runs), "--port", "0"]
     environment = surroundings({"XDG_CACHE_HOME": str(cache), "PYTHONUNBUFFERED": "1"})
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as server:
         try:
             assert server.stdout is not None
             said = ""
-            while not (found := re.search(r"http://localhost:\d+/", said)):
+            while not (found := re.search(r"http://127\.0\.0\.1:\d+/\?token=\S+", said)):
                 line = server.stdout.readline()
                 assert line, f"moot view ended: {said}"
                 said += line
@@ -96,3 +96,9 @@ def serving(*runs: Path, cache: Path) -> Iterator[str]:
         finally:
             server.terminate()
             server.wait(20)
+
+
+def signed_in(driver: Any, address: str) -> str:
+    """The page's own address, once the browser has shown the token and got its cookie."""
+    driver.get(address)
+    return address.partition("?")[0]

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from moot.engine.protocol import AdamParams, Sample, SamplingParams
+import numpy as np
+
+from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
 from support.datums import sampled_datum
 
 PROMPT = [3, 1, 4, 1, 5, 9, 2, 6]
@@ -26,3 +29,10 @@ async def trained(engine: Any, steps: int = 3, rate: float = 0.02) -> Any:
         await engine.forward_backward([sampled_datum(PROMPT, sample)], "cross_entropy")
         await engine.optim_step(AdamParams(learning_rate=rate))
     return await engine.snapshot()
+
+
+async def trainer_logprobs(engine: Any, tokens: Sequence[int], temperature: float = 1.0) -> np.ndarray:
+    """What `compute_logprobs` of the weights of now should say, by the trainer's forward pass, which has no cache."""
+    ids, ones = np.array(tokens, np.int32), np.ones(len(tokens) - 1, np.float32)
+    out = await engine.forward([Datum(ids[:-1], ids[1:], 0 * ones, 0 * ones, ones, temperature)])
+    return np.append(np.float32(np.nan), out.logprobs[0])

@@ -84,7 +84,7 @@ class Scripted:
         tokens, logprobs, reason = reply(self._folder, [int(token) for token in prompt])
         return [Sample(np.asarray(tokens, dtype=np.int32), np.asarray(logprobs, dtype=np.float32), reason)]
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
         raise NotImplementedError
 
 

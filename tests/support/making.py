@@ -23,14 +23,13 @@ from typing import Any
 
 from moot.debate.parsing import CONTRACTS, parse
 from moot.debate.protocol import V1, V2, Protocol
-from moot.debate.rewards import AgentScores, Scores, StepScores, score
+from moot.debate.rewards import Scores, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question, Turn
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from moot.tasks.answers import grade
-from moot.turns import AgentAdvantages, StepAdvantages
 
 FAILED = "this cannot be read"
 
@@ -83,25 +82,25 @@ def reward(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> Scores:
     return score(played, replace(played.scoring, reward_mix=mix, correct_bonus=bonus), grade(played))
 
 
-def by_agent(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> tuple[AgentScores, tuple[float, ...]]:
+def by_agent(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> tuple[Scores, tuple[float, ...]]:
     """The scores of one debate and its advantages, for rewards by agent."""
     scores = reward(played, mix, bonus)
     (found,) = advantages([(played, scores)], ESTIMATORS[played.scoring.estimator], SeatMeans())
-    assert isinstance(scores, AgentScores)
-    assert isinstance(found, AgentAdvantages)
+    assert scores.per == "agent"
+    assert found.per == "agent"
     return scores, found.values
 
 
-def by_step(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> tuple[StepScores, dict[str, Any]]:
+def by_step(played: Tabled, mix: float = 0.0, bonus: float = 0.0) -> tuple[Scores, dict[str, Any]]:
     """The scores of one debate and its advantages by stream, for rewards by step."""
     scores = reward(played, mix, bonus)
     (found,) = advantages([(played, scores)], ESTIMATORS[played.scoring.estimator], SeatMeans())
-    assert isinstance(scores, StepScores)
-    assert isinstance(found, StepAdvantages)
+    assert scores.per == "turn"
+    assert found.per == "turn"
     return scores, found.streams
 
 
-def values(scores: StepScores, stream: str) -> tuple[tuple[float, ...], ...]:
+def values(scores: Scores, stream: str) -> tuple[tuple[float, ...], ...]:
     return scores.streams[stream].values
 
 

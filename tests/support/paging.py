@@ -105,5 +105,6 @@ def write_tokens(file: Path, records: Sequence[dict[str, Any]]) -> None:
         tokens=np.arange(total, dtype=np.int32),
         logprobs=(-np.arange(total) / 1000).astype(np.float32),
         advantages=np.concatenate([np.full(n, 0.5 if i % 2 else -0.25) for i, n in enumerate(counts)] or [[]]).astype(np.float32),
+        inserted=np.zeros(total, dtype=bool),
         starts=np.concatenate(starts or [np.zeros(0, dtype=np.int32)]),
     )

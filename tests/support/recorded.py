@@ -32,14 +32,14 @@ def record(
     recipe: dict[str, Any] | None = None,
 ) -> Run:
     """A run whose step 1, 2, ... holds these debates."""
+    protocol = protocol.with_choices(reward_mix=mix, correct_bonus=bonus)
     config: dict[str, Any] = {
         "protocol": protocol.as_dict(),
-        "debate": {"reward_mix": mix, "correct_bonus": bonus},
         "model": {"model": "tiny", "engine": engine},
         "recipe": recipe or {},
     }
     run, seats = Run.create(path, config, {"moot": "test"}), SeatMeans()
-    scoring = replace(protocol.scoring, reward_mix=mix, correct_bonus=bonus)
+    scoring = protocol.scoring
     own = (rewards or {}).get(scoring.reward)
     for number, debates in enumerate(steps, 1):
         played = [PlayedDebate(debate) for debate in debates if debate is not LOST]

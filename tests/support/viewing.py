@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from support.browsing import binaries, browser, missing, resize, scheme, serving
+from support.browsing import binaries, browser, missing, resize, scheme, serving, signed_in
 from support.making import command, surroundings
 from support.paging import record, write_run
 
@@ -52,7 +52,7 @@ def runs(place: Path) -> Path:
 @pytest.fixture(scope="module")
 def url(runs: Path, place: Path, driver: Any) -> Iterator[str]:
     with serving(runs, cache=place / "cache") as address:
-        yield address
+        yield signed_in(driver, address)
 
 
 @pytest.fixture(autouse=True)
@@ -69,14 +69,14 @@ def console(driver: Any) -> Iterator[None]:
 @contextlib.contextmanager
 def visiting(driver: Any, *runs: Path, cache: Path) -> Iterator[str]:
     """A page of one's own, left before its server goes."""
-    with serving(*runs, cache=cache) as url:
+    with serving(*runs, cache=cache) as address:
         try:
-            yield url
+            yield signed_in(driver, address)
         finally:
             driver.get("about:blank")
 
 
-def until(found: Callable[[], Any], what: str = "", seconds: float = 15) -> Any:
+def until(found: Callable[[], Any], what: str = "", seconds: float = 60) -> Any:
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         try:

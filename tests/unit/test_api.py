@@ -21,8 +21,9 @@ from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.turns import AgentAdvantages
+from moot.turns import Advantages
 from support.making import FAILED, debate, text, v1, v2
+from support.recorded import LOST, record
 
 
 def test_every_name_is_there_and_told_to_type_checkers() -> None:
@@ -136,7 +137,7 @@ def test_a_debate_is_scored_with_grades_outcome_and_advantages() -> None:
 def test_another_protocol_a_batch_and_a_function_as_reward() -> None:
     one, two = moot.score([PLAYED, PLAYED], moot.V2.with_choices(reward="win_rate", advantage="normalize_batch"))
     assert one.scores == two.scores and one.scores.rewards == (0.0, 0.5, 1.0)  # type: ignore[union-attr]
-    assert moot.score(PLAYED, reward=lambda debate: [3.0, 0.0, 0.0]).advantages == AgentAdvantages((2.0, -1.0, -1.0))
+    assert moot.score(PLAYED, reward=lambda debate: [3.0, 0.0, 0.0]).advantages == Advantages.per_agent((2.0, -1.0, -1.0))
     assert moot.score(moot.score(PLAYED), reward=lambda debate: [0.0, 0.0, 3.0]).outcome.winner == 2  # type: ignore[union-attr]
     assert moot.score([]) == []
     with pytest.raises(moot.ConfigError, match="two_numbers"):
@@ -203,24 +204,24 @@ def test_a_run_is_continued_and_other_settings_are_refused(tmp_path: Path) -> No
 
 # Runs
 
-BEFORE = Path(__file__).parents[1] / "fixtures" / "before"
 
-
-def test_a_run_has_its_configuration_metrics_and_debates() -> None:
-    run = moot.Run(str(BEFORE / "shuffled"))
-    assert run.config["debate"]["num_agents"] == 3 and run.steps() == [1, 2]
-    assert [row["phase"] for row in run.metrics()] == ["eval", "self_play", "self_play", "eval"]
+def test_a_run_has_its_configuration_metrics_and_debates(tmp_path: Path) -> None:
+    record(tmp_path / "run", [[PLAYED, LOST, PLAYED], [PLAYED] * 3], engine="scripted")
+    run = moot.Run(str(tmp_path / "run"))
+    assert run.config["model"]["engine"] == "scripted" and run.steps() == [1, 2]
+    assert [row["phase"] for row in run.metrics()] == ["self_play", "self_play"]
     played = list(run.debates())
     assert [each.name for each in played if isinstance(each, moot.PlayedDebate)] == [f"{step}/{n}" for step in (1, 2) for n in range(3)]
     assert [each.error for each in played] == [None, "EngineError: the server went away", None, None, None, None]  # type: ignore[union-attr]
     assert len(list(run.debates([2]))) == 3
 
 
-def test_its_metrics_are_a_table_where_pandas_is(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_its_metrics_are_a_table_where_pandas_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("pandas")
-    run = moot.Run(BEFORE / "v2")
+    run = record(tmp_path / "run", [[PLAYED], [PLAYED]])
+    run.append_metrics({"step": 2, "phase": "eval", "trust/winner_correct": 0.5})
     table = run.frame()
-    assert list(table["step"]) == [0, 1, 2, 2] and table["trust/winner_correct"].dtype.kind == "f"
+    assert list(table["step"]) == [1, 2, 2] and table["trust/winner_correct"].dtype.kind == "f"
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(moot.ConfigError, match="frame needs pandas, which is not installed; run: pip install pandas, or take metrics"):
         run.frame()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from moot.checkpoints import checkpoints, find_trained, load_checkpoint, load_newest, newest_whole
+from moot.cli import main
 from moot.debate.types import ConfigError
 from moot.engine.scripted import ScriptedEngine
 from moot.engine.settings import ModelConfig
@@ -85,3 +87,57 @@ def test_a_run_a_checkpoint_in_it_a_bare_adapter_and_a_servers_name_all_say_what
     assert find_trained("tinker://run/weights/1") == ({}, "tinker://run/weights/1")
     with pytest.raises(ConfigError, match="is neither a run, nor a checkpoint in one"):
         find_trained(str(tmp_path / "nowhere"))
+
+
+# Numbers of somebody else's run
+
+
+def edited(run: Run, section: str, name: str, value: object) -> None:
+    header = run.header
+    header["config"][section][name] = value
+    (run.path / "run.json").write_text(json.dumps(header))
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "complaint"),
+    [
+        ("lora_rank", 10_000_000, "lora_rank must be at most 1024, got 10000000"),
+        ("lora_rank", "many", "run.json"),
+        ("lora_rank", 8, "lora_rank is 8 in .*run.json and 7 in .*000003; put back the run.json"),
+        ("device", 3, "device must be str, got 3"),
+        ("surprise", 1, "has the setting 'surprise', which this moot does not know"),
+    ],
+)
+def test_a_runs_numbers_are_looked_at_before_memory_is_taken(
+    run: Run, name: str, value: object, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`moot ask --checkpoint`, `moot eval`, `moot train --resume`: one line each, and no engine is made."""
+    (run.path / "checkpoints" / "000003" / "manifest.json").write_text(json.dumps({"lora_rank": 7}))
+    edited(run, "model", name, value)
+
+    def made(*_: object, **__: object) -> None:
+        raise AssertionError("an engine is made")
+
+    monkeypatch.setattr("moot.players.make_engine", made)
+    monkeypatch.setattr("moot.training.make_engine", made)
+    for command in (["ask", "--checkpoint", str(run.path), "Why?"], ["eval", str(run.path)], ["train", "--resume", str(run.path)]):
+        assert main(command) == 2, command
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and re.search(complaint, said), said
+
+
+def test_a_bare_checkpoint_of_other_types_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "manifest.json").write_text(
+        json.dumps({"model": 3, "lora_rank": "x", "lora_alpha": 1, "lora_targets": "q_proj", "files": {}})
+    )
+    assert main(["ask", "--checkpoint", str(tmp_path), "Why?"]) == 2
+    said = capsys.readouterr().err
+    assert "model must be str, got 3" in said and said.count("\n") == 1
+
+
+def test_the_prompts_of_a_run_with_an_unknown_setting_are_refused_in_one_line(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["prompts", str(run.path)]) == 0
+    edited(run, "optim", "surprise", 1)
+    capsys.readouterr()
+    assert main(["prompts", str(run.path)]) == 2
+    assert "has the setting 'surprise'" in capsys.readouterr().err

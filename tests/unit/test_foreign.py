@@ -29,8 +29,8 @@ def task(seed, held_out):
     return load("arithmetic", seed, held_out)
 def reward(debate, answers=None):
     return [0.0] * debate.num_agents
-def grader(given, right):
-    return given == right
+def grader(question, answer):
+    return answer == question.answer
 """
 Edit = Callable[..., tuple[Path, Path]]
 
@@ -93,8 +93,9 @@ def test_what_a_run_names_is_not_run_or_called_on_its_word_alone(
 
 def test_reading_exporting_and_looking_run_nothing(theirs: Edit) -> None:
     run, executed = theirs("protocol", "reward", "{code}:reward")
-    assert main(["export", str(run), "--supervised", "--html"]) in (0, 2)
-    assert main(["compare", str(run)]) in (0, 1, 2)
+    assert main(["export", str(run), "--supervised"]) == 0
+    assert main(["export", str(run), "--html"]) == 0
+    assert main(["compare", str(run)]) == 0
     assert len(list(Run.open(run).debates())) == 2
     assert not executed.exists()
 
@@ -105,10 +106,56 @@ def test_named_again_or_trusted_it_is_run_and_trust_says_what(theirs: Edit, caps
     assert main(["eval", str(run), "--questions", "2", "--task", named]) == 0
     assert executed.exists()
     executed.unlink()
-    capsys.readouterr()
-    assert main(["eval", str(run), "--questions", "2", "--trust-run"]) == 0
-    assert f"is trusted, so this is run or called: task {named}" in "".join(capsys.readouterr()).replace("\n", "")
-    assert executed.exists()
+    note = f"Note: {{}} is trusted, so this is run or called: task {named}\n"
+    for source, command in (
+        (run, ["eval", str(run), "--questions", "2"]),
+        (run, ["check", str(run), "--questions", "1"]),
+        (run, ["train", "--resume", str(run), "--num-train-datapoints", "3"]),
+        (run / "run.json", ["train", "--config", str(run / "run.json"), "--run", "mine"]),
+    ):
+        executed.unlink(missing_ok=True)
+        capsys.readouterr()
+        assert main([*command, "--trust-run"]) in ((0, 1) if command[0] == "check" else (0,)), command
+        assert note.format(source) in capsys.readouterr().err, command
+        assert executed.exists(), command
+
+
+CONFIGS = {
+    "shared-recipe.json": lambda code: json.dumps({"config": {"debate": {"task": f"{code}:task"}}}),
+    "recipe.yaml": lambda code: f"task: {code}:task\n",
+    "reward.yaml": lambda code: f"protocol:\n  reward: {code}:reward\n",
+    "grader.yml": lambda code: f"debate: {{task: 'arithmetic:equal={code}:grader'}}\n",
+    "judge.yaml": lambda code: "judge: spy@http://127.0.0.1:1/v1\n",
+    "url": lambda code: "base_url: http://127.0.0.1:1\nengine: tinker\n",
+}
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_a_file_of_settings_is_trusted_by_what_it_names_and_not_by_its_own_name(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.py").write_text(THEIRS)
+    (tmp_path / name).write_text(CONFIGS[name](tmp_path / "theirs.py"))
+    for more in ([], ["--dry-run"]):
+        assert main(["train", "--config", name, "--run", "mine", *more]) == 2
+        said = capsys.readouterr().err
+        assert f"{name} names code or an address (" in said and "--trust-run" in said and said.count("\n") == 1, said
+    assert not (tmp_path / "executed").exists() and not (tmp_path / "mine").exists()
+
+
+@pytest.mark.parametrize(
+    "named", [["--task", "theirs.py:task"], ["--reward", "theirs.py:reward"], ["--task", "q.jsonl:grader=theirs.py:grader"]]
+)
+def test_a_dry_run_loads_no_code_even_of_ones_own(
+    named: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "theirs.py").write_text(THEIRS)
+    (tmp_path / "q.jsonl").write_text('{"question": "one?", "answer": "1"}\n')
+    assert main(["train", "--engine", "scripted", *named, "--dry-run"]) == 0
+    assert "(code, not loaded)" in " ".join(capsys.readouterr().out.split())
+    assert not (tmp_path / "executed").exists()
 
 
 def test_another_task_named_for_an_evaluation_leaves_the_runs_own_alone(theirs: Edit) -> None:

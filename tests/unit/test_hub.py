@@ -85,7 +85,7 @@ def run(tmp_path: Path) -> Run:
     measured = {"debates/played": 8, "test/valid_turns": 0.75, "trust/judge_accuracy": None}
     rows: list[dict[str, Any]] = [
         {"step": 0, "phase": "eval", "test_sums/correct": 0.25, **measured},
-        {"step": 9, "phase": "self_play", "tokens/sampled": 12345, "alarm/random_noise": 1},
+        {"step": 9, "phase": "self_play", "tokens/sampled": 345, "tokens/spent": 12345.0, "alarm/random_noise": 1},
         {"step": 9, "phase": "eval", "test_sums/correct": 0.5, **measured},
         {"step": 10, "phase": "self_play", "tokens/sampled": 1, "alarm/format_collapse": 1},
     ]

@@ -18,6 +18,7 @@ from moot.debate.choices import names_of
 from moot.debate.outcome import mean_rewards
 from moot.debate.parsing import parse
 from moot.debate.protocol import PRESETS, Protocol
+from moot.debate.rewards import as_reward
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
@@ -25,11 +26,9 @@ from moot.debate.types import ConfigError, ParseFailure, Question, Turn
 from moot.records import Damaged, PlayedDebate, Run
 from moot.records.codec import grades_of, scores_of, to_record
 from moot.rescore import SCORING, SPOKEN, Rescored, check, compare, rescore
-from moot.rl.choices import users_reward
 from moot.rl.config import OptimConfig, TrainConfig
-from moot.rl.metrics import totals
 from moot.statistics import Correlation
-from moot.turns import AgentAdvantages
+from moot.turns import Advantages
 from support.making import FAILED, Tabled, debate, text, v1, v2
 from support.recorded import LOST, judged, record
 
@@ -92,8 +91,8 @@ def test_one_vote_under_win_rate(tmp_path: Path) -> None:
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]])
     found = rescore(run, {"reward": "win_rate"})
     ((_, after),) = pairs(compare(run, check(run, {"reward": "win_rate"})))
-    assert totals(after.scores) == [0.0, 1.0, 0.0]
-    assert after.advantages == AgentAdvantages((pytest.approx(-1 / 3), pytest.approx(2 / 3), pytest.approx(-1 / 3)))
+    assert list(after.scores.returns) == [0.0, 1.0, 0.0]
+    assert after.advantages == Advantages.per_agent((pytest.approx(-1 / 3), pytest.approx(2 / 3), pytest.approx(-1 / 3)))
     assert found.after.reward_mean == pytest.approx(1 / 3)
     assert (found.after.advantage_right, found.after.advantage_wrong) == (pytest.approx(2 / 3), pytest.approx(-1 / 3))
     assert found.after.advantage_size == pytest.approx(4 / 9)
@@ -140,14 +139,14 @@ def test_a_turn_that_was_cut_off_stays_failed(tmp_path: Path) -> None:
     turns[3] = Turn(2, 0, cut, parse(cut, "three_tag", closed=False))
     run = record(tmp_path / "run", [[replace(played, turns=tuple(turns))]])
     ((_, after),) = pairs(compare(run, check(run, {"reward": "win_rate"})))
-    assert totals(after.scores) == [0.0, 0.0, 0.0]  # agent 0 won both votes (1), less 1 for its failed turn
+    assert list(after.scores.returns) == [0.0, 0.0, 0.0]  # agent 0 won both votes (1), less 1 for its failed turn
     assert rescore(run, {}).largest_difference == 0.0
 
 
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_fields_read_by_other_rules_still_count_as_they_did(tmp_path: Path, shuffled: bool) -> None:
     protocol = v2(closing_ballot=True, shuffle_labels=shuffled)
-    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol, recipe={"judge_counts": False})
+    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol.with_choices(judge_counts=False))
     file = run.path / "debates" / "000001.jsonl"
     told = json.loads(file.read_text())
     told["turns"][3]["text"] = "what an older parser could read"
@@ -203,7 +202,7 @@ def test_mixing_in_truth_moves_the_generator_reward(tmp_path: Path) -> None:
 
 def test_a_users_reward_of_an_earlier_day_need_not_be_there_any_more(tmp_path: Path) -> None:
     gone = "gone.py:mine"
-    rewards = {gone: users_reward(lambda played: [float(a) for a in range(played.num_agents)], gone)}
+    rewards = {gone: as_reward(lambda played: [float(a) for a in range(played.num_agents)], gone)}
     run = record(tmp_path / "run", [[debate(v2(reward=gone), ONE_VOTE, ANSWERS, "7")]], v2(reward=gone), rewards=rewards)
     found = rescore(run, {"reward": "win_rate"})
     assert (found.before.reward, found.before.reward_mean) == (gone, 1.0)
@@ -221,7 +220,7 @@ def test_a_users_own_reward_and_estimator(tmp_path: Path) -> None:
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]])
     choices = {"reward": f"{mine}:reward", "advantage": f"{mine}:estimate"}
     ((_, after),) = pairs(compare(run, check(run, choices)))
-    assert (after.advantages, after.outcome.winner) == (AgentAdvantages((3.0, 1.0, 2.0)), 0)
+    assert (after.advantages, after.outcome.winner) == (Advantages.per_agent((3.0, 1.0, 2.0)), 0)
 
 
 def test_lost_debates_and_damaged_lines_are_counted_and_the_others_scored(tmp_path: Path) -> None:
@@ -347,7 +346,7 @@ def test_a_run_without_a_protocol_in_its_settings_is_counted_by_its_debates(tmp_
 @pytest.mark.parametrize("reward", ["generator_judge", "win_rate"])
 def test_ballots_labels_and_outside_judges_come_back_as_they_counted(tmp_path: Path, shuffled: bool, counts: bool, reward: str) -> None:
     protocol = v2(closing_ballot=True, shuffle_labels=shuffled, reward=reward)
-    run = record(tmp_path / "run", [[judged(protocol, counts)]], protocol, recipe={"judge_counts": counts})
+    run = record(tmp_path / "run", [[judged(protocol, counts)]], protocol.with_choices(judge_counts=counts))
     (each,) = run.debates()
     assert isinstance(each, PlayedDebate)
     given = {part.name: getattr(each.debate, part.name) for part in fields(each.debate) if part.init}
@@ -359,7 +358,7 @@ def test_ballots_labels_and_outside_judges_come_back_as_they_counted(tmp_path: P
 def test_with_outside_judges_heard_the_winner_is_another(tmp_path: Path) -> None:
     # Among themselves 1 > 2, once. Two judges from outside say 2 > 1: then agent 2 has two votes for and one against, agent 1 the reverse.
     protocol = v2(closing_ballot=True, shuffle_labels=True)
-    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol, recipe={"judge_counts": False})
+    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol.with_choices(judge_counts=False))
     found = rescore(run, {"judge_counts": True})
     assert [(change.before, change.after) for change in found.changes] == [(1, 2)]
     assert found.choices == {"judge_counts": (False, True)}

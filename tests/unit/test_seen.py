@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from moot.cli import main
 from moot.debate.play import play
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
+from moot.debate.wording import DEFAULT
 from moot.records import PlayedDebate, Run, seen
 from moot.records.codec import from_record, to_record
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
@@ -91,6 +93,27 @@ def test_the_switch_writes_it_into_the_records_and_the_export_has_it_without(tmp
     assert [(each["step"], each["number"]) for each in exported] == [(1, 0), (2, 0)]
     assert exported[0]["turns"][3]["seen"] == first["turns"][3]["seen"]
     assert len(list(Run.open(full.path).debates())) == 2
+
+
+def test_a_run_with_prompts_of_its_own_is_rebuilt_in_those(tmp_path: Path) -> None:
+    pytest.importorskip("starlette")
+    from moot.page.runs import Runs
+    from moot.page.server import make_app
+    from support.requesting import ask
+
+    own = DEFAULT.with_texts({"asked.question": "Inspect this: {question}", "tagged.question": "Inspect this: {question}"}, "a test", "")
+    run = moot.train(replace(CONFIG, prompts=own, log_full_transcript=True), tmp_path / "run")
+    for record in run.records(1):  # what was said to the model while it played
+        logged = [turn["seen"] for turn in record["turns"]]
+    (played,) = run.debates([1])
+    assert isinstance(played, PlayedDebate)
+    rebuilt = [[{"role": each.role, "content": each.content} for each in seen(played, i)] for i in range(len(logged))]
+    assert rebuilt == logged and any("Inspect this: " in message["content"] for message in logged[0])
+    assert main(["export", str(run.path), "--transcripts"]) == 0
+    exported = json.loads((run.path / "export" / "transcripts.jsonl").read_text().splitlines()[0])
+    assert [turn["seen"] for turn in exported["turns"]] == logged
+    page = make_app(Runs([run.path]), tmp_path / "cache")
+    assert [ask(page, f"/api/seen?run=run&debate=1.0&turn={i}").json["messages"] for i in range(len(logged))] == logged
 
 
 def test_the_page_gives_what_a_turn_saw_and_404_for_a_turn_that_is_not_there(tmp_path: Path) -> None:

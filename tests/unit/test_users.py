@@ -9,12 +9,10 @@ from typing import Any
 import pytest
 
 from moot.debate.protocol import V2
-from moot.debate.rewards import AgentScores, StepScores
+from moot.debate.rewards import as_reward
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.rl.advantages import ESTIMATORS, advantages
-from moot.rl.choices import users_reward
-from moot.turns import AgentAdvantages, StepAdvantages
 from moot.users import load
 from support.making import FAILED, debate, near, v2
 
@@ -81,20 +79,20 @@ PLAYED = debate(v2(), [["", FAILED, ""], ["", "", ""]])
 
 def test_a_number_an_agent() -> None:
     """3, 1, 2 with Agent 1's failure: returns 3, 0, 2, mean 5/3."""
-    scores = users_reward(lambda played: [3, True, 2.0], "mine.py:f")(PLAYED, SCORING, None)
-    assert isinstance(scores, AgentScores)
+    scores = as_reward(lambda played: [3, True, 2.0], "mine.py:f")(PLAYED, SCORING, None)
+    assert scores.per == "agent"
     near((scores.rewards, scores.returns), ([3, 1, 2], [3, 0, 2]))
     (found,) = advantages([(PLAYED, scores)], ESTIMATORS["center_group"])
-    assert isinstance(found, AgentAdvantages)
+    assert found.per == "agent"
     near(found.values, [4 / 3, -5 / 3, 1 / 3])
 
 
 def test_a_number_a_step() -> None:
     """Six steps, 1 to 6, mean 3.5; no penalty is added to what a user decides."""
-    scores = users_reward(lambda played: ((1, 2), [3, 4], [5, 6]), "mine.py:f")(PLAYED, SCORING, None)
-    assert isinstance(scores, StepScores)
+    scores = as_reward(lambda played: ((1, 2), [3, 4], [5, 6]), "mine.py:f")(PLAYED, SCORING, None)
+    assert scores.per == "turn"
     (found,) = advantages([(PLAYED, scores)], ESTIMATORS["center_group"])
-    assert isinstance(found, StepAdvantages)
+    assert found.per == "turn"
     near(found.streams["step"], [[-2.5, -1.5], [-0.5, 0.5], [1.5, 2.5]])
 
 
@@ -103,9 +101,9 @@ def test_it_is_given_the_debate() -> None:
 
     def reward(played: Debate) -> list[float]:
         seen.append(played)
-        return [float(len(steps)) for steps in played.steps()]
+        return [float(len(steps)) for steps in played.turns_by_agent()]
 
-    users_reward(reward, "mine.py:f")(PLAYED, SCORING, None)
+    as_reward(reward, "mine.py:f")(PLAYED, SCORING, None)
     assert seen == [PLAYED]
 
 
@@ -128,6 +126,6 @@ def test_it_is_given_the_debate() -> None:
 )
 def test_anything_else_is_refused_with_the_functions_name(returned: Any) -> None:
     """Too few, too many, a step missing, nothing, one number, both shapes at once, words, and numbers that would spoil every weight."""
-    reward: Callable[..., Any] = users_reward(lambda played: returned, "mine.py:f")
+    reward: Callable[..., Any] = as_reward(lambda played: returned, "mine.py:f")
     with pytest.raises(ConfigError, match=r"mine\.py:f must return"):
         reward(PLAYED, SCORING, None)

@@ -8,14 +8,14 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import AbstractContextManager, AsyncExitStack, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import tyro
 from rich.text import Text
 
-from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, asked_rules, group_answer, read_questions, sections_begun
+from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, asked_rules, group_answer, read_questions
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
@@ -110,8 +110,6 @@ class Ask:
 
     def run(self) -> int:
         out = self.out or (self.file and Path("runs") / f"ask-{Path(self.file).stem.strip('-') or 'stdin'}.jsonl")
-        if out and self.sections is None and (begun := sections_begun(Path(out))) is not None:
-            return replace(self, sections=begun).run()
         questions = self._questions()
         settings, others = self._checked()
         console = Terminal(stderr=self.json)

@@ -64,12 +64,13 @@ class Check:
         if self.run_dir != self.settings_of:
             raise ConfigError(f"the run must come first: moot check {self.run_dir} …")
         config = self.config
+        train.say_trusted(self.trust_run, self.run_dir, played_names(config))
         if run is None and (note := train.demo_elsewhere(self.preset, config)):
             console.note(note)
         if config.protocol.rules.positions == "assigned":
             raise ConfigError("moot check measures how agents vote, and advocates do not; use moot eval --modes debate consultancy judge")
         task = load_task(config.debate.task, config.seed, self.questions)
-        if any(question.answer is None for question in task.held_out):
+        if not all(map(task.gradable, task.held_out)):
             raise ConfigError(f"task {task.name} has questions without a known answer, and the checks need answers; check on another task")
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)

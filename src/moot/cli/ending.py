@@ -54,7 +54,7 @@ def interruptible(work: Coroutine[Any, Any, T]) -> T:
     async def go() -> T:
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
+        for number in (signal.SIGINT, *_ends()):
             loop.add_signal_handler(number, task.cancel)
         return await task
 
@@ -66,7 +66,7 @@ def interruptible(work: Coroutine[Any, Any, T]) -> T:
 
 @contextlib.contextmanager
 def terminated_as_interrupted() -> Iterator[None]:
-    """TERM ends a command as Ctrl-C does: what is open is closed, what is half written is removed."""
+    """TERM, and HUP of a closed terminal, end a command as Ctrl-C does: files are closed, half-written ones removed."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -74,11 +74,17 @@ def terminated_as_interrupted() -> Iterator[None]:
     def interrupt(number: int, frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = {number: signal.signal(number, interrupt) for number in _ends()}
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _ends() -> list[int]:
+    """What ends a command besides Ctrl-C; HUP not where `nohup` has it ignored."""
+    return [signal.SIGTERM, *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else [])]
 
 
 def complain(message: str) -> None:

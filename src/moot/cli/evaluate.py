@@ -115,7 +115,7 @@ class Eval:
         run_dir, at = (self.run_dir and split_name(self.run_dir)) or (self.run_dir, None)
         if at is not None and self.step is not None:
             raise ConfigError(f"{self.run_dir} names its step already; leave --step {self.step} out")
-        config, run = policy_config(run_dir, self.model, self._model_changes(), self.task, self.trust_run, console.note)
+        config, run = policy_config(run_dir, self.model, self._model_changes(), self.task, self.trust_run, Terminal(stderr=True).note)
         if self.step is not None and run is None:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
         if self.questions < 1:

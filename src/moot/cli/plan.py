@@ -9,9 +9,12 @@ from rich.table import Table
 from moot.cli.console import Terminal
 from moot.engine.create import local_place
 from moot.engine.footprint import GIB, PASS_TOKENS
+from moot.foreign import is_code, scoring_names
 from moot.rl.config import TrainConfig
 from moot.rl.cost import TYPICAL_TURN, expected_tokens, memory_gib
 from moot.terminal import counted
+
+NOT_LOADED = " (code, not loaded)"
 
 
 def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
@@ -19,12 +22,13 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_row("run", str(path))
     table.add_row("model", f"{config.model.model} on the {config.model.engine} engine, LoRA rank {config.model.lora_rank}")
-    table.add_row("task", d.task)
+    table.add_row("task", d.task + (NOT_LOADED if is_code(d.task) else ""))
     rules, scoring = config.protocol.rules, config.protocol.scoring
     kind = f"{rules.schedule}, {rules.contract}, sections {rules.sections}"
     longest = f"{'turns' if rules.sections == 'sampled' else 'solutions'} of at most {d.max_tokens} tokens"
     table.add_row("debates", f"{d.num_agents} agents, {counted(d.max_rounds, 'round')}, {kind}, {longest}")
-    table.add_row("reward", f"{scoring.reward}, advantages by {scoring.estimator}")
+    own = NOT_LOADED if scoring_names(scoring) else ""
+    table.add_row("reward", f"{scoring.reward}, advantages by {scoring.estimator}{own}")
     if config.warm_steps:
         taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""
         table.add_row("warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}")

@@ -19,13 +19,12 @@ from moot.cli.ending import complain
 from moot.cli.registry import ProtocolName
 from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
-from moot.debate.rewards import REWARDS, AgentScores, Reward
+from moot.debate.reward import REWARDS, Reward, reward_names
 from moot.debate.types import ConfigError
 from moot.records.played import PlayedDebate
 from moot.rl.choices import find_reward
 from moot.terminal import counted, one_line, plain
 from moot.transcripts import BadLine, as_json, failures, score
-from moot.turns import AgentAdvantages, StepAdvantages
 
 
 @dataclass(frozen=True)
@@ -40,8 +39,7 @@ class Score:
     """JSON lines, one debate per line."""
     protocol: ProtocolName = "v2"
     """The rules the debates were played by; a line's own "protocol" changes single choices."""
-    reward: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
-    """win_rate, win_minus_loss, generator_judge, truth, majority, or path.py:function. Wins over what a line says."""
+    reward: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=f"{reward_names()}. Wins over what a line says.")] = None
     json: bool = False
     """Print one JSON object for each good line."""
 
@@ -160,10 +158,9 @@ def _round(scored: PlayedDebate, vote: AgentVote, response: int | None) -> int:
 
 
 def _summary(scored: PlayedDebate) -> dict[str, list[float]]:
-    if isinstance(scored.scores, AgentScores):
-        assert isinstance(scored.advantages, AgentAdvantages)
+    assert scored.scores is not None and scored.advantages is not None
+    if scored.scores.per == "agent":
         return {"return": list(scored.scores.returns), "advantage": list(scored.advantages.values)}
-    assert scored.scores is not None and isinstance(scored.advantages, StepAdvantages)
     rows: dict[str, list[float]] = {}
     for name, stream in scored.scores.streams.items():
         rows[f"{name} reward, mean of turns"] = [_mean(values) for values in stream.values]

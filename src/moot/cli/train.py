@@ -59,9 +59,9 @@ class Train:
     restart: bool = False
     """Begin again at step 0 in the same folder; what is there is moved to RUN/aside, where it is still a run."""
     trust_run: bool = False
-    """With --resume: run the code and call the addresses that the run itself names, and print them."""
+    """With --resume or --config: run the code and call the addresses that the run or the file names, and print them."""
     dry_run: bool = False
-    """Print the plan, with tokens and memory, and stop."""
+    """Print the plan, with tokens and memory, and stop. No code of yours is loaded."""
     log: tuple[str, ...] = ()
     """Where to log besides metrics.jsonl: tensorboard, wandb, trackio."""
 
@@ -83,13 +83,14 @@ class Train:
         from moot.cli.progress import summary
 
         console = Terminal()
+        say_trusted(self.trust_run, self.resume or self.config_file, trained_names(self.config))
         config, run_path = self._settings(console)
         if self.resume is None and (note := demo_elsewhere(self.preset, config)):
             console.note(note)
         if self.dry_run:
             from moot.cli.plan import show_plan
 
-            check_named(config, run_path)
+            check_named(config, run_path, run_code=False)
             show_plan(config, run_path, console)
             return 0
         if Run.exists(run_path) and not self.restart and self.checkpoint is None and is_finished(Run.open(run_path), config):
@@ -192,17 +193,23 @@ def defaults(arguments: list[str]) -> Train:
         trusted(run.path, trained_names(config), arguments)
         return Train(config=config)
     config = preset if sources.config is None else read_config(sources.config, preset)
-    if sources.config is not None and sources.config.name == "run.json":
-        trusted(sources.config.parent, trained_names(config), arguments)
+    if sources.config is not None:
+        trusted(sources.config, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:
         config = config.under(PROTOCOLS[sources.protocol])
     return Train(preset=name, config=config)
 
 
-def trusted(run: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:
-    """Refuses code and addresses of a run that are not on the command line; `--trust-run` shows them and takes them."""
+def trusted(source: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:
+    """Refuses code and addresses of a run or a file that are not on the command line, unless there is `--trust-run`."""
     words = option_names(arguments)
     if words & {"--help", "-h"}:
         return
     named = [setting for setting in foreign if f"--{setting.replace('_', '-')}" in words]
-    check_trusted(run, foreign, named, "--trust-run" in words, Terminal(stderr=True).note)
+    check_trusted(source, foreign, named, "--trust-run" in words)
+
+
+def say_trusted(trust: bool, source: Path | None, foreign: Mapping[str, str]) -> None:
+    """What is run or called because of `--trust-run`, on stderr. Not while options are read, when nothing may be printed."""
+    if trust and source is not None:
+        check_trusted(source, foreign, (), trust, Terminal(stderr=True).note)

@@ -1,4 +1,4 @@
-"""`moot view`: the page over runs, on this machine only."""
+"""`moot view`: the page over runs, on this machine and for whoever started it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ class View:
     """Look at runs in a browser: curves, alarms, and every debate with its votes and what each token was taught.
 
     The page is served to this machine alone and only reads; it follows runs that are being written. Stop it with Ctrl-C.
-    From elsewhere: ssh -L 8717:localhost:8717 HOST, then open http://localhost:8717.
+    The address that is printed holds a token: without it, nobody else on this machine sees anything.
+    From elsewhere: ssh -L 8717:127.0.0.1:8717 HOST, then open the printed address.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (Path("runs"),)
@@ -34,42 +35,41 @@ class View:
 
     def run(self) -> int:
         try:
-            import uvicorn
-
             from moot.page.index import cache_folder, tidy
             from moot.page.runs import Runs
             from moot.page.server import make_app
+            from moot.page.serving import Server
             from moot.page.transcripts import Transcripts, read_debates
         except ModuleNotFoundError as error:
             raise ConfigError(f"the page needs {error.name}, which is not installed; run: pip install 'moot[view]'") from None
         for place in self.runs:
             if not place.exists():
                 raise ConfigError(f"{place}: there is no such folder; name a run, or a folder of runs")
-            if place.is_file() and next(read_debates(place), None) is None:
+            if not place.is_dir() and (not place.is_file() or next(read_debates(place), None) is None):
                 raise ConfigError(f"{place} is a file; name a run's folder, or a folder of runs")
-        made = tempfile.TemporaryDirectory(prefix="moot-view-")
-        transcripts = Transcripts(self.runs, Path(made.name))
-        runs = Runs((*(place for place in self.runs if place.is_dir()), Path(made.name)), transcripts.refresh)
-        count = len(runs.all())
-        cache = cache_folder()
-        tidy(cache)
-        listening = listen(self.port)
-        where = f"http://localhost:{listening.getsockname()[1]}/"
         console = Terminal()
-        open_it = self.open
+        # Ctrl-C is how one leaves; a closed terminal or TERM, like it, takes the scratch folder along.
+        with contextlib.suppress(KeyboardInterrupt), tempfile.TemporaryDirectory(prefix="moot-view-") as scratch:
+            transcripts = Transcripts(self.runs, Path(scratch))
+            runs = Runs((*(place for place in self.runs if place.is_dir()), Path(scratch)), transcripts.refresh)
+            summaries = [run.summary() for run in runs.all().values()]
+            cache = cache_folder(Path(scratch) / ".index")
+            tidy(cache)
+            listening, app = listen(self.port), make_app(runs, cache)
+            # The number, for a name may lead elsewhere: somebody else may listen on the same port of ::1.
+            where = f"http://127.0.0.1:{listening.getsockname()[1]}/?token={app.token}"
 
-        class Server(uvicorn.Server):
-            async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-                """Said once the server answers, and leaves quietly on Ctrl-C: whoever reads the address may use it, or stop at once."""
-                await super().startup(sockets=sockets)
-                console.say(f"{counted(count, 'run')}. New ones turn up by themselves." if count else _NONE)
+            def ready() -> None:
+                known = f"{counted(len(summaries), 'run')}. New ones turn up by themselves."
+                console.say(known if summaries else _NONE)
+                for summary in summaries:
+                    if summary["trouble"]:
+                        console.say(f"{summary['name']}: {summary['trouble']}", "yellow")
                 console.say(f"Look at them: {where}   (Ctrl-C stops)", "green")
-                if open_it:
+                if self.open:
                     webbrowser.open(where)
 
-        server = Server(uvicorn.Config(make_app(runs, cache), log_level="error", access_log=False, server_header=False, lifespan="off"))
-        with made, contextlib.suppress(KeyboardInterrupt):  # which is how one leaves
-            server.run(sockets=[listening])
+            Server(app, ready).run(sockets=[listening])
         return 0
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Hashable, Iterable
+from collections.abc import Hashable, Iterable
 from dataclasses import fields
 from functools import cache
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
@@ -50,12 +50,7 @@ def _check(name: str, value: Any, hint: Any) -> None:
         raise ConfigError(f"{name} must be {'true or false' if hint is bool else hint.__name__}, got {value!r}")
 
 
-def as_json(choices: object, later: Collection[str]) -> dict[str, Any]:
-    """By name; those that came `later` than the format only where they are not the default, so that old and new records look alike."""
-    kind = type(choices)
-    written: dict[str, Any] = {}
-    for field in fields(kind):  # type: ignore[arg-type]
-        value = getattr(choices, field.name)
-        if field.name not in later or value != field.default:
-            written[field.name] = list(value) if isinstance(value, tuple) else value
-    return written
+def as_json(choices: object) -> dict[str, Any]:
+    """By name, as JSON has them."""
+    values = {field.name: getattr(choices, field.name) for field in fields(choices)}  # type: ignore[arg-type]
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

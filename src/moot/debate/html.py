@@ -52,7 +52,7 @@ def _turn(turn: Turn) -> str:
 
 def _forecasts(debate: Debate, turn: Turn) -> str:
     """What the turn's author was asked when all was said stands under its last turn."""
-    if debate.turns[debate.steps()[turn.agent][-1]] is not turn:
+    if debate.turns[debate.turns_by_agent()[turn.agent][-1]] is not turn:
         return ""
     own = (each for each in debate.forecasts if each.agent == turn.agent)
     return "".join(f"<div><small>{WORDS[each.about]}</small><br>{each.percent}</div>" for each in own)

@@ -7,10 +7,10 @@ another kind (`truth`, `majority`, a user's own) needs no vote. A debate that is
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from moot.debate.rewards import AgentScores, Scores, StepScores
+from moot.debate.scores import Scores, answer_stream
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Verdict, Vote
@@ -84,32 +84,25 @@ def leaders_by(means: Sequence[float | None]) -> tuple[int, ...]:
 
 
 def winner_among(leaders: Sequence[int], voted: bool, scoring: Scoring) -> int | None:
-    return leaders[0] if len(leaders) == 1 and (voted or not scoring.by_votes) else None
+    return leaders[0] if len(leaders) == 1 and (voted or not scoring.rule.from_votes) else None
 
 
-def answer_stream(streams: Mapping[str, object]) -> str:
-    """Which of the streams pays for answers."""
-    return "generator" if "generator" in streams else next(iter(streams))
-
-
-def rewards_by_agent(scores: StepScores, stream: str) -> list[list[float]]:
+def rewards_by_agent(scores: Scores, stream: str) -> list[list[float]]:
     """A stream's values, agent by agent; for the generator without ballots, in which nothing is generated."""
     left_out = scores.ballots if stream == "generator" else frozenset()
-    return [[v for step, v in enumerate(row) if (a, step) not in left_out] for a, row in enumerate(scores.streams[stream].values)]
+    return [[v for turn, v in enumerate(row) if (a, turn) not in left_out] for a, row in enumerate(scores.streams[stream].values)]
 
 
 def mean_rewards(scores: Scores) -> tuple[float | None, ...]:
-    """Each agent's reward, or the mean of its answers' rewards; None for an agent without any."""
-    if isinstance(scores, AgentScores):
-        return scores.rewards
+    """The mean of each agent's rewards for answers; None for an agent without any."""
     return tuple(sum(row) / len(row) if row else None for row in rewards_by_agent(scores, answer_stream(scores.streams)))
 
 
 def votes_of(debate: Debate, scores: Scores, scoring: Scoring) -> tuple[AgentVote, ...]:
-    """The votes that count, as that kind of scores reads them: about agents, or about responses. A reward that is not made of votes
+    """The votes that count, as the scores have them: about agents, or about responses. A reward that is not made of votes
     does not say which count, so all that were cast do; one that is made of them may have dropped every one."""
-    silent = not scores.votes and not scoring.by_votes
-    if isinstance(scores, AgentScores):
+    silent = not scores.votes and not scoring.rule.from_votes
+    if scores.per == "agent":
         return tuple(_about_agents(debate, vote) for vote in (comparisons(debate, scoring)[0] if silent else scores.votes))
     cast = ballots(debate, scoring).votes if silent and "judge" not in scores.streams else scores.votes
     return tuple(_about_responses(debate, vote) for vote in cast)

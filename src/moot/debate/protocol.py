@@ -42,7 +42,7 @@ class Protocol:
         return Protocol(replace(self.rules, **rules), replace(self.scoring, **scoring))
 
     def as_dict(self) -> dict[str, Any]:
-        """Flat; choices that came later than the format only where they are not the default."""
+        """Flat, as files have it."""
         return self.rules.as_dict() | self.scoring.as_dict()
 
 

@@ -14,7 +14,6 @@ from moot.debate.parsing import CONTRACTS
 from moot.debate.types import ConfigError, Turn
 
 FIELDS = CONTRACTS["five_tag"]
-_LATER = ("shuffle_labels", "closing_ballot", "sections", "judge_first", "temperature", "both_orders", "forecast", "positions")
 
 
 @dataclass(frozen=True)
@@ -83,7 +82,7 @@ class Rules:
             raise ConfigError(f"temperature must be from 0 to 10, got {self.temperature}; the usual value is 1")
 
     def as_dict(self) -> dict[str, Any]:
-        return as_json(self, _LATER)
+        return as_json(self)
 
 
 def check_advocates_rules(rules: Rules) -> None:

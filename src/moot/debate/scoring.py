@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from moot.debate.choices import as_json, check_types
+from moot.debate.reward import REWARDS, Reward, reward_named
 from moot.debate.types import ConfigError
 
-PEER_REWARDS = ("win_rate", "win_minus_loss", "generator_judge")
-"""The rewards that are made of votes."""
-BY_TURN = ("truth", "majority")
-"""The rewards that look at each turn's own answer."""
-PER_AGENT = ("win_rate", "win_minus_loss", "truth_last", "majority_last")
-"""The rewards that pay an agent once for the whole debate."""
-BY_LAST_ANSWER = {"truth": "truth_last", "majority": "majority_last"}
-"""What `truth` and `majority` were before they looked at each turn, and what they are called now."""
 OF_AGENTS_VOTES = ("judge_consensus", "enable_format_penalty", "lambda_judge", "evaluation_credit", "drop_own_answer", "vote_weight")
 """The choices about agents' own votes: which of them count, how much, and how voting is paid. Nothing depends on them where agents do not
 vote."""
-_LATER = ("reward_mix", "correct_bonus", "judge_counts", "evaluation_credit", "voters", "drop_own_answer", "vote_weight", "discount")
 
 
 @dataclass(frozen=True)
@@ -29,7 +21,7 @@ class Scoring:
     """Independent choices; any combination is allowed."""
 
     reward: str = "generator_judge"
-    """win_rate, win_minus_loss, generator_judge, truth, majority, truth_last, majority_last, or path.py:function."""
+    """A reward by its name, or path.py:function."""
     one_ballot_per_pair: bool = True
     """For generator_judge: each author has one vote per pair and turn, the last one it gave."""
     judge_consensus: Literal["all", "leave_one_out"] = "all"
@@ -41,8 +33,8 @@ class Scoring:
     lambda_judge: float = 1.0
     """Weight of the judge advantages."""
     advantage: str = "auto"
-    """center_group, center_round, center_question, center_seat, center_forecast, normalize_batch, or path.py:function; auto is center_round
-    for truth, majority and any discount, and center_group for the others."""
+    """center_group, center_round, center_question, center_seat, center_forecast, normalize_batch, or path.py:function; auto is the one
+    that belongs to the reward (center_round for truth and majority, center_group for the others), and center_round with any discount."""
     evaluation_credit: Literal["generator", "judge", "nobody"] = "generator"
     """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes' that the evaluation
     leads to; or none."""
@@ -82,10 +74,10 @@ class Scoring:
             raise ConfigError(f"correct_bonus must be a number, got {self.correct_bonus}")
         if not 0 <= self.discount <= 1:
             raise ConfigError(f"discount must be between 0 and 1, got {self.discount}; 0 pays each turn its own reward alone")
-        if self.discount and self.reward in PER_AGENT:
+        if self.discount and self.rule.per == "agent":
             raise ConfigError(
                 f"discount needs rewards per turn, got {self.discount} with {self.reward}, which pays an agent once for the whole debate; "
-                "use generator_judge, truth or majority, or discount 0"
+                f"use {listed(reward.name for reward in REWARDS.values() if reward.per == 'turn')}, or discount 0"
             )
         if self.discount and self.advantage == "center_forecast":
             raise ConfigError(
@@ -94,9 +86,9 @@ class Scoring:
             )
 
     @property
-    def by_votes(self) -> bool:
-        """Whether the reward is made of votes, so that nobody wins without one."""
-        return self.reward in PEER_REWARDS
+    def rule(self) -> Reward:
+        """The reward that is named, with what it says about itself."""
+        return reward_named(self.reward)
 
     @property
     def judges_count(self) -> bool:
@@ -111,32 +103,33 @@ class Scoring:
         """The estimator that is named, or the one that belongs to the reward."""
         if self.advantage != "auto":
             return self.advantage
-        return "center_round" if self.reward in BY_TURN or self.discount else "center_group"
+        return "center_round" if self.discount else self.rule.estimator
 
     @property
     def stream_of(self) -> dict[str, str]:
         """Which stream pays for the tokens of a section; a section that is not here gets nothing."""
-        if self.reward in BY_TURN:
-            return {"solution": "generator"}
-        evaluation = {} if self.evaluation_credit == "nobody" else {"evaluation": self.evaluation_credit}
-        return {"solution": "generator", **evaluation, "comparison": "judge"}
+        streams = dict(self.rule.stream_of)
+        if "evaluation" in streams:
+            streams["evaluation"] = self.evaluation_credit
+        return {section: stream for section, stream in streams.items() if stream != "nobody"}
 
     def peers_alone(self) -> Scoring:
         """The same votes without any truth, for measuring: a reward that knows the truth would make every winner right."""
-        return replace(self, reward=self.reward if self.by_votes else "generator_judge", reward_mix=0.0, correct_bonus=0.0)
+        return replace(self, reward=self.reward if self.rule.from_votes else "generator_judge", reward_mix=0.0, correct_bonus=0.0)
 
     def as_dict(self) -> dict[str, Any]:
-        return as_json(self, _LATER)
+        return as_json(self)
 
 
-def as_named_now(choices: Mapping[str, Any]) -> dict[str, Any]:
-    """Choices from before `truth` and `majority` looked at each turn, by today's names."""
-    return {**choices, "reward": BY_LAST_ANSWER.get(choices["reward"], choices["reward"])} if "reward" in choices else dict(choices)
+def listed(names: Iterable[str]) -> str:
+    """`win_rate, win_minus_loss or generator_judge`."""
+    *most, last = names
+    return f"{', '.join(most)} or {last}" if most else last
 
 
 def judge_warning(scoring: Scoring, num_agents: int) -> str | None:
     """Said once when a run starts: with few agents, a consensus of all judges is mostly the judge's own voice."""
-    if scoring.reward != "generator_judge" or scoring.judge_consensus != "all" or not 3 <= num_agents <= 4:
+    if "judge" not in scoring.stream_of.values() or scoring.judge_consensus != "all" or not 3 <= num_agents <= 4:
         return None
     judges = "one possible judge, who always agrees with itself" if num_agents == 3 else "two possible judges, who agree or tie"
     return (
@@ -154,10 +147,9 @@ def check_advocates_scoring(scoring: Scoring) -> None:
             f"{str(scoring.judge_counts).lower()} and voters {scoring.voters}"
         )
     luck = "which side an advocate is given is luck, and only the judge's decision depends on what it says"
-    if scoring.reward not in PEER_REWARDS and ":" not in scoring.reward:
-        raise ConfigError(
-            f"reward must be {', '.join(PEER_REWARDS)} or path.py:function with positions assigned, got {scoring.reward}: {luck}"
-        )
+    if not scoring.rule.from_votes and scoring.rule.our_own:
+        votes = ", ".join(reward.name for reward in REWARDS.values() if reward.from_votes)
+        raise ConfigError(f"reward must be {votes} or path.py:function with positions assigned, got {scoring.reward}: {luck}")
     for name in ("reward_mix", "correct_bonus"):
         if getattr(scoring, name):
             raise ConfigError(f"{name} must be left out with positions assigned, got {getattr(scoring, name)}: {luck}")

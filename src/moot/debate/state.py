@@ -228,14 +228,14 @@ class Debate:
         """With comparison lines about seats instead of the author's labels."""
         return with_agents(parsed, self.labels(author)) if self.rules.shuffle_labels or self.rules.both_orders else parsed
 
-    def steps(self) -> list[list[int]]:
+    def turns_by_agent(self) -> list[list[int]]:
         """For each agent, the indices of its turns in order."""
-        steps: list[list[int]] = [[] for _ in range(self.num_agents)]
+        rows: list[list[int]] = [[] for _ in range(self.num_agents)]
         for i, turn in enumerate(self.turns):
-            steps[turn.agent].append(i)
-        return steps
+            rows[turn.agent].append(i)
+        return rows
 
-    def step_numbers(self) -> list[int]:
+    def turn_numbers(self) -> list[int]:
         """For each turn, which of its agent's turns it is, from 0."""
         counts = [itertools.count() for _ in range(self.num_agents)]
         return [next(counts[turn.agent]) for turn in self.turns]

@@ -11,6 +11,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -22,9 +23,13 @@ PLACES = frozenset(
     | {"round", "rounds", "rest", "character", "style", "position", "rival", "other", "positions"}
 )
 """Everything that can be filled in somewhere."""
-LATER = ("advocates.", "both.forecast_")
-"""Texts that came later than digests were first kept, and that other debates do not read: as they are shipped, they change no digest."""
+NEEDED = ("question", "answers", "choices", "position", "positions")
+"""Places that a text may not lose: without them nobody knows what is asked, what was said, or what to choose from."""
+AGAIN = ("asked.solve", "asked.solve_open")
+"""Texts that repeat the question, which round 1 has asked: they may leave it out."""
 _PLACE = re.compile(r"\{([a-z_]+)\}")
+_MEANT = re.compile(r"(?<![A-Za-z0-9}^_])\{([A-Za-z_]{3,})\}")
+"""What looks like a place; what stands behind a letter, as in \\boxed{answer}, is mathematics."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +48,8 @@ class Prompts:
     @property
     def digest(self) -> str:
         """The same for the same texts: what was sampled under other texts must not be taken for a sample of these."""
-        later = {name for name, text in self.texts.items() if name.startswith(LATER) and DEFAULT.texts[name] == text}
-        return _digest({name: text for name, text in self.texts.items() if name not in later})
-
-    def digest_of(self, start: str) -> str:
-        """Of the texts whose names begin so."""
-        return _digest({name: text for name, text in self.texts.items() if name.startswith(start)})
+        listed = sorted(self.texts.items())
+        return hashlib.sha256("\x1f".join(f"{name}\x1e{text}" for name, text in listed).encode()).hexdigest()[:16]
 
     def __str__(self) -> str:
         """The names of the texts that are not the defaults: what is said where two runs differ."""
@@ -61,18 +62,18 @@ class Prompts:
 
     @classmethod
     def from_dict(cls, recorded: object) -> Prompts:
-        """As a run has them. What stands in a file may be anything."""
+        """As a run has them. What stands in a file may be anything; a run that was played without a place stays one."""
         texts = recorded.get("texts") if isinstance(recorded, Mapping) else None
         if not isinstance(texts, Mapping):
             raise ConfigError(f"prompts of a run must be texts by name, got {recorded!r:.60}")
         return DEFAULT.with_texts(texts, "the run's prompts")
 
-    def with_texts(self, changes: Mapping[str, object], where: str) -> Prompts:
-        return Prompts({**self.texts, **{name: _checked(name, text, where) for name, text in changes.items()}})
-
-
-def _digest(texts: Mapping[str, str]) -> str:
-    return hashlib.sha256("\x1f".join(f"{name}\x1e{text}" for name, text in sorted(texts.items())).encode()).hexdigest()[:16]
+    def with_texts(self, changes: Mapping[str, object], where: str, source: str | None = None) -> Prompts:
+        """`source` is the file that somebody wrote: each of its texts must have the places it needs, and no other."""
+        texts = {name: _checked(name, text, where) for name, text in changes.items()}
+        for name, text in texts.items() if source is not None else ():
+            _check_places(name, text, where, source or "")
+        return Prompts({**self.texts, **texts})
 
 
 def _checked(name: str, text: object, where: str) -> str:
@@ -82,11 +83,34 @@ def _checked(name: str, text: object, where: str) -> str:
         raise ConfigError(f"{where}: {name} must be a text, got {text!r:.60}")
     if half := re.search("[\ud800-\udfff]", text):
         raise ConfigError(f"{where}: {name} holds half a character ({half[0]!r}), which cannot be read; write it anew")
-    allowed = set(_PLACE.findall(DEFAULT.texts[name])) & PLACES
-    if unknown := (set(_PLACE.findall(text)) & PLACES) - allowed:
-        places = ", ".join(f"{{{place}}}" for place in sorted(allowed)) or "no places"
-        raise ConfigError(f"{where}: {name} cannot use {{{sorted(unknown)[0]}}}; it has {places}")
     return text
+
+
+def _check_places(name: str, text: str, where: str, source: str) -> None:
+    allowed = set(_PLACE.findall(DEFAULT.texts[name])) & PLACES
+    used = set(_PLACE.findall(text))
+    has = f"it has {', '.join(f'{{{place}}}' for place in sorted(allowed)) or 'no places'}"
+    if unknown := sorted(((used & PLACES) | set(_MEANT.findall(text))) - allowed):
+        near = get_close_matches(unknown[0].lower(), sorted(allowed), 1)
+        meant = f", did you mean {{{near[0]}}}?" if near else "; for a brace that is to stay, put a space into it"
+        place = f"{{{unknown[0]}}}"
+        raise ConfigError(f"{where}{_line(source, name, place)}: {name} cannot use {place}; {has}{meant}")
+    for place in NEEDED:
+        if place in allowed - used and not (place == "question" and name in AGAIN):
+            raise ConfigError(f"{where}{_line(source, name)}: {name} lacks {{{place}}}, which is filled in; {has}")
+
+
+def _line(source: str, name: str, sought: str = "") -> str:
+    """Where that text begins in the file, or where it has what is sought; nothing where it cannot be told."""
+    table, _, own = name.partition(".")
+    current, begun = "", False
+    for number, line in enumerate(source.splitlines(), 1):
+        if head := re.match(r"\s*\[(\w+)\]\s*(?:#.*)?$", line):
+            current = head[1]
+        begun |= current == table and re.match(rf"""\s*["']?{own}["']?\s*=""", line) is not None
+        if begun and sought in line:
+            return f", line {number}"
+    return ""
 
 
 def _flat(tables: Mapping[str, object], where: str) -> dict[str, object]:
@@ -129,9 +153,10 @@ DEFAULT = Prompts({name: str(text) for name, text in _flat(tomllib.loads(default
 def load_prompts(path: str) -> Prompts:
     """A user's file over the defaults."""
     try:
-        given = tomllib.loads(Path(path).expanduser().read_text(encoding="utf-8"))
+        source = Path(path).expanduser().read_text(encoding="utf-8")
+        given = tomllib.loads(source)
     except OSError as error:
         raise ConfigError(f"prompts {path!r} cannot be read: {error.strerror or error}; write one with: moot prompts > FILE") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"prompts {path!r} is not TOML: {error}") from None
-    return DEFAULT.with_texts(_flat(given, f"prompts {path!r}"), f"prompts {path!r}")
+    return DEFAULT.with_texts(_flat(given, f"prompts {path!r}"), f"prompts {path!r}", source)

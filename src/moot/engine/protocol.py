@@ -8,6 +8,7 @@ So a loop may enqueue the next step before it looks at the last one's numbers.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -146,9 +147,19 @@ class Sampler(Protocol):
         """Raises EngineError (ContextOverflow if prompt + max_tokens exceed the context)."""
         ...
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
-        """Of each token given those before it; the first one's is NaN."""
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
+        """Of each token given those before it; NaN for the first one, and for those before `start`."""
         ...
+
+    async def score_continuations(
+        self, prompt: Sequence[int] | Ints, candidates: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[float]:
+        """The logprob of each candidate as a whole, right after the prompt. Here each is asked for; an engine may do better."""
+        check_candidates(candidates)
+        first = len(prompt)
+        wholes = ([*prompt, *candidate] for candidate in candidates)
+        logprobs = await asyncio.gather(*(self.compute_logprobs(whole, temperature, first) for whole in wholes))
+        return [float(of_whole[first:].sum()) for of_whole in logprobs]
 
 
 @runtime_checkable
@@ -226,6 +237,19 @@ def check_datums(datums: Sequence[Datum], context_length: int) -> None:
             raise ValueError(f"datum {number} has {len(datum)} tokens; between 1 and the context of {context_length} are allowed")
         if np.any(datum.advantages[datum.mask == 0]):
             raise ValueError(f"datum {number} has advantages where its mask is 0; they would be ignored")
+
+
+def check_candidates(candidates: Sequence[Sequence[int]]) -> None:
+    for number, candidate in enumerate(candidates):
+        if not len(candidate):
+            raise ValueError(f"candidate {number} has no tokens; nothing always follows")
+
+
+def check_start(start: int) -> int:
+    """The first token whose logprob is wanted: never the very first, which has none."""
+    if start < 0:
+        raise ValueError(f"start must be 0 or more, got {start}; it counts from the first token")
+    return max(1, start)
 
 
 def check_prompt(tokens: Sequence[int] | Ints, max_tokens: int, context_length: int) -> Ints:

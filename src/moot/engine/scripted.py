@@ -31,8 +31,10 @@ from moot.engine.protocol import (
     Sample,
     SamplingParams,
     StepOutput,
+    check_candidates,
     check_loss,
     check_prompt,
+    check_start,
 )
 
 Style = Literal["well_formed", "sloppy", "hostile", "mixed"]
@@ -295,11 +297,22 @@ class ScriptedEngine:
         ends = [text.find(stop) + len(stop) for stop in params.stop if isinstance(stop, str) and stop in text]
         return text[: min(ends)] if ends else text
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
         """A script has no opinion on tokens it did not write: certainty throughout."""
         logprobs = np.zeros(len(tokens), dtype=np.float32)
-        logprobs[:1] = np.nan
+        logprobs[: check_start(start)] = np.nan
         return logprobs
+
+    async def score_continuations(
+        self, prompt: Sequence[int] | Ints, candidates: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[float]:
+        """A judge must say something: a candidate's chance follows from the engine's seed, the prompt and the candidate."""
+        self._check_open()
+        check_candidates(candidates)
+        ids = check_prompt(prompt, max(map(len, candidates), default=0), self.context_length)
+        key = hashlib.sha256(f"{self.seed}".encode() + ids.tobytes()).hexdigest()
+        chances = [1 - random.Random(f"{key}/{list(map(int, candidate))}").random() for candidate in candidates]
+        return [float(np.log(chance / VARIANTS)) for chance in chances]
 
     # Training
 

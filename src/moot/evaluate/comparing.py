@@ -15,6 +15,7 @@ from moot.evaluate.report import Report, ReportRow, saved_reports
 from moot.evaluate.table import p_value, percent, signed
 from moot.figures import Curve, Panel, Picture
 from moot.records import Run
+from moot.records.run import tokens_spent
 from moot.rl.config import TrainConfig
 from moot.statistics import seeds_interval, seeds_share, sign_flip_p
 
@@ -236,8 +237,8 @@ def _series(run: Run, panel: Panel, against: str) -> dict[int, tuple[float, floa
         values = _saved_series(run, *panel.saved)
     if against == "step":
         return {step: (float(step), values[step]) for step in sorted(values)}
-    spent = {row["step"]: row.get("tokens/sampled") or 0.0 for row in rows if row["phase"] == "self_play"}
-    return {step: (sum(tokens for at, tokens in spent.items() if at <= step), values[step]) for step in sorted(values)}
+    spent = tokens_spent(rows)
+    return {step: (max((total for at, total in spent.items() if at <= step), default=0.0), values[step]) for step in sorted(values)}
 
 
 def _saved_series(run: Run, mode: str, metric: str) -> dict[int, float]:

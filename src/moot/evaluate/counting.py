@@ -32,7 +32,7 @@ class QuestionCounts:
 def count_answers(debate: Debate, grades: Grades) -> dict[str, Share]:
     """format, correct, pass@k, avg@k and cons@k of final answers; only format where the right answer is not known."""
     last = last_parsed(debate)
-    if debate.question.answer is None:
+    if not grades.known(debate.question):
         return {"format": (sum(i is not None and grades.answers[i] is not None for i in last) / len(last), 1.0)}
     metrics = answer_metrics([debate], [grades], "", "")
     return {name.removeprefix("_/"): (value, 1.0) for name, value in metrics.items() if value is not None}
@@ -81,15 +81,16 @@ def _count_first_round(debate: Debate, grades: Grades) -> dict[str, Share]:
     if len(first) == len(debate.turns):
         return {}
     alone = replace(debate, turns=tuple(debate.turns[i] for i in first))
-    columns = (grades.answers, grades.correct, grades.same)
-    metrics = answer_metrics([alone], [Grades(*(tuple(column[i] for i in first) for column in columns))], "", "")  # type: ignore[arg-type]
+    answers, correct, same = (tuple(column[i] for i in first) for column in (grades.answers, grades.correct, grades.same))
+    shown = replace(grades, answers=answers, correct=correct, same=same)  # type: ignore[arg-type]
+    metrics = answer_metrics([alone], [shown], "", "")
     return {"round_1": (metrics["_/avg@k"] or 0.0, 1.0), "round_1_plurality": (metrics["_/cons@k"] or 0.0, 1.0)}
 
 
 def count_against(played: Sequence[tuple[int, PlayedDebate]], own: Debate, own_grades: Grades) -> dict[str, Share]:
     """Debates with others, as (the policy's seat, debate): what the policy answered, how it judged, and who preferred it."""
     shares = count_answers(own, own_grades)
-    if own.question.answer is not None:
+    if own_grades.known(own.question):
         others = [each.correct(i) for seat, each in played for agent, i in enumerate(last_parsed(each.debate)) if agent != seat]
         shares["opponents"] = (float(sum(others)), float(len(others)))
         shares["judge"] = judge_accuracy((each for _, each in played), (seat for seat, _ in played))

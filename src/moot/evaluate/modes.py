@@ -129,9 +129,7 @@ class EvalConfig:
         if self.stop_when_settled or self.extra_rounds:
             debate |= {"stop_when_settled": self.stop_when_settled, "extra_rounds": self.extra_rounds}
         if self.assigned:
-            debate |= {"judge": self.judge, "advocates": self.prompts.digest_of("advocates.")}
-        if self.protocol.rules.forecast != "none":
-            debate["forecasts"] = self.prompts.digest_of("both.forecast_")
+            debate["judge"] = self.judge
         if kind in KINDS:
             return {**common, "kind": kind, **debate}
         return {**common, "kind": "debate", **debate, "against": self.opponents[opponent_in(kind)]}

@@ -239,7 +239,7 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
 
 
 def _graded(debates: Sequence[Debate], task: Task) -> list[Grades]:
-    return grade_all(debates, task.equal, task.extract)
+    return grade_all(debates, task.equal, task.extract, task.check)
 
 
 def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Question]) -> dict[str, Any]:

@@ -87,7 +87,7 @@ class AnswerStore:
 
 def debate_record(played: PlayedDebate) -> Record:
     """What was said; a run's debates have more, which here is found anew."""
-    tokens = sum(turn.count for turn in (*played.sampled, *played.heard))
+    tokens = sum(turn.count for turn in (*played.sampled, *played.heard, *played.forecast_turns))
     jury = [{"text": turn.text, **_failure(turn)} for turn in played.debate.jury]
     record = {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), "tokens": tokens}
     forecasts = forecasts_to_json(played)

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from moot.debate.types import ConfigError, Question
-from moot.rl.config import MOST_BATCHES, TrainConfig
+from moot.rl.config import TrainConfig
+from moot.rl.question_numbers import Further
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
 from moot.terminal import counted
 
 
-def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: int) -> tuple[list[Question], list[str]]:
+def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: int, saved: Any = 0) -> tuple[list[Question], list[str]]:
     """The first `count` held-out questions without those that the run had trained on by `step`, and notes on what is missing.
 
-    `trained` is None for a model without a run. Held-out questions of one task may be another's training questions.
+    `trained` is None for a model without a run. `saved` is what its checkpoint says of questions debated beyond the batches.
+    Held-out questions of one task may be another's training questions.
     """
     asked = list(task.held_out)[:count]
-    seen = set() if trained is None or step == 0 else _trained_texts(trained, step)
+    seen = set() if trained is None or step == 0 else _trained_texts(trained, step, saved)
     fresh = [question for question in asked if question.text not in seen]
     if asked and not fresh:
         raise ConfigError(f"the run trained on all {len(asked)} held-out questions of task {task.name}; name another task")
@@ -27,13 +31,11 @@ def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: 
     return fresh, notes
 
 
-def _trained_texts(trained: TrainConfig, step: int) -> set[str]:
+def _trained_texts(trained: TrainConfig, step: int, saved: Any) -> set[str]:
     iterations = max(0, trained.iteration(step))
     played = min(iterations * trained.optim.batch_size, trained.optim.num_train_datapoints)
-    numbers = [*range(trained.warm.warm_questions + played)]
-    if trained.optim.min_signal or trained.recipe.labels_from != "self":
-        # Further questions come from behind all batches. How many is not known here, so all that may have been asked are left out.
-        first = trained.warm.warm_questions + trained.optim.num_train_datapoints
-        numbers += range(first, first + MOST_BATCHES * trained.optim.batch_size * iterations)
+    warm = trained.warm.warm_questions
+    further = Further.from_state(saved, warm + trained.optim.num_train_datapoints)
+    numbers = [*range(warm), *map(further.number, range(warm, warm + played)), *further.numbers]
     sources = [load_task(name, trained.seed, trained.eval_questions) for name in trained.recipe.curriculum or (trained.debate.task,)]
     return {source.train(number).text for source in sources for number in numbers}

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.records import Run
-from moot.records.run import measured
+from moot.records.run import measured, tokens_spent
 from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
 from moot.rl.stored import config_of
@@ -49,7 +49,7 @@ def _training(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     yield f"Debates: {d.num_agents} copies of the model, {counted(d.max_rounds, 'round')}."
     yield f"Reward: `{one_line(_shown(scoring.reward))}`. {_labels(config)}"
     played = [row for row in rows if row["phase"] == "self_play"]
-    tokens = sum(row.get("tokens/sampled") or 0 for row in played)
+    tokens = max(tokens_spent(played).values(), default=0.0)
     steps = counted(len(played), "step")
     yield f"Self-play: {steps}, {tokens:,.0f} tokens sampled, learning rate {config.optim.learning_rate:g}, seed {config.seed}."
 
@@ -62,7 +62,7 @@ def _shown(name: str) -> str:
 def _labels(config: TrainConfig) -> str:
     scoring = config.protocol.scoring
     used = [f"a warm start on {config.warm.warm_questions} questions"] if config.warm_steps else []
-    used += ["the reward"] if scoring.reward.startswith("truth") or scoring.reward_mix or scoring.correct_bonus else []
+    used += ["the reward"] if scoring.rule.grades == "right" or scoring.reward_mix or scoring.correct_bonus else []
     used += ["the curriculum, to choose questions"] if config.recipe.curriculum else []
     return f"Known answers were used for {' and '.join(used)}." if used else "No known answers were used in training."
 

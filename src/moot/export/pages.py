@@ -15,13 +15,11 @@ from itertools import chain, groupby, repeat
 from moot.debate.forecasts import WORDS
 from moot.debate.labels import relabelled
 from moot.debate.prompts import persona
-from moot.debate.rewards import StepScores
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.records.played import PlayedDebate
 from moot.tasks.programs import TESTS, last_program
 from moot.terminal import one_line, plain
-from moot.turns import AgentAdvantages, StepAdvantages
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; base-uri 'none'; form-action 'none'"
 _STYLE = """
@@ -153,12 +151,10 @@ def _jury(each: PlayedDebate) -> str:
 
 def _numbers(each: PlayedDebate, i: int) -> list[str]:
     """What the turn got. A reward by agent belongs to no single turn, and stands under the votes."""
-    agent = each.debate.turns[i].agent
-    step = each.debate.step_numbers()[i]
-    if not isinstance(each.scores, StepScores) or not isinstance(each.advantages, StepAdvantages):
+    agent, number, taught = each.debate.turns[i].agent, each.debate.turn_numbers()[i], each.advantages
+    if each.scores is None or taught is None or each.scores.per == "agent":
         return []
-    taught = each.advantages.streams
-    both = ((text(name), stream.values[agent][step], taught[name][agent][step]) for name, stream in each.scores.streams.items())
+    both = ((text(name), stream.values[agent][number], taught.at(name, agent, number)) for name, stream in each.scores.streams.items())
     return [f"{name}: reward {reward:+.2f}, advantage {advantage:+.2f}" for name, reward, advantage in both]
 
 
@@ -167,7 +163,7 @@ def _forecasts(each: PlayedDebate, i: int) -> Iterator[str]:
     debate, agent = each.debate, each.debate.turns[i].agent
     taught = () if each.advantages is None else each.advantages.forecasts
     for forecast, advantage in zip(debate.forecasts, chain(taught, repeat(None)), strict=False):
-        if forecast.agent == agent and i == debate.steps()[agent][-1]:
+        if forecast.agent == agent and i == debate.turns_by_agent()[agent][-1]:
             came = {True: "came true", False: "did not come true", None: "nobody knows what came"}[each.forecast_came(forecast)]
             outcome = came if forecast.chance is not None else f"“{text(one_line(forecast.text))}”"
             got = "" if advantage is None else f", advantage {advantage:+.2f}"
@@ -217,7 +213,7 @@ def _matrix(each: PlayedDebate) -> str:
 
 
 def _agent_numbers(each: PlayedDebate) -> str:
-    if not isinstance(each.advantages, AgentAdvantages):
+    if each.advantages is None or each.advantages.per != "agent":
         return ""
     listed = ", ".join(f"Agent {agent} {value:+.2f}" for agent, value in enumerate(each.advantages.values))
     return f'<p class="soft">Advantages: {listed}.</p>\n'

@@ -107,7 +107,8 @@ def winning_turn(each: PlayedDebate, only_right: bool = False) -> int:
     outcome = each.outcome
     assert outcome is not None
     if outcome.winner is None:
-        raise LeftOut("nobody won: no vote was cast" if each.scoring.by_votes and not outcome.voted else "nobody won: several are level")
+        silent = each.scoring.rule.from_votes and not outcome.voted
+        raise LeftOut("nobody won: no vote was cast" if silent else "nobody won: several are level")
     turn = last_parsed(each.debate)[outcome.winner]
     if turn is None:
         raise LeftOut("the winner gave no readable answer")

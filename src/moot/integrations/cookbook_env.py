@@ -133,7 +133,7 @@ class DebateGroupBuilder(EnvGroupBuilder):
                 if turn is not None:
                     logprobs.setdefault((seat, turn), []).extend(transition.ac.logprobs)
         sampled = list(self.played.sampled)
-        for seat, turns in enumerate(self.played.debate.steps()):
+        for seat, turns in enumerate(self.played.debate.turns_by_agent()):
             for step, i in enumerate(turns):
                 sampled[i] = with_logprobs(sampled[i], logprobs[seat, step])
         return [_as_datum(each) for each in datums(self.played.debate, sampled, self.played.advantages)]

@@ -16,10 +16,9 @@ import numpy as np
 from moot import tasks
 from moot.debate.play import play
 from moot.debate.protocol import Protocol, preset
-from moot.debate.rewards import AgentScores
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
-from moot.engine.protocol import EngineError, Floats, Ints, Sample, SamplingParams, Stop
+from moot.engine.protocol import EngineError, Floats, Ints, Sample, Sampler, SamplingParams, Stop
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import with_advantages
 from moot.rl.choices import find_estimator, find_reward
@@ -76,7 +75,7 @@ class Setting:
     async def scored(self, played: PlayedDebate) -> PlayedDebate:
         """With grades, rewards, and the advantages of a batch that is this one debate."""
         task, scoring = self.loaded_task, self.chosen.scoring
-        (grades,) = await grade_all_async([played.debate], task.equal, task.extract)
+        (grades,) = await grade_all_async([played.debate], task.equal, task.extract, task.check)
         paid = played.scored(scoring, grades, find_reward(scoring.reward))
         return with_advantages([paid], find_estimator(scoring))[0]
 
@@ -99,7 +98,7 @@ class Request:
     stop: Stop
 
 
-class _Seat:
+class _Seat(Sampler):
     """A sampler whose tokens come from the host."""
 
     def __init__(self) -> None:
@@ -112,7 +111,7 @@ class _Seat:
         self.requests.put_nowait(Request(np.asarray(prompt, dtype=np.int32), params.stop))
         return [await self.replies.get()]
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
         raise NotImplementedError("a host samples for a seat, and computes no logprobs for it")
 
 
@@ -204,12 +203,12 @@ def turn_rewards(played: PlayedDebate) -> list[list[float]] | None:
     """Per seat, the reward of each turn: the weighted sum of its streams. None where a reward is the whole debate's."""
     scores = played.scores
     assert scores is not None, "score the debate first"
-    if isinstance(scores, AgentScores):
+    if scores.per == "agent":
         return None
     streams = scores.streams.values()
     return [
-        [sum(stream.weight * stream.values[seat][step] for stream in streams) for step in range(len(turns))]
-        for seat, turns in enumerate(played.debate.steps())
+        [sum(stream.weight * stream.values[seat][turn] for stream in streams) for turn in range(len(turns))]
+        for seat, turns in enumerate(played.debate.turns_by_agent())
     ]
 
 
@@ -218,7 +217,7 @@ def seat_rewards(played: PlayedDebate) -> list[float]:
     by_turn = turn_rewards(played)
     if by_turn is not None:
         return [sum(row) for row in by_turn]
-    assert isinstance(played.scores, AgentScores)
+    assert played.scores is not None, "score the debate first"
     return list(played.scores.returns)
 
 

@@ -196,7 +196,7 @@ def _pay(seats: _Seats, played: PlayedDebate) -> None:
     for conversation in seats.conversations:
         seat, trace = conversation.seat, conversation.interaction.trace
         rounds = {reply.round for reply in conversation.replies}
-        own = [step for step, i in enumerate(played.debate.steps()[seat]) if played.debate.turns[i].round in rounds]
+        own = [step for step, i in enumerate(played.debate.turns_by_agent()[seat]) if played.debate.turns[i].round in rounds]
         trace.record_reward("debate", totals[seat] if by_turn is None else sum(by_turn[seat][step] for step in own))
         trace.record_metrics(seat_metrics(played, seat))
 
@@ -212,7 +212,7 @@ async def _credit(seats: _Seats, played: PlayedDebate, rendering: Rendering) -> 
     if replayed is None:
         return
     sampled = replayed.played.sampled
-    for seat, turns in enumerate(debate.steps()):
+    for seat, turns in enumerate(debate.turns_by_agent()):
         values = [credit(debate.turns[i], sampled[i], step, played.advantages)[sampled[i].sampled] for step, i in enumerate(turns)]
         for reply, step in zip(replies[seat], replayed.turn_of_each_reply(seat), strict=True):
             count = len(reply.tokens)

@@ -16,23 +16,21 @@ def questions(loop: Loop, step: int) -> list[BatchQuestion]:
     count = min(config.optim.batch_size, config.optim.num_train_datapoints - first)
     # The warm start took the first questions; self-play continues behind them.
     first += config.warm.warm_questions
-    return [*loop.reopened.get(step, ()), *numbered(loop, first, count)]
+    return [*loop.reopened.get(step, ()), *numbered(loop, [loop.further.number(place) for place in range(first, first + count)])]
 
 
-def numbered(loop: Loop, first: int, count: int) -> list[BatchQuestion]:
-    """`count` questions of the task at hand, with fewer agents for those that were easy when they last came by."""
+def numbered(loop: Loop, numbers: Sequence[int]) -> list[BatchQuestion]:
+    """Questions of the task at hand, with fewer agents for those that were easy when they last came by."""
     level, usual, fewer = loop.curriculum.level, loop.config.debate.num_agents, loop.config.recipe.easy_agents
     task = loop.curriculum.tasks[level]
-    easy = [bool(fewer) and loop.curriculum.key(level, task.train(number)) in loop.easy for number in range(first, first + count)]
-    return [BatchQuestion(level, first + i, fewer if each else usual) for i, each in enumerate(easy)]
+    easy = [bool(fewer) and loop.curriculum.key(level, task.train(number)) in loop.easy for number in numbers]
+    return [BatchQuestion(level, number, fewer if is_easy else usual) for number, is_easy in zip(numbers, easy, strict=True)]
 
 
 def further_questions(loop: Loop, count: int) -> list[BatchQuestion]:
     """From behind all batches, none twice."""
     config = loop.config
-    first = config.warm.warm_questions + config.optim.num_train_datapoints + loop.further
-    loop.further += count
-    return numbered(loop, first, count)
+    return numbered(loop, loop.further.take(config.warm.warm_questions + config.optim.num_train_datapoints, count))
 
 
 def look_back(loop: Loop, step: int, asked: Sequence[BatchQuestion], taught: Sequence[PlayedDebate]) -> None:

@@ -15,6 +15,7 @@ from moot.engine.protocol import EngineError, Sampler
 from moot.loop.state import Loop
 from moot.rl.advantages import SeatMeans
 from moot.rl.pace import Pace
+from moot.rl.question_numbers import Further
 from moot.rl.remedies import BatchQuestion
 from moot.rl.trust import Alarms
 from moot.rl.visits import Visits
@@ -31,7 +32,7 @@ async def commit(loop: Loop, step: int, row: dict[str, Any]) -> None:
         "skipped": loop.skipped,
         "sampled": loop.sampled,
         "pace": loop.pace.factor,
-        "further": loop.further,
+        "further": loop.further.ranges,
         "curriculum": loop.curriculum.state(),
         # Those of batches that are being sampled ahead too: a kill loses the batches, and they are asked again.
         "again": {later: [asdict(each) for each in asked] for later, asked in loop.reopened.items() if later > step},
@@ -86,16 +87,15 @@ async def restore(loop: Loop) -> int:
 def remember(loop: Loop, state: Mapping[str, Any]) -> None:
     """Puts back what a checkpoint carries. Fails with ValueError, KeyError or the like on the state of another version."""
     seats = SeatMeans({name: {int(seat): mean for seat, mean in means.items()} for name, means in state["seats"].items()})
-    alarms, again = Alarms.from_state(state["alarms"]), state.get("again", {})
-    if isinstance(again, list):  # of a version that knew no steps: all in the next one
-        again = {state["metrics"]["step"] + 1: again}
-    reopened = {int(step): [BatchQuestion(**each) for each in asked] for step, asked in again.items()}
+    alarms = Alarms.from_state(state["alarms"])
+    reopened = {int(step): [BatchQuestion(**each) for each in asked] for step, asked in state["again"].items()}
     skipped, sampled = int(state["skipped"]), int(state.get("sampled", 0))
     if state["metrics"]["phase"] not in ("warm", "self_play"):
         raise ValueError(f"its metrics are of phase {state['metrics']['phase']!r}")
     if "curriculum" in state:
         loop.curriculum.restore(state["curriculum"])
-    loop.pace, loop.further = Pace(float(state.get("pace", 1.0))), int(state.get("further", 0))
+    behind = loop.config.warm.warm_questions + loop.config.optim.num_train_datapoints
+    loop.pace, loop.further = Pace(float(state.get("pace", 1.0))), Further.from_state(state.get("further", 0), behind)
     loop.seats, loop.alarms, loop.reopened, loop.skipped, loop.sampled = seats, alarms, reopened, skipped, sampled
     loop.easy = set(state.get("easy", ()))
 

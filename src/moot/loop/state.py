@@ -15,6 +15,7 @@ from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
 from moot.rl.frozen_labels import Label
 from moot.rl.pace import Pace
+from moot.rl.question_numbers import Further
 from moot.rl.remedies import BatchQuestion, Curriculum
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Guest, Player
@@ -62,7 +63,7 @@ class Loop:
     skipped: int = 0
     """Optimizer steps in a row whose gradient was not finite."""
     pace: Pace = field(default_factory=Pace)
-    further: int = 0
+    further: Further = field(default_factory=Further)
     """Questions debated beyond the batches, for want of a signal."""
     sampled: int = 0
     """Tokens sampled in self-play so far: by agents, by judges without a seat, and for labels."""

@@ -91,8 +91,12 @@ async def penalise_distance(loop: Loop, given: Sequence[Datum]) -> Penalised:
     if not coefficient or not given:
         return Penalised(list(given), {})
     reference = await still_point(loop, name)
-    standing = await asyncio.gather(*(reference.compute_logprobs(np.append(d.tokens, d.targets[-1]), d.temperature) for d in given))
-    gaps = [(d.logprobs - logprobs[1:]) * d.mask for d, logprobs in zip(given, standing, strict=True)]
+    starts = [int(np.argmax(d.mask > 0)) + 1 for d in given]  # before its first own token nothing need be computed
+    asked = zip(given, starts, strict=True)
+    standing = await asyncio.gather(
+        *(reference.compute_logprobs(np.append(d.tokens, d.targets[-1]), d.temperature, start) for d, start in asked)
+    )
+    gaps = [np.where(d.mask > 0, (d.logprobs - logprobs[1:]) * d.mask, 0) for d, logprobs in zip(given, standing, strict=True)]
     mean = float(sum(gap.sum() for gap in gaps) / max(1.0, sum(d.mask.sum() for d in given)))
     moved = [
         replace(d, advantages=(d.advantages + coefficient * (mean - gap) * d.mask).astype(np.float32))

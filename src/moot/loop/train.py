@@ -286,7 +286,7 @@ async def graded(debates: Sequence[Debate], tasks: Sequence[Task]) -> list[Grade
     by_place: dict[int, Grades] = {}
     for task in dict(zip(map(id, tasks), tasks, strict=True)).values():
         own = [i for i, other in enumerate(tasks) if other is task]
-        by_place |= zip(own, await grade_all_async([debates[i] for i in own], task.equal, task.extract), strict=True)
+        by_place |= zip(own, await grade_all_async([debates[i] for i in own], task.equal, task.extract, task.check), strict=True)
     return [by_place[i] for i in range(len(debates))]
 
 

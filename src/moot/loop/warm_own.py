@@ -26,7 +26,6 @@ from moot.rl.rollout import rollout
 from moot.rl.speaker import answer_plainly, turn_seed
 from moot.rl.warm import LONGEST, OwnWords, answers_by_text
 from moot.tasks.answers import answer_in
-from moot.tasks.comparing import Grader
 from moot.tasks.task import Task
 
 T = TypeVar("T")
@@ -95,19 +94,22 @@ async def _ask(loop: Loop, task: Task, base: Sampler, number: int) -> OwnWords |
     said = await _plain_answers(loop, base, question, number, TRIES)
     answers = answers_by_text(said, task)
     given = [answers.get(text.strip()) for text, sample in said if sample.stop_reason == "stop"]
-    return await asyncio.to_thread(sorted_out, answers, given, question.answer, task.equal)
+    return await asyncio.to_thread(sorted_out, answers, given, question, task)
 
 
-def sorted_out(answers: Mapping[str, str], given: Sequence[str | None], truth: str | None, equal: Grader) -> OwnWords | None:
-    """The texts with the right answer and the others. Without a known answer the right one is what most of those `given` agree on, and at
-    least two; None where nothing is right."""
-    if truth is None:
-        truth, share = plurality_label(given, equal)
+def sorted_out(answers: Mapping[str, str], given: Sequence[str | None], question: Question, task: Task) -> OwnWords | None:
+    """The texts with a right answer and the others. Where nobody knows which are right, those are that most of those `given` agree on, and
+    at least two; None where nothing is right."""
+    truth = question.answer
+    if task.gradable(question):
+        right = [text for text, answer in answers.items() if task.right(question, answer)]
+    else:
+        truth, share = plurality_label(given, task.equal)
         if truth is None or share * len(given) < 2:
             return None
-    right = [text for text, answer in answers.items() if equal(answer, truth)]
+        right = [text for text, answer in answers.items() if task.equal(answer, truth)]
     wrong = [text for text, answer in answers.items() if text not in right and len(text) <= LONGEST]
-    return OwnWords(truth, right, wrong) if right else None
+    return OwnWords(truth or answers[right[0]], right, wrong) if right else None
 
 
 # Held-out
@@ -147,13 +149,13 @@ def measured(debates: Sequence[PlayedDebate]) -> Metrics:
 
 async def direct_accuracy(loop: Loop, sampler: Sampler) -> float | None:
     """Of plain answers to held-out questions with a known answer."""
-    questions = [question for question in loop.task.held_out[:HELD_OUT_ANSWERS] if question.answer is not None]
+    questions = [question for question in loop.task.held_out[:HELD_OUT_ANSWERS] if loop.task.gradable(question)]
     work = [_plain_answers(loop, sampler, each, f"held out {i}", 1) for i, each in enumerate(questions)]
     said = await _all_counted(loop, "questions", work)
 
     def right(question: Question, text: str, sample: Sample) -> float:
         answer = answer_in(text.strip(), loop.task.extract) if sample.stop_reason == "stop" else None
-        return float(answer is not None and loop.task.equal(answer, question.answer or ""))
+        return float(answer is not None and loop.task.right(question, answer))
 
     return await asyncio.to_thread(lambda: mean(right(question, *one) for question, (one,) in zip(questions, said, strict=True)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import zipfile
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -15,22 +16,21 @@ from moot.debate.outcome import onlookers_votes
 from moot.debate.parsing import comparison_lines
 from moot.debate.prompts import persona
 from moot.debate.protocol import Protocol
-from moot.debate.rewards import has_signal
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
+from moot.debate.wording import Prompts
 from moot.page.index import Part, Place, line_at
-from moot.page.runs import inside
+from moot.page.runs import LARGEST, inside
 from moot.records.arrays import SHOWN, read_arrays, turn_tokens
 from moot.records.codec import Damaged, forecasts_to_json, numbers_to_json, read_line
 from moot.records.played import PlayedDebate
 from moot.records.run import step_file
-from moot.records.seen import seen_to_json
+from moot.records.seen import seen_to_json, with_prompts
 from moot.turns import paid_by
 
+_TAG = re.compile(r"</?(?:solution|evaluation|comparison|consensus|consensus_reason)>")
 LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
-LARGEST = 2**30
-"""Bytes of a step's tokens that are unpacked at all: a run may come from somebody else."""
 
 
 def shown(run: Path, step: int, number: int, where: Place | None = None, part: Part = "debates") -> dict[str, Any] | None:
@@ -43,19 +43,19 @@ def shown(run: Path, step: int, number: int, where: Place | None = None, part: P
         return {**here, "broken": played.reason}
     try:
         tokens, tokens_error = _tokens(run, step, number) if part == "debates" else {}, None
-    except (OSError, ValueError, KeyError, IndexError, zipfile.BadZipFile) as error:
+    except (OSError, ValueError, KeyError, IndexError, TypeError, OverflowError, zipfile.BadZipFile) as error:
         tokens, tokens_error = {}, f"{type(error).__name__}: {error}"
     return {**here, **_debate(played, tokens), "tokens_error": tokens_error}
 
 
 def seen_in(
-    run: Path, step: int, number: int, turn: int, where: Place | None = None, part: Part = "debates"
+    run: Path, step: int, number: int, turn: int, prompts: Prompts, where: Place | None = None, part: Part = "debates"
 ) -> list[dict[str, str]] | None:
-    """What the agent of that turn saw before it spoke; None where there is no such turn that can be read."""
+    """What the agent of that turn saw before it spoke, in the run's `prompts`; None where no such turn can be read."""
     played = read_line(line_at(run, step, number, where, part) or b"", step, number)
     if isinstance(played, Damaged) or not 0 <= turn < len(played.debate.turns):
         return None
-    return seen_to_json(played, turn)
+    return seen_to_json(with_prompts(played, prompts), turn)
 
 
 def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
@@ -65,7 +65,7 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "agents": [_seat(debate, agent) for agent in range(debate.num_agents)],
         "max_rounds": debate.max_rounds,
         "protocol": Protocol(debate.rules, played.scoring).as_dict(),
-        "turns": [_turn(played, i, step, votes, tokens.get(i), numbers) for i, step in enumerate(debate.step_numbers())],
+        "turns": [_turn(played, i, step, votes, tokens.get(i), numbers) for i, step in enumerate(debate.turn_numbers())],
         "forecasts": [
             {**told, "came": played.forecast_came(each)} for told, each in zip(forecasts_to_json(played), debate.forecasts, strict=True)
         ],
@@ -73,7 +73,7 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "jury_counts": played.scoring.judge_counts if debate.jury else None,
         "votes": votes,
         **_came_to(played),
-        "signal": None if played.scores is None else has_signal(played.scores),
+        "signal": None if played.scores is None else played.scores.has_signal,
         **numbers,
         "error": played.error,
     }
@@ -130,13 +130,13 @@ def _turn(
     }
     if tokens is not None:
         shown["temperature"] = tokens["temperature"]
-        shown["tokens"] = _shown_tokens(tokens, _Places(shown["text"]), shown.get("sections", ()))
+        shown["tokens"] = _shown_tokens(tokens, _Places(shown["text"]), played.debate.rules.sections == "asked")
     return shown
 
 
-def _shown_tokens(tokens: Mapping[str, Any], places: _Places, sections: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _shown_tokens(tokens: Mapping[str, Any], places: _Places, asked: bool) -> dict[str, Any]:
     """In the order of the text, which is not that of sampling where sections were asked for one by one. Requests between the sections are
-    no part of the text; tags that nobody sampled have no token, and get one without an id."""
+    no part of the text; tags, which nobody samples there, have no token, and get one without an id."""
     where = (tokens["starts"] >= 0) & (tokens["starts"] <= len(places.text))
     rows: list[tuple[int, int | None, float | None, float | None, bool]] = [
         (places.utf16(start), i, None if put else logprob, advantage, put)
@@ -149,9 +149,8 @@ def _shown_tokens(tokens: Mapping[str, Any], places: _Places, sections: Sequence
             strict=True,
         )
     ]
-    if not where.all():
-        for section in sections:
-            rows += [(place, None, None, 0.0, True) for place in (section["begin"], section["end"] - len(f"</{section['name']}>"))]
+    if asked:  # a section ends where its author writes a tag, so every tag in the text was put there
+        rows += [(places.utf16(tag.start()), None, None, 0.0, True) for tag in _TAG.finditer(places.text)]
     rows.sort(key=lambda row: row[0])
     starts, ids, logprobs, advantages, put = ([row[i] for row in rows] for i in range(5))
     told = {"starts": starts, "ids": ids, "logprobs": logprobs, "advantages": advantages}
@@ -166,7 +165,7 @@ def _judge(played: PlayedDebate, turn: Turn, votes: Sequence[Mapping[str, Any]])
 
 def _said(played: PlayedDebate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The text, where its sections stand in it, and what became of each line of its comparison."""
-    labels, stream_of = list(played.debate.labels(turn.agent)), played.scoring.stream_of
+    labels, stream_of = list(played.debate.labels(turn.agent)), (played.scores or played.scoring).stream_of
     shown: dict[str, Any] = {"text": turn.text[:LONGEST], "length": len(turn.text), "ballot": turn.ballot}
     if labels != list(range(len(labels))):
         shown["labels"] = labels
@@ -256,4 +255,13 @@ def _tokens(run: Path, step: int, number: int) -> dict[int, dict[str, Any]]:
 @lru_cache(maxsize=4)
 def _load(file: Path, *stamp: int) -> dict[str, Any]:
     """A reader goes from debate to debate of one step; the stamp says that it is still the same file."""
-    return read_arrays(file, SHOWN, LARGEST, optional=("inserted",))
+    arrays = read_arrays(file, SHOWN, LARGEST)
+    for name, array in arrays.items():
+        whole = name not in ("temperature", "logprobs", "advantages")
+        if array.ndim != 1 or array.dtype.kind not in ("biu" if whole else "biuf"):
+            raise ValueError(f"{name} in {file.name} is not a list of {'whole ' if whole else ''}numbers")
+    of_turns, of_tokens = ("debate", "turn", "temperature"), ("tokens", "starts", "logprobs", "advantages", "inserted")
+    for names in (of_turns, of_tokens):
+        if len({len(arrays[name]) for name in names if name in arrays}) > 1:
+            raise ValueError(f"{', '.join(names)} in {file.name} differ in length")
+    return arrays

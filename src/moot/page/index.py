@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import sqlite3
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -19,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from moot.page.filters import CHOICES, Where, clean
-from moot.page.runs import Outside, inside
+from moot.page.runs import LARGEST, Outside, inside, opened
 from moot.records.codec import Damaged, read_summary, read_words
 from moot.records.run import step_file, step_files
 
@@ -28,6 +27,8 @@ Part = Literal["debates", "held_out"]
 VERSION = 3
 LONGEST = 50_000
 """Characters of a turn that can be searched."""
+LONGEST_LINE = 2**26
+"""Bytes of a debate's line that are read; a longer one is none."""
 
 _TABLES = (
     "create table if not exists steps (step integer primary key, stamp text, words integer default 0)",
@@ -54,10 +55,10 @@ class Progress:
 
 
 class Index:
-    def __init__(self, run: Path, folder: Path | None = None, part: Part = "debates") -> None:
+    def __init__(self, run: Path, folder: Path, part: Part = "debates") -> None:
         self.run, self.part = run, part
         place = str(run.resolve()) + ("" if part == "debates" else f"/{part}")
-        self.file = (folder or cache_folder()) / f"{hashlib.sha256(place.encode(errors='surrogateescape')).hexdigest()[:24]}.sqlite"
+        self.file = folder / f"{hashlib.sha256(place.encode(errors='surrogateescape')).hexdigest()[:24]}.sqlite"
         self._writing = threading.Lock()
         self._folder_stamp: tuple[int, ...] | None = None
         self.progress = Progress()
@@ -65,6 +66,10 @@ class Index:
         """False where this Python's SQLite has no full-text search: then only questions are searched."""
         self.trouble: str | None = None
         """Why the index could not be brought up to date."""
+        self._checked = False
+        """Whether this page has looked at all of it: damage need not show where one happens to read."""
+        self._off = False
+        """Whether somebody who asked met damage."""
 
     # Filling
 
@@ -72,10 +77,19 @@ class Index:
         """Brings the index up to date; stops early, with all that is done kept, once `until` says so."""
         with self._writing:
             stamp = _folder_stamp(self.run, self.part)
-            if stamp is not None and stamp == self._folder_stamp and self.progress.words == self.progress.steps:
+            full = self._checked and self.progress.words == self.progress.steps
+            if full and stamp is not None and stamp == self._folder_stamp:
                 return
             try:
-                whole = self._fill(until)
+                try:
+                    if self._off:
+                        self._remove()
+                    whole = self._fill(until)
+                except sqlite3.Error as error:
+                    if not _damaged(error):
+                        raise
+                    self._remove()
+                    whole = self._fill(until)
                 self.trouble = None
             except (sqlite3.Error, OSError) as error:
                 # A full disk, most likely. What is there can still be read; the next look tries again.
@@ -113,7 +127,16 @@ class Index:
                 self.progress = Progress(len(files), filed, searchable, changes)
                 if until():
                     return False
+            if not self._checked:
+                self._check(connection)
         return True
+
+    def _check(self, connection: sqlite3.Connection) -> None:
+        """Last, because a large index takes a second, and what it has can be asked meanwhile."""
+        (said,) = connection.execute("pragma integrity_check(1)").fetchone()
+        if said != "ok":
+            raise sqlite3.DatabaseError(said)
+        self._checked = True
 
     def _file(self, connection: sqlite3.Connection, step: int, stamp: str) -> None:
         if connection.execute("select 1 from steps where step = ? and stamp = ?", (step, stamp)).fetchone():
@@ -134,17 +157,12 @@ class Index:
 
     def _open(self) -> sqlite3.Connection:
         """For writing. Another page over the same run may be writing too: each step is put in whole, whoever comes first."""
-        self.file.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            return self._prepared()
-        except sqlite3.DatabaseError as error:
-            if _busy(error):  # in use, not damaged
-                raise
-            for suffix in ("", "-wal", "-shm", "-journal"):
-                Path(f"{self.file}{suffix}").unlink(missing_ok=True)
-            return self._prepared()
-
-    def _prepared(self) -> sqlite3.Connection:
+        self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        # All that was said stands in it, so only its owner may read it; SQLite gives the files beside it the same mode.
+        # Only a new file is opened here: to close one that SQLite has open takes its locks away.
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+        self.file.chmod(0o600)
         connection = sqlite3.connect(self.file, timeout=30, isolation_level=None)
         try:
             _to_wal(connection)
@@ -166,6 +184,11 @@ class Index:
             raise
         return connection
 
+    def _remove(self) -> None:
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            Path(f"{self.file}{suffix}").unlink(missing_ok=True)
+        self._checked = self._off = False
+
     # Asking
 
     @contextlib.contextmanager
@@ -177,6 +200,11 @@ class Index:
         try:
             connection.row_factory = sqlite3.Row
             yield connection
+        except sqlite3.Error as error:
+            if _damaged(error):
+                # The next look makes it again; where the question may be wrong, it first goes through all of it.
+                self._checked, self._off = False, _code(error) in (None, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+            raise
         finally:
             connection.close()
 
@@ -244,7 +272,8 @@ def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        connection.execute("rollback")
+        if connection.in_transaction:  # SQLite has gone back by itself where the disk is full
+            connection.execute("rollback")
         raise
     connection.execute("commit")
 
@@ -263,7 +292,24 @@ def _to_wal(connection: sqlite3.Connection, seconds: float = 30) -> None:
 
 
 def _busy(error: sqlite3.Error) -> bool:
-    return getattr(error, "sqlite_errorcode", None) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+    return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _damaged(error: sqlite3.Error) -> bool:
+    """Not in use, not a disk that is full, gone or forbidden: what else goes wrong is the index itself."""
+    return isinstance(error, sqlite3.DatabaseError) and _code(error) not in _OF_THE_WORLD
+
+
+_OF_THE_WORLD = (
+    *(sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN),
+    *(sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_NOMEM, sqlite3.SQLITE_INTERRUPT),
+)
+
+
+def _code(error: sqlite3.Error) -> int | None:
+    """The kind of error, without its details; None where Python made it."""
+    code = getattr(error, "sqlite_errorcode", None)
+    return None if code is None else code & 0xFF
 
 
 def _forget(connection: sqlite3.Connection, step: int) -> None:
@@ -290,16 +336,15 @@ def _folder_stamp(run: Path, part: Part) -> tuple[int, ...] | None:
     return status.st_ino, status.st_mtime_ns
 
 
-def cache_folder() -> Path:
-    """In the user's cache, or, where that cannot be written, in a folder that lasts as long as the machine is up."""
+def cache_folder(scratch: Path) -> Path:
+    """In the user's cache, closed to everybody else; `scratch` where that cannot be had."""
     folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "moot" / "view"
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        if os.access(folder, os.W_OK):
-            return folder
+        folder.chmod(0o700)  # refused where it is somebody else's
+        return folder if os.access(folder, os.W_OK) else scratch
     except OSError:
-        pass
-    return Path(tempfile.mkdtemp(prefix="moot-view-"))
+        return scratch
 
 
 def tidy(folder: Path, days: float = 60) -> None:
@@ -326,7 +371,7 @@ class Place:
 def line_at(run: Path, step: int, number: int, place: Place | None = None, part: Part = "debates") -> bytes | None:
     """The line of a debate: at its place, where that is known and still so, or by counting lines. None where there is none."""
     if place is not None:
-        with contextlib.suppress(OSError, Outside), inside(run, part, step_file(step)).open("rb") as file:
+        with contextlib.suppress(OSError, Outside), opened(inside(run, part, step_file(step))) as file:
             if _stamp(os.fstat(file.fileno())) == place.stamp:
                 file.seek(place.offset)
                 return file.read(place.length)
@@ -335,15 +380,12 @@ def line_at(run: Path, step: int, number: int, place: Place | None = None, part:
 
 def lines(run: Path, step: int, part: Part = "debates") -> Iterator[tuple[int, bytes]]:
     """The debates of a step in the order of its file, each with the place where its line begins."""
-    try:
-        whole = inside(run, part, step_file(step)).read_bytes()
-    except (OSError, Outside):
-        return
-    offset = 0
-    for line in whole.split(b"\n"):
-        if line:
-            yield offset, line
-        offset += len(line) + 1
+    with contextlib.suppress(OSError, Outside), opened(inside(run, part, step_file(step))) as file:
+        offset = 0
+        while line := file.readline(LONGEST_LINE):
+            if line != b"\n":
+                yield offset, line.removesuffix(b"\n")
+            offset += len(line)
 
 
 def stamps(run: Path, part: Part = "debates") -> dict[int, str]:
@@ -352,7 +394,8 @@ def stamps(run: Path, part: Part = "debates") -> dict[int, str]:
     with contextlib.suppress(OSError, Outside):
         for step, entry in step_files(inside(run, part)):
             with contextlib.suppress(OSError):
-                stamped[step] = _stamp(entry.stat())
+                if (status := entry.stat()).st_size <= LARGEST:
+                    stamped[step] = _stamp(status)
     return stamped
 
 

@@ -15,7 +15,7 @@ from moot.debate.rewards import REWARDS
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.page.filters import Refused, whole
-from moot.page.runs import inside
+from moot.page.runs import LARGEST, inside
 from moot.records.run import Run, step_file
 from moot.rescore import SCORING, rescore
 from moot.rl.advantages import ESTIMATORS
@@ -25,19 +25,20 @@ STEPS = 100
 CHANGES = 100
 _YES_NO = ("yes", "no")
 _KINDS = {name: kind for name, kind in get_type_hints(Scoring).items() if name in SCORING}
-CHOICES: dict[str, tuple[str, ...]] = {
-    "reward": tuple(REWARDS),
-    "advantage": (*ESTIMATORS, "auto"),
-    **{name: _YES_NO if kind is bool else get_args(kind) for name, kind in _KINDS.items() if kind is bool or get_args(kind)},
-}
+_LISTED = {name: _YES_NO if kind is bool else get_args(kind) for name, kind in _KINDS.items() if kind is bool or get_args(kind)}
 NUMBERS = [name for name, kind in _KINDS.items() if kind is float]
+
+
+def offered() -> dict[str, tuple[str, ...]]:
+    """What may be chosen from a list."""
+    return {"reward": tuple(name for name, reward in REWARDS.items() if reward.our_own), "advantage": (*ESTIMATORS, "auto"), **_LISTED}
 
 
 def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
     choices = _choices(asked)
-    for name in ("run.json", "metrics.jsonl"):
-        inside(path, name)
     try:
+        for name in ("run.json", "metrics.jsonl"):
+            _ordinary(inside(path, name))
         run = Run.open(path)
         trained = run.config.get("protocol", {})
         if not isinstance(trained, dict):
@@ -47,17 +48,22 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         steps = [step for step in run.steps() if first <= step <= last]
         chosen = steps[-STEPS:]
         for step in chosen:
-            inside(path, "debates", step_file(step))
+            _ordinary(inside(path, "debates", step_file(step)))
         outcome = rescore(run, choices, chosen, CHANGES).as_json() if chosen else None
     except (ConfigError, KeyError, TypeError, AttributeError, ValueError, ArithmeticError, OSError) as error:
         raise Refused(f"this run cannot be counted again: {error}") from None
-    own = {name: trained.get(name) for name in CHOICES}
-    return {"found": outcome, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": CHOICES, "trained": own}
+    own = {name: trained.get(name) for name in offered()}
+    return {"found": outcome, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": offered(), "trained": own}
+
+
+def _ordinary(file: Path) -> None:
+    if file.exists() and not (file.is_file() and file.stat().st_size <= LARGEST):
+        raise ConfigError(f"{file.name} is no ordinary file, or larger than a run's are")
 
 
 def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
     given: dict[str, Any] = {}
-    for name, allowed in CHOICES.items():
+    for name, allowed in offered().items():
         if value := asked.get(name):
             if value not in allowed:
                 raise Refused(f"{name} must be one of {', '.join(allowed)}, got {value[:40]!r}")
@@ -76,7 +82,7 @@ def _choices(asked: Mapping[str, str]) -> dict[str, Any]:
 def _must_be_ours(trained: Mapping[str, Any], choices: Mapping[str, Any]) -> None:
     for name in ("reward", "advantage"):
         used = choices.get(name, trained.get(name))
-        if used is not None and used not in CHOICES[name]:
+        if used is not None and used not in offered()[name]:
             raise Refused(
                 f"{name} {str(used)[:80]!r} is a file of its own, which the page does not run; choose another, or use moot rescore"
             )

@@ -4,26 +4,37 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
+import stat
 import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 from moot.debate.types import ConfigError
+from moot.debate.wording import Prompts
 from moot.json_text import read_json
 from moot.records.files import digest
 from moot.records.run import measured, metric_row
+from moot.records.seen import prompts_of
 from moot.rl.explain import ALARMS
 
 T = TypeVar("T")
 Series = tuple[list[float], list[float | None]]
 """Steps and values; None where a step says that nothing was measured."""
 
-LARGEST_REPORT = 50_000_000
-"""Bytes of an evaluation's report that are read at all."""
+LARGEST = 2**30
+"""Bytes of a step that are read at all: a run may come from somebody else."""
+LARGEST_JSON = 50_000_000
+"""The same of an evaluation's report, and of a run's settings."""
+DEEPEST = 100
+"""Brackets in brackets of a run's settings: more would break whatever goes through them."""
+AT_ONCE, PER_LOOK = 2**22, 2**26
+"""Bytes of metrics that are held at once, a longer row being none; and that are read before the page gets its answer.
+The next look goes on from there."""
 TRAINING = ("warm", "self_play")
 """The phases whose rows make one curve; any other phase (an evaluation) has curves of its own."""
 
@@ -34,10 +45,27 @@ class Outside(Exception):
 
 def inside(run: Path, *parts: str) -> Path:
     """The file of a run, refused where a link leads out of it: a run may come from somebody else."""
-    path = run.joinpath(*parts).resolve()
-    if not path.is_relative_to(run.resolve()):
+    path = Path(os.path.realpath(run.joinpath(*parts)))  # which takes a link to itself for a file that cannot be opened
+    if not path.is_relative_to(os.path.realpath(run)):
         raise Outside(f"{'/'.join(parts)} leads out of the run")
     return path
+
+
+def opened(path: Path) -> BinaryIO:
+    """For reading; OSError where it is no ordinary file. A pipe would never answer, and a device may do anything."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(f"{path.name} is not an ordinary file")
+    # Should it be exchanged just now, nobody waits for it.
+    return os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK), "rb")
+
+
+def read_whole(path: Path) -> Any:
+    """A JSON file; ConfigError or OSError where it is none, or larger than a run has them."""
+    with opened(path) as file:
+        content = file.read(LARGEST_JSON + 1)
+    if len(content) > LARGEST_JSON:
+        raise OSError(f"{path.name} is larger than {LARGEST_JSON:,} bytes")
+    return read_json(content)
 
 
 class Runs:
@@ -95,11 +123,18 @@ class Watched:
         self._lock = threading.Lock()
 
     def header(self) -> dict[str, Any]:
+        """The run's settings; ConfigError says why they cannot be read."""
         try:
-            header = read_json(inside(self.path, "run.json").read_bytes())
-        except (OSError, ConfigError, Outside):
-            return {}
+            header = read_whole(inside(self.path, "run.json"))
+        except (OSError, Outside) as error:
+            raise ConfigError(f"run.json cannot be read: {error}") from None
+        if _depth(header, DEEPEST) > DEEPEST:
+            raise ConfigError(f"run.json is nested more than {DEEPEST} deep")
         return header if isinstance(header, dict) else {}
+
+    def prompts(self) -> Prompts:
+        """The texts that its agents read; ConfigError says why they cannot be known."""
+        return prompts_of(_dict(self.header().get("config")))
 
     def ask(self, question: Callable[[Metrics], T]) -> T:
         """What the metrics of this moment say. Asked one at a time, for reading on adds to the same lists."""
@@ -116,18 +151,29 @@ class Watched:
         for file in self.path.glob("evals/*/report.json"):
             with contextlib.suppress(OSError, ValueError, KeyError, TypeError, AttributeError, Outside):
                 inside_file = inside(self.path, "evals", file.parent.name, "report.json")
-                if inside_file.stat().st_size < LARGEST_REPORT:
-                    report = read_json(inside_file.read_bytes())
-                    rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
-                    reports.append({"name": file.parent.name, "written": inside_file.stat().st_mtime, "rows": rows})
+                report = read_whole(inside_file)
+                rows = [{key: value for key, value in row.items() if key != "by_question"} for row in report["rows"]]
+                reports.append({"name": file.parent.name, "written": inside_file.stat().st_mtime, "rows": rows})
         return sorted(reports, key=lambda report: report["written"], reverse=True)[:20]
 
     def summary(self) -> dict[str, Any]:
-        """A line in the table of runs."""
-        return self.ask(self._summary)
+        """A line in the table of runs. One that cannot be read says so in its own line."""
+        header: dict[str, Any] = {}
+        trouble = None
+        try:
+            header = self.header()
+        except ConfigError as error:
+            trouble = str(error)
+        try:
+            return {
+                **self.ask(lambda metrics: self._summary(metrics, header)),
+                "trouble": trouble or _dict(header.get("config")).get("trouble"),
+            }
+        except Exception as error:  # whatever it is: it must not hide the other runs
+            return {**self._summary(Metrics(), {}), "trouble": f"cannot be read: {error}"}
 
-    def _summary(self, metrics: Metrics) -> dict[str, Any]:
-        config = _dict(self.header().get("config"))
+    def _summary(self, metrics: Metrics, header: Mapping[str, Any]) -> dict[str, Any]:
+        config = _dict(header.get("config"))
         debate, optim, warm = (_dict(config.get(part)) for part in ("debate", "optim", "warm"))
         return {
             "name": self.name,
@@ -154,6 +200,15 @@ class Watched:
             "seed": config.get("seed"),
             "recipe": _recipe(config),
         }
+
+
+def _depth(value: Any, most: int) -> int:
+    """How deep lists and objects stand in one another, counted as far as one more than `most`."""
+    depth, level = 0, [value]
+    while level and depth <= most:
+        inner = [each.values() if isinstance(each, dict) else each for each in level if isinstance(each, dict | list)]
+        depth, level = depth + 1, [each for values in inner for each in values]
+    return depth
 
 
 def _dict(value: Any) -> dict[str, Any]:
@@ -194,23 +249,29 @@ class Metrics:
     def caught_up(self, file: Path) -> Metrics:
         """With the lines that were added; a fresh start where the file was rewritten, as a resumed run does."""
         try:
-            with file.open("rb") as lines:
-                status = file.stat()
+            with opened(file) as lines:
+                status = os.fstat(lines.fileno())
                 lines.seek(max(0, self._offset - len(self._last)))
                 same = status.st_ino == self._inode and status.st_size >= self._offset and lines.read(len(self._last)) == self._last
                 metrics = self if same else Metrics()
-                lines.seek(metrics._offset)
-                new = lines.read()
+                metrics._inode, metrics._written = status.st_ino, status.st_mtime
+                until = metrics._offset + PER_LOOK
+                while metrics._offset < until and metrics._read(lines):
+                    pass
         except OSError:
             return self if self.rows == 0 else Metrics()
-        metrics._inode, metrics._written = status.st_ino, status.st_mtime
-        whole = new[: new.rfind(b"\n") + 1]
-        if whole:
-            metrics._offset += len(whole)
-            metrics._last = whole[-64:]
-            for line in whole.split(b"\n"):
-                metrics._add(line)
         return metrics
+
+    def _read(self, lines: BinaryIO) -> bool:
+        """The next whole lines, or a piece of one that is too long; False where there is neither yet."""
+        lines.seek(self._offset)
+        new = lines.read(AT_ONCE)
+        whole = new[: new.rfind(b"\n") + 1]
+        for line in whole.split(b"\n"):
+            self._add(line)
+        passed = whole or (new if len(new) == AT_ONCE else b"")
+        self._offset, self._last = self._offset + len(passed), passed[-64:] or self._last
+        return bool(passed)
 
     def _add(self, line: bytes) -> None:
         if (row := metric_row(line)) is None:

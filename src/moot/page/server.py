@@ -1,4 +1,4 @@
-"""What may be asked of the page's server, and by whom: the browser of this machine's user, and only to look.
+"""What may be asked of the page's server, and by whom: the browser of whoever started it, and only to look.
 
 Model text reaches the browser as JSON and the page puts it in as text. Should that ever fail, the policy sent with every answer still
 runs no script that is not ours, and sends nothing anywhere.
@@ -10,12 +10,14 @@ import hashlib
 import json
 import math
 import mimetypes
+import secrets
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl, urlencode
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -23,6 +25,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from moot.debate.types import ConfigError
 from moot.page import debate as debates
 from moot.page.filters import Refused, Where, where, whole
 from moot.page.index import Index, Part
@@ -37,6 +40,8 @@ MOST = 200
 QUESTIONS = ("metrics", "curves", "config", "trust", "evals", "words", "rescore", "debates", "debate", "seen")
 """Beside the table of runs: each is a method of `_Page`."""
 NAMES = ("localhost", "127.0.0.1", "[::1]")
+COOKIE = "moot-"
+"""And the port."""
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -52,15 +57,15 @@ HEADERS = {
 }
 
 
-def make_app(runs: Runs, cache: Path | None = None) -> ASGIApp:
-    """`cache` is where indexes go; the user's cache folder if not given."""
+def make_app(runs: Runs, cache: Path) -> Guard:
+    """`cache` is where indexes go. Who asks must know the guard's token."""
     page = _Page(runs, cache)
     routes = [
         Route("/api/runs", _json(page.runs_table)),
         *(Route(f"/api/{name}", _json(getattr(page, name))) for name in QUESTIONS),
         *(Route(path, _file(content, kind)) for path, content, kind in _static()),
     ]
-    return _Guard(Starlette(routes=routes))
+    return Guard(Starlette(routes=routes))
 
 
 class NotThere(Exception):
@@ -70,14 +75,15 @@ class NotThere(Exception):
 # Who may ask
 
 
-class _Guard:
-    """Lets in GET and HEAD, under a name that can only mean this machine, and not from another site's page.
+class Guard:
+    """Lets in GET and HEAD, under a name that can only mean this machine, not from another site's page, with the token.
 
     A site elsewhere can point its own name at 127.0.0.1 and have a browser read what is there; it cannot choose the Host line.
+    Other people on this machine can; they do not know the token: it stands in the printed address, then in a cookie.
     """
 
     def __init__(self, app: ASGIApp) -> None:
-        self.app = app
+        self.app, self.token = app, secrets.token_urlsafe(24)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -94,14 +100,32 @@ class _Guard:
                 message = {**message, "headers": [*message["headers"], *extra]}
             await send(message)
 
-        refusal = _refusal(scope)
+        headers: dict[bytes, list[str]] = {}
+        for name, value in scope["headers"]:
+            headers.setdefault(name.lower(), []).append(value.decode("latin-1"))
+        refusal = _refusal(scope, headers) or self._stranger(scope, headers)
         await (self.app if refusal is None else refusal)(scope, receive, guarded)
 
+    def _stranger(self, scope: Scope, headers: Mapping[bytes, list[str]]) -> Response | None:
+        """Whoever brings the token in the address gets it as a cookie, and an address that can be shown to others."""
+        asked = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        cookies = [pair.strip().partition("=") for line in headers.get(b"cookie", []) for pair in line.split(";")]
+        brought = [value for name, value in asked if name == "token"]
+        kept = [value for name, _, value in cookies if name.startswith(COOKIE)]
+        if not any(self._is_token(value) for value in (*brought, *kept)):
+            return _text(403, "This page is its owner's: open the address that moot view printed, with its token.")
+        if not brought or scope["path"] != "/":
+            return None
+        others = urlencode([(name, value) for name, value in asked if name != "token"])
+        # Browsers keep cookies by machine, not by port: each port has its own, and two pages do not sign each other out.
+        cookie = f"{COOKIE}{_port(headers[b'host'][0]) or 80}={self.token}; Path=/; HttpOnly; SameSite=Lax"
+        return _text(303, "", {"location": f"/?{others}" if others else "/", "set-cookie": cookie})
 
-def _refusal(scope: Scope) -> Response | None:
-    headers: dict[bytes, list[str]] = {}
-    for name, value in scope["headers"]:
-        headers.setdefault(name.lower(), []).append(value.decode("latin-1"))
+    def _is_token(self, text: str) -> bool:
+        return secrets.compare_digest(text.encode("utf-8", "replace"), self.token.encode())
+
+
+def _refusal(scope: Scope, headers: Mapping[bytes, list[str]]) -> Response | None:
     hosts = headers.get(b"host", [])
     if len(hosts) != 1 or not _is_here(hosts[0]):
         return _text(403, "This page answers only to localhost, 127.0.0.1 and [::1].")
@@ -114,14 +138,18 @@ def _refusal(scope: Scope) -> Response | None:
 
 
 def _is_here(host: str) -> bool:
-    name, port = host, ""
+    port = _port(host)
+    name = host if port is None else host.rpartition(":")[0]
+    return name.lower() in NAMES and (port is None or (port.isascii() and port.isdigit()))
+
+
+def _port(host: str) -> str | None:
+    """What a Host line says behind its name, be it a number or not."""
     if host.count(":") == 1 or host.startswith("["):
         head, _, tail = host.rpartition(":")
         if head and not tail.endswith("]"):
-            name, port = head, tail
-            if not (port.isascii() and port.isdigit()):
-                return False
-    return name.lower() in NAMES
+            return tail
+    return None
 
 
 def _text(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
@@ -136,19 +164,36 @@ def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
 
     def respond(request: Request) -> Response:
         try:
-            body, status = answer(request), 200
-        except NotThere as error:
-            body, status = {"error": str(error)}, 404
-        except Refused as error:
-            body, status = {"error": str(error)}, 400
-        except Outside as error:
-            body, status = {"error": str(error)}, 403
-        except sqlite3.DatabaseError as error:
-            body, status = {"error": f"the index cannot be read just now ({error}); it is being made again"}, 503
-        # ASCII only: half a surrogate has no UTF-8, but it has an escape.
-        return Response(json.dumps(_finite(body), allow_nan=False), status, {"cache-control": "no-store"}, "application/json")
+            try:
+                text, status = _as_json(answer(request)), 200
+            except sqlite3.DatabaseError:
+                # Asked once more, it has the index made again, if that is what was wrong.
+                text, status = _as_json(answer(request)), 200
+        except tuple(_STATUS) as error:
+            kind = next(kind for kind in _STATUS if isinstance(error, kind))
+            text, status = _as_json({"error": _SAID.get(kind, "{}").format(error)}), _STATUS[kind]
+        return Response(text, status, {"cache-control": "no-store"}, "application/json")
 
     return respond
+
+
+_STATUS: dict[type[Exception], int] = {
+    NotThere: 404,
+    Refused: 400,
+    ConfigError: 400,
+    Outside: 403,
+    RecursionError: 400,
+    sqlite3.DatabaseError: 503,
+}
+_SAID: dict[type[Exception], str] = {
+    RecursionError: "what this run holds is nested too deep to be shown",
+    sqlite3.DatabaseError: "the index cannot be read just now ({}); it is being made again",
+}
+
+
+def _as_json(body: Any) -> str:
+    """ASCII only: half a surrogate has no UTF-8, but it has an escape."""
+    return json.dumps(_finite(body), allow_nan=False)
 
 
 def _finite(value: Any) -> Any:
@@ -189,7 +234,7 @@ def _file(content: bytes, kind: str) -> Callable[[Request], Response]:
 class _Page:
     """The questions the page asks, one method each."""
 
-    def __init__(self, runs: Runs, cache: Path | None) -> None:
+    def __init__(self, runs: Runs, cache: Path) -> None:
         self.runs = runs
         self.cache = cache
         self._indexes: dict[tuple[Path, Part], Index] = {}
@@ -273,7 +318,7 @@ class _Page:
         """What the agent of a turn saw: long, so it is asked for when somebody wants to read it."""
         run, here, index = self._pointed_at(request)
         turn = whole("turn", request.query_params.get("turn", ""))
-        messages = debates.seen_in(run.path, *here, turn, index.place(*here), index.part)
+        messages = debates.seen_in(run.path, *here, turn, run.prompts(), index.place(*here), index.part)
         if messages is None:
             raise NotThere(f"{run.name} has no such turn that can be read")
         return {"messages": messages}

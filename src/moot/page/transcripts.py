@@ -10,15 +10,18 @@ import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 from moot.ask import asked_rules
 from moot.debate.protocol import preset
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.json_text import read_json
+from moot.page.runs import opened
 from moot.records import PlayedDebate, Run
 from moot.records.codec import with_turns
 from moot.records.files import write_lines
@@ -32,6 +35,9 @@ LARGEST = 20_000_000
 """Bytes of a file that is read because it lies in a folder; one that is named is read whatever its size."""
 MOST_AGENTS = 1000
 """What the page shows."""
+FREE_SEATS, BYTES_PER_SEAT = 50_000, 100
+"""Seats of all debates of a file together: these, and one for so many of its bytes. Who speaks writes more than that;
+a seat that is only claimed costs nothing to write, and as much to score."""
 
 
 class Transcripts:
@@ -57,31 +63,54 @@ class Transcripts:
     def _read(self, file: Path, largest: float) -> None:
         status = file.stat()
         stamp = (status.st_size, status.st_mtime_ns)
-        run, read = self._known.get(file, (self._free(file.name), None))
+        run, read = self._known.get(file) or (self._free(file.name), None)
+        notes = Notes()
         # What holds no debate, such as a file of questions, is not shown.
-        if stamp != read and status.st_size < largest and (debates := list(read_debates(file))):
-            _write(run, file, debates)
+        if stamp != read and status.st_size < largest and (debates := list(read_debates(file, notes))):
+            _write(run, file, debates, notes)
         self._known[file] = run, stamp
 
     def _free(self, name: str) -> Path:
         taken = {run.name for run, _ in self._known.values()}
-        return self._folder / next(each for each in (name, *(f"{name}~{n}" for n in range(2, 10**6))) if each not in taken)
+        return self._folder / next(free for n in count(1) if (free := name if n == 1 else f"{name}~{n}") not in taken)
 
 
-def read_debates(file: Path) -> Iterator[PlayedDebate]:
+@dataclass
+class Notes:
+    """What a reader of a file must be told."""
+
+    left_out: list[int] = field(default_factory=list)
+    """Lines that claim more agents than the page shows, or than the file has words for."""
+    own_prompts: bool = False
+    """Asked with `--prompts`: the file says so, and does not hold the texts."""
+
+
+def read_debates(file: Path, notes: Notes | None = None) -> Iterator[PlayedDebate]:
     """Those lines that are debates, scored and, where the answer is known, graded."""
-    for line in file.read_text(encoding="utf-8", errors="replace").splitlines():
-        with suppress(ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
-            record = read_json(line)
-            asked = "known_answer" in record
-            # A transcript may leave its protocol out; that of v1 is known by the section that v2 has not.
-            base = preset(record["settings"]["protocol"] if asked else "v1" if "<consensus" in line else "v2")
-            debate, scoring = (_asked(record), base.scoring) if asked else read_debate(line, base)
-            if debate.num_agents >= MOST_AGENTS:
-                continue
-            gradable = debate.question.answer is not None
-            grades = grade(debate, otherwise=final_number if gradable else lambda _: None)
-            yield PlayedDebate(debate, error=record.get("error")).scored(scoring, grades)
+    notes = notes or Notes()
+    with opened(file) as lines:
+        seats = FREE_SEATS + os.fstat(lines.fileno()).st_size // BYTES_PER_SEAT
+        for number, line in enumerate(lines, 1):
+            with suppress(ValueError, KeyError, TypeError, AttributeError, ArithmeticError):
+                record, debate, scoring = _read(line.decode("utf-8", "replace"))
+                notes.own_prompts |= "prompts" in record.get("settings", {})
+                seats -= debate.num_agents
+                if debate.num_agents < MOST_AGENTS and seats >= 0:
+                    gradable = debate.question.answer is not None
+                    grades = grade(debate, otherwise=final_number if gradable else lambda _: None)
+                    yield PlayedDebate(debate, error=record.get("error")).scored(scoring, grades)
+                else:
+                    notes.left_out.append(number)
+
+
+def _read(line: str) -> tuple[dict[str, Any], Debate, Scoring]:
+    """A line, the debate in it, and how its votes are to be counted."""
+    record = read_json(line)
+    asked = "known_answer" in record
+    # A transcript may leave its protocol out; that of v1 is known by the section that v2 has not.
+    base = preset(record["settings"]["protocol"] if asked else "v1" if "<consensus" in line else "v2")
+    debate, scoring = (_asked(record), base.scoring) if asked else read_debate(line, base)
+    return record, debate, scoring
 
 
 def _asked(record: Mapping[str, Any]) -> Debate:
@@ -91,13 +120,20 @@ def _asked(record: Mapping[str, Any]) -> Debate:
     return with_turns(Debate(question, int(record["num_agents"]), int(record["max_rounds"]), asked_rules(settings)), record["turns"])
 
 
-def _write(place: Path, file: Path, debates: Sequence[PlayedDebate]) -> None:
+def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Notes) -> None:
     """All debates of a file are step 1."""
     whole = [each for each in debates if each.error is None]
     taught = with_advantages(whole, ESTIMATORS[whole[0].scoring.estimator]) if len({each.scoring for each in whole}) == 1 else whole
     lost = [replace(each, scores=None) for each in debates if each.error is not None]
     seats = {"num_agents": debates[0].debate.num_agents, "max_rounds": debates[0].debate.max_rounds}
-    run = Run.create(place, {"debate": {"task": f"{file.absolute().parent.name}/{file.name}", **seats}, "transcripts": len(debates)}, {})
+    task = f"{file.absolute().parent.name}/{file.name}"
+    config: dict[str, Any] = {"debate": {"task": task, **seats}, "transcripts": len(debates)}
+    if left := notes.left_out:
+        first = f"the first in line {left[0]}"
+        config["trouble"] = f"{len(left)} of its debates ({first}) are left out: they claim too many agents"
+    if notes.own_prompts:
+        config["prompts"] = {}
+    run = Run.create(place, config, {})
     run.write_debates(1, [*taught, *lost])
     row = {"step": 1, "phase": "self_play", **panel(whole), **(reward_metrics(taught) if taught else {})}
     write_lines(place / "metrics.jsonl", [row])

@@ -15,7 +15,7 @@ from moot.records.played import PlayedDebate
 from moot.turns import SampledTurn, credit, forecast_credit
 
 
-def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30, optional: Sequence[str] = ()) -> dict[str, Any]:
+def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[str, Any]:
     """Those arrays of a step's tokens; ValueError where the file is damaged, or claims more than `largest` bytes or than it holds."""
     import numpy as np
 
@@ -23,7 +23,6 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30, optional
         with opened(file) as content, zipfile.ZipFile(content) as archive:
             if sum(member.file_size for member in archive.infolist()) > largest:
                 raise ValueError(f"{file.name} would unpack to more than {largest:,} bytes")
-            names = [*names, *(name for name in optional if f"{name}.npy" in archive.namelist())]
             for name in names:
                 # An array's header says how large it is, and memory is taken before the file turns out to be shorter.
                 with archive.open(f"{name}.npy") as member:
@@ -65,7 +64,7 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     credits: list[Any] = []
     where: list[tuple[int, int]] = []
     for number, each in enumerate(played):
-        steps = each.debate.step_numbers()
+        steps = each.debate.turn_numbers()
         for i, turn in enumerate(each.sampled):
             turns.append(turn)
             where.append((number, i))
@@ -100,7 +99,7 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
 _REAL = ("temperature", "logprobs", "advantages")
 _BY_TURN = ("debate", "turn", "extends", "temperature", "prompt_offsets", "offsets")
 _BY_TOKEN = ("tokens", "logprobs", "advantages", "starts", "inserted")
-SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages")
+SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages", "inserted")
 """The arrays that `turn_tokens` needs; `inserted` where there is one."""
 
 
@@ -118,7 +117,6 @@ def turn_tokens(arrays: Mapping[str, Any], number: int) -> dict[int, dict[str, A
             "ids": arrays["tokens"][cut],
             "logprobs": arrays["logprobs"][cut],
             "advantages": arrays["advantages"][cut],
-            # A run from before turns were spoken in parts has none.
-            "inserted": arrays["inserted"][cut] if "inserted" in arrays else np.zeros(cut.stop - cut.start, dtype=bool),
+            "inserted": arrays["inserted"][cut],
         }
     return by_turn

@@ -1,15 +1,14 @@
 """A played debate as JSON, and back; its tokens are beside it, in arrays.py. docs/formats.md says it for other tools.
 
-The reader takes what older versions wrote. Whether a turn counts is what the record says, because only it knows where a turn was cut
-off; who won is found anew, because older records name a winner where there is none. A record that cannot be read is a value, like
-everything else that went wrong.
+Whether a turn counts is what the record says, because only it knows where a turn was cut off. A record that cannot be read is a value,
+like everything else that went wrong.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
@@ -18,9 +17,10 @@ from moot.debate.forecasts import Forecast
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
-from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, Stream, has_signal
+from moot.debate.rewards import Grades, Scores, Stream
 from moot.debate.rules import Rules
-from moot.debate.scoring import Scoring, as_named_now
+from moot.debate.scores import AGENT, EVERY, SECTIONS, Per, Rows
+from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Said, Turn, Vote
 from moot.debate.votes import outside_votes
@@ -30,7 +30,7 @@ from moot.records.seen import seen_to_json
 from moot.records.shape import check_shape
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
-from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, turn_in_text
+from moot.turns import Advantages, SampledTurn, turn_in_text
 
 FORMAT = 1
 T = TypeVar("T")
@@ -61,6 +61,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
         record["question"]["label"] = debate.question.label
     if debate.question.sides:
         record["question"]["sides"] = list(debate.question.sides)
+    if played.grades is not None and played.grades.checked:
+        record["question"]["checked"] = True
     if debate.stop_when_settled or debate.extra_rounds:
         record |= {"stop_when_settled": debate.stop_when_settled, "extra_rounds": debate.extra_rounds}
     if played.error is not None:
@@ -77,7 +79,7 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
             about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
             record["jury"][vote.author - debate.num_agents]["votes"].append(about)
     if played.scores is not None and played.outcome is not None:
-        record["winner"], record["signal"] = played.outcome.winner, has_signal(played.scores)
+        record["winner"], record["signal"] = played.outcome.winner, played.scores.has_signal
         record["votes"] = [_vote_to_json(vote) for vote in played.outcome.votes]
     return {**record, **{name: values for name, values in numbers_to_json(played).items() if values is not None}}
 
@@ -86,13 +88,23 @@ def numbers_to_json(played: PlayedDebate) -> dict[str, Any]:
     """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none of a kind."""
     scores, taught = played.scores, played.advantages
     numbers: dict[str, Any] = dict.fromkeys(("rewards", "returns", "advantages"))
-    if isinstance(scores, AgentScores):
-        numbers |= {"rewards": scores.rewards, "returns": scores.returns}
-    elif scores is not None:
-        numbers["rewards"] = {name: stream.values for name, stream in scores.streams.items()}
+    if scores is not None:
+        numbers["rewards"] = _told(scores.per, {name: stream.values for name, stream in scores.streams.items()})
+        numbers["returns"] = scores.returns if scores.per == "agent" else None
     if taught is not None:
-        numbers["advantages"] = taught.values if isinstance(taught, AgentAdvantages) else taught.streams
+        numbers["advantages"] = _told(taught.per, taught.streams)
     return numbers
+
+
+def _told(per: Per, streams: Mapping[str, Rows]) -> Any:
+    """A number for each agent, or by stream a row for each."""
+    return tuple(row[0] for row in streams[AGENT]) if per == "agent" else streams
+
+
+def _rows(numbers: Any) -> dict[str, Rows]:
+    """What `_told` wrote."""
+    streams = numbers if isinstance(numbers, Mapping) else {AGENT: [(number,) for number in numbers]}
+    return {name: tuple(map(tuple, rows)) for name, rows in streams.items()}
 
 
 def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str, Any]]:
@@ -103,7 +115,7 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
             **said_to_json(turn),
             **(_sections(turn) if sections or turn.failed else {}),
             **({"ballot": True} if turn.ballot else {}),
-            **({"answer": grades.answers[i], "correct": grades.correct[i]} if grades else {}),
+            **({"answer": grades.answers[i], "correct": grades.correct[i], "same": grades.same[i]} if grades else {}),
             **({"stop": sampled[i].stop_reason} if sampled else {}),
         }
         for i, turn in enumerate(played.debate.turns)
@@ -210,10 +222,7 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
 
 
 def _protocol_of(record: Mapping[str, Any]) -> Protocol:
-    # Rewards by turn are tables: where there is one number per agent, truth and majority were by the last answer.
-    by_agent = isinstance(record.get("rewards"), list)
-    choices = as_named_now(record["protocol"]) if by_agent else record["protocol"]
-    return _protocol(json.dumps(choices), bool(record.get("jury_counts", True)))
+    return _protocol(json.dumps(record["protocol"]), bool(record.get("jury_counts", True)))
 
 
 @lru_cache(maxsize=64)
@@ -226,9 +235,9 @@ def with_turns(empty: Debate, turns: Sequence[Mapping[str, Any]]) -> Debate:
     """`empty` filled with what was said, read as the debate itself read it."""
     read = []
     for told in turns:
-        agent = int(told["agent"])
-        if not 0 <= agent < empty.num_agents:
-            raise ConfigError(f"agent must lie in 0 to {empty.num_agents - 1}, got {agent}")
+        agent = told["agent"]
+        if type(agent) is not int or not 0 <= agent < empty.num_agents:
+            raise ConfigError(f"agent must lie in 0 to {empty.num_agents - 1}, got {agent!r:.40}")
         read.append(_turn(empty, told, agent))
     return replace(empty, turns=tuple(read))
 
@@ -266,10 +275,18 @@ def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:
-    """What the grader said then. Equal answers are found anew, where right ones are equal whatever they look like."""
-    turns = record["turns"]
+    """What the grader said then. Older records do not say which answers are the same: there right ones are, whatever they look like."""
+    turns, asked = record["turns"], record.get("question", {})
     if not all("correct" in turn for turn in turns):
         return None
+    label = asked.get("label")
+    labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
+    answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
+    same = tuple(turn["same"] for turn in turns) if all("same" in turn for turn in turns) else _same_of(turns, equal)
+    return Grades(answers, correct, same, labelled=labelled, checked=bool(asked.get("checked")))
+
+
+def _same_of(turns: Sequence[Mapping[str, Any]], equal: Grader) -> tuple[int | None, ...]:
     same: list[int | None] = []
     kinds: list[tuple[str, bool]] = []
     for turn in turns:
@@ -282,10 +299,7 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
         if kind == len(kinds):
             kinds.append((answer, right))
         same.append(kind)
-    label = record.get("question", {}).get("label")
-    labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
-    answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
-    return Grades(answers, correct, tuple(same), labelled=labelled)
+    return tuple(same)
 
 
 def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
@@ -293,21 +307,30 @@ def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
     here it is the rewards themselves, or nothing where the record says that there was no signal."""
     if "rewards" not in record:
         return None
-    rewards, signal, votes = record["rewards"], bool(record.get("signal")), _votes_of(record)
-    if not isinstance(rewards, Mapping):
-        return AgentScores(tuple(rewards), tuple(record.get("returns", rewards)), len(votes), votes=votes)
     taken: Counter[int] = Counter()
     judging: set[tuple[int, int]] = set()
     for turn in record["turns"]:
         if turn.get("ballot") and "failure" not in turn:
             judging.add((turn["agent"], taken[turn["agent"]]))
         taken[turn["agent"]] += 1
+    rewards, signal = _rows(record["rewards"]), bool(record.get("signal"))
+    returns = _rows(record["returns"]) if "returns" in record else rewards
     streams = {}
-    for name, rows in rewards.items():
-        values = tuple(map(tuple, rows))
-        to_center = tuple(tuple(value if signal else None for value in row) for row in values)
-        streams[name] = Stream(values, to_center, tuple((0.0,) * len(row) for row in values))
-    return StepScores(streams, scoring.stream_of, votes, ballots=frozenset(judging))
+    for name, values in rewards.items():
+        paid = returns[name]
+        nothing, no_part = tuple((0.0,) * len(row) for row in paid), tuple((None,) * len(row) for row in paid)
+        streams[name] = Stream(values, paid, nothing) if signal or name == AGENT else Stream(values, no_part, paid)
+    return Scores(streams, _stream_of(rewards, scoring), _per(rewards), _votes_of(record), ballots=frozenset(judging))
+
+
+def _per(streams: Container[str]) -> Per:
+    return "agent" if AGENT in streams else "turn"
+
+
+def _stream_of(streams: Mapping[str, Rows], scoring: Scoring) -> Mapping[str, str]:
+    """As the reward says. A user's that is not read here says nothing: with one stream, that one pays for every token."""
+    own = scoring.stream_of
+    return own if set(own.values()) & streams.keys() else {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
 
 
 def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
@@ -328,9 +351,8 @@ def _advantages(record: Mapping[str, Any], scoring: Scoring) -> Advantages | Non
     if (given := record.get("advantages")) is None:
         return None
     forecasts = tuple(each.get("advantage", 0.0) for each in record.get("forecasts") or ())
-    if isinstance(given, Mapping):
-        return StepAdvantages({name: tuple(map(tuple, rows)) for name, rows in given.items()}, scoring.stream_of, forecasts)
-    return AgentAdvantages(tuple(given), forecasts)
+    streams = _rows(given)
+    return Advantages(streams, _stream_of(streams, scoring), _per(streams), forecasts)
 
 
 # What a list of debates shows
@@ -357,7 +379,7 @@ def summary(record: Mapping[str, Any]) -> Summary:
     check_shape(record)
     turns = list(record["turns"])
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
-    answer_known = record["question"]["answer"] is not None and bool(turns)
+    answer_known = (record["question"]["answer"] is not None or bool(record["question"].get("checked"))) and bool(turns)
     agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
     if (scores := scores_of(record, scoring)) is not None:
         winner = winner_among(leaders_by(mean_rewards(scores)), bool(record.get("votes")), scoring)

@@ -57,7 +57,7 @@ class PlayedDebate:
     @property
     def answer_known(self) -> bool:
         """Whether the right answer is known, and the answers are graded."""
-        return self.debate.question.answer is not None and self.grades is not None
+        return self.grades is not None and self.grades.known(self.debate.question)
 
     def correct(self, turn: int | None) -> bool:
         """Whether that turn's answer is right; no turn has none."""
@@ -84,7 +84,7 @@ class PlayedDebate:
 
     @cached_property
     def outcome(self) -> Outcome | None:
-        """By the rewards it has, whatever winner an older record names."""
+        """By the rewards it has."""
         return None if self.scores is None else Outcome.of(self.debate, self.scores, self.scoring)
 
     @cached_property

@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.debate.wording import DEFAULT
 from moot.disk import beside, opened, read_file, sync, write_atomically
 from moot.json_text import read_json
 from moot.records.arrays import token_arrays
@@ -37,6 +38,7 @@ from moot.records.codec import FORMAT, Damaged, read_line, to_record
 from moot.records.files import append_lines, lines_in, write_lines
 from moot.records.lock import RunLock
 from moot.records.played import PlayedDebate
+from moot.records.seen import prompts_of, with_prompts
 from moot.tasks.answers import exact
 from moot.tasks.comparing import Grader
 
@@ -160,7 +162,6 @@ class Run:
         for folder in (self.path, self.path / "debates", self.path / "held_out"):
             for left in folder.glob(".*.tmp"):  # of a process that was killed while it wrote
                 left.unlink()
-        (self.path / "index.sqlite").unlink(missing_ok=True)  # older versions kept one; nobody reads it, and now it would be wrong
         if missing := _missing(rows, step):
             notes.append(f"metrics.jsonl lacks {missing} of the {step} committed steps; curves leave them out")
         return notes
@@ -194,11 +195,16 @@ class Run:
 
     def debates(self, steps: Iterable[int] | None = None, equal: Grader = exact) -> Iterator[PlayedDebate | Damaged]:
         """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being written."""
+        try:
+            prompts = prompts_of(self.config)
+        except ConfigError:  # a damaged run.json costs no debate
+            prompts = DEFAULT
         for step in self.steps() if steps is None else steps:
             # A run that continues from an older checkpoint removes the steps after it, also under a reader.
             with contextlib.suppress(FileNotFoundError), opened(self.debates_file(step)) as file:
                 for place, (_, line) in enumerate(lines_in(file)):
-                    yield read_line(line, step, place, equal)
+                    played = read_line(line, step, place, equal)
+                    yield played if isinstance(played, Damaged) else with_prompts(played, prompts)
 
     def records(self, step: int) -> Iterator[dict[str, Any]]:
         """The debates of a step as they stand on disk."""
@@ -287,6 +293,23 @@ def _missing(rows: Iterable[Mapping[str, Any]], last: int) -> int:
     trained = {row["step"]: row.get("warm/ended_after") for row in own}
     ends = ((step, ended) for step, ended in trained.items() if isinstance(ended, float) and 0 <= ended < step)
     return max(0, last - len(trained) - sum(int(step) - 1 - int(ended) for step, ended in ends))
+
+
+def tokens_spent(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
+    """By step of self-play, all tokens sampled up to it: by agents and judges, for labels and forecasts.
+
+    Rows of older versions count those of the agents alone.
+    """
+    spent, total = dict[int, float](), 0.0
+    for row in rows:
+        if row["phase"] == "self_play":
+            total = spent[row["step"]] = _tokens(row, "tokens/spent") or total + _tokens(row, "tokens/sampled")
+    return spent
+
+
+def _tokens(row: Mapping[str, Any], name: str) -> float:
+    value = row.get(name)
+    return float(value) if isinstance(value, int | float) and 0 <= value < 1e18 else 0.0
 
 
 def measured(row: Mapping[str, Any], name: str) -> Any:

@@ -2,8 +2,26 @@
 
 from __future__ import annotations
 
-from moot.debate.types import Message
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from moot.debate.types import ConfigError, Message
+from moot.debate.wording import DEFAULT, Prompts
 from moot.records.played import PlayedDebate
+
+
+def prompts_of(config: Mapping[str, Any]) -> Prompts:
+    """The texts that a run's agents read; a run from before they were recorded has the defaults."""
+    recorded = config.get("prompts")
+    if isinstance(recorded, Mapping) and "texts" not in recorded:
+        raise ConfigError("these were asked with texts of their own (--prompts), which their file does not hold")
+    return DEFAULT if recorded is None else Prompts.from_dict(recorded)
+
+
+def with_prompts(played: PlayedDebate, prompts: Prompts) -> PlayedDebate:
+    """A record holds what was said; what was asked is the run's."""
+    return replace(played, debate=replace(played.debate, prompts=prompts))
 
 
 def seen(played: PlayedDebate, turn: int) -> tuple[Message, ...]:

@@ -70,7 +70,13 @@ def _turn(turn: Any) -> None:
     _kind("turns", turn, dict)
     _part(turn, "text", str)
     _part(turn, "round", int)
-    for name, kinds in (("answer", (str, _NOTHING)), ("correct", (bool,)), ("failure", (str,)), ("stop", (str,))):
+    for name, kinds in (
+        ("answer", (str, _NOTHING)),
+        ("correct", (bool,)),
+        ("same", (int, _NOTHING)),
+        ("failure", (str,)),
+        ("stop", (str,)),
+    ):
         if name in turn:
             _part(turn, name, *kinds)
     for name, section in _optional(turn, "fields", dict).items():

@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from moot.debate.forecasts import advantage as forecast_advantage
 from moot.debate.forecasts import chances
-from moot.debate.outcome import answer_stream
-from moot.debate.rewards import AgentScores, Scores, StepScores
+from moot.debate.scores import Rows, Scores, answer_stream
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError
 from moot.records.played import PlayedDebate
-from moot.turns import Advantages, AgentAdvantages, StepAdvantages
+from moot.turns import Advantages
 
 
 @dataclass(frozen=True)
@@ -128,27 +127,16 @@ def _minus_group_mean(debates: Sequence[Sequence[Cell]], group: Callable[[int, C
 
 
 def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, seats: SeatMeans | None = None) -> list[Advantages]:
-    """For a batch under one reward: by agent or by step throughout."""
+    """For a batch under one reward, stream by stream."""
     debates = list(batch)
     seats = seats or SeatMeans()
-    if all(isinstance(scores, AgentScores) for _, scores in debates):
-        returns = [
-            [Cell(seat, None, value, _asked(debate), forecast) for seat, (value, forecast) in enumerate(_returns(debate, scores))]
-            for debate, scores in debates
-        ]
-        return [AgentAdvantages(tuple(row)) for row in estimator(returns, seats.of("return"))]
-
-    streams: list[dict[str, tuple[tuple[float, ...], ...]]] = [{} for _ in debates]
+    streams: list[dict[str, Rows]] = [{} for _ in debates]
     for name in _stream_names([scores for _, scores in debates]):
         cells = [_cells(debate, scores, name) for debate, scores in debates]
         centred = estimator(cells, seats.of(name))
         for (_, scores), row, out in zip(debates, centred, streams, strict=True):
             out[name] = _finish(scores, name, row)
-    return [
-        StepAdvantages(named, scores.stream_of)
-        for named, (_, scores) in zip(streams, debates, strict=True)
-        if isinstance(scores, StepScores)
-    ]
+    return [Advantages(named, scores.stream_of, scores.per) for named, (_, scores) in zip(streams, debates, strict=True)]
 
 
 def with_advantages(batch: Sequence[PlayedDebate], estimator: Estimator, seats: SeatMeans | None = None) -> list[PlayedDebate]:
@@ -162,33 +150,33 @@ def _of_forecasts(each: PlayedDebate) -> tuple[float, ...]:
 
 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:
-    kinds = {tuple(scores.streams) if isinstance(scores, StepScores) else None for scores in batch}
-    if len(kinds) != 1 or None in kinds:
+    kinds = {tuple(scores.streams) for scores in batch}
+    if len(kinds) > 1:
         raise ConfigError("a batch must be scored with one reward: rewards per agent and per turn cannot be centred together")
-    return list(kinds.pop() or ())
+    return list(kinds.pop()) if kinds else []
 
 
 def _asked(debate: Debate) -> str:
     return f"{debate.question.id}\x1f{debate.question.text}"
 
 
-def _returns(debate: Debate, scores: Scores) -> Iterator[tuple[float, float | None]]:
-    """Each agent's return, and the reward it forecast."""
-    assert isinstance(scores, AgentScores)
-    return zip(scores.returns, _forecast_rewards(debate, scores.lowest), strict=True)
-
-
 def _cells(debate: Debate, scores: Scores, name: str) -> list[Cell]:
-    assert isinstance(scores, StepScores)
     stream, asked = scores.streams[name], _asked(debate)
     # A forecast is about the agent's answers, not about its judging.
     forecasts = _forecast_rewards(debate, stream.lowest) if name == answer_stream(scores.streams) else [None] * debate.num_agents
     return [
-        Cell(seat, debate.turns[i].round, value, asked, forecasts[seat])
-        for seat, (turns, row) in enumerate(zip(debate.steps(), stream.to_go, strict=True))
-        for i, value in zip(turns, row, strict=True)
+        Cell(seat, round, value, asked, forecasts[seat])
+        for seat, (rounds, row) in enumerate(zip(_rounds(debate, scores), stream.to_go, strict=True))
+        for round, value in zip(rounds, row, strict=True)
         if value is not None
     ]
+
+
+def _rounds(debate: Debate, scores: Scores) -> Sequence[Sequence[int | None]]:
+    """For each value of a stream, its round; None for the whole debate."""
+    if scores.per == "agent":
+        return [[None]] * debate.num_agents
+    return [[debate.turns[i].round for i in turns] for turns in debate.turns_by_agent()]
 
 
 def _forecast_rewards(debate: Debate, lowest: float) -> list[float | None]:
@@ -197,8 +185,7 @@ def _forecast_rewards(debate: Debate, lowest: float) -> list[float | None]:
     return [None if (chance := given.get(agent)) is None else lowest + chance * (1 - lowest) for agent in range(debate.num_agents)]
 
 
-def _finish(scores: Scores, name: str, centred: Sequence[float]) -> tuple[tuple[float, ...], ...]:
-    assert isinstance(scores, StepScores)
+def _finish(scores: Scores, name: str, centred: Sequence[float]) -> Rows:
     stream = scores.streams[name]
     remaining = iter(centred)
     return tuple(

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from moot.debate.forecasts import FORECAST
 from moot.debate.protocol import V2, Protocol
 from moot.debate.rules import check_advocates_rules
-from moot.debate.scoring import Scoring, as_named_now, check_advocates_scoring
+from moot.debate.scoring import check_advocates_scoring
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Question
 from moot.debate.wording import DEFAULT, Prompts
@@ -260,7 +259,7 @@ class TrainConfig:
             raise ConfigError(f"ema_decay must be from 0 to below 1, got {o.ema_decay}")
         if self.recipe.judge == RENEWED and not self.eval_every:
             raise ConfigError("judge renewed needs evaluations, at which the judge is renewed: set eval_every, got 0")
-        if self.recipe.labels_from != "self" and not self.protocol.scoring.reward.startswith("majority"):
+        if self.recipe.labels_from != "self" and self.protocol.scoring.rule.grades != "same":
             raise ConfigError(f"labels_from needs the reward majority, got {self.protocol.scoring.reward}; leave it at self")
         if self.model.deterministic and o.max_staleness:
             raise ConfigError(f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the clock")
@@ -312,46 +311,20 @@ class TrainConfig:
             raise ConfigError(f"warm_questions must be 0 on this server, got {self.warm.warm_questions}: it has no cross_entropy to scale")
 
     def as_dict(self) -> dict[str, Any]:
-        """As run.json has it. What came later than the protocol stands there beside other settings, as it always did."""
-        whole = {**asdict(self), "protocol": self.protocol.as_dict(), "prompts": self.prompts.as_dict()}
-        for name, part in BESIDE_PROTOCOL.items():
-            whole["protocol"].pop(name, None)
-            whole[part][name] = getattr(self.protocol.scoring, name)
-        return whole
+        """As run.json has it."""
+        return {**asdict(self), "protocol": self.protocol.as_dict(), "prompts": self.prompts.as_dict()}
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> TrainConfig:
         parts = {"model": ModelConfig, "debate": DebateConfig, "optim": OptimConfig, "warm": WarmConfig, "recipe": RecipeConfig}
-        # Settings that came later than a run keep their defaults in it.
-        settings = {name: dict(given.get(name, {})) for name in parts}
-        choices = _choices(given)
-        choices |= {name: settings[part].pop(name) for name, part in BESIDE_PROTOCOL.items() if name in settings[part]}
-        if "optim" in given:
-            settings["optim"].setdefault("reference", "base")  # what it was before there was a choice
-        built: dict[str, Any] = {name: kind(**settings[name]) for name, kind in parts.items()}
+        built: dict[str, Any] = {name: kind(**given.get(name, {})) for name, kind in parts.items()}
         for name in ("curriculum", "label_band"):
             if isinstance(getattr(built["recipe"], name), list):
                 built["recipe"] = replace(built["recipe"], **{name: tuple(getattr(built["recipe"], name))})
         named: dict[str, Any] = {name: tuple(given[name]) for name in ("eval_modes", "eval_opponents") if name in given}
-        if "prompts" in given:  # a run from before they were recorded goes on in today's
+        if "prompts" in given:
             named["prompts"] = Prompts.from_dict(given["prompts"])
-        return cls(**{**given, **built, **named, "protocol": V2.with_choices(choices)})
-
-
-BESIDE_PROTOCOL = {"reward_mix": "debate", "correct_bonus": "debate", "judge_counts": "recipe"}
-"""Choices of the scoring that run.json keeps in another part of the configuration."""
-
-
-def scoring_in(config: Mapping[str, Any]) -> Scoring:
-    """How votes count by a run's configuration as it stands on disk, whatever else is missing there."""
-    beside = {name: config[part][name] for name, part in BESIDE_PROTOCOL.items() if name in config.get(part, {})}
-    return V2.with_choices({**_choices(config), **beside}).scoring
-
-
-def _choices(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A run from before `lr_warmup` has the reward truth or majority by the last answer."""
-    choices, optim = dict(config.get("protocol", {})), config.get("optim")
-    return as_named_now(choices) if optim and "lr_warmup" not in optim else choices
+        return cls(**{**given, **built, **named, "protocol": V2.with_choices(given.get("protocol", {}))})
 
 
 def _check_advocates(config: TrainConfig) -> None:

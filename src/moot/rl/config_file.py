@@ -12,9 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from moot.debate.choices import names_of, near
-from moot.debate.rules import Rules
-from moot.debate.scoring import Scoring
+from moot.debate.choices import near
 from moot.debate.types import ConfigError
 from moot.debate.wording import Prompts, load_prompts
 from moot.rl.config import TrainConfig
@@ -35,8 +33,6 @@ def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = ""
         content = {name: value for name, value in content.items() if name != "prompts"}
     whole = base.as_dict()
     places = {name: section for section, names in _sections(whole).items() for name in names}
-    # The later choices of a protocol stand in a record only where they are not the default.
-    places = dict.fromkeys((*names_of(Rules), *names_of(Scoring)), "protocol") | places
     for name, value in _settings(content, whole):
         if name not in places:
             raise ConfigError(f"{where}there is no setting {name!r}{near(name, places)}")
@@ -86,7 +82,6 @@ def _settings(content: Mapping[str, Any], whole: Mapping[str, Any]) -> Iterator[
 def _typed(where: str, base: TrainConfig, section: str, name: str, value: Any) -> Any:
     """The value as the setting has it. YAML reads 1e-5 as a word, and lists where tuples are meant."""
     owner = getattr(base, section) if section else base
-    owner = owner if hasattr(owner, name) else base.protocol.scoring  # which a run.json keeps in two sections
     old, choices = getattr(owner, name), get_args(get_type_hints(type(owner))[name])
     if isinstance(old, tuple):
         if isinstance(value, list | tuple):

@@ -90,7 +90,7 @@ def datums(
     """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns, `forecast_turns` in that of its
     forecasts. Seats that do not learn give none."""
     made: list[Datum] = []
-    for agent, turns in enumerate(debate.steps()):
+    for agent, turns in enumerate(debate.turns_by_agent()):
         if not all(sampled[i].learns for i in turns):
             continue
         own = [sampled[i] for i in turns]

@@ -13,13 +13,13 @@ import numpy as np
 from moot.debate.play import play
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
-from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
+from moot.engine.protocol import Floats, Ints, Sample, Sampler, SamplingParams
 from moot.rl.rendering import Rendering
 from moot.rl.speaker import TokenSpeaker, kept_turns
 from moot.turns import SampledTurn
 
 
-class Dictation:
+class Dictation(Sampler):
     """A sampler that says `text`. Exactly one turn is asked for at a time."""
 
     def __init__(self, rendering: Rendering) -> None:
@@ -31,7 +31,7 @@ class Dictation:
         tokens = np.asarray([*ids, self._rendering.stop_ids[0]], dtype=np.int32)
         return [Sample(tokens, np.zeros(len(tokens), dtype=np.float32), "stop")]
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
         return np.zeros(len(tokens), dtype=np.float32)
 
     def speaker(self, contract: str) -> TokenSpeaker:

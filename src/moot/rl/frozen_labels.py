@@ -45,7 +45,7 @@ class Label:
 
 def plurality_label(answers: Sequence[str | None], equal: Grader) -> tuple[str | None, float]:
     """What most samples say, the first of those level, and its share of all of them: a sample without an answer is one of them too."""
-    comparing = Comparing(equal, None)
+    comparing = Comparing(equal)
     kinds = [(comparing.class_of(answer, i), answer) for i, answer in enumerate(answers) if answer is not None]
     if not kinds:
         return None, 0.0

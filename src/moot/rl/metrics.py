@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 
 from moot.debate.outcome import rewards_by_agent
-from moot.debate.rewards import AgentScores, Grades, Scores, StepScores, has_signal, held_answers, last_parsed, plurality
+from moot.debate.rewards import REWARDS, Grades, held_answers, last_parsed, plurality
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats
 from moot.records.played import PlayedDebate
@@ -20,14 +20,6 @@ Metrics = dict[str, float | None]
 def mean(values: Iterable[float]) -> float | None:
     listed = list(values)
     return sum(listed) / len(listed) if listed else None
-
-
-def totals(scores: Scores) -> list[float]:
-    """What each agent got in all: its return, or the sum of its steps' rewards."""
-    if isinstance(scores, AgentScores):
-        return list(scores.returns)
-    streams = [stream.values for stream in scores.streams.values()]
-    return [sum(sum(values[agent]) for values in streams) for agent in range(len(streams[0]))]
 
 
 def _differ(row: Sequence[float]) -> bool:
@@ -93,7 +85,7 @@ def solution_lengths(debates: Sequence[PlayedDebate]) -> list[int]:
 def _prompt_tokens(rollouts: Sequence[PlayedDebate]) -> int:
     total = 0
     for each in rollouts:
-        for own in each.debate.steps():
+        for own in each.debate.turns_by_agent():
             context = 0
             for turn in (each.sampled[i] for i in own):
                 context = (context if turn.extends else 0) + len(turn.prompt)
@@ -110,33 +102,30 @@ def _settled(debate: Debate) -> list[float]:
 def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
     """What scored debates under one reward came to, and what they teach."""
     scores = [each.scores for each in debates if each.scores is not None]
-    by_agent_totals = [totals(each) for each in scores]
+    returns = [each.returns for each in scores]
     metrics: Metrics = {
-        "env/all/reward/total": mean(value for row in by_agent_totals for value in row),
-        "env/all/by_group/frac_mixed": mean(float(_differ(row)) for row in by_agent_totals),
-        "debates/with_signal": mean(float(has_signal(each)) for each in scores),
+        "env/all/reward/total": mean(value for row in returns for value in row),
+        "env/all/by_group/frac_mixed": mean(float(_differ(row)) for row in returns),
+        "debates/with_signal": mean(float(each.has_signal) for each in scores),
         "debates/with_gradient": mean(float(carries_gradient(each.advantages)) for each in debates if each.advantages is not None),
     }
-    by_agent = [each for each in scores if isinstance(each, AgentScores)]
-    by_step = [each for each in scores if isinstance(each, StepScores)]
-    if by_agent:
-        reward = debates[0].scoring.reward
+    if scores and scores[0].per == "agent":
+        reward, pairwise = debates[0].scoring.reward, [rule.name for rule in REWARDS.values() if rule.from_votes and rule.per == "agent"]
         metrics |= {
-            "pairwise_reward": mean(value for each in by_agent for value in each.rewards),
-            "pairwise_reward_is_win_rate": float(reward == "win_rate"),
-            "pairwise_reward_is_win_minus_loss": float(reward == "win_minus_loss"),
-            "pairwise_total_votes": mean(float(each.valid) for each in by_agent),
-            "pairwise_malformed": mean(float(each.malformed) for each in by_agent),
-            "pairwise_any_votes": mean(float(each.valid > 0) for each in by_agent),
+            "pairwise_reward": mean(value for each in scores for value in each.rewards),
+            **{f"pairwise_reward_is_{name}": float(reward == name) for name in pairwise},
+            "pairwise_total_votes": mean(float(len(each.votes)) for each in scores),
+            "pairwise_malformed": mean(float(each.lines_invalid) for each in scores),
+            "pairwise_any_votes": mean(float(bool(each.votes)) for each in scores),
         }
-    if by_step:
+    elif scores:
         metrics |= {
-            "v2/total_votes": float(sum(len(each.votes) for each in by_step)),
-            "v2/missing_comparisons": float(sum(each.missing_comparisons for each in by_step)),
-            "v2/comparison_lines_invalid": float(sum(each.lines_invalid for each in by_step)),
+            "v2/total_votes": float(sum(len(each.votes) for each in scores)),
+            "v2/missing_comparisons": float(sum(each.missing_comparisons for each in scores)),
+            "v2/comparison_lines_invalid": float(sum(each.lines_invalid for each in scores)),
         }
         for stream, key in (("generator", "gen"), ("judge", "judge")):
-            rows = [row for each in by_step if stream in each.streams for row in rewards_by_agent(each, stream)]
+            rows = [row for each in scores if stream in each.streams for row in rewards_by_agent(each, stream)]
             if rows:
                 metrics[f"reward/{key}/mean"] = mean(value for row in rows for value in row)
     return metrics
@@ -145,8 +134,7 @@ def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
 def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:
     """How good the final answers are. Only debates whose right answer is known take part, and none of advocates, who give no answer of
     their own."""
-    answered = [debate.question.answer is not None and not debate.assigned for debate in debates]
-    with_answer = [pair for pair, known in zip(zip(debates, grades, strict=True), answered, strict=True) if known]
+    with_answer = [(d, g) for d, g in zip(debates, grades, strict=True) if g.known(d.question) and not d.assigned]
     rows = [[(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)] for d, g in with_answer]
     prefix = f"{phase}_{dataset}/"
     return {

@@ -1,4 +1,4 @@
-"""The numbers of a configuration: the least that each count may be, and what no rate may be."""
+"""The numbers of a configuration: the least and the most that each count may be, and what no rate may be."""
 
 from __future__ import annotations
 
@@ -15,15 +15,21 @@ LEAST = {
     "warm_epochs": 1, "warm_batch_size": 1, "eval_every": 0, "save_every": 0, "lora_rank": 1, "token_budget": 0,
 }  # fmt: skip
 
+MOST = {"lora_rank": 1024, "num_agents": 1000, "max_rounds": 1000, "debates_per_question": 10_000, "cache_gib": 10_000}
+"""A run may be somebody else's, and memory is taken by these before anything else of it is looked at."""
+
 
 def check_numbers(config: Any) -> None:
-    """Every count has its least value. Every rate, clip, weight and coefficient is a number, and none but a bonus is below 0."""
+    """Every count has its least value, and some a most. Every rate, clip, weight and coefficient is a number, and none but a bonus is
+    below 0."""
     for f in fields(config):
         value = getattr(config, f.name)
         if is_dataclass(value) and not isinstance(value, Prompts):
             check_numbers(value)
         elif f.name in LEAST and value < LEAST[f.name]:
             raise ConfigError(f"{f.name} must be at least {LEAST[f.name]}, got {value}")
+        elif f.name in MOST and value > MOST[f.name]:
+            raise ConfigError(f"{f.name} must be at most {MOST[f.name]}, got {value}")
         elif isinstance(value, float) and not math.isfinite(value):
             raise ConfigError(f"{f.name} must be a number, got {value}")
         elif isinstance(value, float) and value < 0 and f.name != "correct_bonus":

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 from moot.debate.parsing import CONTRACTS
 from moot.debate.rewards import Reward
-from moot.debate.scoring import PEER_REWARDS
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.rl.advantages import Estimator, SeatMeans, advantages
@@ -47,12 +46,12 @@ def check_reward(config: TrainConfig, task: Task) -> None:
     alone = config.debate.max_rounds + recipe.extra_rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
     if not config.optim.num_train_datapoints:
         return
-    if scoring.reward in PEER_REWARDS and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:
+    if scoring.rule.from_votes and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:
         raise ConfigError(
             f"max_rounds must be at least 2 with the reward {scoring.reward}, got 1: in one parallel round nobody reads anybody, so nobody "
             "votes; use --max-rounds 2, --closing-ballot, a --judge, or --reward majority"
         )
-    if scoring.reward in ("truth", "truth_last") and task.train(0).answer is None:
+    if scoring.rule.grades == "right" and not task.gradable(task.train(0)):
         raise ConfigError(
             f"the reward {scoring.reward} needs known answers, and task {task.name} has none; use --reward majority, or leave --reward out "
             "for votes"
@@ -62,24 +61,24 @@ def check_reward(config: TrainConfig, task: Task) -> None:
 def check_scoring(config: TrainConfig, task: Task, reward: Reward, estimator: Estimator) -> None:
     """Ours have been tried; a user's is tried here, as training will call it."""
     scoring = config.protocol.scoring
-    if not is_users(scoring.reward) and not is_users(scoring.advantage):
+    if scoring.rule.our_own and not is_users(scoring.advantage):
         return
     debates = [_made_up(config, _question(task), silent) for silent in (None, 0)]
-    grades = [grade(debate, task.equal, task.extract) for debate in debates]
+    grades = [grade(debate, task.equal, task.extract, task.check) for debate in debates]
     scores = [reward(debate, scoring, graded) for debate, graded in zip(debates, grades, strict=True)]
     advantages(zip(debates, scores, strict=True), estimator, SeatMeans())
 
 
 def _question(task: Task) -> Question:
     question = task.train(0)
-    return replace(question, answer=question.answer or "7") if not task.open_ended else question
+    return replace(question, answer=question.answer or "7") if not task.open_ended and task.check is None else question
 
 
 def _ask(task: Task) -> None:
     question = task.train(0)
     list(task.held_out[:1])
     if question.answer is not None:
-        task.equal(question.answer, question.answer)
+        task.right(question, question.answer)
         if task.solution is not None:
             task.extract(task.solution(question))
         if task.near_miss is not None:

@@ -112,7 +112,7 @@ def winners_turns(debates: Sequence[PlayedDebate]) -> list[Datum]:
     """What each debate's winner said, as supervised examples. Its failed turns stand in the context with weight 0."""
     examples: list[Datum] = []
     for each in debates:
-        turns = [] if each.winner is None else each.debate.steps()[each.winner]
+        turns = [] if each.winner is None else each.debate.turns_by_agent()[each.winner]
         if not turns or not all(each.sampled[i].learns for i in turns):
             continue
         weights = [each.sampled[i].sampled * np.float32(not each.debate.turns[i].failed) for i in turns]

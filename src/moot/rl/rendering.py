@@ -19,6 +19,7 @@ from moot.debate.parsing import stop_marker
 from moot.debate.prompts import BLOCKS
 from moot.debate.types import ConfigError, Message
 from moot.engine.protocol import Ints, Stop
+from moot.rl.template_trial import try_template
 from moot.rl.tokens import TokenText
 
 
@@ -55,7 +56,11 @@ class Rendering:
             ids.append(self._bridge.close_id)
         self.stop_ids = tuple(dict.fromkeys(ids))
         try:
+            if self._bridge:
+                self._bridge.check_shown(self.model)
             self._opening = self.prompt([Message("system", "Be brief."), Message("user", "Two and two?")]).tolist()
+        except ConfigError:
+            raise
         except Exception as error:
             raise ConfigError(f"the chat format of {self.model} ({self.name}) takes no system message before the user's: {error}") from None
         self._turn = None if self._bridge else self._plain_turn()
@@ -144,6 +149,7 @@ def _create(tokenizer: Any, model: str, renderer: str, thinking: bool) -> Any:
         if not getattr(tokenizer, "chat_template", None):
             raise ConfigError(f"{model} has no chat template; use an instruct model, or name its format with renderer")
         extra = {"enable_thinking": False} if not thinking and "enable_thinking" in str(tokenizer.chat_template) else {}
+        try_template(tokenizer, model, extra)
         return create_renderer(tokenizer, DefaultRendererConfig(**extra))
     try:
         config = config_from_name(name)
@@ -250,6 +256,16 @@ class _TemplateBridge:
             self._verify()
         except Exception as error:
             self._problem = self._problem or f"{_cannot_extend(model, 'its own chat template')} ({error})"
+
+    def check_shown(self, model: str) -> None:
+        """Raises ConfigError where the template leaves out what it is given."""
+        text = self._text(self.OPENING)
+        for message in self.OPENING:
+            if message["content"] not in text:
+                raise ConfigError(
+                    f"the chat template of {model} does not show the {message['role']} message; "
+                    "use another model, or name its format with renderer"
+                )
 
     def prompt(self, messages: Sequence[Mapping[str, str]]) -> Ints:
         return self._pieces.encode(self._text(messages))

@@ -10,6 +10,7 @@ from typing import Any
 from moot.debate.types import ConfigError
 from moot.debate.wording import Prompts
 from moot.records import Run, write_atomically
+from moot.records.run import tokens_spent
 from moot.rl.config import TrainConfig
 from moot.rl.stored import config_of
 
@@ -66,10 +67,7 @@ def is_finished(run: Run, config: TrainConfig) -> bool:
     """Whether all steps are done (or all tokens spent) and the last evaluation is there."""
     rows = run.metrics()
     last = max((row["step"] for row in rows if row.get("phase") in ("warm", "self_play")), default=0)
-    played = [row for row in rows if row.get("phase") == "self_play"]
-    # A run from before `tokens/spent` counted the agents' tokens alone.
-    sampled = (played[-1].get("tokens/spent") if played else 0.0) or sum(row.get("tokens/sampled") or 0.0 for row in played)
-    spent = 0 < config.recipe.max_sampled_tokens <= sampled
+    spent = 0 < config.recipe.max_sampled_tokens <= max(tokens_spent(rows).values(), default=0.0)
     if last < config.total_steps and not (spent and last >= config.warm_steps):
         return False
     return not config.eval_every or any(row["step"] == last and row.get("phase") == "eval" for row in rows)

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from dataclasses import fields, is_dataclass
 
 from moot.debate.choices import check_types
+from moot.debate.protocol import V2
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.records import Run
-from moot.rl.config import BESIDE_PROTOCOL, TrainConfig, scoring_in
+from moot.rl.config import TrainConfig
 
 
 def config_of(run: Run) -> TrainConfig:
@@ -42,7 +43,7 @@ def scoring_of(run: Run) -> Scoring | None:
     if "protocol" not in given:
         return None
     try:
-        return scoring_in(given)
+        return V2.with_choices(given["protocol"]).scoring
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         raise ConfigError(f"{run.path / 'run.json'} is damaged: {type(error).__name__}: {error}") from None
 
@@ -54,6 +55,4 @@ def _known() -> dict[str, set[str]]:
     known = {
         name: {f.name for f in fields(part)} for name, part in parts.items() if is_dataclass(part) and name not in ("protocol", "prompts")
     }
-    for name, section in BESIDE_PROTOCOL.items():
-        known[section].add(name)
     return {"": set(parts), **known}

@@ -9,7 +9,7 @@ from itertools import combinations, repeat
 from typing import Any
 
 from moot.debate.choices import check_types
-from moot.debate.rewards import has_signal, held_answers, last_parsed, plurality
+from moot.debate.rewards import held_answers, last_parsed, plurality
 from moot.debate.types import Parsed, Vote
 from moot.debate.voters import flips, own_answers
 from moot.debate.votes import by_pair, clear_consensus, in_both_orders
@@ -304,7 +304,7 @@ def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
         debates=len(debates),
         # Where nobody knows the answer there may be none to compare: an essay is not an agreement.
         uniform=sum(each.answer_known and round(diversity(each) * each.debate.num_agents) == 1 for each in debates),
-        signals=sum(each.scores is not None and has_signal(each.scores) for each in debates),
+        signals=sum(each.scores is not None and each.scores.has_signal for each in debates),
         known=sum(each.answer_known for each in debates),
         right=right,
         mixed=mixed,

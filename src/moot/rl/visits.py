@@ -80,5 +80,5 @@ def _remember(before: dict[str, str], now: dict[str, str]) -> None:
 
 def _differ(pair: tuple[Grader, str, str]) -> bool:
     equal, before, now = pair
-    comparing = Comparing(equal, None)
+    comparing = Comparing(equal)
     return comparing.class_of(before, 0) != comparing.class_of(now, 1)

@@ -80,7 +80,7 @@ class _Teacher:
             # By the numbers the writer knows the others by, in their order.
             seats = sorted(observation.eligible, key=lambda seat: observation.labels[seat])
             held = {observation.labels[seat]: self._answer(newest[seat].parsed) for seat in seats}
-            right = {label: answer is not None and self._task.equal(answer, self._truth) for label, answer in held.items()}
+            right = {label: answer is not None and self._is_right(answer) for label, answer in held.items()}
             evaluation = " ".join(self._remark(label, answer, right[label]) for label, answer in held.items())
             if len(held) > 1:
                 comparison = "\n".join(self._votes(right))
@@ -106,6 +106,11 @@ class _Teacher:
 
     def _answer(self, parsed: object) -> str | None:
         return answer_in(parsed.fields["solution"], self._task.extract) if isinstance(parsed, Parsed) else None
+
+    def _is_right(self, answer: str) -> bool:
+        if self._task.gradable(self._question):
+            return self._task.right(self._question, answer)
+        return self._task.equal(answer, self._truth)
 
     def _remark(self, label: int, answer: str | None, right: bool) -> str:
         return f"Agent {label} says {answer}, which is {'right' if right else f'wrong: it is {self._truth}'}."
@@ -166,7 +171,7 @@ async def sample_wrong(
         question = task.train(number)
         own = replace(params, seed=turn_seed(seed, "wrong", number))
         texts = answers_by_text(await answer_plainly(base, rendering, [Message("user", question.plain)], own, TRIES), task)
-        return [text for text, answer in texts.items() if len(text) <= LONGEST and not task.equal(answer, question.answer or "")]
+        return [text for text, answer in texts.items() if len(text) <= LONGEST and not task.right(question, answer)]
 
     return dict(zip(numbers, await asyncio.gather(*map(one, numbers)), strict=True))
 
@@ -184,7 +189,7 @@ async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alon
     played = await play(replace(debate, rules=replace(debate.rules, forecast="none")), speak, teacher.watch)
     sampled, _ = kept_turns(speaker, played)
     made: list[Datum] = []
-    for turns in played.steps():
+    for turns in played.turns_by_agent():
         weights = [sampled[i].sampled * np.float32(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]
         if alone:
             sections = [tokens_by_section(played.turns[i].parsed, sampled[i].starts) for i in turns]

@@ -7,6 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from moot.checkpoints import newest_whole
+from moot.debate.choices import names_of
+from moot.debate.rules import Rules
 from moot.debate.types import ConfigError
 from moot.debate.wording import Prompts
 from moot.records import Run
@@ -15,10 +17,12 @@ from moot.rl.resume import differences
 from moot.rl.stored import config_of
 
 SAME = {
-    "engine", "base_url", "model", "lora_rank", "lora_alpha", "lora_targets", "num_agents", "max_rounds", "contract", "sections", "prompts",
-    "seed", "task",
-}  # fmt: skip
-"""What a warm start depends on, beside its own settings."""
+    "engine", "base_url", "model", "tokenizer", "renderer", "thinking", "lora_rank", "lora_alpha", "lora_targets", "num_agents",
+    "max_rounds", "prompts", "seed", "task", "grad_clip", "weight_decay", *names_of(Rules),
+} - {"temperature", "on_parse_failure", "both_orders"}  # fmt: skip
+"""What a warm start depends on, beside its own settings: the model, the optimizer, and all that its debates show."""
+SAMPLED = {"temperature", "max_tokens"}
+"""What it depends on as well, where the model writes some of its examples."""
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,9 @@ def warm_start_of(config: TrainConfig) -> WarmStart:
         raise ConfigError(f"warm_from names {path}, but warm_questions is 0: give the settings of its warm start too ({_asked(theirs)})")
     # Where a curriculum comes first, the task that is measured does not matter.
     ours, others = (replace(each, debate=replace(each.debate, task=_first_task(each))) for each in (config, theirs))
+    same = SAME | (SAMPLED if config.warm.warm_solutions == "own" or config.warm.warm_wrong == "sampled" else set())
     for name, own, other in differences(ours, others):
-        if name in SAME or (name.startswith("warm_") and name != "warm_from"):
+        if name in same or (name.startswith("warm_") and name != "warm_from"):
             own, other = (str(each) if isinstance(each, Prompts) else each for each in (own, other))
             raise ConfigError(f"{name} is {own!r} here and {other!r} in {path}, whose warm start is to be taken over; make them equal")
     rows = [row for row in run.metrics() if row["phase"] == "warm"]

@@ -58,8 +58,13 @@ class StreamingSampler:
             if piece.stop_reason == "stop" or len(tokens) >= params.max_tokens:
                 return Sample(tokens, logprobs, piece.stop_reason)
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
-        return await self._sampler.compute_logprobs(tokens, temperature)
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
+        return await self._sampler.compute_logprobs(tokens, temperature, start)
+
+    async def score_continuations(
+        self, prompt: Sequence[int] | Ints, candidates: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[float]:
+        return await self._sampler.score_continuations(prompt, candidates, temperature)
 
 
 class StreamingSpeaker:

@@ -30,4 +30,4 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     splits = {"test": lambda: convert(load(chosen.test, spec.name, HUB, ["test"]), row)}
     if chosen.train or spec.words:
         splits["train"] = lambda: convert(load(chosen.train, spec.name, PAST_HUB, ["train"]), row)
-    return fixed_set(spec.label, grading(chosen.grader or "number"), splits, chosen.held_out or "test", seed, held_out)
+    return fixed_set(spec.label, grading(chosen.grader or "number", chosen.equal), splits, chosen.held_out or "test", seed, held_out)

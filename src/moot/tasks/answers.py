@@ -12,11 +12,13 @@ from typing import TypeVar
 
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate, Settled
-from moot.debate.types import Parsed, Turn
+from moot.debate.types import Parsed, Question, Turn
 from moot.tasks.comparing import ByKey, Comparing, Grader
 
 Extract = Callable[[str], str | None]
 """A solution's text -> its final answer, for solutions without a box."""
+Checker = Callable[[Question, str], bool]
+"""(a question, an answer) -> whether it is right; for tasks with several right answers, or with none that is known."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -136,25 +138,36 @@ class _SettledBy:
         return int(getattr(self.equal, "workers", 1))
 
 
-def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = final_number) -> Grades:
-    """Every turn's own answer. Without a known right answer nothing is correct, but answers can still be compared."""
+def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = final_number, check: Checker | None = None) -> Grades:
+    """Every turn's own answer: which are the same, by `equal` alone, and then which are right, by `check` or by the known answer.
+
+    Without either nothing is correct, but answers can still be compared.
+    """
     answers = [_position(debate, turn) if debate.assigned else _answer_of(turn, otherwise) for turn in debate.turns]
-    comparing = Comparing(equal, debate.question.answer)
+    comparing, question = Comparing(equal), debate.question
     same = [None if answer is None else comparing.class_of(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
-    correct = [a is not None and number is not None and comparing.is_right(a, number) for a, number in zip(answers, same, strict=True)]
-    label = None if debate.question.label is None else comparing.class_of(debate.question.label, debate.num_agents)
+    label = None if question.label is None else comparing.class_of(question.label, debate.num_agents)
     labelled = None if label is None else tuple(number == label for number in same)
-    return Grades(tuple(answers), tuple(correct), tuple(same), comparing.given_up, labelled)
+    known, right = question.answer, dict[str, bool]()
+    for turn, answer in zip(debate.turns, answers, strict=True):
+        if answer is not None and answer not in right:
+            right[answer] = check(question, answer) if check else known is not None and comparing.equals(answer, known, turn.agent)
+    correct = tuple(answer is not None and right[answer] for answer in answers)
+    return Grades(tuple(answers), correct, tuple(same), comparing.given_up, labelled, checked=check is not None)
 
 
-def grade_all(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number) -> list[Grades]:
+def grade_all(
+    debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number, check: Checker | None = None
+) -> list[Grades]:
     """Many debates, in order; as many at once as the grader has processes."""
-    return in_parallel(lambda debate: grade(debate, equal, otherwise), list(debates), equal)
+    return in_parallel(lambda debate: grade(debate, equal, otherwise, check), list(debates), equal)
 
 
-async def grade_all_async(debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number) -> list[Grades]:
+async def grade_all_async(
+    debates: Iterable[Debate], equal: Grader = exact, otherwise: Extract = final_number, check: Checker | None = None
+) -> list[Grades]:
     """The same from a coroutine, while the event loop continues."""
-    return await asyncio.to_thread(grade_all, list(debates), equal, otherwise)
+    return await asyncio.to_thread(grade_all, list(debates), equal, otherwise, check)
 
 
 def in_parallel(work: Callable[[T], R], over: Sequence[T], equal: Grader) -> list[R]:

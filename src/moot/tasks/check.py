@@ -1,5 +1,5 @@
 """Is the data fit to be graded? Every right answer must pass its own grader, a wrong one that looks like it must not, and no
-test question may be trained on."""
+test question may be trained on. A checker may take several answers for right: it must refuse what is no answer at all."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moot.debate.types import Question
-from moot.tasks.answers import answer_in, boxed, in_parallel
+from moot.tasks.answers import Checker, answer_in, boxed, in_parallel
 from moot.tasks.comparing import in_time
 from moot.tasks.programs import EqualPrograms
 from moot.tasks.sets import normal
@@ -25,6 +25,7 @@ class Trouble:
     """What was graded against it."""
 
 
+NO_ANSWER = "?"
 KINDS = ("failing", "passing", "as_text", "given_up", "unlike")
 
 
@@ -104,8 +105,8 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
     answers: dict[str, set[str | None]] = defaultdict(set)
     for question in questions:
         answers[normal(question.text)].add(question.answer)
-    contradictions = tuple(text for text, given in answers.items() if len(given) > 1)
-    graded = sum(question.answer is not None for question in questions)
+    contradictions = tuple(text for text, given in answers.items() if len(given) > 1 and task.check is None)
+    graded = sum(map(task.gradable, questions))
     return SplitReport(
         len(questions),
         graded,
@@ -117,10 +118,12 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
 
 def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]:
     right = question.answer
+    if isinstance(task.equal, EqualPrograms) and right is not None:
+        return _program(task, task.equal, number, question, right)
+    if task.check is not None:
+        return _checked(task, task.check, question)
     if right is None:
         return {}
-    if isinstance(task.equal, EqualPrograms):
-        return _program(task, task.equal, number, question, right)
     troubles: dict[str, Trouble] = {}
 
     def accepted(answer: str) -> bool:
@@ -145,6 +148,19 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
         troubles["as_text"] = Trouble(question.id, right)
     if task.solution is not None and (last := boxed(task.solution(question))) and not accepted(last):
         troubles["unlike"] = Trouble(question.id, right, last)
+    return troubles
+
+
+def _checked(task: Task, check: Checker, question: Question) -> dict[str, Trouble]:
+    """A checker must take the known answer and the worked solution where there are any, and refuse what is no answer."""
+    troubles: dict[str, Trouble] = {}
+    known = question.answer
+    if known is not None and not check(question, known):
+        troubles["failing"] = Trouble(question.id, known, known)
+    if check(question, NO_ANSWER):
+        troubles["passing"] = Trouble(question.id, known or "", NO_ANSWER)
+    if task.solution is not None and (last := boxed(task.solution(question))) and not check(question, last):
+        troubles["unlike"] = Trouble(question.id, known or "", last)
     return troubles
 
 

@@ -70,7 +70,8 @@ def code(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
 def _task(name: str, splits: dict[str, list[Problem]], use: str, seed: int, held_out: int) -> Task:
     sandbox.require()  # now, and not when the first program is to be graded
     problems = {each.tests: each for split in splits.values() for each in split}
-    grading = Grading(EqualPrograms(list(problems.values())), last_program, CODE)
+    programs = EqualPrograms(list(problems.values()))
+    grading = Grading(programs, last_program, CODE, check=programs.check)
 
     def rows(split: str) -> Callable[[], list[Row]]:
         return lambda: [Row(f"Complete this function.\n\n{each.prompt.rstrip()}", each.tests) for each in splits[split]]

@@ -1,9 +1,9 @@
-"""Which answers of one debate are equal, in time that no answer can stretch.
+"""Which answers of one debate are the same, in time that no answer can stretch.
 
-Every new answer is compared with the right one first. Those that equal it are one class; the others are compared with one
-representative of each class so far, or with none where the grader can read answers by themselves. Comparing formulas takes
+Every new answer is compared with one representative of each class so far, or with none where the grader can read answers by
+themselves. The right answer takes no part: which answers are the same must not tell which are right. Comparing formulas takes
 processor time, and each agent has so much of it in a debate: whoever writes answers that take long to evaluate uses up their own.
-What is left then is compared as it is written, and counted.
+What is left then is compared as it is written, and counted. Which answers are right is asked afterwards, in the time that is left.
 """
 
 from __future__ import annotations
@@ -14,16 +14,15 @@ from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 
 Grader = Callable[[str, str], bool]
-"""(an answer, the right one or another answer) -> whether they are equal.
+"""(an answer, another) -> whether they are the same.
 
 One that waits for processes says how many in `workers`, and compares in limited time in `within(given, right, seconds) -> Limited`.
-One that can read an answer by itself has `key(answer)`: two answers with keys are equal if and only if their keys are.
-One to which right is another matter than equal, as with programs and their tests, has `passes(given, right)`."""
+One that can read an answer by itself has `key(answer)`: two answers with keys are equal if and only if their keys are."""
 
 AGENT_SECONDS = 2.0
 """Of processor time, for all comparisons of an agent's answers in one debate. Honest ones take milliseconds."""
 ANY_FORMULA = "\\frac{1}{2}"
-"""Stands in for a right answer that is not known: what takes too long to compare with this takes too long to compare at all."""
+"""What takes too long to compare with this takes too long to compare at all."""
 
 
 @dataclass(frozen=True)
@@ -56,13 +55,13 @@ def in_time(equal: Grader, given: str, right: str, seconds: float = math.inf) ->
 class Comparing:
     """The answers of one debate, one after another."""
 
-    def __init__(self, equal: Grader, right: str | None) -> None:
+    def __init__(self, equal: Grader) -> None:
         self.given_up = 0
         """Comparisons that were left undone because their agent's time was used up."""
-        self.right_class: int | None = None
-        self._equal, self._right = equal, right
-        self._passes: Callable[[str, str], bool] | None = getattr(equal, "passes", None)
-        self._probes = right is None and hasattr(equal, "within")
+        self._equal = equal
+        self._endless: set[str] = set()
+        """Answers that take too long to compare with anything."""
+        self._probes = hasattr(equal, "within")
         self._key: Callable[[str], Hashable | None] = getattr(equal, "key", lambda answer: None)
         self._seconds_left: dict[int, float] = defaultdict(lambda: AGENT_SECONDS)
         self._by_text: dict[str, int] = {}
@@ -73,11 +72,11 @@ class Comparing:
         """Those of them that an answer with a key may be equal to."""
         self._count = 0
 
-    def is_right(self, answer: str, number: int) -> bool:
-        """Whether an answer of that class is right."""
-        if self._passes is not None and self._right is not None:
-            return self._passes(answer, self._right)
-        return number == self.right_class
+    def equals(self, answer: str, right: str, agent: int) -> bool:
+        """Whether an answer equals the right one; asked when all classes are made, so that they cannot depend on it."""
+        if answer in self._endless:
+            return in_time(self._equal, answer, right, 0.0).equal
+        return self._compare(answer, right, agent).equal
 
     def class_of(self, answer: str, agent: int) -> int:
         """Equal answers have the same number. The first one is 0."""
@@ -92,14 +91,9 @@ class Comparing:
         return self._by_text[answer]
 
     def _compared(self, answer: str, key: Hashable | None, agent: int) -> int:
-        if (self._right is not None and self._passes is None) or self._probes:
-            first = self._compare(answer, ANY_FORMULA if self._right is None else self._right, agent)
-            if first.equal and self._right is not None:
-                if self.right_class is None:
-                    self.right_class = self._new_class()
-                return self.right_class
-            if first.given_up:
-                return self._new_class()  # nothing is compared with it, so that it costs its author alone, and only once
+        if self._probes and key is None and self._compare(answer, ANY_FORMULA, agent).given_up:
+            self._endless.add(answer)
+            return self._new_class()  # nothing is compared with it, so that it costs its author alone, and only once
         for number, other in self._representatives if key is None else self._without_key:
             if self._compare(answer, other, agent).equal:
                 return number

@@ -1,7 +1,7 @@
 """Any file of questions: `questions.jsonl`, with `question=FIELD,answer=FIELD,grader=NAME` where its fields have other names.
 
-Without answers it is open-ended, and so is a text file with one prompt per line. Rows may have two `sides` to argue for; the answer is then
-one of them.
+Without answers and without a grader of one's own it is open-ended, and so is a text file with one prompt per line. Rows may have two
+`sides` to argue for; the answer is then one of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class FileSettings:
     solution: str = "solution"
     """The field with a worked solution, if there is one."""
     grader: str = "exact"
-    """exact, number, text, choice, math, or path.py:function."""
+    """exact, number, text, choice, math, or path.py:function of (question, answer)."""
+    equal: str = ""
+    """When two answers are the same: one of these names, or path.py:function of two answers. The grader's own way if not given."""
     test: str = ""
     """Another file, with the test split."""
     held_out: str = ""
@@ -66,9 +68,11 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     sided = any("sides" in raw for rows in raws.values() for _, raw in rows)
     rows_by_split = {name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled, sided)) for name, rows in raws.items()}
     splits: dict[str, Callable[[], list[Row]]] = {name: partial(list, rows) for name, rows in rows_by_split.items()}
-    made = fixed_set(Path(spec.name).stem, grading(chosen.grader), splits, chosen.held_out, seed, held_out, open_ended=not labelled)
+    graded = grading(chosen.grader, chosen.equal)
+    open_ended = not labelled and graded.check is None
+    made = fixed_set(Path(spec.name).stem, graded, splits, chosen.held_out, seed, held_out, open_ended)
     others = sorted({name for rows in raws.values() for _, raw in rows for name in raw} - {chosen.question, "sides", *QUESTION})
-    if labelled or not others:
+    if not open_ended or not others:
         return made
     note = f"no row of {spec.name} has the field answer, so nothing is graded; if {' or '.join(others[:5])} is the answer, name it as in "
     note += f"{spec.name}:answer={others[0]}"

@@ -1,18 +1,19 @@
-"""When is an answer right? One dict: each way to compare answers comes with how to find one where nothing is boxed, what to ask
-for, and how to make a wrong one that looks right."""
+"""When are two answers the same, and when is one right? One dict: each way to compare answers comes with how to find one where nothing
+is boxed, what to ask for, and how to make a wrong one that looks right. A user's own grader says what is right and nothing else."""
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
 from moot import users
 from moot.debate.choices import near
-from moot.debate.types import ConfigError
-from moot.tasks.answers import TAIL, Extract, announced, exact, final_number
+from moot.debate.types import ConfigError, Question
+from moot.tasks.answers import TAIL, Checker, Extract, announced, exact, final_number
 from moot.tasks.comparing import ByKey, Grader
 from moot.tasks.math_equality import equal_mathematics, last_mathematics
 from moot.tasks.near_misses import next_letter, slip
@@ -40,6 +41,8 @@ class Grading:
     extract: Extract = final_number
     instruction: str = BOXED
     near_miss: Callable[[str, int], str] = slip
+    check: Checker | None = None
+    """None: right is what equals the known answer."""
 
 
 def _value(text: str) -> Fraction | None:
@@ -92,19 +95,51 @@ GRADERS: dict[str, Grading] = {
 }
 
 
-def grading(name: str) -> Grading:
-    """By name, or a user's own `path.py:function` of (answer, right answer)."""
-    if name in GRADERS:
-        return GRADERS[name]
+def grading(name: str, equal: str = "") -> Grading:
+    """What is right goes by `name`: a grader's, or a user's `path.py:function` of (question, answer). What is the same goes by `equal`:
+    another name, or a `path.py:function` of two answers; if not given by the grader itself, and beside a user's by `exact`."""
+    graded = GRADERS.get(name) or Grading(exact, check=_checker(name, _users("grader", name, ("question", "answer"))))
+    if not equal:
+        return graded
+    same = GRADERS[equal].equal if equal in GRADERS else _equality(equal, _users("equal", equal, ("a", "b")))
+    # What is right does not change with what is the same.
+    return replace(graded, equal=same, check=graded.check or _by_known_answer(graded.equal))
+
+
+def _users(setting: str, name: str, parameters: tuple[str, str]) -> Callable[..., object]:
     if ":" not in name:
-        raise ConfigError(f"grader must be one of {', '.join(GRADERS)} or path.py:function, got {name!r}{near(name, GRADERS)}")
-    function = users.load(name, "grader")
+        raise ConfigError(f"{setting} must be one of {', '.join(GRADERS)} or path.py:function, got {name!r}{near(name, GRADERS)}")
+    function = users.load(name, setting)
+    names = list(inspect.signature(function).parameters)
+    if len(names) != 2 or (setting == "grader" and names[0] != "question"):
+        raise ConfigError(
+            f"{setting} {name!r} must have the parameters ({', '.join(parameters)}), got ({', '.join(names)})"
+            + ("; the known answer is question.answer" if setting == "grader" else "")
+        )
+    return function
 
-    def equal(given: str, right: str) -> bool:
+
+def _checker(name: str, function: Callable[..., object]) -> Checker:
+    def check(question: Question, answer: str) -> bool:
         try:
-            return bool(function(given, right))
-        except ConfigError as error:  # which names the line; here it is known for which answers
+            return bool(function(question, answer))
+        except ConfigError as error:  # which names the line; here it is known for which answer
             why = str(error).removeprefix(f"grader {name!r} fails: ")
-            raise ConfigError(f"grader {name!r} failed on {given[:80]!r} against {right[:80]!r}: {why}") from error
+            raise ConfigError(f"grader {name!r} failed on {answer[:80]!r} to {question.text[:80]!r}: {why}") from error
 
-    return Grading(equal)
+    return check
+
+
+def _equality(name: str, function: Callable[..., object]) -> Grader:
+    def equal(a: str, b: str) -> bool:
+        try:
+            return bool(function(a, b))
+        except ConfigError as error:
+            why = str(error).removeprefix(f"equal {name!r} fails: ")
+            raise ConfigError(f"equal {name!r} failed on {a[:80]!r} and {b[:80]!r}: {why}") from error
+
+    return equal
+
+
+def _by_known_answer(equal: Grader) -> Checker:
+    return lambda question, answer: question.answer is not None and equal(answer, question.answer)

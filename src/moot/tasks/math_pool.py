@@ -26,6 +26,7 @@ Outcome = Literal["equal", "different", "unreadable", "time", "memory", "lost"]
 _NOT_EVALUATED: frozenset[Outcome] = frozenset({"time", "memory", "lost"})
 _OUTCOMES: dict[bytes, Outcome] = {b"=": "equal", b"!": "different", b"?": "unreadable", b"T": "time", b"M": "memory"}
 _WORKER = Path(__file__).with_name("math_worker.py")
+_PACKAGES = {"math": "math-verify", "gym": "reasoning-gym"}
 
 
 @dataclass(frozen=True)
@@ -46,9 +47,11 @@ def cores() -> int:
 class Pool:
     """At most `workers` comparisons at once, each with at most so much processor time and memory."""
 
-    def __init__(self, workers: int | None = None, seconds: float = 3.0, megabytes: int = 512) -> None:
+    def __init__(
+        self, workers: int | None = None, seconds: float = 3.0, megabytes: int = 512, about: Literal["math", "gym"] = "math"
+    ) -> None:
         self.workers = workers or min(8, cores())
-        self.seconds, self._megabytes = seconds, megabytes
+        self.seconds, self._megabytes, self._about = seconds, megabytes, about
         self._start_afresh()
         atexit.register(self.close)
         if hasattr(os, "register_at_fork"):
@@ -65,7 +68,7 @@ class Pool:
         worker, usable = places.get(), False
         try:
             if worker is None:
-                worker = _Worker(self._megabytes)
+                worker = _Worker(self._megabytes, self._about)
                 self._all.add(worker)
             outcome, used = worker.ask(message, limit)
             usable = outcome != "lost"
@@ -92,9 +95,9 @@ class Pool:
 
 
 class _Worker:
-    def __init__(self, megabytes: int) -> None:
+    def __init__(self, megabytes: int, about: str) -> None:
         # -P: its own folder must not stand before the libraries. Hashes are fixed because sympy's order of terms follows them.
-        command = [sys.executable, "-P", str(_WORKER), str(megabytes)]
+        command = [sys.executable, "-P", str(_WORKER), str(megabytes), about]
         surroundings = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
             command,
@@ -117,7 +120,7 @@ class _Worker:
             said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
             self.kill()
             raise ConfigError(
-                f"the grader math needs the package math-verify: pip install 'moot[data]' ({said[-1] if said else 'no reply'})"
+                f"grading needs the package {_PACKAGES[about]}: pip install 'moot[data]' ({said[-1] if said else 'no reply'})"
             )
 
     def ask(self, message: bytes, limit: float) -> tuple[Outcome, float]:

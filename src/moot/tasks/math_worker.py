@@ -1,23 +1,27 @@
-"""Runs in a process of its own and asks math-verify whether two answers are equal. Knows nothing of moot, and starts nothing but itself.
+"""Runs in a process of its own and asks math-verify whether two answers are equal, or reasoning-gym how it scores one.
 
-Started by `math_pool.py`. It imports math-verify once and then forks: the child answers requests until one of them kills it, and the
-next child is there in milliseconds, without importing again. Limits are the kernel's, because an answer may freeze the interpreter
-where no Python handler runs: processor time ends the child by a signal, memory by the size of its address space.
+Knows nothing of moot, and starts nothing but itself. Started by `math_pool.py`. It imports one of the two packages once and then
+forks: the child answers requests until one of them kills it, and the next child is there in milliseconds, without importing
+again. Limits are the kernel's, because an answer may freeze the interpreter where no Python handler runs: processor time ends the
+child by a signal, memory by the size of its address space.
 
 A request is four bytes of length and a JSON list [given, right, seconds of processor time]; a reply is one byte and four more, the
-microseconds of it that were used.
+microseconds of it that were used. For reasoning-gym `right` is a pickle of ours, in base64: the generator, its settings, the item.
 """
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
+import pickle
 import re
 import resource
 import signal
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -44,19 +48,21 @@ MOST_REQUESTS = 1000
 
 
 def main() -> None:
-    megabytes = int(sys.argv[1])
+    megabytes, about = int(sys.argv[1]), sys.argv[2]
     replies = os.dup(1)
     nowhere = os.open(os.devnull, os.O_RDWR)
     os.dup2(nowhere, 1)  # what a library prints must not look like a reply
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for each in USUAL:  # imports everything, and fills the parser's tables once for all children
+    if about == "gym":
+        import reasoning_gym  # noqa: F401
+    for each in USUAL if about == "math" else ():  # imports everything, and fills the parser's tables once for all children
         judge(each, each)
     os.dup2(nowhere, 2)  # up to here a complaint is worth hearing; from here on nobody listens, and a full pipe would block
     send(replies, READY)
     while True:
         child = os.fork()
         if child == 0:
-            serve(replies, megabytes)
+            serve(replies, megabytes, score if about == "gym" else judge)
         _, status = os.waitpid(child, 0)
         if status == 0:
             os._exit(0)
@@ -65,7 +71,7 @@ def main() -> None:
         send(replies, TIME if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGPROF else MEMORY)
 
 
-def serve(replies: int, megabytes: int) -> None:
+def serve(replies: int, megabytes: int, verdict: Callable[[str, str], bytes]) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     with contextlib.suppress(ValueError, OSError):  # macOS knows the limit and does not keep it
         resource.setrlimit(resource.RLIMIT_AS, (megabytes << 20, megabytes << 20))
@@ -78,7 +84,7 @@ def serve(replies: int, megabytes: int) -> None:
         begin = time.process_time()
         signal.setitimer(signal.ITIMER_PROF, seconds)
         try:
-            reply = judge(given, right)
+            reply = verdict(given, right)
         except MemoryError:
             os._exit(OUT_OF_MEMORY)
         except BaseException:  # SystemExit and the like, raised by whatever the answer set off
@@ -115,6 +121,14 @@ def judge(given: str, right: str) -> bytes:
         return UNREADABLE
     equal = verify(gold, target, allow_set_relation_comp=True, timeout_seconds=None)
     return EQUAL if equal and not tiny_and_apart(gold[0], target[0]) else DIFFERENT
+
+
+def score(given: str, asked: str) -> bytes:
+    import reasoning_gym
+
+    name, settings, item = pickle.loads(base64.b64decode(asked))
+    scorer = reasoning_gym.create_dataset(name, seed=0, size=1, **settings)
+    return EQUAL if scorer.score_answer(given, item) == 1.0 else DIFFERENT
 
 
 def tiny_and_apart(a: Any, b: Any) -> bool:

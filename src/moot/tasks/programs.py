@@ -14,6 +14,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 
+from moot.debate.types import Question
 from moot.tasks.math_pool import cores
 from moot.tasks.sandbox import Limits, run
 
@@ -107,8 +108,12 @@ class EqualPrograms:
         # Agents repeat themselves and each other.
         self._run = lru_cache(MOST_REMEMBERED)(partial(run, limits=LIMITS))
 
-    def __call__(self, given: str, right: str) -> bool:
-        return self.passes(given, right) if right in self._by_tests else given == right or self.key(given) == self.key(right)
+    def __call__(self, a: str, b: str) -> bool:
+        return a == b or self.key(a) == self.key(b)
+
+    def check(self, question: Question, answer: str) -> bool:
+        """Whether a program passes the tests of its problem."""
+        return question.answer is not None and self.passes(answer, question.answer)
 
     def passes(self, given: str, right: str) -> bool:
         """Whether a program passes its tests, which stand for the right answer."""

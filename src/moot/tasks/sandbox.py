@@ -2,15 +2,18 @@
 making, and where neither can be had not at all.
 
 A program sees the standard library, a scratch folder in memory and nothing else: no network, no other process, no file of this machine,
-no environment variable. Time, memory, processes, files and output are bounded, and when it is over everything it started is gone.
+no environment variable, no key of the kernel's. Time, memory, processes, files and output are bounded, and some system
+calls refused (`sandbox_filter.py`). When it is over everything it started is gone; so it is when this process dies.
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import math
 import os
+import platform
 import random
 import secrets
 import selectors
@@ -19,13 +22,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
 from moot.debate.types import ConfigError
+from moot.tasks.sandbox_filter import call_filter
 
 Outcome = Literal["passed", "failed", "time", "memory", "crashed"]
 _OUTCOMES: dict[bytes, Outcome] = {b"P": "passed", b"F": "failed", b"M": "memory"}
@@ -34,8 +38,15 @@ _WORKER, _ENTER = _HERE / "sandbox_worker.py", _HERE / "sandbox_enter.py"
 _INSIDE = "/worker.py"
 _LIBRARIES = ("/usr/lib", "/usr/lib32", "/usr/lib64", "/lib", "/lib32", "/lib64")
 _DEVICES = ("/dev/null", "/dev/zero", "/dev/urandom", "/dev/random")
+_ENDING_SECONDS = 10
 MOST_BYTES = 100_000
 """Of what a program may answer: the rest is not read."""
+
+
+NO_FILTER = (
+    "programs run in a sandbox without a filter of system calls, which cannot be had here ({}): shared memory that "
+    "they make is not counted, and vsock, io_uring and the like are not refused"
+)
 
 
 @dataclass(frozen=True)
@@ -78,38 +89,22 @@ def require() -> str:
 class Sandbox:
     name: str
     command: Callable[[Limits], list[str]]
+    filter: bytes = b""
+    """Of system calls."""
 
 
 def _run(sandbox: Sandbox, program: str, tests: str, entry_point: str, calls: Sequence[str], limits: Limits) -> Ran:
     secret = secrets.token_hex(16)
     job = {"program": program, "tests": tests, "entry_point": entry_point, "calls": list(calls), "secret": secret, "uid": _uid()}
-    request = json.dumps(job | asdict(limits) | {"seconds": max(1, math.ceil(limits.seconds))}).encode()
-    # Its own session: a Ctrl-C for us is not for it. An empty environment: there is no key in it.
-    process = subprocess.Popen(
-        sandbox.command(limits),
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={},
-        cwd="/",
-        start_new_session=True,
-    )
-    try:
+    job |= asdict(limits) | {"seconds": max(1, math.ceil(limits.seconds)), "filter": sandbox.filter.hex()}
+    with _started(sandbox.command(limits)) as (process, lifeline):
         end = time.monotonic() + limits.wall_seconds
-        replied = _talk(process, request, end)
+        replied = _talk(process, json.dumps(job | {"lifeline": lifeline}).encode(), end)
         status = None
         if replied == b"":  # it ended, or it closed what it should answer on
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = process.wait(max(0.0, end - time.monotonic()))
-        process.kill()  # whatever the program left behind goes with it
-        process.wait()
         complaint = process.stderr.read(1000).decode(errors="replace").strip() if status is not None and process.stderr else ""
-    finally:
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout, process.stderr):
-            if pipe:
-                pipe.close()
     said, line, _ = (replied or b"").partition(b"\n")
     if line and said.startswith(secret.encode()):
         outcome = _OUTCOMES.get(said[len(secret) : len(secret) + 1], "crashed")
@@ -123,6 +118,36 @@ def _run(sandbox: Sandbox, program: str, tests: str, entry_point: str, calls: Se
     if status is None or status - 128 in (signal.SIGXCPU, signal.SIGKILL):
         return Ran("time", "it took too long")
     return Ran("crashed", complaint or f"it ended with status {status} and no verdict")
+
+
+@contextlib.contextmanager
+def _started(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """A sandbox, and the lifeline that its first process watches. We hold the other end and never write: when it
+    closes, because we leave or because we were killed, everything in the sandbox ends."""
+    watched, held = os.pipe()
+    with os.fdopen(held, "wb") as other_end:
+        try:
+            # Its own session: a Ctrl-C for us is not for it. An empty environment: there is no key in it.
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env={},
+                cwd="/",
+                start_new_session=True,
+                pass_fds=(watched,),
+            )
+        finally:
+            os.close(watched)
+        with process:
+            try:
+                yield process, watched
+            finally:
+                other_end.close()
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(_ENDING_SECONDS)
+                process.kill()
 
 
 def _talk(process: subprocess.Popen[bytes], message: bytes, end: float) -> bytes | None:
@@ -162,10 +187,12 @@ def _uid() -> int:
 @lru_cache(maxsize=1)
 def _sandbox() -> Sandbox:
     """The first that works here. Raises ConfigError where none does: a program is never run without."""
-    complaints = []
-    for sandbox in available():
+    complaints: list[str] = []
+    for sandbox in dict.fromkeys(tried for box in available() for tried in (box, replace(box, filter=b""))):
         ran = _run(sandbox, "", "", "", ["1 + 1"], Limits(wall_seconds=60.0))
         if ran.values == ("2",):
+            if not sandbox.filter:
+                logging.getLogger("moot").warning(NO_FILTER.format("; ".join(complaints) or platform.machine()))
             return sandbox
         complaints.append(f"{sandbox.name}: {ran.message}")
     raise ConfigError(
@@ -178,10 +205,10 @@ def available() -> list[Sandbox]:
     """Those that may work on this system, best first."""
     if sys.platform != "linux":
         return []
-    found = [Sandbox("user namespaces", _namespaces)]
+    sandboxes = [Sandbox("user namespaces", _namespaces, call_filter())]
     if path := shutil.which("bwrap"):
-        found.insert(0, Sandbox("bubblewrap", lambda limits: _bubblewrap(path, limits)))
-    return found
+        sandboxes.insert(0, Sandbox("bubblewrap", lambda limits: _bubblewrap(path, limits), call_filter()))
+    return sandboxes
 
 
 def _inside() -> tuple[list[tuple[str, str]], list[tuple[str, str]], list[str]]:
@@ -204,7 +231,7 @@ def _bubblewrap(path: str, limits: Limits) -> list[str]:
     command = [path, "--unshare-ipc", "--unshare-pid", "--unshare-net", "--unshare-uts", "--unshare-cgroup-try"]
     # As root: the worker becomes somebody else, for which it needs these two until it has.
     command += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"] if os.getuid() == 0 else ["--unshare-user"]
-    command += ["--die-with-parent", "--new-session", "--clearenv", "--hostname", "sandbox"]
+    command += ["--as-pid-1", "--new-session", "--clearenv", "--hostname", "sandbox"]
     for link, target in links:
         command += ["--symlink", target, link]
     for source, target in [*folders, (str(_WORKER), _INSIDE)]:

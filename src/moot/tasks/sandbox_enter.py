@@ -9,15 +9,13 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import signal
 import sys
 from pathlib import Path
-from typing import NoReturn
 
 NEW_MOUNTS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = 0x20000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000
 NOSUID, NODEV, BIND, REC, PRIVATE = 2, 4, 4096, 16384, 1 << 18
 DETACH = 2
-PDEATHSIG, DUMPABLE, NO_NEW_PRIVILEGES = 1, 4, 38
+NO_NEW_PRIVILEGES = 38
 MOUNT_SETATTR, HERE, RECURSIVE = 442, -100, 0x8000
 ATTR_RDONLY, ATTR_NOSUID, ATTR_NODEV = 1, 2, 4
 
@@ -72,28 +70,18 @@ def build(plan: dict[str, object]) -> None:
 def main() -> None:
     plan = json.loads(sys.argv[1])
     uid, gid = os.getuid(), os.getgid()
-    call("prctl", PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     call("unshare", NEW_MOUNTS | NEW_UTS | NEW_IPC | NEW_PIDS | NEW_NETWORK | (NEW_USER if uid else 0))
     if uid:
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
     if child := os.fork():
-        follow(child)
+        _, status = os.waitpid(child, 0)
+        os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
     # The first process of its namespace: when it ends, the kernel ends everything in there.
-    call("prctl", PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     build(plan)
-    if child := os.fork():
-        call("prctl", DUMPABLE, 0, 0, 0, 0)
-        follow(child)
     call("prctl", NO_NEW_PRIVILEGES, 1, 0, 0, 0)
     os.execve(plan["command"][0], plan["command"], {})  # with it go the powers over these namespaces
-
-
-def follow(child: int) -> NoReturn:
-    """Ends as the child does."""
-    _, status = os.waitpid(child, 0)
-    os._exit(128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status))
 
 
 if __name__ == "__main__":

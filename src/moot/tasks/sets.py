@@ -38,6 +38,8 @@ class SetSettings:
     """validation: a slice of the training split, the default where there is one. test: the test split, for the last measurement."""
     grader: str = ""
     """Another grader than the set's own."""
+    equal: str = ""
+    """When two answers are the same, where the grader is not to decide that as well."""
 
 
 def normal(text: str) -> str:
@@ -86,7 +88,7 @@ def fixed_set(
     pool = test if use == "test" else apart
     if use == "test":
         kept = training
-    chosen = list(pool)
+    chosen, keyed = list(pool), all(question.answer is not None for question in [*training, *test])
     random.Random(f"{seed}/held out").shuffle(chosen)
 
     def all_splits() -> Mapping[str, Sequence[Question]]:
@@ -102,12 +104,13 @@ def fixed_set(
         [seated(question, number) for number, question in enumerate(chosen[:held_out])],
         grading.equal,
         grading.extract,
-        None if open_ended else solution,
-        None if open_ended else lambda question, number: grading.near_miss(question.answer or "", number),
+        solution if keyed else None,
+        (lambda question, number: grading.near_miss(question.answer or "", number)) if keyed else None,
         open_ended,
         all_splits,
         tuple(notes),
         kept,
+        grading.check,
     )
 
 
@@ -122,7 +125,7 @@ def published_set(
         return convert(load(files[name], spec.name, place, list(hub)), row)
 
     splits = {name: partial(rows, name) for name in files}
-    return fixed_set(spec.label, grading(chosen.grader or grader), splits, chosen.held_out, seed, held_out, open_ended)
+    return fixed_set(spec.label, grading(chosen.grader or grader, chosen.equal), splits, chosen.held_out, seed, held_out, open_ended)
 
 
 def without(task: Task, held_out: Sequence[Question], seed: int) -> Task:

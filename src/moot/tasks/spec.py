@@ -49,7 +49,10 @@ class Spec:
     @property
     def label(self) -> str:
         """What results go by: the same for the same questions, wherever their files are."""
-        said = [*self.words, *(f"{key}={value}" for key, value in (self.settings or {}).items() if key not in ("train", "test", "grader"))]
+        said = [
+            *self.words,
+            *(f"{key}={value}" for key, value in (self.settings or {}).items() if key not in ("train", "test", "grader", "equal")),
+        ]
         return f"{self.name}:{','.join(said)}" if said else self.name
 
     def fill(self, kind: type[Kind]) -> Kind:

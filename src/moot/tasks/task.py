@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from moot.debate.types import Question
-from moot.tasks.answers import Extract, exact, final_number
+from moot.tasks.answers import Checker, Extract, exact, final_number
 from moot.tasks.comparing import Grader
 
 
@@ -20,6 +20,7 @@ class Task:
     held_out: Sequence[Question]
     """Never trained on, whatever the seed."""
     equal: Grader = exact
+    """When two answers are the same. It never sees which one is right, unless that is asked of it by `right`."""
     extract: Extract = final_number
     solution: Callable[[Question], str] | None = None
     """A worked solution of a question with a known answer, for the warm start."""
@@ -33,3 +34,15 @@ class Task:
     """What was left out, and why."""
     training: Sequence[Question] = ()
     """All questions that are trained on, of a set of fixed size."""
+    check: Checker | None = None
+    """When an answer is right. None: when it equals the known one."""
+
+    def right(self, question: Question, answer: str) -> bool:
+        """Whether an answer is right; False where nobody knows."""
+        if self.check is not None:
+            return self.check(question, answer)
+        return question.answer is not None and self.equal(answer, question.answer)
+
+    def gradable(self, question: Question) -> bool:
+        """Whether anybody knows which answers are right."""
+        return self.check is not None or question.answer is not None

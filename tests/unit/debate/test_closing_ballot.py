@@ -15,7 +15,7 @@ from moot.debate.outcome import mean_rewards
 from moot.debate.parsing import BALLOT
 from moot.debate.play import play
 from moot.debate.protocol import V2, Protocol
-from moot.debate.rewards import StepScores, Stream, ballots, last_parsed
+from moot.debate.rewards import Scores, Stream, ballots, last_parsed
 from moot.debate.rules import candidates
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said, Turn
@@ -24,7 +24,7 @@ from moot.rl.metrics import answer_metrics, reward_metrics
 from moot.rl.trust import panel
 from moot.tasks.answers import grade
 from moot.transcripts import BadLine, score
-from moot.turns import StepAdvantages
+from moot.turns import Advantages
 from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 
@@ -67,7 +67,7 @@ def test_everybody_votes_at_once_after_the_last_round(schedule: str, contract: s
     ]
     assert [turn.failed for turn in state.turns] == [False] * 9
     assert state.next_speakers == ()
-    assert state.steps() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+    assert state.turns_by_agent() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
 
 
 def test_the_observation_says_what_is_asked_for() -> None:
@@ -184,7 +184,7 @@ def test_means_of_generator_rewards_leave_ballots_out() -> None:
     played = closed([[""] * 3], ["", "0 > 2", "0 > 1"])
     scores, streams = by_step(played)
     near(values(scores, "generator"), [[1, 0], [-1, 0], [-1, 0]])
-    found = reward_metrics([PlayedDebate(played, scores=scores, advantages=StepAdvantages(streams))])
+    found = reward_metrics([PlayedDebate(played, scores=scores, advantages=Advantages(streams))])
     assert found["reward/gen/mean"] == pytest.approx(-1 / 3)
     assert scores.ballots == {(0, 1), (1, 1), (2, 1)}
 
@@ -193,8 +193,8 @@ def test_the_winner_is_not_the_one_whose_ballots_were_cut_off() -> None:
     """0.5 and a ballot against 0.4 and none: 0.5 is more. A failed ballot does count, as any failed turn."""
     table = ((0.5, 0.0), (0.4,))
     stream = Stream(table, table, ((0.0, 0.0), (0.0,)))
-    near(mean_rewards(StepScores({"generator": stream}, ballots=frozenset({(0, 1)}))), [0.5, 0.4])
-    near(mean_rewards(StepScores({"generator": stream})), [0.25, 0.4])
+    near(mean_rewards(Scores({"generator": stream}, ballots=frozenset({(0, 1)}))), [0.5, 0.4])
+    near(mean_rewards(Scores({"generator": stream})), [0.25, 0.4])
     scores, _ = by_step(closed([[""] * 3], [FAILED], on_parse_failure="abort"))
     near(values(scores, "generator"), [[0, -1], [0], [0]])
     near(mean_rewards(scores), [-0.5, 0, 0])

@@ -159,7 +159,7 @@ def test_win_rate_counts_them_too() -> None:
     scores, _ = by_agent(judged(debate(v1(), [["", "", "0 > 1"]]), "1 > 0", "1 = 2"))
     near(scores.rewards, [1 / 2, 1.5 / 3, 1 / 2])
     near(scores.returns, [1 / 2, 1.5 / 3, 1 / 2])
-    assert (scores.valid, scores.malformed) == (3, 0)
+    assert (len(scores.votes), scores.lines_invalid) == (3, 0)
 
 
 def test_only_answers_can_be_voted_about_and_a_failed_ballot_says_nothing() -> None:
@@ -183,8 +183,8 @@ def test_what_the_agents_did_is_counted_without_the_jury(rounds: list[list[str]]
     assert replace(after, votes=before.votes, outside=()) == before
     assert after.votes == before.votes + (after.outside if counts else ())
     assert all(vote.turn == -1 and vote.author >= 3 for vote in after.outside)
-    assert (heard.steps(), heard.done, heard.next_speakers) == (plain.steps(), plain.done, plain.next_speakers)
-    assert [len(row) for row in values(by_step(heard)[0], "judge")] == [len(row) for row in plain.steps()]
+    assert (heard.turns_by_agent(), heard.done, heard.next_speakers) == (plain.turns_by_agent(), plain.done, plain.next_speakers)
+    assert [len(row) for row in values(by_step(heard)[0], "judge")] == [len(row) for row in plain.turns_by_agent()]
 
 
 # The trust panel

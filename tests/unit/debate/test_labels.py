@@ -172,10 +172,10 @@ def test_own_turns_stay_as_sampled_and_the_limit_holds_after_rewriting() -> None
 
 
 @pytest.mark.parametrize("protocol", [v1(), v2(), v2(layout="rebuilt", schedule="sequential")])
-def test_off_means_the_seats_own_numbers_and_a_record_without_the_choice(protocol: Protocol) -> None:
+def test_off_means_the_seats_own_numbers(protocol: Protocol) -> None:
     state = start(protocol)
     assert list(state.observe(0).labels) == [0, 1, 2, 3]
-    assert "shuffle_labels" not in protocol.as_dict()
+    assert protocol.as_dict()["shuffle_labels"] is False
     assert Protocol().with_choices({**protocol.as_dict(), "shuffle_labels": True}).as_dict()["shuffle_labels"] is True
 
 

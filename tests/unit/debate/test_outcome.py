@@ -10,11 +10,10 @@ import pytest
 from moot.debate.outcome import AgentVote, Outcome, leaders_by, onlookers_votes
 from moot.debate.parsing import BALLOT
 from moot.debate.play import hear
-from moot.debate.rewards import AgentScores, StepScores, Stream
+from moot.debate.rewards import Scores, Stream, as_reward
 from moot.debate.rewards import score as scored
 from moot.debate.scoring import Scoring
 from moot.debate.types import Observation, Said
-from moot.rl.choices import users_reward
 from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, reward, text, v1, v2
 
 
@@ -88,7 +87,7 @@ def test_a_ballot_is_no_answer_and_leaves_the_mean_alone() -> None:
     """One answer that won its vote and one ballot: 1, not 1/2."""
     table = ((1.0, 0.0), (0.5,), (0.0, 0.0))
     stream = Stream(table, table, ((0.0, 0.0), (0.0,), (0.0, 0.0)))
-    scores = StepScores({"generator": stream}, ballots=frozenset({(0, 1), (2, 1)}))
+    scores = Scores({"generator": stream}, ballots=frozenset({(0, 1), (2, 1)}))
     assert Outcome.of(debate(v2(), [["", "", ""]]), scores, v2().scoring).means == (1.0, 0.5, 0.0)
 
 
@@ -113,7 +112,7 @@ def test_a_users_own_reward_needs_no_vote_either() -> None:
     played = debate(v2(), [["", "", ""]])
     scoring = Scoring(reward="mine.py:f")
     for given, winner in (([0.0, 2.0, 1.0], 1), ([2.0, 2.0, 1.0], None), ([[0.0], [0.0], [0.5]], 2)):
-        scores = scored(played, scoring, None, users_reward(lambda _, given=given: given, "mine.py:f"))  # type: ignore[misc]
+        scores = scored(played, scoring, None, as_reward(lambda _, given=given: given, "mine.py:f"))  # type: ignore[misc]
         assert Outcome.of(played, scores, scoring).winner == winner
 
 
@@ -164,6 +163,6 @@ def test_a_judge_who_only_looks_on_makes_no_winner_and_is_heard_apart() -> None:
 
 def test_scores_of_either_kind_are_asked_the_same_way() -> None:
     played = debate(v2(), [["", "", ""], ["1 > 2", "", ""]])
-    assert isinstance(by_step(played)[0], StepScores)
-    assert isinstance(by_agent(debate(v1(), [["", "", "0 > 1"]]))[0], AgentScores)
+    assert by_step(played)[0].per == "turn"
+    assert isinstance(by_agent(debate(v1(), [["", "", "0 > 1"]]))[0], Scores)
     assert outcome(played).winner == 1

@@ -45,8 +45,8 @@ def test_everyone_speaks_in_order_until_the_rounds_are_over(schedule: str) -> No
     assert order(debate) == ALL
     assert debate.done
     assert debate.next_speakers == ()
-    assert debate.steps() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
-    assert debate.step_numbers() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
+    assert debate.turns_by_agent() == [[0, 3, 6], [1, 4, 7], [2, 5, 8]]
+    assert debate.turn_numbers() == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 @pytest.mark.parametrize("schedule", ["sequential", "parallel"])

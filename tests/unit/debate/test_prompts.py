@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,7 +14,7 @@ from moot.debate.prompts import PERSONAS, system_text
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Message, Observation, Question, Said
-from moot.debate.wording import DEFAULT, Prompts
+from moot.debate.wording import DEFAULT, Prompts, default_file, load_prompts, toml_of
 from support.making import FAILED, text, v1, v2
 
 N = 3
@@ -344,3 +345,44 @@ def test_half_a_character_in_a_text_is_refused_by_the_texts_name() -> None:
     texts = {**DEFAULT.texts, "asked.ballot": "Vote now\ud800"}
     with pytest.raises(ConfigError, match=r"the run's prompts: asked\.ballot holds half a character \('\\ud800'\)"):
         Prompts.from_dict({**recorded, "texts": texts})
+
+
+@pytest.mark.parametrize(
+    ("change", "complaint"),
+    [
+        (("{question}", "{qestion}"), "line 10: asked.question cannot use {qestion}; it has {instruction}, {question}, did you mean"),
+        (("{question}\n\n{inst", "{inst"), "line 9: asked.question lacks {question}, which is filled in; it has {instruction}, {question}"),
+        (("{answers}", "{Answers}"), "line 17: asked.others cannot use {Answers}; it has {answers}, did you mean {answers}?"),
+        (("{answers}", ""), "line 14: asked.others lacks {answers}, which is filled in; it has {answers}"),
+        (("of {names} step", "of {problem} step"), "line 26: asked.evaluate cannot use {problem}; it has {names}, {work}; for a brace"),
+        (("of {names} step", "of {choices} step"), "line 26: asked.evaluate cannot use {choices}; it has {names}, {work}; for a brace"),
+    ],
+)
+def test_a_place_that_is_misspelt_or_missing_is_refused_with_its_line(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(default_file().replace(*change, 1))
+    with pytest.raises(ConfigError) as refused:
+        load_prompts(str(file))
+    assert f"prompts {str(file)!r}, {complaint}" in str(refused.value)
+
+
+def test_a_brace_that_is_mathematics_or_has_a_space_stays_and_so_does_a_text_without_what_it_can_spare(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(
+        "[asked]\nsolve = 'Again. Write \\boxed{answer} for { answer }, or the set {a}, {b}; x_{max}.'\nquestion = '{question}'\n"
+    )
+    assert load_prompts(str(file)).texts["asked.solve"].startswith("Again. Write \\boxed{answer} for { answer }")
+
+
+def test_a_run_that_was_played_without_a_place_can_still_be_read() -> None:
+    texts = {**DEFAULT.texts, "asked.question": "{qestion}"}
+    assert Prompts.from_dict({"texts": texts}).texts["asked.question"] == "{qestion}"
+
+
+def test_the_default_file_passes_as_a_file_of_ones_own(tmp_path: Path) -> None:
+    file = tmp_path / "own.toml"
+    file.write_text(default_file())
+    assert load_prompts(str(file)) == DEFAULT
+    file = tmp_path / "printed.toml"
+    file.write_text(toml_of(DEFAULT))
+    assert load_prompts(str(file)) == DEFAULT

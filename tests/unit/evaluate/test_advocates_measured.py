@@ -63,7 +63,7 @@ class Speaking:
         self.verdicts.append(question)
         return "I cannot tell." if said == "?" else f"Agent {said} > Agent {1 - int(said)}"
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> np.ndarray:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> np.ndarray:
         raise NotImplementedError
 
 

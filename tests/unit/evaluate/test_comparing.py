@@ -13,6 +13,7 @@ from moot.evaluate.counting import QuestionCounts
 from moot.evaluate.report import Report, make_row
 from moot.evaluate.table import latex, markdown
 from moot.records import Run
+from moot.records.run import tokens_spent
 from moot.rl.config import TrainConfig
 
 
@@ -170,3 +171,17 @@ def test_the_figure_is_drawn_in_both_formats(tmp_path: Path) -> None:
     assert targets[0].read_bytes().startswith(b"\x89PNG") and b"<svg" in targets[1].read_bytes()[:2000]
     empty: list[Any] = groups([a_run(tmp_path, "empty-seed0", 0)])
     assert not picture(empty)
+
+
+def test_tokens_are_all_that_were_spent(tmp_path: Path) -> None:
+    """Those of judges and labels too, as a budget counts them; a run of an older version has those of the agents alone."""
+    rows = [{"step": 1, "tokens/sampled": 10.0, "tokens/spent": 30.0}, {"step": 2, "tokens/sampled": 10.0, "tokens/spent": 70.0}]
+    older = [{"step": 1, "tokens/sampled": 10.0}, {"step": 2, "tokens/sampled": 15}, {"step": 3, "tokens/sampled": "many"}]
+    spent = [tokens_spent([{"phase": "self_play", **row} for row in each]) for each in (rows, older)]
+    assert spent == [{1: 30.0, 2: 70.0}, {1: 10.0, 2: 25.0, 3: 25.0}]
+    run = Run.create(tmp_path / "run", TrainConfig().as_dict(), {})
+    for row in rows:
+        run.append_metrics({"phase": "self_play", "train_x/correct": 0.5, **row})
+    panel = next(panel for panel in PANELS if panel.key == "train_*/correct")
+    drawn = curve(groups([run])[0], panel, "tokens")
+    assert drawn is not None and drawn.steps == [30.0, 70.0]

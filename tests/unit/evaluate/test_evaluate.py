@@ -49,7 +49,7 @@ class Scripted:
         ids = np.asarray([*TOKENIZER.encode(said), TOKENIZER.eos_token_id], dtype=np.int32)
         return [Sample(ids, np.zeros(len(ids), dtype=np.float32), "stop")]
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> np.ndarray:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> np.ndarray:
         raise NotImplementedError
 
 

@@ -172,7 +172,9 @@ def test_no_seat_waits_for_ever_wherever_a_host_gives_up_or_is_cancelled(folder:
 def test_a_replay_has_the_tokens_of_a_debate_or_says_that_they_are_others(folder: str) -> None:
     rendering, setting = rendering_of(folder, "qwen3"), Setting()
     own = asyncio.run(own_debates(folder, setting))[0]
-    replies = [[(own.sampled[i].tokens.tolist(), own.sampled[i].stop_reason == "length") for i in turns] for turns in own.debate.steps()]
+    replies = [
+        [(own.sampled[i].tokens.tolist(), own.sampled[i].stop_reason == "length") for i in turns] for turns in own.debate.turns_by_agent()
+    ]
     replayed = asyncio.run(replay(own.debate, rendering, replies))
     assert replayed is not None
     assert [turn.tokens.tolist() for turn in replayed.played.sampled] == [turn.tokens.tolist() for turn in own.sampled]

@@ -151,14 +151,22 @@ def test_further_questions_are_debated_until_enough_debates_carry_a_gradient(tmp
     """Batches of 3. More than 12 gradients cannot be had in 4 batches, so every step debates 12 questions, none twice."""
     loop = trained(tmp_path / "run", min_signal=100)
     assert [row["debates/played"] for row in rows(loop)] == [12, 12, 12, 12]
-    assert loop.further == 4 * 9
+    assert len(loop.further.numbers) == 4 * 9
     asked = [id for step in loop.run.steps() for id in numbers(loop, step)]
     assert len(asked) == 48 and len(set(asked)) == 48
 
 
+def test_a_longer_run_asks_no_question_again_that_it_debated_for_a_signal(tmp_path: Path) -> None:
+    """Before, further questions stood behind the batches of the shorter run, and became batches of the longer one."""
+    trained(tmp_path / "run", min_signal=100)
+    loop = trained(tmp_path / "run", min_signal=100, num_train_datapoints=24)
+    asked = [id for step in loop.run.steps() for id in numbers(loop, step)]
+    assert len(asked) == 8 * 12 and len(set(asked)) == 8 * 12
+
+
 def test_a_batch_with_enough_signal_is_left_as_it_is(tmp_path: Path) -> None:
     plain, enough = trained(tmp_path / "plain"), trained(tmp_path / "enough", min_signal=1)
-    assert enough.further == 0
+    assert not enough.further.numbers
     assert untimed(rows(enough)) == untimed(rows(plain))
 
 

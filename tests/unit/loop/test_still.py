@@ -52,7 +52,7 @@ class Frozen:
     async def sample(self, *args: Any, **kwargs: Any) -> list[Sample]:
         return await self.engine.sample(*args, **kwargs)
 
-    async def compute_logprobs(self, tokens: Any, temperature: float = 1.0) -> np.ndarray:
+    async def compute_logprobs(self, tokens: Any, temperature: float = 1.0, start: int = 0) -> np.ndarray:
         return np.full(len(tokens), self.logprob, dtype=np.float32)
 
 
@@ -102,13 +102,6 @@ def test_a_run_that_is_continued_finds_its_start_again(tmp_path: Path) -> None:
     again = trained(tmp_path / "cut", config(kl_coef=0.1), Stages(seed=0))
     assert gaps(again, "optim/kl_policy_reference") == pytest.approx([-2.0] * 4, abs=1e-4)
     assert untimed(again.run.metrics()) == untimed(whole.run.metrics())
-
-
-def test_a_run_from_before_the_choice_keeps_its_base_model() -> None:
-    written = CONFIG.as_dict()
-    del written["optim"]["reference"]
-    assert TrainConfig.from_dict(written).optim.reference == "base"
-    assert TrainConfig.from_dict(CONFIG.as_dict()).optim.reference == "start"
 
 
 @pytest.mark.parametrize(

@@ -24,7 +24,7 @@ from moot.rl.config import TrainConfig
 from moot.rl.ready import check_warm_start
 from moot.rl.rendering import Rendering
 from moot.rl.warm import OwnWords, examples
-from moot.tasks import load
+from moot.tasks import Task, load
 from support.making import FAILED, debate, judged, v2
 from unit.loop.test_train import CONFIG, make_loop
 
@@ -48,7 +48,8 @@ SAID = {"three is 3": "3", "well, 3": "3", "it is 4": "4", "x" * 601: "5"}
     ],
 )
 def test_plain_answers_are_sorted_into_solutions_and_mistakes(truth: str | None, given: list[str | None], kept: OwnWords | None) -> None:
-    assert sorted_out(SAID, given, truth, same) == kept
+    task = Task("own", train=lambda i: Question(""), held_out=(), equal=same)
+    assert sorted_out(SAID, given, Question("How many?", truth), task) == kept
 
 
 @pytest.mark.parametrize(

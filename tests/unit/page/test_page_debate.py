@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -201,3 +202,24 @@ def test_a_record_with_anything_anywhere_is_shown_or_called_broken(data: st.Data
 def test_a_huge_turn_is_cut_and_says_how_long_it_was(tmp_path: Path) -> None:
     found = seen(tmp_path, record(failed(0, said="x" * 2_000_005), turn(1), turn(2)), tokens=False)
     assert len(found["turns"][0]["text"]) == 2_000_000 and found["turns"][0]["length"] == 2_000_005
+
+
+def test_where_sections_are_asked_for_every_tag_is_something_that_nobody_sampled(tmp_path: Path) -> None:
+    """The end token stands where its section ends; the tags and N/A's behind it are no part of it."""
+    said = text("N/A", "7")
+    debate = record(turn(0, "7", text=said), turn(1), turn(2), protocol={**V2.as_dict(), "sections": "asked"})
+    run = write_run(tmp_path / "run", {1: [debate]})
+    begin, end = said.index("7"), said.index("</solution>")
+    with np.load(run / "debates" / "000001.npz") as found:
+        arrays = dict(found)
+    first = slice(0, int(arrays["offsets"][1]))
+    arrays["starts"][first] = [begin, *[end] * (first.stop - 1)]
+    np.savez(run / "debates" / "000001.npz", **arrays)
+    shown_debate = shown(run, 1, 0)
+    assert shown_debate is not None and shown_debate["tokens_error"] is None
+    tokens = shown_debate["turns"][0]["tokens"]
+    tags = [match.start() for match in re.finditer("</?[a-z]+>", said)]
+    put = [start for start, inserted in zip(tokens["starts"], tokens["inserted"], strict=True) if inserted]
+    assert put == tags and len(tags) == 6
+    after = [inserted for start, inserted in zip(tokens["starts"], tokens["inserted"], strict=True) if start == end]
+    assert after == [False] * (first.stop - 1) + [True]  # the end token, and only then the tag

@@ -207,7 +207,9 @@ def test_a_disk_that_is_full_is_told_and_tried_again(index: Index, monkeypatch: 
     write_step(index.run, 11, [record(question="Brand new?")])
 
     def full(*_: object) -> None:
-        raise sqlite3.OperationalError("database or disk is full")
+        refusal = sqlite3.OperationalError("database or disk is full")
+        refusal.sqlite_errorcode = sqlite3.SQLITE_FULL
+        raise refusal
 
     with monkeypatch.context() as patched:
         patched.setattr(index, "_file", full)

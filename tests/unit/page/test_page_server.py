@@ -14,7 +14,7 @@ from support.requesting import ask
 
 pytest.importorskip("starlette")
 
-from moot.page.rescoring import CHOICES
+from moot.page.rescoring import offered
 from moot.page.runs import Runs
 from moot.page.server import STATIC, make_app
 from moot.rl import explain
@@ -106,6 +106,33 @@ def test_every_answer_says_that_nothing_but_ours_may_run(app: Any, target: str) 
     assert headers["x-content-type-options"] == "nosniff" and headers["cross-origin-resource-policy"] == "same-origin"
     assert "access-control-allow-origin" not in headers
     assert ask(app, target, host="example.com").headers["content-security-policy"] == policy
+
+
+# Who knows the token
+
+
+@pytest.mark.parametrize("target", ["/", "/api/runs", "/api/debate?run=a%20run&debate=1.0", "/static/main.js", "/nowhere"])
+@pytest.mark.parametrize("cookie", ["", "moot-8717=", "moot-8717=wrong", "other=TOKEN", "moot-8717=TOKE", "moot-8717=\xe9", "=;=;"])
+def test_whoever_does_not_know_the_token_is_told_where_it_stands(app: Any, target: str, cookie: str) -> None:
+    cookie = cookie.replace("TOKEN", app.token).replace("TOKE", app.token[:-1])
+    for given in ("", "token=wrong", "token=", "token=%E2%82%AC", "Token=" + app.token):
+        answer = ask(app, f"{target}{'&' if '?' in target else '?'}{given}", cookie=cookie)
+        assert answer.status == 403 and app.token not in str(answer.headers)
+        assert b"open the address that moot view printed, with its token" in answer.body
+
+
+def test_the_printed_address_is_exchanged_for_a_cookie_and_one_that_can_be_shown(app: Any) -> None:
+    first = ask(app, f"/?view=debates&run=a%20run&token={app.token}", host="127.0.0.1:8719", cookie="")
+    assert (first.status, first.headers["location"]) == (303, "/?view=debates&run=a+run")
+    assert first.headers["set-cookie"] == f"moot-8719={app.token}; Path=/; HttpOnly; SameSite=Lax"
+    assert ask(app, "/", cookie=f"theme=dark; moot-8718=another; moot-8719={app.token}").status == 200
+    assert ask(app, f"/?token={app.token}", cookie="").headers["location"] == "/"
+
+
+def test_a_program_may_send_the_token_with_every_question(app: Any) -> None:
+    assert ask(app, f"/api/runs?token={app.token}", cookie="").json["runs"][0]["name"] == "a run"
+    other = make_app(Runs([]), Path("nowhere"))
+    assert len(app.token) >= 32 and other.token != app.token
 
 
 # Where they may look
@@ -288,4 +315,4 @@ def test_the_page_asks_for_nothing_that_is_not_here(app: Any) -> None:
 
 def test_every_choice_that_can_be_counted_again_has_a_label_on_the_page() -> None:
     labels = (STATIC / "rescore.js").read_text()
-    assert [name for name in CHOICES if f"  {name}: " not in labels] == []
+    assert [name for name in offered() if f"  {name}: " not in labels] == []

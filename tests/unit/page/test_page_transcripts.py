@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
 from moot.cli.main import main
+from moot.debate.types import ConfigError
+from moot.debate.wording import DEFAULT
 from moot.page.debate import seen_in, shown
 from moot.page.runs import Runs
-from moot.page.transcripts import Transcripts, read_debates
+from moot.page.transcripts import BYTES_PER_SEAT, FREE_SEATS, Transcripts, read_debates
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +45,46 @@ def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_
     # The script may cut a turn short; an agent then holds what it said before.
     held = [[turn["answer"] for turn in found["turns"][seat:6:3] if turn.get("failure") is None] for seat in range(3)]
     assert [answers[-1] if answers else None for answers in held] == said["answers"]
-    messages = seen_in(tmp_path / "ask.jsonl", 1, 0, 3)
+    messages = seen_in(tmp_path / "ask.jsonl", 1, 0, 3, DEFAULT)
     assert messages is not None and "What is 3 + 4?" in messages[1]["content"]
+
+
+def test_what_was_asked_in_words_that_the_file_does_not_hold_is_not_made_up(place: Path, tmp_path: Path) -> None:
+    record = json.loads((place / "ask.jsonl").read_text())
+    record["settings"]["prompts"] = "0123456789abcdef"
+    (tmp_path / "own.jsonl").write_text(json.dumps(record) + "\n")
+    run = Runs([tmp_path / "made"], Transcripts([tmp_path / "own.jsonl"], tmp_path / "made").refresh).all()["own.jsonl"]
+    with pytest.raises(ConfigError, match="with texts of their own"):
+        run.prompts()
 
 
 def test_a_transcript_of_the_sequential_protocol_is_known_by_its_sections(place: Path) -> None:
     assert {each.debate.rules.schedule for each in read_debates(place / "old.jsonl")} == {"sequential"}
+
+
+@pytest.mark.timeout(120)
+def test_seats_that_nobody_takes_are_paid_for_up_to_a_limit_and_the_rest_is_told(place: Path, tmp_path: Path) -> None:
+    """Two megabytes that took 71 s and 2.9 GB."""
+    file = tmp_path / "a" / "wide.jsonl"
+    file.parent.mkdir()
+    said = "<solution>7</solution><evaluation>N/A</evaluation><comparison>Agent 1 > Agent 2</comparison>"
+    debate = {"question": "q", "answer": "7", "num_agents": 999, "turns": [{"round": 1, "agent": 0, "text": said}]}
+    file.write_text((json.dumps(debate) + "\n") * 2000 + json.dumps({**debate, "num_agents": 1000}) + "\n")
+    transcripts = Transcripts([file], tmp_path / "made")
+    summary = Runs([tmp_path / "made"], transcripts.refresh).all()["wide.jsonl"].summary()
+    assert summary["transcripts"] == (FREE_SEATS + file.stat().st_size // BYTES_PER_SEAT) // 999 < 60
+    left = 2001 - summary["transcripts"]
+    told = f"{left} of its debates (the first in line {2002 - left}) are left out: they claim too many agents"
+    assert summary["trouble"] == told
+
+
+@pytest.mark.timeout(60)
+def test_a_pipe_among_files_of_debates_is_passed_by(place: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "a"
+    folder.mkdir()
+    os.mkfifo(folder / "pipe.jsonl")
+    (folder / "demo.jsonl").write_text((place / "demo.jsonl").read_text())
+    assert list(Runs([tmp_path / "made"], Transcripts([folder], tmp_path / "made").refresh).all()) == ["demo.jsonl"]
 
 
 def test_a_file_that_grows_is_read_again(place: Path, tmp_path: Path) -> None:

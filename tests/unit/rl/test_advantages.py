@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.debate.protocol import PRESETS, Protocol
-from moot.debate.rewards import StepScores
+from moot.debate.rewards import Scores
 from support.making import FAILED, by_agent, by_step, debate, v2
 
 Table = list[list[str]]
@@ -36,7 +36,7 @@ protocols = st.builds(
 )
 
 
-def with_signal(scores: StepScores, stream: str, advantages: tuple[tuple[float, ...], ...]) -> list[float]:
+def with_signal(scores: Scores, stream: str, advantages: tuple[tuple[float, ...], ...]) -> list[float]:
     """The centred part of the advantages, penalties taken off again."""
     found = scores.streams[stream]
     return [
@@ -60,7 +60,7 @@ def test_centred_advantages_sum_to_nothing_over_the_steps_with_a_signal(rows: Ta
 def test_a_step_without_a_signal_gets_its_penalty_and_nothing_else(rows: Table, protocol: Protocol) -> None:
     played = debate(protocol, rows)
     scores, advantages = by_step(played)
-    for agent, turns in enumerate(played.steps()):
+    for agent, turns in enumerate(played.turns_by_agent()):
         for step, i in enumerate(turns):
             failed = played.turns[i].failed
             if scores.streams["generator"].to_center[agent][step] is None:

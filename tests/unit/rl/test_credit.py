@@ -11,15 +11,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from moot.debate.parsing import BALLOT, CONTRACTS, parse
+from moot.debate.scores import EVERY
 from moot.debate.scoring import Scoring
 from moot.debate.types import Parsed, ParseFailure, Turn
 from moot.rl.rendering import Rendering
-from moot.turns import AgentAdvantages, SampledTurn, StepAdvantages, credit
+from moot.turns import Advantages, SampledTurn, credit
 
 few = settings(max_examples=50)
 
 GENERATOR, JUDGE = 0.5, -2.0
-PAID = StepAdvantages({"generator": ((GENERATOR,),), "judge": ((JUDGE,),)})
+PAID = Advantages({"generator": ((GENERATOR,),), "judge": ((JUDGE,),)})
 STREAM = {"solution": GENERATOR, "evaluation": GENERATOR, "comparison": JUDGE, "consensus": 0.0, "consensus_reason": 0.0}
 
 
@@ -156,21 +157,21 @@ def test_spoken_in_parts_only_the_solution_that_failed_is_blamed() -> None:
     assert credit(failed, sampled, 0, PAID).tolist() == [0, 0, 0, 0, 0, 0, GENERATOR, GENERATOR, GENERATOR]
     one_reply = replace(sampled, inserted=None)
     assert credit(failed, one_reply, 0, PAID).tolist() == [GENERATOR] * 9, "where the model writes the tags, the whole turn"
-    assert credit(failed, sampled, 0, AgentAdvantages((0.25,))).tolist() == [0.25, 0.25, 0, 0.25, 0, 0, 0.25, 0.25, 0.25]
+    assert credit(failed, sampled, 0, Advantages.per_agent((0.25,))).tolist() == [0.25, 0.25, 0, 0.25, 0, 0, 0.25, 0.25, 0.25]
 
 
 def test_an_agents_one_number_is_for_every_token(rendering: Rendering) -> None:
     said = say(
         rendering,
         "Sure. <solution>7</solution> <evaluation>ok</evaluation> <comparison>N/A</comparison>",
-        advantages=AgentAdvantages((0.25,)),
+        advantages=Advantages.per_agent((0.25,)),
     )
     assert said.values.tolist() == [0.25] * len(said.tokens)
     assert said.values.dtype == np.float32
 
 
 def test_a_number_a_step_is_for_every_token_of_the_step(rendering: Rendering) -> None:
-    said = say(rendering, "Sure. <solution>7", advantages=StepAdvantages({"step": ((0.25,),)}))
+    said = say(rendering, "Sure. <solution>7", advantages=Advantages({"step": ((0.25,),)}, {EVERY: "step"}))
     assert said.values.tolist() == [0.25] * len(said.tokens)
 
 
@@ -246,7 +247,7 @@ def test_the_paid_tokens_decode_to_their_sections_up_to_tokens_across_a_border(r
 
 @pytest.mark.parametrize(("whose", "evaluation"), [("generator", GENERATOR), ("judge", JUDGE), ("nobody", 0.0)])
 def test_the_evaluations_tokens_go_to_whom_the_scoring_names(rendering: Rendering, whose: Any, evaluation: float) -> None:
-    paid = StepAdvantages(PAID.streams, Scoring(evaluation_credit=whose).stream_of)
+    paid = Advantages(PAID.streams, Scoring(evaluation_credit=whose).stream_of)
     said = say(rendering, "<solution>7</solution><evaluation>fine</evaluation><comparison>N/A</comparison>", advantages=paid)
     expected = {"solution": GENERATOR, "evaluation": evaluation, "comparison": JUDGE}
     for name, (begin, end) in said.turn.parsed.spans.items():
@@ -256,7 +257,7 @@ def test_the_evaluations_tokens_go_to_whom_the_scoring_names(rendering: Renderin
 
 @pytest.mark.parametrize("reward", ["truth", "majority"])
 def test_truth_and_majority_are_for_the_solutions_tokens_alone(rendering: Rendering, reward: str) -> None:
-    paid = StepAdvantages({"generator": ((0.25,),)}, Scoring(reward=reward).stream_of)
+    paid = Advantages({"generator": ((0.25,),)}, Scoring(reward=reward).stream_of)
     said = say(rendering, "<solution>7</solution><evaluation>fine</evaluation><comparison>N/A</comparison>", advantages=paid)
     begin, end = said.turn.parsed.spans["solution"]
     inside = (said.starts >= begin) & (said.starts < end)

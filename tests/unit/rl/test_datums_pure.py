@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from moot.debate.scores import EVERY
 from moot.engine.protocol import Datum
 from moot.rl.datums import datums, merge
-from moot.turns import AgentAdvantages, SampledTurn, StepAdvantages
+from moot.turns import Advantages, SampledTurn
 from support.making import debate, v1, v2
 
 
@@ -149,7 +150,7 @@ def test_rewards_by_agent_reach_every_token_of_the_agent() -> None:
     """Two agents, two rounds, rebuilt: four datums, agent by agent, 0.5 and -0.5 on whatever was sampled."""
     played = debate(v1(), [["", ""], ["", ""]])
     sampled = [turn([1, i], [7, 8]) for i in range(4)]
-    made = datums(played, sampled, AgentAdvantages((0.5, -0.5)))
+    made = datums(played, sampled, Advantages.per_agent((0.5, -0.5)))
     # Turns 0 and 2 are Agent 0's, 1 and 3 Agent 1's.
     assert [datum.tokens.tolist() for datum in made] == [[1, 0, 7], [1, 2, 7], [1, 1, 7], [1, 3, 7]]
     assert [datum.advantages.tolist() for datum in made] == [[0, 0.5, 0.5]] * 2 + [[0, -0.5, -0.5]] * 2
@@ -158,7 +159,7 @@ def test_rewards_by_agent_reach_every_token_of_the_agent() -> None:
 def test_a_users_rewards_by_step_reach_every_token_of_the_step() -> None:
     played = debate(v2(), [["", ""], ["", ""]])
     sampled = [turn([1], [7, 8]), turn([1], [7, 8]), turn([3], [9], extends=True), turn([3], [9], extends=True)]
-    made = datums(played, sampled, StepAdvantages({"step": ((1.0, 2.0), (3.0, 4.0))}))
+    made = datums(played, sampled, Advantages({"step": ((1.0, 2.0), (3.0, 4.0))}, {EVERY: "step"}))
     assert [datum.advantages.tolist() for datum in made] == [[1, 1, 0, 2], [3, 3, 0, 4]]
 
 

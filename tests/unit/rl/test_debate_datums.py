@@ -24,7 +24,7 @@ from moot.rl.advantages import ESTIMATORS, advantages
 from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.turns import SampledTurn, StepAdvantages, credit
+from moot.turns import Advantages, SampledTurn, credit
 from support.making import v2
 
 AGENTS, ROUNDS = 4, 3
@@ -35,12 +35,12 @@ QUESTION = Question("What is 3 + 4?", "7")
 class Played:
     debate: Debate
     sampled: tuple[SampledTurn, ...]
-    advantages: StepAdvantages
+    advantages: Advantages
     datums: list[Datum]
 
     def of(self, agent: int) -> list[Datum]:
         """The datums stand agent by agent; an agent's are as many as its turns that extend nothing."""
-        counts = [sum(not self.sampled[i].extends for i in turns) for turns in self.debate.steps()]
+        counts = [sum(not self.sampled[i].extends for i in turns) for turns in self.debate.turns_by_agent()]
         first = sum(counts[:agent])
         return self.datums[first : first + counts[agent]]
 
@@ -52,7 +52,7 @@ def _play(rendering: Rendering, protocol: Protocol, style: str, rounds: int, max
     (done,) = asyncio.run(rollout([debate], engine, rendering, SamplingParams(max_tokens)))
     assert done.error is None
     (found,) = advantages([(done.debate, score(done.debate, protocol.scoring))], ESTIMATORS[protocol.scoring.estimator])
-    assert isinstance(found, StepAdvantages)
+    assert found.per == "turn"
     return Played(done.debate, done.sampled, found, datums(done.debate, done.sampled, found))
 
 
@@ -84,7 +84,7 @@ STYLES = ["well_formed", "sloppy", "hostile", "mixed"]
 def test_growing_gives_one_datum_an_agent_with_all_it_sampled(rendering: Rendering, style: str, schedule: str) -> None:
     debate = played(rendering, style, schedule=schedule)
     assert len(debate.datums) == AGENTS
-    for agent, turns in enumerate(debate.debate.steps()):
+    for agent, turns in enumerate(debate.debate.turns_by_agent()):
         (datum,) = debate.of(agent)
         assert len(turns) == ROUNDS
         assert together([tokens for sampled, tokens in stretches(datum) if sampled]) == together([debate.sampled[i].tokens for i in turns])
@@ -118,7 +118,7 @@ def test_judged_debates_pay_both_sides_and_the_tokens_say_so(rendering: Renderin
     debate = played(rendering)
     generator, judge = debate.advantages.streams["generator"], debate.advantages.streams["judge"]
     assert any(value for row in generator for value in row)
-    for agent, turns in enumerate(debate.debate.steps()):
+    for agent, turns in enumerate(debate.debate.turns_by_agent()):
         (datum,) = debate.of(agent)
         expected = {0.0, *map(np.float32, generator[agent]), *map(np.float32, judge[agent])}
         assert set(datum.advantages.tolist()) <= {float(value) for value in expected}
@@ -129,7 +129,7 @@ def test_judged_debates_pay_both_sides_and_the_tokens_say_so(rendering: Renderin
 @pytest.mark.parametrize("layout", ["growing", "rebuilt"])
 def test_a_datum_reads_as_the_debate(rendering: Rendering, style: str, layout: str) -> None:
     debate = played(rendering, style, layout=layout).debate
-    for agent, turns in enumerate(debate.steps()):
+    for agent, turns in enumerate(debate.turns_by_agent()):
         found = iter(part for datum in played(rendering, style, layout=layout).of(agent) for part in stretches(datum))
         for step, i in enumerate(turns):
             is_sampled, read = next(found)
@@ -164,7 +164,7 @@ def test_a_window_of_one_round_starts_a_new_datum_each_time_it_moves(rendering: 
     """Rounds 1 and 2 show round 1; round 3 drops it, and round 4 drops round 2."""
     debate = played(rendering, rounds=4, history_rounds=1)
     assert len(debate.datums) == 3 * AGENTS
-    for agent, turns in enumerate(debate.debate.steps()):
+    for agent, turns in enumerate(debate.debate.turns_by_agent()):
         first, second, third = debate.of(agent)
         tokens = [debate.sampled[i].tokens.tolist() for i in turns]
         assert [part.tolist() for sampled, part in stretches(first) if sampled] == tokens[:2]
@@ -185,7 +185,7 @@ def contains(whole: list[int], part: list[int]) -> bool:
 def test_rebuilt_gives_one_datum_a_turn(rendering: Rendering) -> None:
     debate = played(rendering, layout="rebuilt")
     assert len(debate.datums) == AGENTS * ROUNDS
-    in_order = [i for turns in debate.debate.steps() for i in turns]
+    in_order = [i for turns in debate.debate.turns_by_agent() for i in turns]
     for datum, i in zip(debate.datums, in_order, strict=True):
         (_, read), (_, tokens) = stretches(datum)
         assert read.tolist() == debate.sampled[i].prompt.tolist()

@@ -7,14 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moot.debate.rewards import Scores, StepScores, Stream, has_signal
+from moot.debate.rewards import Scores, Stream
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import Datum
 from moot.records.played import PlayedDebate
-from moot.rl.metrics import answer_metrics, optim_metrics, reward_metrics, rollout_metrics, totals
+from moot.rl.metrics import answer_metrics, optim_metrics, reward_metrics, rollout_metrics
 from moot.tasks.answers import grade
-from moot.turns import Advantages, AgentAdvantages, SampledTurn, StepAdvantages, carries_gradient
+from moot.turns import Advantages, SampledTurn, carries_gradient
 from support.datums import datum
 from support.making import FAILED, Tabled, by_agent, by_step, debate, near, spoken, text, v1, v2
 
@@ -98,7 +98,7 @@ def test_pairwise_rewards() -> None:
     one, two = debate(v1(), [["", "", "0 > 1; 0 > 9"]]), debate(v1(), [["", FAILED]], num_agents=3)
     scored = [by_agent(each) for each in (one, two)]
     pairs = zip((one, two), scored, strict=True)
-    found = reward_metrics([taught(each, scores, AgentAdvantages(values)) for each, (scores, values) in pairs])
+    found = reward_metrics([taught(each, scores, Advantages.per_agent(values)) for each, (scores, values) in pairs])
     assert found == {
         # (1 + 0 + 0 + 0 - 1 + 0) / 6
         "env/all/reward/total": 0.0,
@@ -117,7 +117,7 @@ def test_pairwise_rewards() -> None:
 def test_the_indicators_tell_the_rewards_apart() -> None:
     one = debate(v1(reward="win_minus_loss"), [["", "", "0 > 1"]])
     scores, values = by_agent(one)
-    found = reward_metrics([taught(one, scores, AgentAdvantages(values))])
+    found = reward_metrics([taught(one, scores, Advantages.per_agent(values))])
     assert (found["pairwise_reward_is_win_rate"], found["pairwise_reward_is_win_minus_loss"]) == (0.0, 1.0)
     assert found["pairwise_reward"] == 0.0
 
@@ -128,7 +128,7 @@ def test_streams() -> None:
     two = debate(v2(), [["", "", ""], ["", "", ""]])
     scored = [by_step(each) for each in (one, two)]
     pairs = zip((one, two), scored, strict=True)
-    found = reward_metrics([taught(each, scores, StepAdvantages(streams)) for each, (scores, streams) in pairs])
+    found = reward_metrics([taught(each, scores, Advantages(streams)) for each, (scores, streams) in pairs])
     assert found == {
         # Totals: 1+1, 0+1, -1+1 and three times -1/2; mean 1.5/6.
         "env/all/reward/total": pytest.approx(0.25),
@@ -159,9 +159,9 @@ def test_totals_that_are_equal_but_for_rounding_are_not_mixed() -> None:
     low, high = 2 * 1 / 3 - 1, 2 * 2 / 3 - 1
     assert low + high != 0
     table = ((low, high), (0.0, 0.0))
-    scores = StepScores({"generator": Stream(table, table, ((0.0, 0.0), (0.0, 0.0)))})
-    near(totals(scores), [0, 0])
-    found = reward_metrics([taught(debate(v2(), [["", ""], ["", ""]]), scores, StepAdvantages({"generator": table}))])
+    scores = Scores({"generator": Stream(table, table, ((0.0, 0.0), (0.0, 0.0)))})
+    near(list(scores.returns), [0, 0])
+    found = reward_metrics([taught(debate(v2(), [["", ""], ["", ""]]), scores, Advantages({"generator": table}))])
     assert found["env/all/by_group/frac_mixed"] == 0.0
 
 
@@ -169,15 +169,15 @@ def test_signal_and_gradient() -> None:
     """Everyone agrees with the consensus: a signal, and nothing to learn from it but for the generators."""
     ties = debate(v2(enable_format_penalty=False), [["", "", ""], ["1 = 2", "0 = 2", "0 = 1"]])
     scores, streams = by_step(ties)
-    assert not has_signal(scores)
-    assert not carries_gradient(StepAdvantages(streams))
+    assert not scores.has_signal
+    assert not carries_gradient(Advantages(streams))
     scores, streams = by_step(debate(v2(), [["", "", ""], ["1 > 2", "0 > 2", "0 > 1"]]))
-    assert has_signal(scores)
-    assert carries_gradient(StepAdvantages(streams))
+    assert scores.has_signal
+    assert carries_gradient(Advantages(streams))
     scores, values = by_agent(debate(v1(), [["", "", "0 = 1"]]))
-    assert has_signal(scores)
-    assert carries_gradient(AgentAdvantages(values))
-    assert not carries_gradient(AgentAdvantages((0.0, 0.0)))
+    assert scores.has_signal
+    assert carries_gradient(Advantages.per_agent(values))
+    assert not carries_gradient(Advantages.per_agent((0.0, 0.0)))
 
 
 # Answers

@@ -34,7 +34,7 @@ from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, rollout
 from moot.rl.warm import examples
 from moot.tasks import load
-from moot.turns import NOWHERE, SampledTurn, StepAdvantages, credit, tokens_by_section
+from moot.turns import NOWHERE, Advantages, SampledTurn, credit, tokens_by_section
 
 QUESTION = Question("What is 3 + 4?", "7", instruction="Put the answer in a box.")
 PARTS = ("given", "asked")
@@ -78,7 +78,7 @@ def pieces(turn: SampledTurn) -> list[tuple[bool, Ints]]:
 def test_inserted_tokens_carry_no_mask_no_logprob_and_no_credit(rendering: Rendering, way: str, choice: int) -> None:
     done = played(rendering, way, choice)
     (values,) = advantages([(done.debate, score(done.debate, Scoring()))], ESTIMATORS["center_group"])
-    assert isinstance(values, StepAdvantages)
+    assert values.per == "turn"
     inserted = 0
     for step, (turn, sampled) in enumerate(zip(done.debate.turns, done.sampled, strict=True)):
         assert not turn.failed, (step, turn.parsed)
@@ -156,10 +156,10 @@ def test_each_sampled_token_is_paid_for_its_own_section(rendering: Rendering, wa
 @pytest.mark.parametrize("way", PARTS)
 def test_one_growing_sequence_per_agent(rendering: Rendering, way: str) -> None:
     done = played(rendering, way)
-    values = StepAdvantages({"generator": ((1.0,) * 3,) * 4, "judge": ((-1.0,) * 3,) * 4})
+    values = Advantages({"generator": ((1.0,) * 3,) * 4, "judge": ((-1.0,) * 3,) * 4})
     made = datums(done.debate, done.sampled, values)
     assert len(made) == 4
-    for datum, own in zip(made, done.debate.steps(), strict=True):
+    for datum, own in zip(made, done.debate.turns_by_agent(), strict=True):
         tokens = np.append(datum.tokens[:1], datum.targets)
         whole = np.concatenate([part for i in own for part in (done.sampled[i].prompt, done.sampled[i].tokens)])
         assert tokens.tolist() == whole.tolist()
@@ -190,7 +190,7 @@ class Says:
         tokens = np.asarray(ids, dtype=np.int32)
         return [Sample(tokens, -np.ones(len(ids), dtype=np.float32), reason)]
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
         return np.zeros(len(tokens), dtype=np.float32)
 
 

@@ -12,13 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moot.checkpoints import checkpoints
 from moot.debate.protocol import V2
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Parsed, Question, Turn
 from moot.engine.scripted import ScriptedEngine
-from moot.loop.commit import past_steps, remember, restore
+from moot.loop.commit import past_steps, restore
 from moot.loop.train import Loop, Stopped, answers_by_task, train
 from moot.records.played import PlayedDebate
 from moot.rl.config import ModelConfig, RecipeConfig, TrainConfig
@@ -198,14 +197,6 @@ def test_what_is_to_be_debated_again_survives_a_kill_while_batches_are_sampled_a
     with contextlib.suppress(RuntimeError):
         played(tmp_path / "cut", config, engine=dies_after(calls)(seed=0))
     assert again(played(tmp_path / "cut", config)) == again(whole)
-
-
-def test_a_checkpoint_of_before_debates_again_what_it_lists_in_the_next_step(tmp_path: Path) -> None:
-    loop = played(tmp_path / "run", with_recipe(hard_agents=6))
-    state = dict(next(checkpoints(loop.run, 4)).state or {})
-    state["again"] = [{"level": 0, "number": 7, "num_agents": 6}]
-    remember(loop, state)
-    assert loop.reopened == {5: [BatchQuestion(0, 7, 6)]}
 
 
 # Fewer agents for what was easy

@@ -23,7 +23,7 @@ from moot.rl.metrics import rollout_metrics, token_counts
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, rollout
 from moot.rl.speaker import TokenSpeaker, turn_seed
-from moot.turns import AgentAdvantages
+from moot.turns import Advantages
 from support.making import v1, v2
 
 ENGINE = ScriptedEngine(style="mixed", seed=5)
@@ -279,7 +279,7 @@ def test_a_guest_takes_its_seat_and_only_the_policy_is_trained_on() -> None:
     assert said[1, 2] == said[2, 2] and "\\boxed{1}" in said[1, 2]
     assert [turn.learns for turn in mixed.sampled] == [True, False, False] * 2
     assert [len(turn.tokens) > 0 for turn in mixed.sampled] == [True, True, False] * 2
-    flat = AgentAdvantages((1.0, -1.0, 2.0))
+    flat = Advantages.per_agent((1.0, -1.0, 2.0))
     assert [datum.advantages.max() for datum in datums(mixed.debate, mixed.sampled, flat)] == [1.0]
     assert len(datums(alone.debate, alone.sampled, flat)) == 3
 
@@ -307,7 +307,7 @@ def test_a_ballot_stops_at_its_own_last_tag_where_stops_are_strings() -> None:
 def test_a_growing_debate_with_a_ballot_is_still_one_datum_an_agent() -> None:
     (played,) = run(debates(1, v2(closing_ballot=True)), Watched(style="well_formed"))
     assert [turn.extends for turn in played.sampled] == [False] * 3 + [True] * 6
-    found = datums(played.debate, played.sampled, AgentAdvantages((1.0, 2.0, 3.0)))
+    found = datums(played.debate, played.sampled, Advantages.per_agent((1.0, 2.0, 3.0)))
     assert len(found) == 3
     assert sum(int(datum.mask.sum()) for datum in found) == token_counts([played])[0]
 
@@ -330,7 +330,7 @@ def test_outside_judges_are_heard_after_the_debate_and_never_trained_on() -> Non
     assert [[len(turn.tokens) > 0 for turn in each.heard] for each in heard] == [[], [True], [True, False]]
     assert not any(turn.learns for each in heard for turn in each.heard)
     assert token_counts(heard) == token_counts(plain), "what the judges cost is counted apart"
-    flat = AgentAdvantages((1.0, -1.0, 2.0))
+    flat = Advantages.per_agent((1.0, -1.0, 2.0))
     for before, after in zip(plain, heard, strict=True):
         one, two = (datums(each.debate, each.sampled, flat) for each in (before, after))
         assert all(np.array_equal(a.tokens, b.tokens) for a, b in zip(one, two, strict=True))

@@ -28,6 +28,10 @@ def taking(run: Path, config: TrainConfig = CONFIG) -> TrainConfig:
     return replace(config, warm=replace(config.warm, warm_from=str(run)))
 
 
+def ruled(config: TrainConfig, **changes: Any) -> TrainConfig:
+    return replace(config, protocol=config.protocol.with_choices(changes))
+
+
 @pytest.fixture
 def warmed(tmp_path: Path) -> Path:
     played(tmp_path / "warm-seed0", replace(CONFIG, optim=replace(CONFIG.optim, num_train_datapoints=0), eval_every=0))
@@ -60,6 +64,12 @@ def test_seeds_with_warm_starts_of_their_own_are_one_group(tmp_path: Path) -> No
         (lambda c: replace(c, warm=replace(c.warm, warm_questions=6)), "warm_questions is 6 here and 4"),
         (lambda c: replace(c, warm=replace(c.warm, warm_learning_rate=1.0)), "warm_learning_rate is 1.0 here and 0.0001"),
         (lambda c: replace(c, debate=replace(c.debate, num_agents=5)), "num_agents is 5 here and 4"),
+        *(
+            (lambda c, name=name, value=value: ruled(c, **{name: value}), f"{name} is {value!r} here")
+            for name, value in {"personas": False, "layout": "rebuilt", "schedule": "sequential", "closing_ballot": True}.items()
+        ),
+        (lambda c: replace(c, model=replace(c.model, thinking=True)), "thinking is True here and False"),
+        (lambda c: replace(c, optim=replace(c.optim, weight_decay=0.1)), "weight_decay is 0.1 here and 0.0"),
         (lambda c: replace(c, debate=replace(c.debate, task="gsm8k")), "task is 'gsm8k' here and 'arithmetic'"),
         (lambda c: replace(c, warm=replace(c.warm, warm_questions=0)), "--warm-questions 4 --warm-epochs 1 --warm-batch-size 2"),
         (lambda c: replace(c, warm=replace(c.warm, warm_from="nowhere")), "nowhere is not a run"),

@@ -50,13 +50,14 @@ def one_round(answers: list[str | None], truth: str | None = None) -> Debate:
     return debate(v2(), [[""] * len(answers)], answers=[[None if a is None else f"\\boxed{{{a}}}" for a in answers]], truth=truth)
 
 
-def test_an_answer_is_compared_with_the_right_one_then_with_one_of_each_class() -> None:
-    """17 is right. 18 and 28 are one class, which 18 stands for; 19 is another. A text that was seen is not compared again."""
+def test_an_answer_is_compared_with_one_of_each_class_and_with_the_right_one_when_the_classes_stand() -> None:
+    """18 and 28 are one class, which 18 stands for; 19 is another. 17 is right. A text that was seen is not compared again."""
     equal = Counting()
     grades = grade(one_round(["17", "18", "28", "19", "27", "18"], truth="7"), equal)
     assert grades.same == (0, 1, 1, 2, 0, 1)
     assert grades.correct == (True, False, False, False, True, False)
-    assert equal.pairs == [("17", "7"), ("18", "7"), ("28", "7"), ("28", "18"), ("19", "7"), ("19", "18"), ("27", "7")]
+    classes = [("18", "17"), ("28", "17"), ("28", "18"), ("19", "17"), ("19", "18"), ("27", "17")]
+    assert equal.pairs == classes + [(answer, "7") for answer in ("17", "18", "28", "19", "27")]
 
 
 def test_without_a_right_answer_only_the_classes_are_compared() -> None:
@@ -70,7 +71,7 @@ def test_graders_that_read_answers_by_themselves_take_time_linear_in_them(name: 
     """Wrong answers that all differ, some of which cannot be read at all."""
 
     def graded(size: int) -> None:
-        classes = Comparing(GRADERS[name].equal, "7")
+        classes = Comparing(GRADERS[name].equal)
         for i in range(size):
             classes.class_of(f"{i + 10}" if i % 2 else f"no {'x' * (i % 7)} number {i}", agent=0)
 
@@ -83,7 +84,7 @@ def test_formulas_that_are_plain_numbers_are_never_compared_with_each_other() ->
             raise AssertionError("nothing here needs math-verify")
 
     def graded(size: int) -> None:
-        classes = Comparing(EqualMathematics(Refusing(workers=1)), "7")
+        classes = Comparing(EqualMathematics(Refusing(workers=1)))
         numbers = [classes.class_of(f"{i + 10:,}", agent=0) for i in range(size)]
         assert numbers == list(range(size))
 
@@ -105,8 +106,8 @@ def test_whoever_writes_bombs_uses_up_their_own_time() -> None:
     assert grades.correct == (False, True, False) * 3
     assert grades.same == (0, 1, 2, 3, 1, 2, 4, 1, 2)
     assert grades.given_up == 3
-    # x, y, ax, ay and bx against the right one; ay against y.
-    assert equal.seconds == pytest.approx(2.0 + 6 * 0.01)
+    # x, y, ax, ay and bx by themselves and against the right one; y, ax, ay and bx against x; ay against y.
+    assert equal.seconds == pytest.approx(2.0 + 15 * 0.01)
 
 
 def test_a_bomb_is_its_own_class_also_without_a_right_answer() -> None:
@@ -119,17 +120,18 @@ def test_a_bomb_is_its_own_class_also_without_a_right_answer() -> None:
 
 
 def test_a_debate_takes_at_most_two_seconds_per_agent(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Honest but many: 0.01 s each, and 0.1 s per agent. One agent compares x0 with the right one, x1 with that and x0, and so on: of
+    """Honest but many: 0.01 s each, and 0.1 s per agent. One agent has x0 tried by itself, x1 so and against x0, and so on: of
     1 + 2 + 3 + 4 + ... comparisons it has time for ten. The others are given up, and all answers stay apart."""
     monkeypatch.setattr(comparing, "AGENT_SECONDS", 0.1)
     equal = Slow()
-    classes = Comparing(equal, "right!")
+    classes = Comparing(equal)
     numbers = [classes.class_of(f"x{i}", agent=0) for i in range(9)]
     assert numbers == list(range(9))
     assert equal.seconds == pytest.approx(0.1)
     assert classes.given_up > 0
     assert classes.class_of("x8", agent=0) == 8
-    assert classes.class_of("right!", agent=1) == classes.right_class == 9
+    assert classes.class_of("right!", agent=1) == 9
+    assert not classes.equals("x8", "x8", agent=0) and classes.equals("right!", "right!", agent=1)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +146,8 @@ TOWERS = ["9^{9^{9^{9}}}", "8^{8^{8^{8}}}", "7^{7^{7^{7}}}", "9^{8^{9^{9}}}"]
 
 
 def test_four_towers_of_powers_in_one_debate(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each is asked about once, for as long as its author has; before, each pair of them was, for as long as a comparison may take."""
+    """Each is asked about once, for as long as its author has; before, each pair of them was, for as long as a comparison may take. Then
+    one half is tried by itself, compared with a quarter, and the quarter with the right one, which is what answers are tried against."""
     monkeypatch.setattr(comparing, "AGENT_SECONDS", 0.3)
     asked: list[float] = []
 
@@ -163,7 +166,7 @@ def test_four_towers_of_powers_in_one_debate(pool: Pool, monkeypatch: pytest.Mon
     assert grades.correct == (False, False, False, False, False, True)
     assert grades.same == (0, 1, 2, 3, 4, 5)
     assert grades.given_up == 4
-    assert asked == [0.3] * 6
+    assert asked[:5] == [0.3] * 5 and len(asked) == 7
 
 
 def test_a_remembered_comparison_costs_what_it_cost() -> None:

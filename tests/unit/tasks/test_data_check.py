@@ -48,11 +48,11 @@ def test_an_answer_its_own_grader_refuses(tmp_path: Path) -> None:
 
 
 def test_a_grader_that_accepts_everything(tmp_path: Path) -> None:
-    (tmp_path / "lax.py").write_text("def lax(given, right):\n    return True\n")
+    (tmp_path / "lax.py").write_text("def lax(question, answer):\n    return True\n")
     path = write(tmp_path / "a.jsonl", [{"question": "one?", "answer": "1"}])
     report = checked(f"{path}:grader={tmp_path}/lax.py:lax")
     assert not report.good
-    assert [(t.right, t.given) for t in report.splits["train"].passing] == [("1", "2")]
+    assert [(t.right, t.given) for t in report.splits["train"].passing] == [("1", "?")]
 
 
 def test_a_question_that_stands_there_twice(tmp_path: Path) -> None:

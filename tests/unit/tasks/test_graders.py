@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.debate.types import ConfigError
+from moot.debate.types import ConfigError, Question
 from moot.tasks.graders import GRADERS, choice, grading, last_choice, last_text, number, text
 from moot.tasks.math_equality import at_a_glance, equal_mathematics, last_mathematics
 from moot.tasks.near_misses import slip
@@ -178,13 +178,27 @@ def test_quick_graders_never_raise(a: str, b: str) -> None:
 
 
 def test_a_users_own_grader(tmp_path: Path) -> None:
-    (tmp_path / "mine.py").write_text(
-        "def ends(given, right):\n    return given[-1] == right[-1]\n\ndef broken(given, right):\n    return 1 / 0\n"
+    """It says what is right. What is the same is another function's business."""
+    mine = tmp_path / "mine.py"
+    mine.write_text(
+        "def ends(question, answer):\n    return answer[-1] == question.answer[-1]\n\n"
+        "def broken(question, answer):\n    return 1 / 0\n\n"
+        "def old(given, right):\n    return given == right\n\n"
+        "def length(a, b):\n    return len(a) == len(b)\n"
     )
-    assert grading(f"{tmp_path}/mine.py:ends").equal("17", "27")
-    assert not grading(f"{tmp_path}/mine.py:ends").equal("18", "27")
-    with pytest.raises(ConfigError, match="failed on '1' against '2': ZeroDivisionError"):
-        grading(f"{tmp_path}/mine.py:broken").equal("1", "2")
+    asked = Question("How many?", "27")
+    graded = grading(f"{mine}:ends")
+    assert graded.check is not None and graded.check(asked, "17") and not graded.check(asked, "18")
+    assert not graded.equal("17", "27") and graded.equal("17", "17.0")
+    assert grading(f"{mine}:ends", f"{mine}:length").equal("17", "20")
+    assert grading("number", "text").check(asked, "27 dollars")  # type: ignore[misc]
+    assert not grading("number", "text").equal("27", "27 dollars")
+    with pytest.raises(ConfigError, match="failed on '1' to 'How many\\?': ZeroDivisionError"):
+        grading(f"{mine}:broken").check(asked, "1")  # type: ignore[misc]
+    with pytest.raises(ConfigError, match=r"parameters \(question, answer\), got \(given, right\); the known answer is question.answer"):
+        grading(f"{mine}:old")
+    with pytest.raises(ConfigError, match="equal must be one of exact, number"):
+        grading("number", "nope")
     with pytest.raises(ConfigError, match="grader must be one of exact, number, text, choice, math or path"):
         grading("nope")
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
 import pytest
 
 from moot.debate.types import ConfigError
 from moot.tasks import load
-from moot.tasks.gym import _value
+from moot.tasks.gym import _value, harmless
 
 pytest.importorskip("reasoning_gym", reason="reasoning-gym is not installed: its tasks were not tested")
 
@@ -94,3 +95,33 @@ def test_what_cannot_be_loaded_says_why(name: str, complaint: str) -> None:
     with pytest.raises(ConfigError) as error:
         load(name)
     assert complaint in str(error.value)
+
+
+def test_right_is_what_the_generator_itself_scores_with_one() -> None:
+    """Countdown has several right answers. They are not the same answer, and part of the credit is none."""
+    task = load("reasoning-gym:countdown", held_out=2)
+    asked = task.train(0)
+    known = asked.answer or ""
+    assert task.right(asked, known) and task.right(asked, f"({known})") and not task.equal(f"({known})", known)
+    assert not task.right(asked, f"{known} + 1") and not task.right(asked, "7") and not task.right(asked, "?")
+
+
+def test_a_generator_without_a_single_answer_is_graded_by_its_score() -> None:
+    task = load("reasoning-gym:propositional_logic", held_out=2)
+    asked = task.held_out[0]
+    assert asked.answer is None and task.gradable(asked) and task.solution is None and not task.right(asked, "?")
+
+
+def test_an_answer_is_not_run(tmp_path: Path) -> None:
+    """The package hands answers to `eval` and to sympy, which does the same."""
+    mark = tmp_path / "executed"
+    codes = ", ".join(f"(chr)({ord(letter)})" for letter in "x")
+    for generator in ("countdown", "n_queens", "string_insertion"):
+        task = load(f"reasoning-gym:{generator}", held_out=1)
+        for answer in (f"open('{mark}', 'w')", f"[open('{mark}', 'w')]", f"__import__('pathlib').Path('{mark}').touch()"):
+            assert not task.right(task.train(0), answer)
+    assert not mark.exists()
+    for answer in (f"(exec)({codes})", "sin('exec' '(1)')", "[x.__class__]", "(lambda: 1)()", "\uff45val(1)"):
+        assert not harmless(answer), answer
+    for answer in ("6*(98 - 54) - 34", "sin(x)**2 + C", "[['Q', '_'], ['_', 'Q']]", "(P ∧ Q)"):
+        assert harmless(answer), answer

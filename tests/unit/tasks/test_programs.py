@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.debate.types import ConfigError
+from moot.debate.types import ConfigError, Question
 from moot.tasks import load, load_curriculum, programs
 from moot.tasks.answers import answer_in, grade
 from moot.tasks.check import check, gather
@@ -72,7 +72,7 @@ def test_the_inputs_are_those_of_the_prompt_or_else_those_of_the_tests() -> None
     ],
 )
 def test_a_program_is_right_if_it_passes_its_tests(program: str, passes: bool) -> None:
-    assert EQUAL(program, DOUBLE.tests) is passes
+    assert EQUAL.check(Question("Double.", DOUBLE.tests), program) is passes
 
 
 def test_programs_are_equal_if_they_do_the_same_on_the_inputs_shown() -> None:
@@ -95,7 +95,7 @@ def test_programs_that_only_fail_are_equal_to_nothing_else() -> None:
 def test_a_debate_over_programs() -> None:
     """Right and wrong go by the tests, equal by the inputs shown: turns 0, 1 and 2 are one answer, of which two are right."""
     programs = ["def double(x):\n    return x + x", "def double(y): return 2 * y", "def double(x): return x * 2 if x > 0 else 0", None]
-    grades = grade(debate(v2(), [[""] * 4], answers=[programs], truth=DOUBLE.tests), EQUAL, last_program)
+    grades = grade(debate(v2(), [[""] * 4], answers=[programs], truth=DOUBLE.tests), EQUAL, last_program, EQUAL.check)
     assert grades.same == (0, 0, 0, None)
     assert grades.correct == (True, True, False, False)
 

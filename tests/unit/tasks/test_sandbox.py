@@ -119,9 +119,18 @@ def outside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[P
     assert canary.read_text() == "secret"
 
 
-def left_behind() -> list[str]:
-    listed = subprocess.run(["ps", "-eo", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout.splitlines()
-    return [line for line in listed if "/worker.py" in line and not line.split()[1].startswith("Z")]
+def left_behind(worker: str = "/worker.py") -> list[str]:
+    # ww: else a variable of the terminal's cuts the lines before the name.
+    listed = subprocess.run(["ps", "-ewwo", "pid=,stat=,args="], capture_output=True, text=True, check=True).stdout
+    return [line for line in listed.splitlines() if worker in line and not line.split()[1].startswith("Z")]
+
+
+def nobody_is_left(worker: str = "/worker.py") -> bool:
+    for _ in range(200):  # the kernel takes a moment to end a namespace
+        if not left_behind(worker):
+            return True
+        time.sleep(0.1)
+    return False
 
 
 def _hostile(box: Sandbox, programs: list[str]) -> None:
@@ -138,11 +147,7 @@ def _hostile(box: Sandbox, programs: list[str]) -> None:
             assert result.passed, result
         else:
             assert not result.passed or result.values in (("False",), ("[]",), ("raises NameError",)), (program[:300], result)
-    for _ in range(200):  # the kernel takes a moment to end a namespace
-        if not left_behind():
-            break
-        time.sleep(0.1)
-    assert left_behind() == []
+    assert nobody_is_left(), left_behind()
 
 
 @pytest.mark.timeout(600)

@@ -22,12 +22,13 @@ How it is built, from the bottom:
     graphs.py      a whole decode step captured as a CUDA graph, picking included
     lanes.py       a batch on a GPU: its tokens stay there, and are looked at one step late
     scheduler.py   continuous batching over all concurrent `sample` calls
+    scoring.py     logprobs of given tokens, known when their prompt is prefilled
     trees.py       datums that begin alike, so that a pass computes their beginning once
     losses.py      the Tinker API's losses, summed over tokens
     trainer.py     packed micro-batches, gradient accumulation, Adam
     checkpoint.py  adapter, optimizer and a manifest of checksums on disk
     memory.py      out of memory by any name: smaller pieces, and the same work again
-    worker.py      the one thread that touches torch
+    worker.py      the one thread that touches torch; threads.py: how many compute with it on a CPU that others use too
     engine.py      the verbs
 
 Left out: full fine-tuning, mixture-of-experts, several devices.

@@ -19,7 +19,8 @@ from moot.engine.local.attention import DecodePlan
 from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PAGE, Cached, PageStore
 from moot.engine.local.picking import Picker, StopCheck
-from moot.engine.protocol import Ints, Sample, SamplingParams
+from moot.engine.local.scoring import Asked
+from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
 
 DRAWS = 64
 """Random numbers a request takes from its generator at a time."""
@@ -35,14 +36,16 @@ class Weights:
 
 @dataclass(eq=False)
 class Request:
-    """One sample to draw."""
+    """One sample to draw, or logprobs that are asked for."""
 
     weights: Weights
     prompt: Ints
     params: SamplingParams
     stop: StopCheck
     random: np.random.Generator
-    done: Callable[[Sample | BaseException], None]
+    done: Callable[[Sample | Floats | BaseException], None]
+    asked: Asked | None = None
+    """Nothing is sampled then: the request is done with its prefill, and has no row in a batch."""
     cancelled: bool = False
     tokens: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -64,6 +67,11 @@ class Request:
     def known(self) -> Ints:
         """Prompt and what was sampled so far: what must be in the cache, but for the last, before the next token."""
         return np.concatenate([self.prompt, np.array(self.tokens, dtype=np.int32)]) if self.tokens else self.prompt
+
+    @property
+    def most_shared(self) -> int:
+        """Tokens that may come from the cache: the one before the first that is wanted is run again, for its logits."""
+        return len(self.prompt) + len(self.tokens) - 1 if self.asked is None else int(self.asked.places[0])
 
     @property
     def length(self) -> int:
@@ -97,10 +105,10 @@ def least_of_use(waiting: deque[Request], store: PageStore, idle: list[Cached]) 
 
 @dataclass(frozen=True)
 class Look:
-    """Tokens and logprobs of requests that were launched. Reading waits for the device."""
+    """Tokens and logprobs of requests that were launched, or all that they asked for. Reading waits for the device."""
 
     requests: list[Request]
-    read: Callable[[], tuple[list[int], list[float]]]
+    read: Callable[[], tuple[Sequence[int], Sequence[float | Floats]]]
 
     @staticmethod
     def at(requests: list[Request], tokens: Tensor, logprobs: Tensor) -> Look:
@@ -109,6 +117,11 @@ class Look:
             return both[0].long().tolist(), both[1].tolist()
 
         return Look(requests, read)
+
+    @staticmethod
+    def of_asked(requests: list[Request], read: Callable[[], Tensor]) -> Look:
+        ends = np.cumsum([len(request.asked.tokens) for request in requests if request.asked is not None])
+        return Look(requests, lambda: ([-1] * len(requests), np.split(read().float().numpy(), ends[:-1])))
 
 
 def draws(requests: Sequence[Request], device: torch.device) -> Tensor:

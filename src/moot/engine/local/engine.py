@@ -7,7 +7,7 @@ import contextlib
 import itertools
 import os
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
@@ -28,7 +28,9 @@ from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PageStore, make_store, page_size
 from moot.engine.local.picking import StopCheck
 from moot.engine.local.scheduler import Scheduler
-from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average, sequence_logprobs
+from moot.engine.local.scoring import Asked
+from moot.engine.local.threads import Threads
+from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average
 from moot.engine.local.worker import Worker
 from moot.engine.pending import Pending, outcome, settle
 from moot.engine.protocol import (
@@ -42,8 +44,10 @@ from moot.engine.protocol import (
     Sample,
     SamplingParams,
     StepOutput,
+    check_candidates,
     check_datums,
     check_prompt,
+    check_start,
     in_words,
 )
 
@@ -106,7 +110,9 @@ class LocalEngine:
             decoder, reason = _captured(network, store, rows, context_length)
             notes = (*notes, *reason)
         self._scheduler = Scheduler(network, store, rows, settings.deterministic, decoder)
-        worker.serve(self._scheduler)
+        if device.type == "cpu" and not settings.deterministic:  # other threads round otherwise
+            self._trainer.before_pass = Threads().follow
+        worker.serve(self._scheduler, self._trainer.before_pass)
         self.tokenizer = loaded.tokenizer
         self._name, self._worker, self._network, self._wrapped, self._store = name, worker, network, wrapped, store
         self._seeds = np.random.SeedSequence(settings.seed)
@@ -229,6 +235,10 @@ class LocalEngine:
         return [np.random.Generator(np.random.Philox(child)) for child in parent.spawn(count)]
 
 
+_NO_STOP, _NO_DRAWS = StopCheck((), None), np.random.default_rng(0)
+"""Of a request that samples nothing."""
+
+
 class LocalSampler:
     """A `Sampler`: the adapter as it was when this was made. Base weights are shared, so one costs little."""
 
@@ -241,33 +251,51 @@ class LocalSampler:
         _check_params(params, num_samples)
         tokens = self._prompt(prompt, params.max_tokens)
         stop = StopCheck(params.stop, engine.tokenizer)
-        futures: list[Future[Sample]] = [Future() for _ in range(num_samples)]
-        requests = [
-            Request(self._weights, tokens, params, stop, random, partial(settle, future))
-            for random, future in zip(engine._generators(params.seed, num_samples), futures, strict=True)
-        ]
+        generators = engine._generators(params.seed, num_samples)
+        make = partial(Request, self._weights, tokens, params, stop)
+        return await self._answers([partial(make, random) for random in generators])
+
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
+        items, first = self._prompt(tokens, 0), check_start(start)
+        out = np.full(len(items), np.nan, dtype=np.float32)
+        if first < len(items):
+            (out[first:],) = await self._asked([Asked.tail(items, first)], temperature)
+        return out
+
+    async def score_continuations(
+        self, prompt: Sequence[int] | Ints, candidates: Sequence[Sequence[int]], temperature: float = 1.0
+    ) -> list[float]:
+        """Candidates that differ in their last token alone are one request: those of one token share one position."""
+        check_candidates(candidates)
+        items = self._prompt(prompt, max(map(len, candidates), default=0))
+        ends: dict[tuple[int, ...], list[int]] = {}
+        for candidate in candidates:
+            *body, end = self._prompt(candidate, 0).tolist()
+            ends.setdefault(tuple(body), []).append(end)
+        scores = await self._asked([Asked.ends(items, body, last) for body, last in ends.items()], temperature)
+        by_candidate = {
+            (*body, end): float(score[: len(body)].sum() + score[len(body) + place])
+            for (body, last), score in zip(ends.items(), scores, strict=True)
+            for place, end in enumerate(last)
+        }
+        return [by_candidate[tuple(map(int, candidate))] for candidate in candidates]
+
+    async def _asked(self, asked: Sequence[tuple[Ints, Asked]], temperature: float) -> list[Floats]:
+        if not temperature > 0:
+            raise ValueError(f"temperature must be above 0 for logprobs, got {temperature}")
+        make = partial(Request, self._weights, params=SamplingParams(0, temperature), stop=_NO_STOP, random=_NO_DRAWS)
+        return await self._answers([partial(make, prompt=prompt, asked=wanted) for prompt, wanted in asked])
+
+    async def _answers(self, makers: Sequence[Callable[..., Request]]) -> list[Any]:
+        """Of requests that lack nothing but whom to tell. Those who wait no longer are not answered."""
+        engine, futures = self._engine, [Future[Any]() for _ in makers]
+        requests = [make(done=partial(settle, future)) for make, future in zip(makers, futures, strict=True)]
         engine._scheduler.add(requests)
         try:
             return [await outcome(future) for future in futures]
         finally:
             for request in requests:
                 request.cancelled = True  # of no effect on those that are done
-
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
-        engine = self._engine
-        items = self._prompt(tokens, 0)
-
-        def work() -> Floats:
-            out = np.full(len(items), np.nan, dtype=np.float32)
-            if len(items) > 1:
-                on_device = torch.from_numpy(items).to(engine._network.device, torch.long)
-                out[1:] = patient(
-                    lambda: sequence_logprobs(engine._network, self._weights.adapter, on_device, temperature).cpu().numpy(),
-                    make_room=engine._store.shrink,
-                )
-            return out
-
-        return await engine._worker.submit(work)
 
     def _prompt(self, tokens: Sequence[int] | Ints, max_tokens: int) -> Ints:
         array = check_prompt(tokens, max_tokens, self._engine.capabilities.context_length)

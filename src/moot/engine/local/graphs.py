@@ -217,14 +217,23 @@ class GraphDecoder:
 
     def look(self, requests: list[Request], tokens: Tensor, logprobs: Tensor) -> Look:
         """Starts the way to the host; reading waits for its end."""
-        both = torch.stack([tokens.double(), logprobs.double()])
-        host, arrived = self._to_host(both)
+        both = self.later(torch.stack([tokens.double(), logprobs.double()]))
 
         def read() -> tuple[list[int], list[float]]:
-            arrived()
+            host = both()
             return host[0].long().tolist(), host[1].tolist()
 
         return Look(requests, read)
+
+    def later(self, tensor: Tensor) -> Callable[[], Tensor]:
+        """Starts the way to the host; the call waits for its end."""
+        host, arrived = self._to_host(tensor)
+
+        def read() -> Tensor:
+            arrived()
+            return host
+
+        return read
 
     # What is CUDA's own; a test does without it.
 

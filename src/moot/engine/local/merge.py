@@ -15,15 +15,14 @@ import torch
 from peft import PeftModel
 from safetensors import SafetensorError
 from torch import Tensor
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from moot.engine.local.adapter import without_old_names
 from moot.engine.local.checkpoint import not_written
-from moot.engine.local.models import DTYPES, has_tokenizer
+from moot.engine.local.model_files import read_config, read_tokenizer, read_weights
+from moot.engine.local.models import DTYPES
 from moot.engine.local.smollm import NAME as SMOLLM
 from moot.engine.local.smollm import find_smollm
-from moot.engine.protocol import EngineError
 
 
 @dataclass(frozen=True)
@@ -51,13 +50,9 @@ def merge(
     """
     logging.disable_progress_bar()  # ours is shown instead
     path = find_smollm()[0] if model == SMOLLM else model
-    try:
-        base: Any = AutoModelForCausalLM.from_pretrained(path, dtype=DTYPES.get(dtype, "auto"))
-        tokenizer = AutoTokenizer.from_pretrained(path) if has_tokenizer(path, Path(path).is_dir()) else None
-    except OSError as error:
-        raise EngineError(f"could not load {model!r}: {error}") from error
-    base.eval()
-    size = base.get_input_embeddings().weight.shape[0]
+    base = read_weights(path, read_config(path), DTYPES.get(dtype, "auto")).eval()
+    size = base.get_input_embeddings().num_embeddings
+    tokenizer = read_tokenizer(path, size)
     tokens = torch.tensor([list(probe) or [(i * 37 + 11) % size for i in range(64)]])
     before = _logprobs(base, tokens)
     with without_old_names():

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from moot.engine.local.attention import packed_attention
 from moot.engine.local.memory import patient
+from moot.engine.local.model_files import read_config, read_tokenizer, read_weights
 from moot.engine.local.network import Network
 from moot.engine.local.smollm import NAME as SMOLLM
 from moot.engine.local.smollm import find_smollm
@@ -74,23 +74,14 @@ def _cpu_has_bf16() -> bool:
 
 def load_model(name: str, device: torch.device, dtype: torch.dtype) -> Loaded:
     path, notes = find_smollm() if name == SMOLLM else (name, ())
-    local = Path(path).is_dir()
-    if not local and (path.startswith((".", "/", "~")) or path.count("/") > 1):
+    if not Path(path).is_dir() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
         raise ValueError(f"model directory {path!r} does not exist")
-    try:
-        config = AutoConfig.from_pretrained(path)
-        context = check_config(config, name)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, attn_implementation="sdpa")
-        tokenizer = AutoTokenizer.from_pretrained(path) if has_tokenizer(path, local) else None
-    except OSError as error:
-        raise EngineError(f"could not load {name!r}: {error}") from error
+    config = read_config(path)
+    context = check_config(config, name)
+    model = read_weights(path, config, dtype)
+    tokenizer = read_tokenizer(path, model.get_input_embeddings().num_embeddings)
     model = patient(lambda: model.to(device)).eval().requires_grad_(False)  # what has moved already stays there
     return Loaded(model, tokenizer, context, notes)
-
-
-def has_tokenizer(path: str, local: bool) -> bool:
-    names = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
-    return not local or any((Path(path) / name).exists() for name in names)
 
 
 def check_config(config: Any, name: str) -> int:

@@ -21,7 +21,8 @@ from moot.engine.local.memory import give_back, out_of_memory, pause, upload
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, begin_alike
 from moot.engine.local.picking import Picker
-from moot.engine.protocol import EngineError, Ints, Sample, in_words
+from moot.engine.local.scoring import asked_logprobs
+from moot.engine.protocol import EngineError, Floats, Ints, Sample, in_words
 
 if TYPE_CHECKING:
     # Both need triton, which torch brings along only where there is a GPU.
@@ -228,7 +229,8 @@ class Scheduler:
             source, shared = self._reusable(request, known)
             if chosen and (request.weights is not chosen[0].weights or len(known) - shared > budget or self.deterministic):
                 break
-            if any(begin_alike(other.prompt, known, shared + WORTH_WAITING) for other in chosen):
+            worth = shared + WORTH_WAITING
+            if worth <= request.most_shared and any(begin_alike(other.prompt, known, worth) for other in chosen):
                 continue  # the next pass can copy what this one computes
             busy = running + len(chosen)
             share = self.decoder is not None and not self.deterministic  # the plain steps read each page for one row
@@ -257,44 +259,55 @@ class Scheduler:
 
     def _reusable(self, request: Request, known: Ints) -> tuple[Cached | None, int]:
         source, shared = self.store.find(request.weights.key, known)
-        shared = min(shared, len(known) - 1)  # the last token is run again, for its logits
+        shared = min(shared, request.most_shared)
         if self.deterministic:
             shared -= shared % PAGE
         return (source, shared) if shared else (None, 0)
 
     def _prefill(self, chosen: list[Request]) -> None:
-        last: Tensor
+        scores = list[Tensor]()
         if len(chosen) == 1:
             request, known = chosen[0], chosen[0].known()
             at = len(self._cached(request).tokens)
             while at < len(known):
                 # In whole pages where results must not depend on what was cached.
                 end = min(len(known), (at // PAGE + 1) * PAGE if self.deterministic else at + self.prefill_tokens)
-                last = self._run_prefill([(request, known[at:end])])
+                last = self._run_prefill([(request, known[at:end])], scores)
                 at = end
         else:
-            last = self._run_prefill([(request, request.known()[len(self._cached(request).tokens) :]) for request in chosen])
+            parts = [(request, request.known()[len(self._cached(request).tokens) :]) for request in chosen]
+            last = self._run_prefill(parts, scores)
         for request in chosen:
             cached = self._cached(request)
             # Bits differ between a prefilled and a decoded token, so only whole prefilled pages are reused where that matters.
             cached.reusable = len(request.prompt) // PAGE * PAGE if self.deterministic else len(cached.tokens)
-        logits = self.network.logits(last)
-        if self.decoder is not None:
-            tokens, logprobs = self.decoder.pick(logits, chosen)
-            look = self.decoder.look(chosen, tokens, logprobs)
-        else:
-            picker = Picker([request.params for request in chosen], self.network.vocab_size, self.network.device)
-            tokens, logprobs = picker.pick(logits, draws(chosen, self.network.device))
-            look = Look.at(chosen, tokens, logprobs)
+        asking = [request for request in chosen if request.asked is not None]
+        sampling = [request for request in chosen if request.asked is None]
+        looks = list[Look]()
+        if asking:
+            whole = torch.cat(scores)
+            looks.append(Look.of_asked(asking, whole.cpu if self.decoder is None else self.decoder.later(whole)))
+        if sampling:
+            tokens, look = self._first_tokens(sampling, last)
+            looks.append(look)
         batch = self._batch(chosen[0].weights)
-        stay = [place for place, request in enumerate(chosen) if request.left > 1]
-        first = tokens[upload(np.array(stay), tokens.device)] if stay else tokens
+        stay = [place for place, request in enumerate(sampling) if request.left > 1]
+        first = tokens[upload(np.array(stay), tokens.device)] if stay else None
         # From here on nothing may run out of memory: they would be prefilled again.
         for request in chosen:
             request.ahead, request.joined = 1, next(self._joined)
-        if stay:
-            batch.add([chosen[place] for place in stay], first)
-        batch.looks.append(look)
+        if first is not None:
+            batch.add([sampling[place] for place in stay], first)
+        batch.looks.extend(looks)
+
+    def _first_tokens(self, sampling: list[Request], last: Tensor) -> tuple[Tensor, Look]:
+        logits = self.network.logits(last)
+        if self.decoder is not None:
+            tokens, logprobs = self.decoder.pick(logits, sampling)
+            return tokens, self.decoder.look(sampling, tokens, logprobs)
+        picker = Picker([request.params for request in sampling], self.network.vocab_size, self.network.device)
+        tokens, logprobs = picker.pick(logits, draws(sampling, self.network.device))
+        return tokens, Look.at(sampling, tokens, logprobs)
 
     def _batch(self, weights: Weights) -> Batch:
         if weights.key not in self.batches:
@@ -306,14 +319,14 @@ class Scheduler:
                 self.batches[weights.key] = Lanes(weights, self.decoder)
         return self.batches[weights.key]
 
-    def _run_prefill(self, parts: list[tuple[Request, Ints]]) -> Tensor:
-        """Hidden states of each part's last token."""
+    def _run_prefill(self, parts: list[tuple[Request, Ints]], scores: list[Tensor]) -> Tensor:
+        """Hidden states of the last token of each part to sample from. What the others ask for goes to the scores."""
         device = self.network.device
-        placed = [(self._cached(request).pages, len(self._cached(request).tokens), len(new)) for request, new in parts]
-        placed = [(pages[: -(-(done + new) // PAGE)], done, new) for pages, done, new in placed]
+        spans = [(request, len(self._cached(request).tokens), len(new)) for request, new in parts]
+        placed = [(self._cached(request).pages[: -(-(done + new) // PAGE)], done, new) for request, done, new in spans]
         self.network.reserve(max(done + new for _, done, new in placed))
         total = sum(new for _, _, new in placed)
-        ends = np.cumsum([new for _, _, new in placed]) - 1
+        ends = (np.cumsum([new for _, _, new in placed]) - 1)[[request.asked is None for request, _ in parts]]
         tokens = upload(np.concatenate([new for _, new in parts]).astype(np.int64), device)
         positions = upload(np.concatenate([np.arange(done, done + new) for _, done, new in placed]), device)
         if self.decoder is not None and self.decoder.prefills:
@@ -323,11 +336,14 @@ class Scheduler:
             attend = prefill_attention(self.store.keys, self.store.values, continuations)
         adapter = parts[0][0].weights.adapter
         hidden = self.network.hidden(tokens, positions, attend, self.decoder.seated(adapter) if self.decoder is not None else adapter)
+        asked = asked_logprobs(self.network, hidden, spans)
+        if asked is not None:
+            scores.append(asked)
         for request, new in parts:
             cached = self._cached(request)
             cached.tokens = np.concatenate([cached.tokens, new])
         self.stats["prefilled"] += total
-        return hidden[upload(ends, device)]
+        return hidden[upload(ends, device)] if len(ends) else hidden[:0]
 
     # -- one token for everyone -------------------------------------------------------------------------------------------------------
 
@@ -381,9 +397,14 @@ class Scheduler:
                     self._fail(request, error)
                 raise
 
-    def _accept(self, batch: Batch, request: Request, token: int, logprob: float) -> None:
-        if not math.isfinite(logprob):
+    def _accept(self, batch: Batch, request: Request, token: int, logprob: float | Floats) -> None:
+        if not (math.isfinite(logprob) if isinstance(logprob, float) else np.isfinite(logprob).all()):
             self._fail(request, EngineError("the model's logits are not finite; its weights have probably diverged"))
+            return
+        if not isinstance(logprob, float):
+            request.settled = True
+            self._retire(request)
+            request.done(logprob)
             return
         request.tokens.append(token)
         request.logprobs.append(logprob)
@@ -406,7 +427,7 @@ class Scheduler:
 
     def _retire(self, request: Request) -> None:
         if request.cached is not None:
-            if not self.deterministic:
+            if not self.deterministic and request.asked is None:
                 request.cached.tokens = request.known()[:-1]  # the last one's keys were never computed
                 request.cached.reusable = len(request.cached.tokens)
             self.store.retire(request.cached)

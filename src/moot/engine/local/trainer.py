@@ -98,8 +98,7 @@ class _TargetLogprobs(torch.autograd.Function):
 def _chunked(hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor, need_gradient: bool) -> tuple[Tensor, Tensor]:
     logprobs = torch.empty(len(hidden), device=hidden.device, dtype=torch.float32)
     gradient = torch.empty_like(hidden) if need_gradient else hidden
-    held = HEAD_CHUNK_BYTES if hidden.device.type == "cpu" else GPU_CHUNKS * HEAD_CHUNK_BYTES
-    rows = max(1, held // (4 * network.vocab_size))
+    rows = chunk_rows(hidden, network)
     for low in range(0, len(hidden), rows):
         part = slice(low, low + rows)
         scale, target = temperatures[part, None], targets[part, None]
@@ -113,22 +112,18 @@ def _chunked(hidden: Tensor, network: Network, targets: Tensor, temperatures: Te
     return logprobs, gradient
 
 
+def chunk_rows(hidden: Tensor, network: Network) -> int:
+    """Places whose logits may exist at a time."""
+    held = HEAD_CHUNK_BYTES if hidden.device.type == "cpu" else GPU_CHUNKS * HEAD_CHUNK_BYTES
+    return max(1, held // (4 * network.vocab_size))
+
+
 def target_logprobs(hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor) -> Tensor:
     """float32 `[M]`: log of softmax(logits / temperature) at the targets."""
     if torch.is_grad_enabled() and hidden.requires_grad:
         result: Tensor = _TargetLogprobs.apply(hidden, network, targets, temperatures)  # type: ignore[no-untyped-call]
         return result
     return _chunked(hidden, network, targets, temperatures, need_gradient=False)[0]
-
-
-def sequence_logprobs(network: Network, adapter: Adapter, tokens: Tensor, temperature: float = 1.0) -> Tensor:
-    """Of each token but the first, given those before it."""
-    count = len(tokens) - 1
-    network.reserve(count)
-    with torch.no_grad():
-        positions = torch.arange(count, device=tokens.device)
-        hidden = network.hidden(tokens[:-1], positions, packed_attention([count], tokens.device), adapter)
-        return target_logprobs(hidden, network, tokens[1:], torch.full((count,), temperature, device=tokens.device))
 
 
 class LoraTrainer:
@@ -146,6 +141,7 @@ class LoraTrainer:
         self.poisoned = False
         self.make_room: Callable[[], bool] = lambda: False
         """Asked first when memory runs out; False where nothing can be given up."""
+        self.before_pass: Callable[[], None] = lambda: None
         self.out_of_memory = 0
         """How often it did."""
         self._most, self._recompute_asked, self._calm = token_budget, recompute, 0
@@ -158,6 +154,7 @@ class LoraTrainer:
         gradient: list[Tensor] = []
         todo = self._batches(datums, range(len(datums)))
         while todo:
+            self.before_pass()
             batch = todo.pop(0)
             try:
                 results.append((batch, *self._pass([datums[i] for i in batch], loss, adapter, gradient if backward else None)))

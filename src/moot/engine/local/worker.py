@@ -31,14 +31,15 @@ class Worker:
         """Rung whenever there is something to look at. Unlike an Event, a finalizer may ring it at any point."""
         self._ring = partial(self._bell.put, None)
         self._jobs: Inbox[tuple[Callable[[], Any], Future[Any]]] = Inbox(self._ring)
+        self._before: Callable[[], None] = lambda: None
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="moot-local", daemon=True)
         self._thread.start()
 
-    def serve(self, scheduler: Scheduler) -> None:
-        """From now on, step this between jobs."""
+    def serve(self, scheduler: Scheduler, before: Callable[[], None] = lambda: None) -> None:
+        """From now on, step this between jobs. `before` is called before each job and each step."""
         scheduler.inbox.wake = self._ring
-        self._scheduler = scheduler
+        self._scheduler, self._before = scheduler, before
         self._ring()
 
     def submit(self, job: Callable[[], T]) -> Pending[T]:
@@ -71,11 +72,13 @@ class Worker:
         while not self._bell.empty():  # before the look: what comes during it rings again
             self._bell.get()
         if jobs := self._jobs.take(1):
+            self._before()
             _do(*jobs.pop())
         scheduler = self._scheduler
         if scheduler is None or not scheduler.has_work():
             return len(self._jobs) > 0
         try:
+            self._before()
             scheduler.step()
         except Exception as error:  # whatever it is: those who wait must hear of it, and the thread must live
             scheduler.abandon(f"sampling failed: {in_words(error)}")

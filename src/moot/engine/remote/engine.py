@@ -25,11 +25,13 @@ from moot.engine.protocol import (
     Ints,
     LossOutput,
     Sample,
+    Sampler,
     SamplingParams,
     StepOutput,
     check_datums,
     check_loss,
     check_prompt,
+    check_start,
     in_words,
 )
 from moot.engine.remote import probe
@@ -233,7 +235,7 @@ class RemoteEngine:
             )
 
 
-class RemoteSampler:
+class RemoteSampler(Sampler):
     """A `Sampler`. `version` says after which change of the weights it was made; None for the base model."""
 
     def __init__(self, engine: RemoteEngine, client: Any, version: int | None, path: str = "") -> None:
@@ -252,20 +254,21 @@ class RemoteSampler:
             raise EngineError(f"the server returned {len(answer.sequences)} samples, not {num_samples}")
         return [_sample(each, params.temperature) for each in answer.sequences]
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0) -> Floats:
+    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
+        """The server computes all of them, wherever they start."""
         from tinker import types
 
         if temperature != 1:
             raise ValueError(f"a remote engine computes logprobs at temperature 1, not {temperature}")
-        items = check_prompt(tokens, 1, self._engine.capabilities.context_length)
+        items, first = check_prompt(tokens, 1, self._engine.capabilities.context_length), check_start(start)
         out = np.full(len(items), np.nan, dtype=np.float32)
-        if len(items) > 1:
+        if first < len(items):
             text = types.ModelInput.from_ints(items.tolist())
             logprobs = await self._asked(lambda client: client.compute_logprobs(text))
             # Some servers leave out the first token, which has none.
-            out[1:] = [np.nan if value is None else value for value in logprobs[-(len(items) - 1) :]]
             if len(logprobs) not in (len(items), len(items) - 1):
                 raise EngineError(f"the server returned {len(logprobs)} logprobs for {len(items)} tokens")
+            out[first:] = [np.nan if value is None else value for value in logprobs[first - len(items) :]]
         return out
 
     async def _asked(self, question: Callable[[Any], Any]) -> Any:

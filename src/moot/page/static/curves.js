@@ -2,7 +2,7 @@
 /* global uPlot */
 
 import { fill, h, number } from "./dom.js";
-import { FIRST, first, group, GROUP_ORDER, meaning, title } from "./glossary.js";
+import { first, firstTitle, group, GROUP_ORDER, meaning, title } from "./glossary.js";
 import { ask, go, note } from "./state.js";
 
 const HEIGHT = 150;
@@ -199,7 +199,7 @@ class Chart {
     this.haystack = `${key} ${title(key)} ${about} ${phase}`.toLowerCase();
     this.canvas = h("div", { class: "plot" });
     this.values = h("div", { class: "values" });
-    const name = this.first < 0 ? title(key) : FIRST[this.first][2];
+    const name = this.first < 0 ? title(key) : firstTitle(this.first, key);
     this.node = h(
       "figure",
       { class: "chart", data: { id, key } },

@@ -1,4 +1,5 @@
-// What each number means, in plain words; and how to read it, where there is a way. A tone is good, fair, bad or plain.
+// What each number means, in plain words; and how to read it, where there is a way. A tone is good, fair, bad, plain,
+// or unsure, which is as grey as plain: only what was measured and is good may be green.
 // What the trust panel and the alarms mean, and what to do, comes from the server, which has it from where the training loop has it.
 
 import { signed } from "./dom.js";
@@ -16,7 +17,8 @@ function against(chance, bounds, { above, below, between }) {
 // A lean either way is bad where it may be large, and small where the whole interval is.
 function lean(bounds, more, less) {
   const size = bounds && Math.max(Math.abs(bounds.low), Math.abs(bounds.high)) > 0.1 ? "bad" : "fair";
-  return against(0, bounds, { above: [size, more], below: [size, less], between: ["good", "no lean can be seen"] });
+  const between = size === "bad" ? ["unsure", "no lean can be told"] : ["good", "no lean"];
+  return against(0, bounds, { above: [size, more], below: [size, less], between });
 }
 
 // A Brier score: always saying 50 gets 0.25, whatever comes.
@@ -24,7 +26,7 @@ function calibrated(v, bounds) {
   return against(0.25, bounds, {
     above: ["bad", "worse than always saying 50"],
     below: ["good", "better than always saying 50"],
-    between: ["fair", "cannot be told from always saying 50"],
+    between: ["unsure", "cannot be told from always saying 50"],
   });
 }
 
@@ -36,7 +38,7 @@ export const TRUST = {
       against(0.5, bounds, {
         above: ["good", "better than guessing"],
         below: ["bad", "worse than guessing: votes reward wrong answers"],
-        between: ["fair", "cannot be told from guessing (50%)"],
+        between: ["unsure", "cannot be told from guessing (50%)"],
       }),
   },
   "trust/vote_truth_agreement": {
@@ -45,7 +47,7 @@ export const TRUST = {
       against(0, bounds, {
         above: ["good", "right answers are paid more"],
         below: ["bad", "wrong answers are paid more"],
-        between: ["fair", "no pull either way can be seen"],
+        between: ["unsure", "no pull either way can be told"],
       }),
   },
   "trust/winner_correct": {
@@ -58,7 +60,7 @@ export const TRUST = {
       return against(0, gap, {
         above: ["good", `more often than the mean agent: ${said}`],
         below: ["bad", `less often than the mean agent: ${said}`],
-        between: ["fair", `cannot be told from picking by lot: ${said}`],
+        between: ["unsure", `no clear difference: ${said}`],
       });
     },
   },
@@ -69,11 +71,11 @@ export const TRUST = {
     read: () => ["plain", ""],
   },
   "trust/position_bias": {
-    name: "Numbers matter",
+    name: "Position bias",
     read: (v, bounds) => lean(bounds, "lower numbers win more often", "higher numbers win more often"),
   },
   "trust/length_bias": {
-    name: "Length matters",
+    name: "Length bias",
     read: (v, bounds) => lean(bounds, "longer answers win more often", "shorter answers win more often"),
   },
   "trust/vote_cycles": {
@@ -83,7 +85,7 @@ export const TRUST = {
       against(0.25, bounds, {
         above: ["bad", "more often than by chance (25%)"],
         below: ["good", "less often than by chance (25%)"],
-        between: ["fair", "cannot be told from chance (25%)"],
+        between: ["unsure", "cannot be told from chance (25%)"],
       }),
   },
   "trust/answer_diversity": {
@@ -112,7 +114,7 @@ export const TRUST = {
       against(0.5, bounds, {
         above: bounds?.low > 0.8 ? ["bad", "votes only count answers"] : ["fair", "more often than not"],
         below: ["good", "less often than not"],
-        between: ["good", "no more often than another's, as far as can be seen"],
+        between: ["unsure", "cannot be told from half of the time"],
       }),
   },
   "trust/order_flips": {
@@ -122,7 +124,7 @@ export const TRUST = {
       against(0.3, bounds, {
         above: ["bad", "the order decides often"],
         below: ["good", "the order seldom decides"],
-        between: ["fair", "cannot be told from 30%"],
+        between: ["unsure", "cannot be told from 30%"],
       }),
   },
   "trust/judges_per_pair": {
@@ -131,7 +133,7 @@ export const TRUST = {
     read: (v) => (v < 2 ? ["fair", "often a single judge"] : ["good", "several judges"]),
   },
   "trust/duplicate_votes": {
-    name: "Votes said twice",
+    name: "Repeated votes",
     exact: true,
     show: share,
     read: (v) => (v > 0.2 ? ["fair", "judges repeat themselves"] : ["good", "few"]),
@@ -149,7 +151,7 @@ export const TRUST = {
       against(0.5, bounds, {
         above: ["good", "more often than not"],
         below: ["fair", "less often than not: the agents' taste is their own"],
-        between: ["fair", "cannot be told from 50%"],
+        between: ["unsure", "cannot be told from 50%"],
       }),
   },
   "trust/outside_accuracy": {
@@ -160,7 +162,7 @@ export const TRUST = {
       against(0.5, bounds, {
         above: ["good", "better than guessing"],
         below: ["bad", "worse than guessing"],
-        between: ["fair", "cannot be told from guessing (50%)"],
+        between: ["unsure", "cannot be told from guessing (50%)"],
       }),
   },
   "forecast/readable": {
@@ -286,6 +288,12 @@ export const FIRST = [
   ["train", /^parse_error$/, "Unreadable turns"],
 ];
 
+// What a curve is called: two tasks have two curves, so their names tell them apart.
+export function firstTitle(place, key) {
+  const task = /^(?:train|test)_([^/]+)\//.exec(key)?.[1];
+  return task ? `${FIRST[place][2]}: ${task}` : FIRST[place][2];
+}
+
 // The place of a metric among them; -1 where it is not one.
 export function first(phase, key) {
   return FIRST.findIndex(([where, pattern]) => where === phase && pattern.test(key));
@@ -324,10 +332,16 @@ export function failure(reason, protocol) {
   const cost = ends
     ? "The debate ended here; what was said before counts."
     : "The turn counts as failed: it earns −1, the others are told that it gave no valid response, and no vote can be about it.";
-  let why = "The sections must each stand once, in their order, with opening and closing tag.";
+  let why =
+    (protocol?.sections ?? "sampled") === "sampled"
+      ? "The sections must each stand once, in their order, with opening and closing tag."
+      : "A turn fails only where its solution is empty or was cut; what else is short stays as it is.";
   if (/^no </.test(reason)) why = "There is no section at all: the model did not follow the form.";
   else if (/^sampling ended/.test(reason))
     why = "The turn was cut at its token limit before the last tag: it was too long, so --max-tokens may be too small.";
+  else if (/^the solution was cut/.test(reason))
+    why = "The solution reached its token limit before it was finished, so --max-tokens may be too small.";
+  else if (/^the solution is empty/.test(reason)) why = "Nothing was written where the solution was asked for.";
   else if (/^the text ends/.test(reason)) why = "The turn stops before all sections are written.";
   else if (/^expected/.test(reason)) why = "The tags do not come in their order: one is missing, doubled or misplaced.";
   else if (/^consensus is/.test(reason)) why = "The consensus section may only say YES or NO.";

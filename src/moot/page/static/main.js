@@ -15,7 +15,7 @@ const VIEWS = { debates: debatesView, debate: debateView, rescore: rescoreView }
 
 let view = null;
 let runs = [];
-let reached = true;
+let trouble = "";
 let asked = Date.now();
 
 function show() {
@@ -55,7 +55,7 @@ function drawTop(wanted) {
 function drawLive() {
   const live = document.getElementById("live");
   if (!live) return;
-  if (!reached) return void fill(live, h("span", { class: "dot bad" }), "the server is gone");
+  if (trouble) return void fill(live, h("span", { class: "dot bad" }), trouble);
   const ages = runs.map((run) => run.age_s).filter((age) => age !== null);
   const youngest = ages.length ? Math.min(...ages) + (Date.now() - asked) / 1000 : null;
   const warm = youngest !== null && youngest < 60;
@@ -70,13 +70,14 @@ async function look() {
     const [found] = await Promise.all([ask("runs"), view ? null : learnWords()]);
     const first = !runs.length && found.runs.length;
     ({ runs } = found);
-    [reached, asked] = [true, Date.now()];
+    [trouble, asked] = ["", Date.now()];
     if (first || !view) show();
     else view.tick?.(runs);
-  } catch {
-    reached = false;
+  } catch (error) {
+    // fetch gives a TypeError where nobody answers.
+    trouble = error instanceof TypeError ? "the server is gone" : error.message;
   }
-  if (!runs.length && reached) noRuns();
+  if (!runs.length && !trouble) noRuns();
   drawLive();
 }
 

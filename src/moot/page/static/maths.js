@@ -4,6 +4,8 @@
 import { oneLine, visible } from "./dom.js";
 
 const LONGEST = 3000;
+// Of nodes in nodes. A browser lays them out one inside another and dies at about 900; a repeating model gets there.
+const DEEPEST = 250;
 const PAIRS = [
   ["$$", "$$", true],
   ["\\[", "\\]", true],
@@ -115,5 +117,15 @@ function rendered({ tex, display, source }) {
   } catch {
     return null;
   }
-  return node;
+  return deeper(node, DEEPEST) ? null : node;
+}
+
+// Not yet on the page, so that nothing is laid out: only what KaTeX made says how deep a formula goes.
+function deeper(node, most) {
+  let level = [node];
+  for (let depth = 0; level.length; depth++) {
+    if (depth > most) return true;
+    level = level.flatMap((each) => [...each.children]);
+  }
+  return false;
 }

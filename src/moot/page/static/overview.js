@@ -1,4 +1,4 @@
-// Runs side by side: the table, then whether their votes can be trusted, then every curve.
+// Runs side by side: the table, then every curve, then whether their votes can be trusted.
 
 import { curves } from "./curves.js";
 import { ago, fill, h, oneLine, percent, plural, signed } from "./dom.js";
@@ -67,9 +67,9 @@ export function overview(main, query, runs) {
       ),
       told.node,
     ),
+    charts.node,
     h("section", {}, h("h2", {}, "Can the votes be trusted?"), alarms, trust),
     tested.node,
-    charts.node,
   );
 
   let drawn = "";
@@ -102,6 +102,7 @@ export function overview(main, query, runs) {
         { class: "run" },
         h("a", { href: link({ view: "debates", run: run.name }), title: `Its debates\n${run.path}` }, oneLine(run.name, 80)),
         ringing.map((name) => h("span", { class: "chip bad" }, "⚠ ", name)),
+        run.trouble ? h("span", { class: "chip bad" }, oneLine(run.trouble, 160)) : null,
         h(
           "small",
           {},
@@ -197,7 +198,7 @@ export function overview(main, query, runs) {
     const counted = await counting;
     Object.assign(panels, counted);
     drawTable();
-    await drawPanel(trust, chosen, found, counted, colour);
+    await drawPanel(trust, chosen, found, counted, colour, (name) => runs.find((run) => run.name === name)?.reward);
   }
 
   function tick(latest) {

@@ -41,6 +41,8 @@ export function note(values) {
 
 export async function ask(path, values = {}, signal = undefined) {
   const answer = await fetch(`/api/${path}${link(values).slice(1)}`, { signal });
+  if (answer.status === 403 && !answer.headers.get("content-type")?.includes("json"))
+    throw new Error("moot view was started anew: open the address that it printed");
   const body = await answer.json();
   if (!answer.ok) throw new Error(body.error ?? `the server answered ${answer.status}`);
   return body;

@@ -10,21 +10,16 @@ export const MODES = {
   surprise: "Surprise",
 };
 
-// Tokens that begin in the same character are one piece on the screen: there is no text to put between them.
+// Tokens that begin in the same character are one piece on the screen: there is no text to put between them. What was
+// sampled and what was inserted stay apart, though: the text behind an end token is a tag that nobody wrote.
 export function piecesOf(turn) {
   const { starts, ids, logprobs, advantages, inserted } = turn.tokens;
   const found = [];
   for (let i = 0; i < starts.length; i++) {
     const last = found.at(-1);
-    if (last && last.start === starts[i] && i + 1 < starts.length) {
-      last.tokens.push(i);
-      continue;
-    }
-    if (last && last.start === starts[i]) {
-      last.tokens.push(i);
-      break;
-    }
-    found.push({ start: starts[i], tokens: [i] });
+    const put = Boolean(inserted?.[i]);
+    if (last && last.start === starts[i] && last.put === put) last.tokens.push(i);
+    else found.push({ start: starts[i], tokens: [i], put });
   }
   found.forEach((piece, k) => {
     piece.text = turn.text.slice(piece.start, found[k + 1]?.start ?? turn.text.length);

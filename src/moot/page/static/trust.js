@@ -12,10 +12,17 @@ export function span({ low, high }, show = (v) => Math.round(v * 100)) {
   return low === null || high === null ? null : h("small", { class: "span", title: "95% interval" }, ` [${show(low)}, ${show(high)}]`);
 }
 
-// `found` has the metrics of each run, `counted` what its last debates came to.
-export async function drawPanel(node, chosen, found, counted, colour) {
+// Agents are paid by their answers: nobody need vote, and what is about votes is never measured.
+const WITHOUT_VOTES = /^(truth|majority)(_last)?$/;
+
+// `found` has the metrics of each run, `counted` what its last debates came to, `reward` says what a run is paid by.
+export async function drawPanel(node, chosen, found, counted, colour, reward) {
   const measured = (name) => found[name]?.phases.train ?? {};
-  const keys = Object.keys(TRUST).filter((key) => key !== "trust/mean_accuracy" && chosen.some((name) => measured(name)[key]));
+  const known = (name, key) => (counted[name]?.panel?.[key] ?? null) !== null || measured(name)[key]?.n > 0;
+  const never = (name, key) => !known(name, key) && WITHOUT_VOTES.test(reward(name) ?? "");
+  const keys = Object.keys(TRUST).filter(
+    (key) => key !== "trust/mean_accuracy" && chosen.some((name) => measured(name)[key] && !never(name, key)),
+  );
   if (!keys.length) return void fill(node, h("p", { class: "quiet" }, "No step of self-play has been measured yet."));
   const lines = await ask("curves", { run: chosen, key: keys, points: 120 });
   const row = (key) => {
@@ -28,9 +35,15 @@ export async function drawPanel(node, chosen, found, counted, colour) {
         { scope: "row" },
         TRUST[key].name,
         h("small", {}, withCode(TRUST[key].means)),
-        readings.some(({ tone }) => tone === "bad" || tone === "fair") ? h("small", { class: "remedy" }, withCode(TRUST[key].remedy)) : null,
+        readings.some(({ tone }) => ["bad", "fair", "unsure"].includes(tone))
+          ? h("small", { class: "remedy" }, withCode(TRUST[key].remedy))
+          : null,
       ),
-      chosen.map((name, i) => cell(name, readings[i], chosen.length > 1, lines[name]?.[key], colour(name))),
+      chosen.map((name, i) =>
+        never(name, key)
+          ? h("td", { class: "quiet", data: { run: chosen.length > 1 ? oneLine(name, 40) : "" } }, "has no votes")
+          : cell(name, readings[i], chosen.length > 1, lines[name]?.[key], colour(name)),
+      ),
     );
   };
   fill(
@@ -86,16 +99,18 @@ export function drawAlarms(node, chosen, found, colour) {
     return ringing.length ? card(key, ringing, (name) => measured(name, key).step, colour) : null;
   });
   if (cards.some(Boolean)) return void fill(node, cards);
-  const waiting = (name) => {
-    const known = Object.keys(ALARMS).filter((key) => measured(name, key));
-    return known.length && known.every((key) => measured(name, key).last === null);
-  };
+  const keys = (name) => Object.keys(ALARMS).filter((key) => measured(name, key));
+  const told = chosen.filter((name) => keys(name).some((key) => measured(name, key).last !== null));
+  const waiting = chosen.some((name) => keys(name).length);
+  const others = `in ${told.map((name) => oneLine(name, 40)).join(", ")}. The others have not been measured`;
   const quiet = !chosen.length
     ? "No run is chosen: tick one above."
-    : chosen.every(waiting)
-      ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
-      : "No alarm rings.";
-  fill(node, h("p", { class: "calm" }, quiet));
+    : told.length
+      ? `No alarm rings${told.length < chosen.length ? ` ${others}` : ""}.`
+      : waiting
+        ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
+        : "No alarm was measured: alarms watch training, and files of debates have none.";
+  fill(node, h("p", { class: told.length && told.length === chosen.length ? "calm" : "calm unsure" }, quiet));
 }
 
 function card(key, ringing, step, colour) {

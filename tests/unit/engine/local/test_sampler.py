@@ -12,6 +12,7 @@ import pytest
 
 from moot.engine.local.pages import PAGE
 from moot.engine.protocol import EngineError, SamplingParams
+from support.engine_calls import trainer_logprobs
 
 GIB = 1 << 30
 PAGE_BYTES = 2 * 2 * 2 * PAGE * 8 * 4
@@ -26,7 +27,7 @@ def prompts(*sizes: int) -> list[list[int]]:
 async def check(sampler: Any, prompt: list[int], tokens: int, seed: int = 0) -> list[int]:
     """Sample, and compare its logprobs with a forward pass that uses no cache."""
     (sample,) = await sampler.sample(prompt, SamplingParams(max_tokens=tokens, seed=seed))
-    fresh = await sampler.compute_logprobs([*prompt, *sample.tokens.tolist()])
+    fresh = await trainer_logprobs(sampler._engine, [*prompt, *sample.tokens.tolist()])
     np.testing.assert_allclose(sample.logprobs, fresh[len(prompt) :], atol=1e-4)
     return [*prompt, *sample.tokens.tolist()]
 

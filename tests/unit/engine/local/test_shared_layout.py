@@ -22,8 +22,9 @@ from moot.records.played import PlayedDebate
 from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.turns import AgentAdvantages
+from moot.turns import Advantages
 from support import tiny_chat
+from support.engine_calls import trainer_logprobs
 
 AGENTS, ROUNDS, SAID = 4, 2, 40
 
@@ -71,7 +72,7 @@ def test_a_round_is_prefilled_once_for_all_its_agents(model: Path, sections: str
 def test_a_debate_is_trained_as_one_tree(model: Path, sections: str) -> None:
     """The longest prompt once, then for each turn what follows the last answer: its seat, and what it said."""
     engine, played = play(model, layout="shared", sections=sections)
-    made = datums(played.debate, played.sampled, AgentAdvantages((1.0, -1.0, 0.5, -0.5)))
+    made = datums(played.debate, played.sampled, Advantages.per_agent((1.0, -1.0, 0.5, -0.5)))
     out = engine.forward_backward(made, "importance_sampling").result()
     assert len(made) == AGENTS * ROUNDS
     assert out.metrics["tokens"] == sum(map(len, made))
@@ -79,7 +80,7 @@ def test_a_debate_is_trained_as_one_tree(model: Path, sections: str) -> None:
     assert out.metrics["computed_tokens"] <= max(len(sampled.prompt) for sampled in played.sampled) + sum(own)
     assert out.metrics["computed_tokens"] < 0.65 * out.metrics["tokens"]
     sampled = np.concatenate(
-        [turn.logprobs[turn.sampled] for steps in played.debate.steps() for turn in (played.sampled[i] for i in steps)]
+        [turn.logprobs[turn.sampled] for steps in played.debate.turns_by_agent() for turn in (played.sampled[i] for i in steps)]
     )
     trained = np.concatenate([logprobs[datum.mask > 0] for logprobs, datum in zip(out.logprobs, made, strict=True)])
     np.testing.assert_allclose(trained, sampled, atol=1e-4)
@@ -99,7 +100,7 @@ def test_five_agents_prefill_a_transcript_once_and_sample_as_if_each_had_read_it
             prompts = [np.concatenate([transcript, end]) for end in ends]
             calls = [sampler.sample(prompt, SamplingParams(max_tokens=40, seed=agent)) for agent, prompt in enumerate(prompts)]
             for prompt, (sample,) in zip(prompts, await asyncio.gather(*calls), strict=True):
-                fresh = await sampler.compute_logprobs([*prompt, *sample.tokens.tolist()])
+                fresh = await trainer_logprobs(engine, [*prompt, *sample.tokens.tolist()])
                 np.testing.assert_allclose(sample.logprobs, fresh[len(prompt) :], atol=1e-4)
                 transcript = np.concatenate([transcript, sample.tokens % 50])
         assert engine.statistics["prefilled"] == 300 + 2 * 200 + 15 * 10 == 850

@@ -1,0 +1,63 @@
+"""Rewards by answers: right ones (truth), or those that most agents give (majority). Per turn, or per agent by its
+last answer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+from moot.debate.reward import Reward, register
+from moot.debate.rewards.making import agent_scores, held_answers, last_parsed, need_right, need_same, plurality, turn_scores
+from moot.debate.scores import Grades, Scores
+from moot.debate.scoring import Scoring
+from moot.debate.state import Debate
+
+SOLUTION = {"solution": "generator"}
+
+
+def truth(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
+    """1 for a turn with a right answer, 0 for another, -1 for a failed one."""
+    correct = need_right(debate, grades, f"reward {scoring.reward}").correct
+    return turn_scores(debate, scoring, [float(right) for right in correct], centre_failures=True)
+
+
+def majority(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
+    """1 for a turn that holds the plurality answer of its round, 0 for another, -1 for a failed one. Looks at no
+    ground truth, as in TTRL (arXiv 2504.16084).
+
+    Where the question has a label from elsewhere, that is the answer to hold.
+    """
+    graded = need_same(grades, scoring)
+    held = graded.labelled if graded.labelled is not None else _with_most(debate, graded)
+    return turn_scores(debate, scoring, [float(equal) for equal in held], centre_failures=True)
+
+
+def _with_most(debate: Debate, grades: Grades) -> list[bool]:
+    """Whether each turn holds the plurality answer of its round."""
+    rounds: dict[int, list[int]] = defaultdict(list)
+    for i, turn in sorted(enumerate(debate.turns), key=lambda numbered: numbered[1].agent):
+        if turn.answers:
+            rounds[turn.round].append(i)
+    most = {round: plurality([grades.same[i] for i in members]) for round, members in rounds.items()}
+    return [kind is not None and kind == most.get(turn.round) for turn, kind in zip(debate.turns, grades.same, strict=True)]
+
+
+def truth_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
+    """1 for a right last answer, otherwise 0. A baseline, not a peer reward."""
+    correct = need_right(debate, grades, f"reward {scoring.reward}").correct
+    return agent_scores(debate, [i is not None and correct[i] for i in last_parsed(debate)])
+
+
+def majority_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
+    """1 for holding the debate's plurality answer, otherwise 0. A baseline that needs a grader but no ground truth."""
+    graded = need_same(grades, scoring)
+    if graded.labelled is not None:
+        return agent_scores(debate, [i is not None and graded.labelled[i] for i in last_parsed(debate)])
+    held = held_answers(debate, graded)
+    most = plurality(held)
+    return agent_scores(debate, [most is not None and answer == most for answer in held])
+
+
+register(Reward("truth", truth, per="turn", grades="right", estimator="center_round", sections=SOLUTION))
+register(Reward("majority", majority, per="turn", grades="same", estimator="center_round", sections=SOLUTION))
+register(Reward("truth_last", truth_last, per="agent", grades="right"))
+register(Reward("majority_last", majority_last, per="agent", grades="same"))
