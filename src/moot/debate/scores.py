@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from moot.debate.types import Vote
+from moot.debate.types import Question, Vote
 
 Per = Literal["turn", "agent"]
 Rows = tuple[tuple[float, ...], ...]
