@@ -43,9 +43,9 @@ def _fitting(arrays: dict[str, Any], name: str) -> dict[str, Any]:
 
     for key, array in arrays.items():
         if array.ndim != 1 or array.dtype.kind not in ("f" if key in _REAL else "biu"):
-            raise ValueError(f"{name} cannot be read: {key} must be a row of numbers")
+            raise ValueError(f"{key} in {name} cannot be read: it must be a row of numbers")
         if key.endswith("offsets") and (len(array) == 0 or array[0] != 0 or bool(np.any(np.diff(array) < 0))):
-            raise ValueError(f"{name} cannot be read: {key} must rise from 0")
+            raise ValueError(f"{key} in {name} cannot be read: it must rise from 0")
     turns = {len(array) - key.endswith("offsets") for key, array in arrays.items() if key in _BY_TURN}
     tokens = {len(array) for key, array in arrays.items() if key in _BY_TOKEN}
     kinds = [kind for kind in ("", "prompt_") if f"{kind}offsets" in arrays]
