@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from moot.disk import opened
 from moot.records.codec import FORMAT
 from moot.records.played import PlayedDebate
 from moot.turns import SampledTurn
@@ -21,7 +22,7 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[
     import numpy as np
 
     try:
-        with zipfile.ZipFile(file) as archive:
+        with opened(file) as content, zipfile.ZipFile(content) as archive:
             if sum(member.file_size for member in archive.infolist()) > largest:
                 raise ValueError(f"{file.name} would unpack to more than {largest:,} bytes")
             for name in names:
@@ -32,10 +33,28 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[
                     shape, _, kind = read(member)
                     if math.prod(shape) * kind.itemsize > archive.getinfo(f"{name}.npy").file_size:
                         raise ValueError(f"{name} in {file.name} claims {math.prod(shape):,} entries and has fewer")
-        with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
+        with opened(file) as content, np.load(content, allow_pickle=False) as arrays:
+            return _fitting({name: arrays[name] for name in names}, file.name)
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, TypeError, NotImplementedError, RuntimeError, SyntaxError) as error:
         raise ValueError(f"{file.name} cannot be read: {error}") from None
+
+
+def _fitting(arrays: dict[str, Any], name: str) -> dict[str, Any]:
+    """As they are, where they are rows of numbers that belong together; ValueError where not."""
+    import numpy as np
+
+    for key, array in arrays.items():
+        if array.ndim != 1 or array.dtype.kind not in ("f" if key in _REAL else "biu"):
+            raise ValueError(f"{key} in {name} cannot be read: it must be a row of numbers")
+        if key.endswith("offsets") and (len(array) == 0 or array[0] != 0 or bool(np.any(np.diff(array) < 0))):
+            raise ValueError(f"{key} in {name} cannot be read: it must rise from 0")
+    turns = {len(array) - key.endswith("offsets") for key, array in arrays.items() if key in _BY_TURN}
+    tokens = {len(array) for key, array in arrays.items() if key in _BY_TOKEN}
+    kinds = [kind for kind in ("", "prompt_") if f"{kind}offsets" in arrays]
+    ends = [(arrays[f"{kind}offsets"], arrays[f"{kind}tokens"]) for kind in kinds]
+    if len(turns) > 1 or len(tokens) > 1 or any(offsets[-1] != len(cut) for offsets, cut in ends):
+        raise ValueError(f"{name} cannot be read: its arrays must be equally long")
+    return arrays
 
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
@@ -74,6 +93,9 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     }
 
 
+_REAL = ("temperature", "logprobs", "advantages")
+_BY_TURN = ("debate", "turn", "extends", "temperature", "prompt_offsets", "offsets")
+_BY_TOKEN = ("tokens", "logprobs", "advantages", "starts", "inserted")
 SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages", "inserted")
 """The arrays that `turn_tokens` needs; `inserted` where there is one."""
 

@@ -38,20 +38,20 @@ async def restore(setup: Setup, start_from: int | None = None) -> tuple[int, Pro
         checkpoint = await load_checkpoint(setup.engine, run, start_from, watcher.note)
     if checkpoint is not None and checkpoint.state is not None:
         progress = remember(setup, checkpoint.state)
-        run.rewind(checkpoint.step, checkpoint.state["metrics"])
+        for note in run.rewind(checkpoint.step, checkpoint.state["metrics"]):
+            watcher.note(note)
         return checkpoint.step, progress, History(Visits.until(run, checkpoint.step), best_step(run))
     taken = warm_start_of(setup.config) if setup.config.warm.warm_from else None
     if there := run.contents():
         raise ConfigError(
-            f"{run.path} has {there}, so it cannot continue, and nothing there was changed: put a checkpoint back "
-            "and name it with "
-            f"--resume {run.path} --checkpoint STEP, start a new run with --run DIR, or start over with --restart, "
-            "which moves "
-            f"what is there to {run.path / 'aside'}"
+            f"{run.path} has {there}, so it cannot continue, and nothing there was changed: put a checkpoint back and "
+            f"name it with --resume {run.path} --checkpoint STEP, start a new run with --run DIR, or start over with "
+            f"--restart, which moves what is there to {run.path / 'aside'}"
         )
     if taken is not None:
         await setup.engine.load_state(taken.state)
-    run.rewind(0, None)  # not before it is sure that the run can begin again
+    for note in run.rewind(0, None):  # not before it is sure that the run can begin again
+        watcher.note(note)
     progress, history = Progress(), History(Visits.until(run, 0))
     if taken is None:
         return 0, progress, history

@@ -4,7 +4,7 @@ nowhere else."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AsyncExitStack, ExitStack, nullcontext
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from moot.foreign import is_code
 from moot.players import Busy, check_outsiders, make_engine, outsider
 from moot.records import Run
 from moot.records.aside import set_aside
-from moot.records.lock import locked
+from moot.records.lock import RunLock, locked
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import TrainConfig
 from moot.rl.ready import check_reward, check_scoring, check_task, check_warm_start
@@ -96,6 +96,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
         for part in parts:
             part.check_engine(config, engine.capabilities)
         run, lock = _open_run(config, path, restart)
+        run.lock = lock
     except BaseException:
         engine.shut()
         raise
@@ -106,7 +107,7 @@ def _extra_rounds(part: Part) -> int:
     return int(part.debate_settings().get("extra_rounds", 0))
 
 
-def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, ExitStack]:
+def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunLock]:
     path.mkdir(parents=True, exist_ok=True)
     lock = locked(path)
     try:
@@ -122,11 +123,12 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, Exit
 
 
 async def carry_out(setup: Setup, start_from: int | None = None, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
-    """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed "
-    "stays."""
+    """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed stays."""
     config = setup.config
     async with AsyncExitStack() as stack:
         stack.enter_context(setup.lock)
+        if setup.lock.note:
+            note(setup.lock.note)
         stack.push_async_callback(setup.engine.close)
 
         async def outside(name: str, setting: str) -> Guest:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Sampler, Trainer
 from moot.records import Run
+from moot.records.lock import RunLock
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.config import TrainConfig
@@ -61,7 +61,7 @@ class Setup:
     """Whom evaluations in mode opponents play against, by name."""
     weights: Mapping[str, Sampler] = field(default_factory=dict)
     """Those of other runs that parts need, by name."""
-    lock: contextlib.ExitStack = field(default_factory=contextlib.ExitStack)
+    lock: RunLock = field(default_factory=RunLock)
     """Held on the run's folder; closed, others may write there."""
 
     @property

@@ -16,8 +16,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from moot.debate.types import Message, Question
+from moot.disk import write_atomically
 from moot.engine.protocol import Sample, Sampler, SamplingParams
-from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
 from moot.rl.metrics import Metrics, mean
 from moot.rl.rollout import rollout

@@ -7,8 +7,8 @@ import random
 import time
 from typing import Any
 
+from moot.disk import write_atomically
 from moot.engine.protocol import SamplingParams
-from moot.records.files import write_atomically
 from moot.rl import warm
 from moot.tasks.task import Task
 from moot.training.optimise import optimise

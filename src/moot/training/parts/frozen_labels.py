@@ -8,9 +8,9 @@ nothing to learn. Each question is asked once in a run; the labels lie in labels
 from __future__ import annotations
 
 import asyncio
-import json
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from dataclasses import dataclass as plain_dataclass
 from pathlib import Path
@@ -19,9 +19,10 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
+from moot.debate.choices import check_types
 from moot.debate.types import ConfigError, Message, Question
 from moot.engine.protocol import Capabilities, Sampler, SamplingParams
-from moot.records.files import json_lines
+from moot.records.files import append_lines, json_lines
 from moot.rl.config import TrainConfig
 from moot.rl.speaker import answer_plainly, turn_seed
 from moot.tasks.answers import answer_in
@@ -106,8 +107,7 @@ class FrozenLabels(Part):
     async def begin(self, setup: Setup, step: int, sampler: Sampler) -> None:
         """Finds the labels of an earlier day. A line that was cut off in a kill is asked for again."""
         await self.source.begin(setup, step, sampler)
-        labels = [Label(**row) for _, row, ended in json_lines(_file(setup)) if ended and row is not None]
-        self.labels = {(label.level, label.number): label for label in labels}
+        self.labels = known_labels(_file(setup))
         self.unpaid = {key for key, label in self.labels.items() if label.step > step}
 
     async def chosen(self, setup: Setup, progress: Progress, step: int, asked: list[BatchQuestion]) -> tuple[list[BatchQuestion], int]:
@@ -130,8 +130,7 @@ class FrozenLabels(Part):
         if new := [key for key in keys if key not in self.labels]:
             weights = await self.source.sampler(setup)
             made = await asyncio.gather(*(self._ask(setup, step, level, number, weights) for level, number in new))
-            with _file(setup).open("a") as file:
-                file.writelines(json.dumps(asdict(label)) + "\n" for label in made)
+            append_lines(_file(setup), map(asdict, made))
             self.labels |= {(label.level, label.number): label for label in made}
             self.unpaid |= set(new)
         counted = [key for key in keys if key in self.unpaid]
@@ -153,6 +152,18 @@ class FrozenLabels(Part):
 
 def _file(setup: Setup) -> Path:
     return setup.run.path / FILE
+
+
+def known_labels(file: Path) -> dict[tuple[int, int], Label]:
+    """Labels of an earlier day; a line that is no label is left out, and its question is asked again."""
+    known: dict[tuple[int, int], Label] = {}
+    for _, row, ended in json_lines(file):
+        with suppress(TypeError, ValueError, AttributeError):
+            label = Label(**row)
+            check_types(label)
+            if ended:
+                known[label.level, label.number] = label
+    return known
 
 
 def plurality_label(answers: Sequence[str | None], equal: Grader) -> tuple[str | None, float]:
