@@ -204,7 +204,7 @@ def test_help_tells_every_option(tmp_path: Path) -> None:
         "compare": ("RUNS", "--evals"),
         "check": ("--questions",),
     }.items():
-        done = here(tmp_path, name, "--help")
+        done = here(tmp_path, name, "--help-all")
         assert (done.returncode, done.stderr) == (0, "")
         assert all(word in done.stdout for word in words)
 
@@ -268,6 +268,6 @@ def test_other_texts_are_named_by_their_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[asked]\nquestion = "Sums, please: {question} {instruction}"\n')
     done = evaluate(tmp_path, *SCRIPTED, "--sections", "asked", "--questions", "2", "--modes", "direct", "--prompts", "mine.toml", "--json")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "prompts:" not in evaluate(tmp_path, "--help").stdout  # a file, not a subcommand
+    assert "prompts:" not in evaluate(tmp_path, "--help-all").stdout  # a file, not a subcommand
     refused = evaluate(tmp_path, *SCRIPTED, "--prompts", "nowhere.toml")
     assert refused.returncode == 2 and "nowhere.toml" in refused.stderr

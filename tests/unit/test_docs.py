@@ -197,7 +197,7 @@ def options() -> dict[str, set[str]]:
     for name in COMMANDS:
         shown = io.StringIO()
         with contextlib.redirect_stdout(shown), contextlib.suppress(SystemExit):
-            main([name, "--help"])
+            main([name, "--help-all"])
         heads = re.findall(r"(?m)^[│| ] (?:-h, )?(--[a-z].*)", shown.getvalue())
         # An option may have another spelling, and a switch is turned off by its second one: --personas, --no-personas.
         found[name] = {option for head in heads for option in re.findall(r"--[a-z][a-z0-9-]*", head.split("  ")[0])}

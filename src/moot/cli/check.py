@@ -44,6 +44,8 @@ class Check:
     """A run's folder, to check what it has trained so far; most useful after its warm start."""
     preset: str = "demo"
     """Where the other defaults come from, as in `moot train`."""
+    config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
+    """The same file as for `moot train`."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS["demo"])
     questions: int = 25
     """Held-out questions, each answered once alone and debated once."""
@@ -64,7 +66,7 @@ class Check:
         if self.run_dir != self.settings_of:
             raise ConfigError(f"the run must come first: moot check {self.run_dir} …")
         config = self.config
-        train.say_trusted(self.trust_run, self.run_dir, played_names(config))
+        train.say_trusted(self.trust_run, self.run_dir or self.config_file, played_names(config))
         if run is None and (note := train.demo_elsewhere(self.preset, config)):
             console.note(note)
         if config.protocol.rules.positions == "assigned":

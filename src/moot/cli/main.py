@@ -38,7 +38,7 @@ Train language models by debate: copies of one model argue, vote on each other, 
 commands:
 {commands}
 
-moot COMMAND --help lists the options of a command. moot --version prints the version.
+moot COMMAND --help lists the options of a command, --help-all the rare ones too. moot --version prints the version.
 """
 
 
@@ -102,19 +102,29 @@ def _parse(name: str, arguments: list[str]) -> Any:
     import tyro
 
     from moot.cli.registry import REGISTRY
+    from moot.cli.short_help import SHORT, more_help, short_help
+    from moot.cli.spelling import respelled
 
     module, attribute = COMMANDS[name][0].split(":")
     loaded = importlib.import_module(module)
     kind = getattr(loaded, attribute)
-    arguments = loaded.respelled(arguments) if hasattr(loaded, "respelled") else arguments
+    whole = "--help-all" in arguments
+    arguments = ["--help" if argument == "--help-all" else argument for argument in arguments]
     complaint = io.StringIO()
     try:
         with contextlib.redirect_stderr(complaint):
+            arguments = respelled(arguments, name) if name in SHORT else arguments
+            arguments = loaded.respelled(arguments) if hasattr(loaded, "respelled") else arguments
             default = loaded.defaults(arguments) if hasattr(loaded, "defaults") else None
+            if name in SHORT and not whole and {"-h", "--help"} & set(arguments):
+                sys.stdout.write(short_help(name, kind, default))
+                raise SystemExit(0)
             return tyro.cli(kind, prog=f"moot {name}", args=arguments, default=default, registry=REGISTRY)
     except SystemExit as stop:
         if stop.code:
             _usage_error(complaint.getvalue(), name)
+        if whole and name in SHORT:
+            sys.stdout.write(more_help(name))
         raise
 
 

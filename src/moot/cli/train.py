@@ -23,8 +23,7 @@ from moot.foreign import AGAIN, check_trusted, trained_names
 from moot.records import Run
 from moot.records.lock import locked
 from moot.rl.config import TrainConfig
-from moot.rl.config_file import read_config
-from moot.rl.part_names import part_instead
+from moot.rl.config_file import RunFile, read_run_file, with_settings
 from moot.rl.presets import PRESETS, find_preset
 from moot.rl.resume import change_settings, is_finished
 from moot.rl.stored import config_of
@@ -44,11 +43,12 @@ class Train:
     """
 
     preset: str = _DEFAULT
-    """Where the other defaults come from: demo, math, easy, hard, v1, aime or advocates."""
+    """Where the other defaults come from: demo, majority, truth, math, easy, hard, v1, aime or advocates."""
     protocol: OtherProtocol = None
     """The rules of the debates and how votes count, all at once; the preset's if not given. Single choices below win over it."""
     config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
-    """Settings from a YAML file, or from a run's run.json. Options on the command line win over it."""
+    """Settings from a YAML file, which may name preset, seeds and run too, or from a run's run.json; `moot train FILE`
+    is the same. Options on the command line win over it."""
     config: Annotated[TrainConfig, tyro.conf.OmitArgPrefixes] = field(default_factory=lambda: PRESETS[_DEFAULT])
     run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR", help_behavior_hint="")] = None
     """The run's folder; runs/PRESET-TASK-seedSEED if not given."""
@@ -181,19 +181,35 @@ class _Sources:
     resume: Path | None = None
 
 
+@dataclass(frozen=True)
+class _Length:
+    """How long a run is, in both ways to say it."""
+
+    steps: int | None = None
+    batch_size: int | None = None
+    num_train_datapoints: int | None = None
+
+
 def respelled(arguments: list[str]) -> list[str]:
-    """As they are. A setting that belongs to a part now is answered with how it is written."""
-    for name in option_names(arguments):
-        if instead := part_instead(name.replace("--no-", "--", 1)):
-            raise ConfigError(f"there is no option {name}{instead} (moot train --help)")
-    return arguments
+    """A file that comes first is `--config`, and `--steps` is as many questions as its batches have."""
+    if arguments and arguments[0].endswith((".yaml", ".yml", ".json")) and not arguments[0].startswith("-"):
+        arguments = ["--config", *arguments]
+    if {"--seed", "--seeds"} <= option_names(arguments):
+        raise ConfigError("--seeds names the seed of each run; leave --seed out")
+    if "--steps" not in option_names(arguments):
+        return arguments
+    length, others = tyro.cli(_Length, args=arguments, return_unknown_args=True, add_help=False)
+    if length.num_train_datapoints is not None:
+        raise ConfigError("--steps and --num-train-datapoints both say how long the run is; leave one of them out")
+    if length.steps is None or length.steps < 1:
+        raise ConfigError(f"steps must be at least 1, got {length.steps}")
+    batch_size = length.batch_size or defaults(others).config.optim.batch_size
+    return [*others, "--batch-size", str(batch_size), "--num-train-datapoints", str(length.steps * batch_size)]
 
 
 def defaults(arguments: list[str]) -> Train:
     """Preset, protocol, file and run are read first, so that the help shows their values and the other options change them."""
     sources, _ = tyro.cli(_Sources, args=arguments, return_unknown_args=True, add_help=False)
-    name = sources.preset or _DEFAULT
-    preset = find_preset(name)
     if sources.resume is not None:
         if clash := next((each for each in ("preset", "protocol", "config") if getattr(sources, each)), None):
             raise ConfigError(f"--resume continues with the settings of the run; leave --{clash} out")
@@ -201,12 +217,15 @@ def defaults(arguments: list[str]) -> Train:
         config = config_of(run)
         trusted(run.path, trained_names(config), arguments)
         return Train(config=config)
-    config = preset if sources.config is None else read_config(sources.config, preset)
+    file = RunFile() if sources.config is None else read_run_file(sources.config)
+    name = sources.preset or file.preset or _DEFAULT
+    config = with_settings(find_preset(name), file.settings, f"{sources.config}: ")
     if sources.config is not None:
         trusted(sources.config, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:
         config = fitting(config.under(PROTOCOLS[sources.protocol]))
-    return Train(preset=name, config=config)
+    seeds = () if "--seed" in option_names(arguments) else file.seeds
+    return Train(preset=name, config=config, run_dir=file.run, seeds=seeds)
 
 
 def trusted(source: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:

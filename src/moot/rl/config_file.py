@@ -1,6 +1,6 @@
 """A configuration from a file: YAML, or a run's own run.json.
 
-Settings may stand in their sections (`optim: {learning_rate: 1e-5}`) or by themselves (`learning_rate: 1e-5`): each name is used once.
+A file may be a whole run: `preset`, `seeds` and `run` stand beside the settings. Settings may stand in their sections (`optim: {learning_rate: 1e-5}`) or by themselves (`learning_rate: 1e-5`): each name is used once.
 What the file leaves out stays as it is in the preset.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
@@ -22,9 +22,29 @@ TOP = ""
 """The section of settings that have none."""
 
 
-def read_config(path: Path, base: TrainConfig) -> TrainConfig:
-    """`base` with what the file says."""
-    return with_settings(base, _read(path), f"{path}: ")
+@dataclass(frozen=True)
+class RunFile:
+    """What a file says of a run."""
+
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    preset: str = ""
+    seeds: tuple[int, ...] = ()
+    run: Path | None = None
+    """Its folder."""
+
+
+def read_run_file(path: Path) -> RunFile:
+    settings = dict(_read(path))
+    preset, seeds, run = settings.pop("preset", ""), settings.pop("seeds", []), settings.pop("run", None)
+    if not isinstance(preset, str):
+        raise ConfigError(f"{path}: preset must be a name, as in preset: majority; got {preset!r}")
+    if not isinstance(seeds, list) or not all(type(seed) is int for seed in seeds):
+        raise ConfigError(f"{path}: seeds must be a list of whole numbers, as in seeds: [0, 1, 2]; got {seeds!r}")
+    if not isinstance(run, str | None):
+        raise ConfigError(f"{path}: run must be a folder, as in run: runs/mine; got {run!r}")
+    if seeds and "seed" in settings:
+        raise ConfigError(f"{path}: seeds names the seed of each run; leave seed out")
+    return RunFile(settings, preset, tuple(seeds), None if run is None else Path(run))
 
 
 def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = "") -> TrainConfig:

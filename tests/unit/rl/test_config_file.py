@@ -10,7 +10,7 @@ import pytest
 
 from moot.debate.types import ConfigError
 from moot.rl.config import TrainConfig
-from moot.rl.config_file import read_config
+from moot.rl.config_file import read_run_file, with_settings
 from moot.rl.presets import PRESETS
 
 BASE = PRESETS["demo"]
@@ -27,7 +27,7 @@ seed: 3
 
 def read(tmp_path: Path, text: str, name: str = "mine.yaml") -> TrainConfig:
     (tmp_path / name).write_text(text)
-    return read_config(tmp_path / name, BASE)
+    return with_settings(BASE, read_run_file(tmp_path / name).settings)
 
 
 def test_settings_may_stand_in_their_sections_or_alone_and_the_rest_stays(tmp_path: Path) -> None:
@@ -55,6 +55,11 @@ def test_a_runs_own_file_gives_its_configuration_back(tmp_path: Path) -> None:
         ("learning_rate: -1", "learning_rate must be 0 or more, got -1.0"),
         ("[1, 2]", "must hold settings with their values"),
         ("a: [", "cannot be read as YAML"),
+        ("preset: 3", "mine.yaml: preset must be a name, as in preset: majority; got 3"),
+        ("seeds: 0", "mine.yaml: seeds must be a list of whole numbers, as in seeds: [0, 1, 2]; got 0"),
+        ("seeds: [a]", "mine.yaml: seeds must be a list of whole numbers"),
+        ("run: [x]", "mine.yaml: run must be a folder, as in run: runs/mine; got ['x']"),
+        ("seeds: [0]\nseed: 1", "mine.yaml: seeds names the seed of each run; leave seed out"),
     ],
 )
 def test_a_wrong_line_is_named(tmp_path: Path, text: str, says: str) -> None:

@@ -287,6 +287,8 @@ def test_the_presets_are_the_published_tables() -> None:
     assert math.protocol == V2.with_choices(evaluation_credit="judge", sections="asked", personas=False)
     assert {name: preset.debate.task for name, preset in PRESETS.items()} == {
         "demo": "arithmetic",
+        "majority": "gsm8k",
+        "truth": "gsm8k",
         "math": "math",
         "easy": "gsm8k",
         "hard": "math",

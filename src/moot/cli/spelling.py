@@ -1,0 +1,39 @@
+"""Options as people type them who come from other trainers, and the names that they have here."""
+
+from __future__ import annotations
+
+from moot.cli.registry import option_names
+from moot.debate.types import ConfigError
+from moot.rl.part_names import part_instead
+
+_DEBATES = {
+    "--agents": "--num-agents",
+    "--group-size": "--num-agents",
+    "--rounds": "--max-rounds",
+    "--max-new-tokens": "--max-tokens",
+}
+_TRAINING = {"--lr": "--learning-rate", "--num-steps": "--steps"}
+_EPOCHS = "; a run is counted in questions: --num-train-datapoints 1024, or in steps of --batch-size questions: --steps 32"
+
+
+def other_spellings(command: str) -> dict[str, str]:
+    """What people type, and what is meant."""
+    if command == "eval":
+        return _DEBATES
+    return {**_DEBATES, **_TRAINING, "--steps": "--num-train-datapoints, divided by --batch-size"}
+
+
+def respelled(arguments: list[str], command: str) -> list[str]:
+    """The same options by the names that they have here. One that is known and none of ours is answered with ours."""
+    names = _DEBATES if command == "eval" else _DEBATES | _TRAINING
+    for name in sorted(option_names(arguments)) if command != "eval" else ():
+        instead = _EPOCHS if name in ("--epochs", "--num-epochs") else part_instead(name.replace("--no-", "--", 1))
+        if instead:
+            raise ConfigError(f"there is no option {name}{instead} (moot {command} --help)")
+    return [_respelled(argument, names) for argument in arguments]
+
+
+def _respelled(argument: str, names: dict[str, str]) -> str:
+    name, equals, value = argument.partition("=")
+    option = names.get(name.replace("_", "-"))
+    return argument if option is None else f"{option}{equals}{value}"
