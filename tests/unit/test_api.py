@@ -238,14 +238,16 @@ def test_settings_go_by_the_names_of_the_command() -> None:
     assert config.protocol.rules.shuffle_labels and config.protocol.scoring.reward == "win_rate"
     with pytest.raises(moot.ConfigError, match="there is no setting 'learning_rat'; did you mean learning_rate"):
         moot.config(learning_rat=1)
-    with pytest.raises(moot.ConfigError, match="preset must be one of demo, math"):
+    with pytest.raises(moot.ConfigError, match="preset must be one of demo, majority"):
         moot.config("maths")
 
 
 def test_a_preset_that_is_not_there_is_answered_with_the_one_that_was_probably_meant_first() -> None:
-    with pytest.raises(moot.ConfigError, match=r"^did you mean math\? preset must be one of demo, math, .*, got 'maths': demo \(SmolLM2"):
+    with pytest.raises(
+        moot.ConfigError, match=r"^did you mean math\? preset must be one of demo, majority, .*, got 'maths': demo \(SmolLM2"
+    ):
         moot.config("maths")
-    with pytest.raises(moot.ConfigError, match=r"^preset must be one of demo, math, .*, got 'nope': demo \(SmolLM2"):
+    with pytest.raises(moot.ConfigError, match=r"^preset must be one of demo, majority, .*, got 'nope': demo \(SmolLM2"):
         moot.config("nope")
     with pytest.raises(moot.ConfigError, match=r"^did you mean advocates\? preset must be one of .*, got 'advocate'"):
         defaults(["--preset", "advocate"])

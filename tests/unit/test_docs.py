@@ -232,8 +232,14 @@ def test_every_command_and_option_named_in_the_docs_exists(texts: dict[Path, Pag
     assert seen > 40
 
 
-def test_every_command_line_in_the_docs_is_understood(texts: dict[Path, Page]) -> None:
-    """Whole lines are read as the command would, without running them: a wrong value, or one argument too many, is told too."""
+def test_every_command_line_in_the_docs_is_understood(texts: dict[Path, Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whole lines are read as the command would, without running them: a wrong value, or one argument too many, is told
+    too. Files that the pages write lie there, because settings in a file are read with the options."""
+    monkeypatch.chdir(tmp_path)
+    for _, name, _, text in (block for page in PAGES for block in blocks(page.name)):
+        if name:
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(text)
     wrong, seen = [], 0
     for html, page in texts.items():
         listings = [code.replace("\\\n", " ") for code in page.code if code.endswith("\n")]

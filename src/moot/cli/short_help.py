@@ -129,9 +129,9 @@ def _aligned(rows: dict[str, str], width: int) -> list[str]:
     """Names on the left, their texts on the right; a name that is too long has a line of its own."""
     lines = []
     for name, text in rows.items():
-        head, indent = f"  {name}", " " * width
-        if len(head) > width - 2:
-            lines.append(head)
-            head = ""
-        lines += textwrap.wrap(text, WIDTH, initial_indent=head.ljust(width), subsequent_indent=indent, break_on_hyphens=False)
+        head, *others = textwrap.wrap(text, WIDTH - width, break_on_hyphens=False)
+        if len(name) > width - 4:
+            lines.append(f"  {name}")
+            name = ""
+        lines += [f"  {name}".ljust(width) + head, *(" " * width + line for line in others)]
     return lines

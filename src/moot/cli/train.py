@@ -161,7 +161,7 @@ def demo_elsewhere(preset: str, config: TrainConfig) -> str | None:
         return None
     return (
         f"the preset demo is made for {demo.model.model} on {demo.debate.task}: solutions of at most {d.max_tokens} tokens, "
-        f"{config.optim.num_train_datapoints} questions. For other models and tasks start from --preset easy, math or hard."
+        f"{config.optim.num_train_datapoints} questions. For other models and tasks start from --preset majority, easy, math or hard."
     )
 
 

@@ -1,6 +1,7 @@
 """A configuration from a file: YAML, or a run's own run.json.
 
-A file may be a whole run: `preset`, `seeds` and `run` stand beside the settings. Settings may stand in their sections (`optim: {learning_rate: 1e-5}`) or by themselves (`learning_rate: 1e-5`): each name is used once.
+A file may be a whole run: `preset`, `seeds` and `run` stand beside the settings. Settings may stand in their sections
+(`optim: {learning_rate: 1e-5}`) or by themselves (`learning_rate: 1e-5`): each name is used once.
 What the file leaves out stays as it is in the preset.
 """
 

@@ -15,7 +15,8 @@ NOW_PARTS = {
     "stop_when_settled": "rounds_as_needed:stop_when_settled=yes", "extra_rounds": "rounds_as_needed:extra_rounds=…",
     "hard_agents": "hard_agents:agents=…", "easy_agents": "easy_agents:agents=…", "past_selves": "past_selves:share=…",
     "distill_every": "distill:every=…", "labels_from": "frozen_labels:weights=…", "label_samples": "frozen_labels:samples=…",
-    "label_band": "frozen_labels:band=LOW-HIGH", "kl_coef": "kl_penalty:coef=…", "kl_beta": "kl_penalty:coef=…", "reference": "kl_penalty:coef=…,weights=…",
+    "label_band": "frozen_labels:band=LOW-HIGH", "kl_coef": "kl_penalty:coef=…", "kl_beta": "kl_penalty:coef=…",
+    "reference": "kl_penalty:coef=…,weights=…",
     "ema_decay": "kl_penalty:coef=…,weights=ema,ema_decay=…", "target_kl": "adaptive_rate:target_kl=…",
     "min_signal": "min_signal:debates=…", "truth_schedule": "truth_schedule:schedule=…",
 }  # fmt: skip

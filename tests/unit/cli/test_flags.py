@@ -65,4 +65,6 @@ def test_the_demos_short_answers_are_pointed_out_to_other_models_and_tasks(typed
     train = _parse("train", typed)
     note = demo_elsewhere(train.preset, train.config)
     assert (note is not None) is said
-    assert not note or "at most 64 tokens, 20 questions. For other models and tasks start from --preset easy, math or hard." in note
+    assert (
+        not note or "at most 64 tokens, 20 questions. For other models and tasks start from --preset majority, easy, math or hard." in note
+    )

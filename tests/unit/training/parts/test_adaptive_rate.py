@@ -30,7 +30,8 @@ def test_the_warm_up_multiplies_what_the_schedule_says() -> None:
 
 def test_the_presets_for_models_of_a_size_warm_up_and_none_clips() -> None:
     assert {name: (preset.optim.lr_warmup, preset.optim.grad_clip) for name, preset in PRESETS.items()} == {
-        "demo": (0, 0.0), "majority": (5, 0.0), "truth": (5, 0.0), "math": (5, 0.0), "easy": (5, 0.0), "hard": (5, 0.0), "v1": (0, 0.0), "aime": (5, 0.0), "advocates": (5, 0.0),
+        "demo": (0, 0.0), "majority": (5, 0.0), "truth": (5, 0.0),
+        "math": (5, 0.0), "easy": (5, 0.0), "hard": (5, 0.0), "v1": (0, 0.0), "aime": (5, 0.0), "advocates": (5, 0.0),
     }  # fmt: skip
 
 
