@@ -37,7 +37,7 @@ _CALCULATION = re.compile(rf"[\s(]*{_ATOM}\s*{_OPERATOR}\s*{_ATOM}[\s)]*")
 _NUMBER = re.compile(rf"(?<![\w.]){_FIGURE}(?!(?:st|nd|rd|th)\b)")
 _NAME = re.compile(r"(?im)^\W*[0-9]+[.):](?=\s)|\bstep\s+[0-9]+")
 """Numbers that count lines and steps: no quantities."""
-_JOINED = re.compile(rf"[0-9.,]\Z|(?:[%^]|{_OPERATOR})[\s$(]*\Z|(?<![A-Za-z])\s*=[\s$(]*\Z")
+_JOINED = re.compile(rf"[0-9.,]\Z|(?:[%^]|{_OPERATOR})[\s$(]*\Z|(?<![A-Za-z\s])\s*=[\s$(]*\Z")
 """Before an equation: it would be part of a longer one. A name and = may stand there."""
 _CLAUSE = re.compile(r"[\n=:;]|\.(?![0-9])")
 _JOINS = re.compile(rf"[\s$)]*(?:[=%^]|{_OPERATOR})")
@@ -132,7 +132,7 @@ def _planted(solution: str, question: str, sides: list[_Side], place: int, new: 
         return None
     text = solution[: result.start] + written + rest
     before, now = answer_in(solution), answer_in(text)
-    if before is None or now is None or same_number(before, now):
+    if before is None or now is None or before == now or same_number(before, now):
         return None
     first = _NUMBER.search(text, result.start)
     assert first is not None

@@ -23,7 +23,7 @@ SPELLINGS = ["countdown", "countdown:numbers=4,largest=25,target=10-200", "count
 def make(target: int, *numbers: int) -> Question:
     """A question as the task asks it, for whatever numbers."""
     listed = f"{', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
-    return Question(f"Use the numbers {listed} and the operations +, -, * and / to make {target}. Each number must be used exactly once.")
+    return Question(f"Use the numbers {listed} and the operations +, -, * and / to make {target}. Each number once.")
 
 
 # Worked by hand: the target, the numbers, the answer, whether it is right.
@@ -103,7 +103,7 @@ def test_every_question_can_be_answered_and_held_out_ones_are_not_trained_on(nam
         assert question.answer is None and task.right(question, boxed(task.solution(question)) or "")
         assert not task.right(question, task.near_miss(question, i))
     assert [task.train(i) for i in range(200)] == trained
-    assert trained != [load(name, seed=4).train(i) for i in range(200)]
+    assert trained != [load(name, seed=4, held_out=1).train(i) for i in range(200)]
 
 
 def test_every_line_of_a_worked_solution_holds() -> None:
@@ -120,7 +120,7 @@ def test_every_line_of_a_worked_solution_holds() -> None:
 
 @pytest.mark.parametrize("name", [*SPELLINGS, "arithmetic", "arithmetic:operands=3,operators=+-x,digits=2"])
 def test_exercises_are_half_right_and_labelled_by_the_checker(name: str) -> None:
-    task = load(name, held_out=50)
+    task = load(name, held_out=20)
     assert task.exercises is not None
     exercises = list(itertools.islice(task.exercises(7), 400))
     assert sum(exercise.right for exercise in exercises) == 200
