@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from moot.cli import main
 from moot.debate.types import ConfigError, Question
 from moot.tasks import load
 from moot.tasks.answers import answer_in, boxed
+from moot.tasks.check import check as check_data
 from moot.tasks.countdown import asked, check, equal, extract
 from moot.tasks.expressions import LONGEST, parsed, value
 
@@ -178,6 +180,14 @@ def test_settings_that_cannot_be(name: str, message: str) -> None:
 def test_a_question_of_another_task_cannot_be_checked() -> None:
     with pytest.raises(ConfigError, match=r"a question must begin with 'Use the numbers … to make …', got 'What is 1 \+ 1\?'"):
         check(Question("What is 1 + 1?"), "2")
+
+
+def test_a_checker_without_a_key_is_tried_on_worked_solutions_and_near_misses() -> None:
+    task = load("countdown", held_out=5)
+    for lenient, kind in [(lambda question, answer: answer != "?", "passing"), (lambda question, answer: False, "failing")]:
+        report = check_data(replace(task, check=lenient), {"held_out": task.held_out})
+        assert not report.good and len(getattr(report.splits["held_out"], kind)) == 5
+    assert check_data(task, {"held_out": task.held_out}).good
 
 
 def test_the_commands_know_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
