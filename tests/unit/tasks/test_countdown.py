@@ -178,15 +178,16 @@ def test_settings_that_cannot_be(name: str, message: str) -> None:
 
 
 def test_a_question_of_another_task_cannot_be_checked() -> None:
-    with pytest.raises(ConfigError, match=r"a question must begin with 'Use the numbers … to make …', got 'What is 1 \+ 1\?'"):
+    with pytest.raises(ConfigError, match=r"must begin with 'Use the numbers … to make …', got 'What is 1 \+ 1\?'"):
         check(Question("What is 1 + 1?"), "2")
 
 
 def test_a_checker_without_a_key_is_tried_on_worked_solutions_and_near_misses() -> None:
     task = load("countdown", held_out=5)
-    for lenient, kind in [(lambda question, answer: answer != "?", "passing"), (lambda question, answer: False, "failing")]:
-        report = check_data(replace(task, check=lenient), {"held_out": task.held_out})
-        assert not report.good and len(getattr(report.splits["held_out"], kind)) == 5
+    lenient = replace(task, check=lambda question, answer: answer != "?")
+    strict = replace(task, check=lambda question, answer: False)
+    assert len(check_data(lenient, {"held_out": task.held_out}).splits["held_out"].passing) == 5
+    assert len(check_data(strict, {"held_out": task.held_out}).splits["held_out"].failing) == 5
     assert check_data(task, {"held_out": task.held_out}).good
 
 

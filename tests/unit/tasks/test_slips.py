@@ -16,7 +16,7 @@ from moot.tasks.slips import LONGEST, plant
 CARRIED = [
     ("12 + 30 = 42. The answer is \\boxed{42}.", "12 + 30 = {0}. The answer is \\boxed{{{0}}}."),
     ("5 \\times 4 = \\boxed{20}", "5 \\times 4 = \\boxed{{{0}}}"),
-    ("Total = 3 * 40 = $120. So it costs $120, the answer is 120.", "Total = 3 * 40 = ${0}. So it costs ${0}, the answer is {0}."),
+    ("Total = 3 * 40 = $120. It is $120, the answer is 120.", "Total = 3 * 40 = ${0}. It is ${0}, the answer is {0}."),
     # A chain: the slip is in its last step.
     ("23 * 45 = 920 + 115 = 1,035. \\boxed{1035}", "23 * 45 = 920 + 115 = {0:,}. \\boxed{{{0}}}"),
     # Numbers of steps are no quantities.
