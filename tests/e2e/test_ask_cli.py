@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from moot.cli import main
 from support.asking import Answer, ChatServer, broken_off, chunk, here, saying, scripted
 from support.making import command, moot, surroundings

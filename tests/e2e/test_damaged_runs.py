@@ -17,7 +17,7 @@ import pytest
 import moot
 from moot.cli import main
 from moot.debate.protocol import V2
-from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, RecipeConfig, TrainConfig
+from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from support.damaging import damage
 from support.requesting import ask
 
@@ -30,7 +30,7 @@ CONFIG = TrainConfig(
     model=ModelConfig(engine="scripted", deterministic=True, model="no/such-model"),
     debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=2000),
     optim=OptimConfig(batch_size=2, num_train_datapoints=6),
-    recipe=RecipeConfig(labels_from="base", label_samples=2, label_band=(0.0, 1.0)),
+    parts=("frozen_labels:weights=base,samples=2,band=0.0-1.0",),
     protocol=V2.with_choices({"reward": "majority"}),
     eval_every=1,
     eval_questions=2,

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DebateConfig:
     task: str = "arithmetic"
-    """Where questions come from: arithmetic, gsm8k, math, aime24, reasoning-gym:NAME, longwriter, humaneval, code:FILE,
-    or a file; settings follow a colon, as in math:algebra,level=1-3 or arithmetic:operands=3. docs/tasks.md lists
-    them."""
+    """Where questions come from: arithmetic, countdown, constraints, gsm8k, math, aime24, reasoning-gym:NAME, longwriter,
+    humaneval, code:FILE, or a file; settings follow a colon, as in math:algebra,level=1-3 or countdown:numbers=4.
+    docs/tasks.md lists them."""
     num_agents: int = 3
     """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates (positions assigned) are 2, and a
     judge decides."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from moot import users
 from moot.debate.choices import near
 from moot.debate.types import ConfigError
-from moot.tasks import aime, arithmetic, code_set, files, gsm8k, gym, longwriter, math_set
+from moot.tasks import aime, arithmetic, code_set, constraints, countdown, files, gsm8k, gym, longwriter, math_set
 from moot.tasks.sets import without
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
@@ -20,6 +20,8 @@ __all__ = ["TASKS", "Task", "check_name", "load", "load_trained"]
 
 TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
     "arithmetic": arithmetic.task,
+    "countdown": countdown.task,
+    "constraints": constraints.task,
     "gsm8k": gsm8k.task,
     "math": math_set.task,
     "aime24": aime.task,
