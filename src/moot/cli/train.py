@@ -183,11 +183,10 @@ class _Sources:
 
 @dataclass(frozen=True)
 class _Length:
-    """How long a run is, in both ways to say it."""
+    """How long a run is, as other trainers say it."""
 
-    steps: int | None = None
-    batch_size: int | None = None
-    num_train_datapoints: int | None = None
+    steps: int = 0
+    batch_size: int = 0
 
 
 def respelled(arguments: list[str]) -> list[str]:
@@ -198,12 +197,13 @@ def respelled(arguments: list[str]) -> list[str]:
         raise ConfigError("--seeds names the seed of each run; leave --seed out")
     if "--steps" not in option_names(arguments):
         return arguments
-    length, others = tyro.cli(_Length, args=arguments, return_unknown_args=True, add_help=False)
-    if length.num_train_datapoints is not None:
+    if "--num-train-datapoints" in option_names(arguments):
         raise ConfigError("--steps and --num-train-datapoints both say how long the run is; leave one of them out")
-    if length.steps is None or length.steps < 1:
+    length, others = tyro.cli(_Length, args=arguments, return_unknown_args=True, add_help=False)
+    if length.steps < 1:
         raise ConfigError(f"steps must be at least 1, got {length.steps}")
-    batch_size = length.batch_size or defaults(others).config.optim.batch_size
+    named = "--batch-size" in option_names(arguments)
+    batch_size = length.batch_size if named else defaults(others).config.optim.batch_size
     return [*others, "--batch-size", str(batch_size), "--num-train-datapoints", str(length.steps * batch_size)]
 
 
