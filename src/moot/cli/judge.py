@@ -15,7 +15,7 @@ from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.evaluate import CONTINUING, Watching, model_changes
 from moot.debate.types import ConfigError, Question
-from moot.debate.wording import DEFAULT, Prompts, load_prompts
+from moot.debate.wording import DEFAULT, load_prompts
 from moot.evaluate import AnswerStore, EvalConfig, evaluate
 from moot.evaluate.store import SampleKey, question_key
 from moot.evaluate.table import rich_table
@@ -39,7 +39,7 @@ TABLES = (
 )
 """What matters first; a column that no row has is left out."""
 LEGEND = {
-    "pair accuracy": "pairs of a right and a wrong answer of one question in which the right one has the higher score, with its 95% interval",
+    "pair accuracy": "pairs of a right and a wrong answer in which the right one has the higher score; 95% interval",
     "J": "right answers that are approved (score above ½) minus wrong ones",
     "tokens": "sampled for one score",
     "at 20%": "pair accuracy in the fifth of the pairs whose scores differ most",
@@ -55,9 +55,9 @@ LEGEND = {
 class JudgeCommand:
     """Measure judges before training: which judge, asked how, tells right answers from wrong ones?
 
-    A model answers each question several times; every judge is asked about the same answers, in every way that is named. approval: one
-    answer, Yes or No, several checks. pairs: two answers in both orders. Answers and verdicts are kept as they come: the same command
-    again continues where it stopped, and asks nothing twice.
+    A model answers each question several times; every judge is asked about the same answers, in every way named.
+    approval: one answer, Yes or No, several checks. pairs: two answers in both orders. Answers and verdicts are kept as
+    they come: the same command again continues where it stopped, and asks nothing twice.
     """
 
     judges: tuple[str, ...] = ("base",)
@@ -69,17 +69,17 @@ class JudgeCommand:
     ballots: tuple[Ballot, ...] = ("approval",)
     """approval, pairs."""
     checks: tuple[int, ...] = (1, 4)
-    """How often an answer is checked for approval. The largest number is asked for; smaller ones are its first checks."""
+    """How often an answer is checked for approval. The most is asked for; fewer are the first of these."""
     show: tuple[Show, ...] = ("solution",)
     """What is shown of an answer: the whole solution, or the final answer alone."""
     prompts: tuple[str, ...] = ("default",)
-    """Files with the texts that judges read, each a way of its own; default is moot's own. moot prompts prints them (table judges)."""
+    """Files with the texts that judges read, each a way of its own; default is the table judges of moot prompts."""
     questions: int = 100
     """How many held-out questions."""
     k: int = 8
     """Answers per question."""
     answers: _File = None
-    """Take the answers from this file instead: a line per question, {"question": …, "answer": the right one, "answers": [texts]}."""
+    """Answers from this file: a line per question, {"question": …, "answer": the right one, "answers": [texts]}."""
     opponents: int = 2
     """How many other answers each answer meets on the ballot pairs."""
     seed: int = 0
@@ -115,7 +115,7 @@ class JudgeCommand:
         task = load_task(self.task, self.seed, self.questions)
         given = None if self.answers is None else read_answers(self.answers, task, self.questions)
         if not all(map(task.gradable, given or task.held_out[: self.questions])):
-            raise ConfigError(f"task {task.name} has questions without a known answer; judges are measured where answers are known")
+            raise ConfigError(f"task {task.name} has questions without a known answer; measure judges on another task")
         watching = Watching(console)
         players = Players(config, None, watching.note, console.status)
         out = self.out or Path("judges") / answers_folder(None, config.model, task.name, None, 0).name
@@ -135,7 +135,7 @@ class JudgeCommand:
                 raise ConfigError(f"{name} must name at least one; leave the option out for the default")
 
     def _ways(self) -> list[Way]:
-        texts: dict[str, Prompts] = {name: DEFAULT if name == "default" else load_prompts(name) for name in self.prompts}
+        texts = {name: DEFAULT if name == "default" else load_prompts(name) for name in self.prompts}
         return [
             Way(judge, ballot, show, prompts, "" if name == "default" else Path(name).stem)
             for judge in dict.fromkeys(self.judges)
@@ -145,7 +145,13 @@ class JudgeCommand:
         ]
 
     async def _measured(
-        self, players: Players, task: Task, given: dict[Question, list[str]] | None, ways: Sequence[Way], out: Path, watching: Watching
+        self,
+        players: Players,
+        task: Task,
+        given: dict[Question, list[str]] | None,
+        ways: Sequence[Way],
+        out: Path,
+        watching: Watching,
     ) -> list[TrialRow]:
         async with contextlib.AsyncExitStack() as stack:
             stack.push_async_callback(players.close)
@@ -153,17 +159,19 @@ class JudgeCommand:
             guests = await players.opponents(list(dict.fromkeys(self.judges)))
             answers = await self._answers(players, task, out, watching) if given is None else graded(given, task)
             verdicts = stack.enter_context(contextlib.closing(AnswerStore(out / "verdicts.jsonl")))
-            config = TrialConfig(self.checks, self.opponents, self.evaluation_tokens, self.temperature, self.seed, self.concurrency)
+            sampled = (self.evaluation_tokens, self.temperature, self.seed, self.concurrency)
             judges = {name: judge_of(guest) for name, (guest, _) in guests.items()}
-            trial = Trial(answers, judges, {name: identity for name, (_, identity) in guests.items()}, config, verdicts, watching)
+            identities = {name: identity for name, (_, identity) in guests.items()}
+            config = TrialConfig(self.checks, self.opponents, *sampled)
+            trial = Trial(answers, judges, identities, config, verdicts, watching)
             await trial.ask(ways)
             return trial.rows(ways)
 
     async def _answers(self, players: Players, task: Task, out: Path, watching: Watching) -> list[Answered]:
         """Sampled as `moot eval` samples them for a vote, and found again as there."""
         settings = EvalConfig(
-            ("vote",), self.k, seed=self.seed, max_tokens=self.max_tokens, temperature=self.temperature, concurrency=self.concurrency,
-            policy=players.identity,
+            ("vote",), self.k, seed=self.seed, max_tokens=self.max_tokens, temperature=self.temperature,
+            concurrency=self.concurrency, policy=players.identity,
         )  # fmt: skip
         questions = list(task.held_out)[: self.questions]
         with contextlib.closing(AnswerStore(out / "answers.jsonl")) as store:
@@ -190,24 +198,26 @@ class JudgeCommand:
         else:
             shown: list[str] = []
             for table in TABLES:
-                columns = {head: name for head, name in table.items() if any(getattr(row.measures, name) for row in rows)}
-                if columns:
-                    cells = [[str(row), *(_cell(head, getattr(row.measures, name)) for head, name in columns.items())] for row in rows]
+                heads = [head for head, name in table.items() if any(getattr(row.measures, name) for row in rows)]
+                if heads:
+                    cells = [[str(row), *(_cell(row, table[head]) for head in heads)] for row in rows]
                     console.print()
-                    console.print(rich_table(["what", *columns], cells))
-                    shown += columns
+                    console.print(rich_table(["what", *heads], cells))
+                    shown += heads
             console.say("\n" + "\n".join(f"{head}: {LEGEND[head]}" for head in shown), "dim")
             console.say(f"\n{advice(rows)}", "bold")
         count = max((row.measures.questions for row in rows), default=0)
-        console.say(f"\n{counted(count, 'question')} with right and wrong answers. Report: {out / 'report.json'}", "green")
+        measured = f"{counted(count, 'question')} with right and wrong answers"
+        console.say(f"\n{measured}. Report: {out / 'report.json'}", "green")
         watching.say_losses()
         return 0 if count else 1
 
 
-def _cell(head: str, value: Interval | None) -> str:
+def _cell(row: TrialRow, name: str) -> str:
+    value: Interval | None = getattr(row.measures, name)
     if value is None:
         return "–"
-    if head == "tokens":
+    if name == "cost":
         return f"{value.value:,.0f}"
     return f"{value.value:.2f} [{value.low:.2f}, {value.high:.2f}]"
 
@@ -216,10 +226,11 @@ def advice(rows: Sequence[TrialRow]) -> str:
     """What to use, in words. `rows` stand best first."""
     best = rows[0].measures.pair_accuracy if rows else None
     if best is None:
-        return "Nothing could be measured: no question has both right and wrong answers that were judged. Ask more questions, or others."
+        return "Nothing could be measured: no question has both right and wrong answers. Ask more questions, or others."
     figures = f"pair accuracy {best.value:.2f}, 95% interval {best.low:.2f} to {best.high:.2f}"
     if best.low <= 0.5:
-        return f"No way is clearly better than a coin; the best is {rows[0]} ({figures}). Ask more questions, or another judge."
+        said = f"No way is clearly better than a coin; the best is {rows[0]} ({figures})."
+        return f"{said} Ask more questions, or another judge."
     said = f"Use {rows[0]} ({figures})."
     level = [row for row in rows[1:] if row.measures.pair_accuracy and row.measures.pair_accuracy.high >= best.value]
     cost = rows[0].measures.cost
@@ -227,19 +238,23 @@ def advice(rows: Sequence[TrialRow]) -> str:
     if cheaper:
         least = min(cheaper, key=lambda row: row.measures.cost.value if row.measures.cost else 0.0)
         said += f" Cheaper and not clearly worse: {least}."
+    if len(rows) > 1:
+        said += f" The best of {len(rows)} looks better than it is: measure it again, alone, with another --seed."
     return said
 
 
 def read_answers(path: Path, task: Task, most: int) -> dict[Question, list[str]]:
-    """A file of questions with answers. What the task asks in the same words is its own question, with what it knows of it."""
+    """A file of questions with answers. What the task asks in the same words is the task's own question."""
     known = {question.text: question for question in task.held_out}
     answers: dict[Question, list[str]] = {}
     if not path.exists():
         raise ConfigError(f"answers {str(path)!r} cannot be read: no such file; check the path")
     for number, row, _ in json_lines(path):
-        texts, asked, right = (row.get(name) for name in ("answers", "question", "answer")) if isinstance(row, dict) else (None,) * 3
-        if not isinstance(asked, str) or not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-            raise ConfigError(f'answers {str(path)!r}, line {number}: must be {{"question": text, "answer": text, "answers": [texts]}}')
+        row = row if isinstance(row, dict) else {}
+        texts, asked, right = (row.get(name) for name in ("answers", "question", "answer"))
+        if not (isinstance(asked, str) and isinstance(texts, list) and all(isinstance(text, str) for text in texts)):
+            wanted = '{"question": text, "answer": text, "answers": [texts]}'
+            raise ConfigError(f"answers {str(path)!r}, line {number}: must be {wanted}")
         right = str(right) if isinstance(right, str | int | float) else None
         question = Question(asked, right) if right is not None or asked not in known else known[asked]
         answers.setdefault(question, []).extend(texts)

@@ -1,7 +1,8 @@
-"""A judge without a seat is asked: it reads, thinks, and is then asked for one of two words, whose probability is what counts.
+"""A judge without a seat is asked: it reads, thinks, and is then asked for one of two words. Their probability counts.
 
-Where there are tokens, the request for the verdict continues the sampled thinking as it stands, so that an engine has all of it in its
-cache and the verdict costs one step. A chat server is sent both messages as text, and asked for the likeliest first tokens of its reply.
+Where there are tokens, the request for the verdict continues the sampled thinking as it stands, so that an engine has
+all of it in its cache and the verdict costs one step. A chat server is sent the conversation as text, and asked for the
+likeliest first tokens of its reply.
 """
 
 from __future__ import annotations
@@ -47,7 +48,8 @@ class Asked:
         if self.ballot == "pairs":
             named = zip(self.words, self.answers, strict=True)
             entries = tuple(say("judges.pairs_entry", names=word, answers=answer) for word, answer in named)
-        return Message("user", say(f"judges.{self.ballot}_{self.show}", question=self.question.text, answers="\n\n".join(entries)))
+        text = say(f"judges.{self.ballot}_{self.show}", question=self.question.text, answers="\n\n".join(entries))
+        return Message("user", text)
 
     @property
     def verdict(self) -> Message:
@@ -120,14 +122,19 @@ class ChatJudge:
     async def check(self, asked: Asked, params: SamplingParams) -> Check:
         from moot.speakers.chat import ChatRequest
 
-        thought = await self._chat.reply(ChatRequest((asked.message,), params.max_tokens, params.temperature, seed=params.seed))
+        request = ChatRequest((asked.message,), params.max_tokens, params.temperature, seed=params.seed)
+        thought = await self._chat.reply(request)
         conversation = (asked.message, Message("assistant", thought.text), asked.verdict)
         # At temperature 1, where the word that is said has the probability that is meant.
-        said = await self._chat.reply(ChatRequest(conversation, VERDICT_TOKENS, 1.0, seed=params.seed, top_logprobs=TOP))
+        request = ChatRequest(conversation, VERDICT_TOKENS, 1.0, seed=params.seed, top_logprobs=TOP)
+        said = await self._chat.reply(request)
         share = share_in_top(said.first_token, asked.words)
         value = word_said(said.text, asked.words) if share is None else share
         return Check(
-            value, thought.text, _sum((thought.completion_tokens, said.completion_tokens)), "word" if share is None else "probability"
+            value,
+            thought.text,
+            _sum((thought.completion_tokens, said.completion_tokens)),
+            "word" if share is None else "probability",
         )
 
 

@@ -1,4 +1,4 @@
-"""Ballots of judges without a seat: from the probabilities of words to scores of answers, and from scores to rewards. No model.
+"""Ballots of judges without a seat: from probabilities of words to scores of answers, and to rewards. No model.
 
 approval   one answer, checked several times: Yes or No. Its score is the mean of P(Yes) / (P(Yes) + P(No))
 pairs      two answers, in both orders: A or B. The first one's score against the second is ½ · (p_AB + 1 − p_BA)
@@ -18,6 +18,10 @@ Show = Literal["solution", "answer"]
 """What a judge is shown of an answer: the whole solution, or the final answer alone."""
 WORDS: Mapping[str, tuple[str, str]] = {"approval": ("Yes", "No"), "pairs": ("A", "B")}
 """What a ballot is answered with. A check's value is the probability of the first word among the two."""
+Classes = Sequence[int | None]
+"""Which answers are the same, by number. Those without an answer are the same among themselves."""
+EQUAL = 1e-9
+"""Numbers that differ by less are the same: which one is larger would be a matter of rounding."""
 UNREADABLE = 0.5
 FAILED = -1.0
 """The reward of a turn that failed; no judge is shown it."""
@@ -27,14 +31,14 @@ FAILED = -1.0
 
 
 def spellings(word: str, encode: Callable[[str], Sequence[int]]) -> list[tuple[int, ...]]:
-    """A word's tokens with and without a leading space and in either case: those that are one token, or all where none is."""
+    """A word's tokens, with and without a leading space, in either case: those of one token, or all where none is."""
     written = [space + spelled for spelled in dict.fromkeys((word.capitalize(), word.lower())) for space in ("", " ")]
     encoded = dict.fromkeys(tuple(int(token) for token in encode(text)) for text in written)
     return [tokens for tokens in encoded if len(tokens) == 1] or [tokens for tokens in encoded if tokens]
 
 
 def share_of_first(first: Sequence[float], second: Sequence[float]) -> float:
-    """P(first) / (P(first) + P(second)), from the logprobs of each word's spellings. ½ where neither word can be said."""
+    """P(first) / (P(first) + P(second)), from the logprobs of each word's spellings; ½ where neither can be said."""
     highest = max((*first, *second), default=-math.inf)
     if highest == -math.inf:
         return UNREADABLE
@@ -45,12 +49,13 @@ def share_of_first(first: Sequence[float], second: Sequence[float]) -> float:
 
 def share_in_top(top: Mapping[str, float], words: tuple[str, str]) -> float | None:
     """The same from a server's list of the likeliest first tokens; None where neither word stands in it."""
-    of_word = [[logprob for token, logprob in top.items() if token.strip().casefold() == word.casefold()] for word in words]
+    said = [(token.strip().casefold(), logprob) for token, logprob in top.items()]
+    of_word = [[logprob for token, logprob in said if token == word.casefold()] for word in words]
     return share_of_first(*of_word) if any(of_word) else None
 
 
 def word_said(reply: str, words: tuple[str, str]) -> float:
-    """1 for the first word, 0 for the second, ½ where neither can be read: what counts where there are no probabilities."""
+    """1 for the first word, 0 for the second, ½ where neither can be read: for where there are no probabilities."""
     bare = reply.strip(" \t\r\n.,:;!?*_`\"'()").casefold()
     if bare in (spelled := [word.casefold() for word in words]):
         return 1.0 - spelled.index(bare)
@@ -80,8 +85,8 @@ class Pair:
 
     @property
     def score(self) -> float:
-        """Of `one` against `other`."""
-        return (self.one_first + 1.0 - self.other_first) / 2
+        """Of `one` against `other`. In this order of adding, equal probabilities make exactly ½."""
+        return 0.5 + (self.one_first - self.other_first) / 2
 
     @property
     def flips(self) -> bool:
@@ -96,11 +101,10 @@ def _side(value: float) -> int:
     return (value > 0.5) - (value < 0.5)
 
 
-def drawn_pairs(classes: Sequence[int | None], shown: Sequence[bool], opponents: int, seed: object) -> list[tuple[int, int]]:
+def drawn_pairs(classes: Classes, shown: Sequence[bool], opponents: int, seed: object) -> list[tuple[int, int]]:
     """Who meets whom, the lower number first: each answer that is shown draws up to `opponents` with another answer.
 
-    `classes` says which answers are the same; those without an answer are the same among themselves. A pair that both draw is asked once,
-    and counts for both.
+    A pair is asked once, whoever drew it, and counts for both.
     """
     pairs: set[tuple[int, int]] = set()
     for i in (number for number, is_shown in enumerate(shown) if is_shown):
@@ -119,11 +123,11 @@ def scores_in_pairs(pairs: Sequence[Pair], answer: int) -> list[float]:
 
 def is_vote(score: float, vote_margin: float = 0.0) -> bool:
     """Whether a score is sure enough to count."""
-    return abs(2 * score - 1) >= vote_margin
+    return abs(2 * score - 1) >= vote_margin - EQUAL
 
 
 def generator_reward(scores: Sequence[float], vote_margin: float = 0.0, failed: bool = False) -> float | None:
-    """The mean of 2s − 1 over an answer's scores (one for approval) that are votes; None where there is no vote, -1 for a failed turn."""
+    """The mean of 2s − 1 over those of an answer's scores that are votes; None without one, -1 for a failed turn."""
     if failed:
         return FAILED
     votes = [2 * score - 1 for score in scores if is_vote(score, vote_margin)]

@@ -5,13 +5,12 @@ A measure is None where nothing could be counted, never 0.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
-from moot.judges.ballots import Pair
+from moot.judges.ballots import EQUAL, Pair
 from moot.statistics import Array, Interval, cautious_intervals, interval, paired_interval, statistic_interval
 
 COVERAGES = (0.2, 0.5, 1.0)
@@ -41,7 +40,8 @@ class Judged:
         return [i for i, score in enumerate(self.scores) if score is not None]
 
     def scores_of(self, correct: bool) -> list[float]:
-        return [score for score, is_correct in zip(self.scores, self.correct, strict=True) if score is not None and is_correct == correct]
+        pairs = zip(self.scores, self.correct, strict=True)
+        return [score for score, is_correct in pairs if score is not None and is_correct == correct]
 
     def differences(self) -> Iterator[float]:
         """Of every pair of a right and a wrong answer: how much higher the right one's score is."""
@@ -84,7 +84,10 @@ def measure(questions: Sequence[Judged], seed: int = 0) -> Measures:
         (wins, counts),
         (wins * failing, counts * failing),
         ([won for won, _ in by_order], [asked for _, asked in by_order]),
-        ([sum(pair.flips for pair in question.pairs) for question in mixed], [len(question.pairs) for question in mixed]),
+        (
+            [sum(pair.flips for pair in question.pairs) for question in mixed],
+            [len(question.pairs) for question in mixed],
+        ),
     ]
     accuracy, counting_fails, one_order, flips = cautious_intervals(shares, seed=seed)
     in_pairs = any(question.pairs for question in mixed)
@@ -106,7 +109,7 @@ def measure(questions: Sequence[Judged], seed: int = 0) -> Measures:
 
 
 def _win(difference: float) -> float:
-    return 0.5 if difference == 0 else float(difference > 0)
+    return 0.5 if abs(difference) < EQUAL else float(difference > 0)
 
 
 def _wins(question: Judged) -> tuple[float, int]:
@@ -125,19 +128,17 @@ def _one_order(question: Judged) -> tuple[float, int]:
 
 
 def _j(mixed: Sequence[Judged], seed: int) -> Interval | None:
-    approved = [[sum(score > 0.5 for score in question.scores_of(correct)) for question in mixed] for correct in (True, False)]
-    counts = [[len(question.scores_of(correct)) for question in mixed] for correct in (True, False)]
-    return paired_interval((approved[0], counts[0]), (approved[1], counts[1]), seed=seed)
+    scores = [[question.scores_of(correct) for question in mixed] for correct in (True, False)]
+    right, wrong = (([sum(s > 0.5 + EQUAL for s in own) for own in side], [len(own) for own in side]) for side in scores)
+    return paired_interval(right, wrong, seed=seed)
 
 
 def _precision(mixed: Sequence[Judged], coverage: float, seed: int) -> Interval | None:
-    """Accuracy over the share of pairs with the largest difference. Pairs that are level at the border share the places that are left."""
-    pairs = sorted(
-        ((abs(difference), number, _win(difference)) for number, question in enumerate(mixed) for difference in question.differences()),
-        reverse=True,
-    )
+    """Accuracy over the share of pairs with the largest difference. Level ones at the border share what is left."""
+    differences = [(number, value) for number, question in enumerate(mixed) for value in question.differences()]
+    pairs = sorted(((abs(value), number, _win(value)) for number, value in differences), reverse=True)
     sizes, owners, wins = (np.array(column) for column in zip(*pairs, strict=True))
-    starts = np.flatnonzero(np.append(True, np.diff(sizes) != 0))
+    starts = np.flatnonzero(np.append(True, np.diff(sizes) < -EQUAL))
 
     def value(times: Array) -> Array:
         weights = times[:, owners]
@@ -173,5 +174,6 @@ def _length(mixed: Sequence[Judged], seed: int) -> Interval | None:
 
 
 def _cost(mixed: Sequence[Judged], seed: int) -> Interval | None:
-    tokens = [math.nan if question.tokens is None else question.tokens for question in mixed]
-    return None if any(map(math.isnan, tokens)) else interval(tokens, [len(question.judged) for question in mixed], seed=seed)
+    tokens = [question.tokens for question in mixed if question.tokens is not None]
+    scores = [len(question.judged) for question in mixed]
+    return interval(tokens, scores, seed=seed) if len(tokens) == len(mixed) else None

@@ -1,4 +1,4 @@
-"""Several ways to judge are asked about the same answers, each check once, and kept line by line; then each way is measured."""
+"""Several ways to judge, asked about the same answers: each check once, kept line by line, and then measured."""
 
 from __future__ import annotations
 
@@ -38,11 +38,12 @@ class Answered:
     @property
     def counting_fails(self) -> bool:
         most = plurality(self.classes)
-        return not any(right for right, held in zip(self.correct, self.classes, strict=True) if held is not None and held == most)
+        return most is None or not self.correct[self.classes.index(most)]
 
     def shown(self, show: Show) -> tuple[str | None, ...]:
-        """None for what no judge is shown: a solution without words, or without a final answer where only that is shown."""
-        return tuple(text if text and text.strip() else None for text in (self.solutions if show == "solution" else self.answers))
+        """None for what no judge is shown: an empty solution, or where only the final answer is shown, none."""
+        texts = self.solutions if show == "solution" else self.answers
+        return tuple(text if text and text.strip() else None for text in texts)
 
 
 def graded(answers: Mapping[Question, Sequence[str]], task: Task) -> list[Answered]:
@@ -91,7 +92,12 @@ class TrialRow:
         return ", ".join(filter(None, (self.way.judge, ballot, self.way.show, self.way.texts)))
 
     def as_dict(self) -> dict[str, Any]:
-        way = {"judge": self.way.judge, "ballot": self.way.ballot, "show": self.way.show, "prompts": self.way.texts or "default"}
+        way = {
+            "judge": self.way.judge,
+            "ballot": self.way.ballot,
+            "show": self.way.show,
+            "prompts": self.way.texts or "default",
+        }
         return {**way, "checks": self.checks, **self.measures.as_dict()}
 
 
@@ -99,16 +105,17 @@ class Trial:
     """`identities` tell judges apart that have one name, so that a kept verdict is never taken for another's."""
 
     def __init__(
-        self, answered: Sequence[Answered], judges: Mapping[str, Judge], identities: Mapping[str, str], config: TrialConfig,
-        verdicts: AnswerStore, watcher: EvalWatcher = EvalWatcher(),
+        self, answered: Sequence[Answered], judges: Mapping[str, Judge], identities: Mapping[str, str],
+        config: TrialConfig, verdicts: AnswerStore, watcher: EvalWatcher = EvalWatcher(),
     ) -> None:  # fmt: skip
         self._answered, self._judges, self._identities = answered, judges, identities
         self._config, self._verdicts, self._watch = config, verdicts, watcher
         self._gate = asyncio.Semaphore(config.concurrency)
 
     async def ask(self, ways: Sequence[Way]) -> None:
-        """Everything that is not known yet, of all ways at once. What an engine fails at is told to the watcher and asked another time."""
-        wanted = {place: (way, asked) for way in ways for answered in self._answered for place, asked in self._checks(way, answered)}
+        """Everything that is not known yet, of all ways at once. What an engine fails at is asked another time."""
+        checks = ((way, self._checks(way, answered)) for way in ways for answered in self._answered)
+        wanted = {place: (way, asked) for way, places in checks for place, asked in places}
         missing = {place: each for place, each in wanted.items() if self._verdicts.get(place) is None}
         self._watch.planned(VERDICTS, len(wanted), len(wanted) - len(missing))
         for way in ways:
@@ -124,12 +131,11 @@ class Trial:
     def rows(self, ways: Sequence[Way]) -> list[TrialRow]:
         """The best first; those that could not be measured last."""
         counts = {way: sorted(set(self._config.checks)) if way.ballot == "approval" else [1] for way in ways}
-        rows = [
-            TrialRow(way, checks, measure([self._judged(way, each, checks) for each in self._answered], self._config.seed))
-            for way in ways
-            for checks in counts[way]
-        ]
+        rows = [TrialRow(way, checks, self._measures(way, checks)) for way in ways for checks in counts[way]]
         return sorted(rows, key=lambda row: -row.measures.pair_accuracy.value if row.measures.pair_accuracy else 1.0)
+
+    def _measures(self, way: Way, checks: int) -> Measures:
+        return measure([self._judged(way, answered, checks) for answered in self._answered], self._config.seed)
 
     # What is asked
 
@@ -148,16 +154,21 @@ class Trial:
 
     def _pairs(self, way: Way, answered: Answered) -> list[tuple[int, int]]:
         seed = f"{self._config.seed}/{question_key(answered.question)}"
-        return drawn_pairs(answered.classes, [text is not None for text in answered.shown(way.show)], self._config.opponents, seed)
+        is_shown = [text is not None for text in answered.shown(way.show)]
+        return drawn_pairs(answered.classes, is_shown, self._config.opponents, seed)
 
     def _checks(self, way: Way, answered: Answered) -> Iterator[tuple[SampleKey, Asked]]:
         shown = answered.shown(way.show)
+        asked: list[tuple[tuple[str, ...], int]]
         asked = [((text,), max(self._config.checks)) for text in shown if text is not None]
         if way.ballot == "pairs":
             asked = [(texts, 1) for i, j in self._pairs(way, answered) for texts in _orders(shown, i, j)]
         for texts, checks in asked:
             for number in range(checks):
-                yield self._place(way, answered, texts, number), Asked(answered.question, texts, way.ballot, way.show, way.prompts)
+                yield (
+                    self._place(way, answered, texts, number),
+                    Asked(answered.question, texts, way.ballot, way.show, way.prompts),
+                )
 
     async def _one(self, place: SampleKey, judge: Judge, asked: Asked) -> None:
         config = self._config
