@@ -126,12 +126,12 @@ def test_scores_become_rewards(scores: list[float], margin: float, reward: float
 
 
 def test_what_rounding_makes_different_is_the_same() -> None:
-    """0.1 + 0.2 is not 0.3 to a computer, and 2 · 0.85 − 1 is less than 0.7."""
+    """0.1 + 0.2 is not 0.3 to a computer, and 2 · 0.95 − 1 is less than 0.9."""
     one, other = approval([0.1, 0.2, 0.3]), approval([0.3, 0.2, 0.1])
     assert one != other
     measures = measure([Judged((True, False), (one, other), (1, 2), False)])
     assert measures.pair_accuracy is not None and measures.pair_accuracy.value == 0.5
-    assert Pair(0, 1, 0.9, 0.9).score == 0.5 and is_vote(0.85, 0.7) and 2 * 0.85 - 1 < 0.7
+    assert Pair(0, 1, 0.9, 0.9).score == 0.5 and is_vote(0.95, 0.9) and 2 * 0.95 - 1 < 0.9
 
 
 def test_a_vote_is_as_sure_as_the_margin() -> None:
