@@ -183,7 +183,7 @@ def test_precision_counts_level_pairs_at_the_border_alike() -> None:
 
 def test_pairs_have_measures_of_their_own_and_no_j() -> None:
     pairs = (Pair(0, 1, 0.9, 0.2), Pair(0, 2, 0.9, 0.8), Pair(1, 2, 0.5, 0.2))
-    measures = measure([Judged((True, False, False), (0.7, 0.2, 0.4), (1, 2, 3), False, 12, pairs)])
+    measures = measure([Judged((True, False, False), (0.7, 0.2, 0.4), (1, 2, 3), False, 12, pairs)], "pairs")
     assert measures.j is None
     # A right one against a wrong one, order by order: won, won; won, lost. The pair of two wrong ones says nothing.
     assert measures.one_order is not None and measures.one_order.value == pytest.approx(3 / 4)

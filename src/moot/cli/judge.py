@@ -56,8 +56,9 @@ class JudgeCommand:
     """Measure judges before training: which judge, asked how, tells right answers from wrong ones?
 
     A model answers each question several times; every judge is asked about the same answers, in every way named.
-    approval: one answer, Yes or No, several checks. pairs: two answers in both orders. Answers and verdicts are kept as
-    they come: the same command again continues where it stopped, and asks nothing twice.
+    approval: one answer, Yes or No, several checks. pairs: two answers in both orders. lines: all answers, in written
+    comparisons. Answers and verdicts are kept as they come: the same command again continues where it stopped, and asks
+    nothing twice.
     """
 
     judges: tuple[str, ...] = ("base",)
@@ -67,7 +68,7 @@ class JudgeCommand:
     model: _Str = None
     """Who answers: a hub id, a directory with a checkpoint, or smollm2-135m (the default)."""
     ballots: tuple[Ballot, ...] = ("approval",)
-    """approval, pairs."""
+    """approval, pairs, lines."""
     checks: tuple[int, ...] = (1, 4)
     """How often an answer is checked for approval. The most is asked for; fewer are the first of these."""
     show: tuple[Show, ...] = ("solution",)

@@ -15,8 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from moot.debate.protocol import V2
+from moot.debate.rules import Rules
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Question, Turn
+from moot.debate.wording import DEFAULT, Prompts
 from moot.records.codec import forecasts_of, forecasts_to_json, turns_to_json, with_jury, with_turns
 from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
@@ -109,9 +112,10 @@ def debate_of(record: Record, empty: Debate) -> Debate:
     return replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record))
 
 
-def plain_answers(question: Question, texts: Sequence[str]) -> Debate:
+def plain_answers(question: Question, texts: Sequence[str], rules: Rules = V2.rules, prompts: Prompts = DEFAULT) -> Debate:
     """Answers given alone, as a debate of one round in which nobody votes: so they are graded and counted like any other."""
-    return Debate(question, len(texts), 1, turns=tuple(Turn(1, i, text, _solution(text)) for i, text in enumerate(texts)))
+    turns = tuple(Turn(1, i, text, _solution(text)) for i, text in enumerate(texts))
+    return Debate(question, len(texts), 1, rules, turns=turns, prompts=prompts)
 
 
 def _solution(text: str) -> Parsed:

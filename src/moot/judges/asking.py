@@ -8,13 +8,14 @@ likeliest first tokens of its reply.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, Protocol
 
 import numpy as np
 
+from moot.debate.play import Speak
 from moot.debate.types import ConfigError, Message, Question
 from moot.debate.wording import DEFAULT, Prompts
 from moot.engine.protocol import SamplingParams
@@ -62,6 +63,8 @@ class Asked:
 
 def texts_digest(prompts: Prompts, ballot: Ballot, show: Show) -> str:
     """The same for the same texts of this way to judge, whatever else the file holds."""
+    if ballot == "lines":
+        return prompts.digest  # these are spread over the whole file
     names = (f"{ballot}_{show}", f"{ballot}_verdict", *(["pairs_entry"] if ballot == "pairs" else []))
     return hashlib.sha256("\x1f".join(prompts.texts[f"judges.{name}"] for name in names).encode()).hexdigest()[:16]
 
@@ -83,6 +86,10 @@ class Judge(Protocol):
         """Thinks under `params`. Raises EngineError."""
         ...
 
+    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
+        """For one ballot of comparison lines, with the most tokens of each section."""
+        ...
+
 
 def judge_of(guest: Guest) -> Judge:
     """Whoever has a name can judge."""
@@ -99,7 +106,7 @@ class TokenJudge:
     """A model that is heard through its sampler."""
 
     def __init__(self, player: Player) -> None:
-        self._sampler, self._rendering = player.sampler, player.rendering
+        self._player, self._sampler, self._rendering = player, player.sampler, player.rendering
         self._spelled = lru_cache(lambda word: spellings(word, lambda text: self._rendering.encode(text).tolist()))
 
     async def check(self, asked: Asked, params: SamplingParams) -> Check:
@@ -111,6 +118,9 @@ class TokenJudge:
         logprobs = await self._sampler.score_continuations(whole, [*first, *second])
         value = share_of_first(logprobs[: len(first)], logprobs[len(first) :])
         return Check(value, self._rendering.said(sample.tokens)[0], len(sample.tokens))
+
+    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
+        return self._player.speaker(params, params.seed, limits)
 
 
 class ChatJudge:
@@ -136,6 +146,11 @@ class ChatJudge:
             _sum((thought.completion_tokens, said.completion_tokens)),
             "word" if share is None else "probability",
         )
+
+    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
+        from moot.speakers.chat_player import ChatPlayer
+
+        return ChatPlayer(self._chat).speaker(params, params.seed, limits)
 
 
 def _sum(counts: Sequence[int | None]) -> int | None:

@@ -2,6 +2,7 @@
 
 approval   one answer, checked several times: Yes or No. Its score is the mean of P(Yes) / (P(Yes) + P(No))
 pairs      two answers, in both orders: A or B. The first one's score against the second is ½ · (p_AB + 1 − p_BA)
+    lines      all answers at once: comparisons in writing, as agents write them (lines.py); no probabilities
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-Ballot = Literal["approval", "pairs"]
+Ballot = Literal["approval", "pairs", "lines"]
 Show = Literal["solution", "answer"]
 """What a judge is shown of an answer: the whole solution, or the final answer alone."""
 WORDS: Mapping[str, tuple[str, str]] = {"approval": ("Yes", "No"), "pairs": ("A", "B")}

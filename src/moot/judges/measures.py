@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from moot.judges.ballots import EQUAL, Pair
+from moot.judges.ballots import EQUAL, Ballot, Pair
 from moot.statistics import Array, Interval, cautious_intervals, interval, paired_interval, statistic_interval
 
 COVERAGES = (0.2, 0.5, 1.0)
@@ -56,7 +56,7 @@ class Measures:
     """Of a right and a wrong answer of one question."""
     pair_accuracy: Interval | None
     j: Interval | None
-    """Of approval: right answers with a score above ½ minus wrong ones. None for pairs."""
+    """Of approval: right answers with a score above ½ minus wrong ones."""
     precision_20: Interval | None
     precision_50: Interval | None
     precision_100: Interval | None
@@ -72,7 +72,7 @@ class Measures:
         return {name: value.as_dict() if isinstance(value, Interval) else value for name, value in values.items()}
 
 
-def measure(questions: Sequence[Judged], seed: int = 0) -> Measures:
+def measure(questions: Sequence[Judged], ballot: Ballot = "approval", seed: int = 0) -> Measures:
     """SPEC's measures of one way to judge. All of them from the questions that have both right and wrong answers."""
     mixed = [question for question in questions if question.mixed]
     if not mixed:
@@ -90,13 +90,12 @@ def measure(questions: Sequence[Judged], seed: int = 0) -> Measures:
         ),
     ]
     accuracy, counting_fails, one_order, flips = cautious_intervals(shares, seed=seed)
-    in_pairs = any(question.pairs for question in mixed)
     precision = [_precision(mixed, coverage, seed) for coverage in COVERAGES]
     return Measures(
         questions=len(mixed),
         pairs=int(counts.sum()),
         pair_accuracy=accuracy,
-        j=None if in_pairs else _j(mixed, seed),
+        j=_j(mixed, seed) if ballot == "approval" else None,
         precision_20=precision[0],
         precision_50=precision[1],
         precision_100=precision[2],
@@ -128,9 +127,11 @@ def _one_order(question: Judged) -> tuple[float, int]:
 
 
 def _j(mixed: Sequence[Judged], seed: int) -> Interval | None:
-    scores = [[question.scores_of(correct) for question in mixed] for correct in (True, False)]
-    right, wrong = (([sum(s > 0.5 + EQUAL for s in own) for own in side], [len(own) for own in side]) for side in scores)
-    return paired_interval(right, wrong, seed=seed)
+    def approved(correct: bool) -> tuple[list[int], list[int]]:
+        scores = [question.scores_of(correct) for question in mixed]
+        return [sum(score > 0.5 + EQUAL for score in own) for own in scores], list(map(len, scores))
+
+    return paired_interval(approved(True), approved(False), seed=seed)
 
 
 def _precision(mixed: Sequence[Judged], coverage: float, seed: int) -> Interval | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from moot.debate.rewards import plurality
@@ -13,8 +13,9 @@ from moot.debate.wording import DEFAULT, Prompts
 from moot.engine.protocol import EngineError, SamplingParams
 from moot.evaluate.play import EvalWatcher
 from moot.evaluate.store import AnswerStore, Record, SampleKey, plain_answers, question_key
-from moot.judges.asking import Asked, Check, Judge, texts_digest
+from moot.judges.asking import Asked, Judge, texts_digest
 from moot.judges.ballots import Ballot, Pair, Show, approval, drawn_pairs, scores_in_pairs
+from moot.judges.lines import written
 from moot.judges.measures import Judged, Measures, measure
 from moot.records.files import digest
 from moot.rl.speaker import turn_seed
@@ -135,7 +136,8 @@ class Trial:
         return sorted(rows, key=lambda row: -row.measures.pair_accuracy.value if row.measures.pair_accuracy else 1.0)
 
     def _measures(self, way: Way, checks: int) -> Measures:
-        return measure([self._judged(way, answered, checks) for answered in self._answered], self._config.seed)
+        judged = [self._judged(way, answered, checks) for answered in self._answered]
+        return measure(judged, way.ballot, self._config.seed)
 
     # What is asked
 
@@ -163,6 +165,9 @@ class Trial:
         asked = [((text,), max(self._config.checks)) for text in shown if text is not None]
         if way.ballot == "pairs":
             asked = [(texts, 1) for i, j in self._pairs(way, answered) for texts in _orders(shown, i, j)]
+        elif way.ballot == "lines":
+            texts = tuple(text for text in shown if text is not None)
+            asked = [(texts, 1)] if len(texts) > 1 else []
         for texts, checks in asked:
             for number in range(checks):
                 yield (
@@ -174,13 +179,17 @@ class Trial:
         config = self._config
         async with self._gate:
             seed = turn_seed(config.seed, place.settings, place.question, place.number)
+            params = SamplingParams(config.max_tokens, config.temperature, seed=seed)
             try:
-                check = await judge.check(asked, SamplingParams(config.max_tokens, config.temperature, seed=seed))
+                if asked.ballot == "lines":
+                    record = await written(judge, asked, params)
+                else:
+                    record = asdict(await judge.check(asked, params))
             except EngineError as error:
                 self._watch.sampled(VERDICTS, 0, str(error))
                 return
-        self._verdicts.add(place, _record(check))
-        self._watch.sampled(VERDICTS, check.tokens or 0, None)
+        self._verdicts.add(place, record)
+        self._watch.sampled(VERDICTS, record["tokens"] or 0, None)
 
     # What came of it
 
@@ -196,6 +205,12 @@ class Trial:
                     pairs.append(Pair(i, j, kept[0]["value"], kept[1]["value"]))
                     records += kept
             scores = [approval(scores_in_pairs(pairs, i)) for i in range(len(shown))]
+        elif way.ballot == "lines":
+            ((place, _),) = list(self._checks(way, answered)) or [(None, None)]
+            ballot = None if place is None else self._verdicts.get(place)
+            records = [] if ballot is None else [ballot]
+            paid = iter([] if ballot is None else ballot["scores"])
+            scores = [None if text is None else next(paid, None) for text in shown]
         else:
             checked = [self._kept(way, answered, text, checks) for text in shown]
             scores = [approval([record["value"] for record in each]) for each in checked]
@@ -215,7 +230,3 @@ class Trial:
 def _orders(shown: Sequence[str | None], i: int, j: int) -> list[tuple[str, ...]]:
     one, other = shown[i] or "", shown[j] or ""
     return [(one, other), (other, one)]
-
-
-def _record(check: Check) -> Record:
-    return {"value": check.value, "tokens": check.tokens, "by": check.by, "thinking": check.thinking}

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import combinations
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +15,8 @@ import pytest
 
 from moot.cli import judge as command
 from moot.cli.main import main
+from moot.debate.play import Speak
+from moot.debate.types import Observation, Said
 from moot.engine import scripted
 from moot.engine.protocol import EngineError, SamplingParams
 from moot.judges.asking import Asked, Check
@@ -34,6 +38,17 @@ class Planted:
             raise RuntimeError("cut off")
         self.asked[asked.question.text, asked.answers, asked.show, params.seed] += 1
         return Check(self._say(asked), "thinking", 10 * len(asked.answers))
+
+    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
+        """Prefers the lower number, which is right, in seven of ten questions, and else the higher one."""
+        assert limits["evaluation"] == params.max_tokens
+
+        async def speak(observation: Observation) -> Said:
+            (number,) = re.findall(r"Which number is (\d+)\?", observation.conversation()[0].content)
+            pairs = [pair if int(number) % 10 < 7 else pair[::-1] for pair in combinations(observation.eligible, 2)]
+            return Said("\n".join(f"Agent {a} > Agent {b}" for a, b in pairs) if observation.section == "comparison" else "Hm.")
+
+        return speak
 
 
 @pytest.fixture
@@ -101,6 +116,17 @@ def test_a_judge_that_always_says_the_first_is_told_by_its_flips(answers: Path, 
 def test_a_judge_that_likes_long_answers_is_told_by_its_correlation(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     row = measured(lambda asked: len(asked.answers[0]) / 100, monkeypatch, answers, "--checks", "1")["approval 1"]
     assert row["length"]["value"] > 0.99 and within(row["pair_accuracy"], 0.5)
+
+
+def test_a_judge_that_writes_lines_is_measured_by_its_votes(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = measured(lambda asked: 0.5, monkeypatch, answers, "--ballots", "lines")["lines 1"]
+    assert row["pair_accuracy"]["value"] == pytest.approx(0.7) and within(row["pair_accuracy"], 0.7)
+    assert row["j"] is None and row["order_flips"] is None and row["cost"] is None
+    kept = [json.loads(line) for line in Path("out/verdicts.jsonl").read_text().splitlines()]
+    # Of four answers the first is preferred to three others, the next one to two of three, …: 2 · for / (for + against) − 1.
+    assert kept[1]["scores"] == pytest.approx([1, 1 / 3, -1 / 3, -1])
+    again = measured(lambda asked: 0.5, monkeypatch, answers, "--ballots", "lines")["lines 1"]
+    assert again == row and len(Path("out/verdicts.jsonl").read_text().splitlines()) == len(kept) == 1 + COUNT
 
 
 def test_where_counting_fails_is_looked_at_apart(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,20 +197,20 @@ def sevens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     rows = [{"question": f"What is 7 plus {i} minus {i}?", "answer": "7"} for i in range(80)]
     Path("sevens.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     scripted_judge = ["judge", "--engine", "scripted", "--task", "sevens.jsonl", "--questions", "8", "--max-tokens", "2000"]
-    return [*scripted_judge, "--ballots", "approval", "pairs", "--checks", "1", "2"]
+    return [*scripted_judge, "--ballots", "approval", "pairs", "lines", "--checks", "1", "2"]
 
 
 def test_answers_are_sampled_once_and_every_way_is_shown_best_first(sevens: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(sevens) == 0
     shown = capsys.readouterr().out
-    for word in ("base, approval ×1, solution", "base, approval ×2, solution", "base, pairs, solution", "order flips", "interval"):
+    for word in ("base, approval ×1, solution", "base, approval ×2, solution", "base, lines, solution", "order flips", "interval"):
         assert word in shown, word
     folder = Path("judges/scripted-sevens")
     answers, verdicts = ((folder / name).read_bytes() for name in ("answers.jsonl", "verdicts.jsonl"))
     report = (folder / "report.json").read_bytes()
     rows = json.loads(report)["rows"]
     values = [row["pair_accuracy"]["value"] for row in rows]
-    assert len(rows) == 3 and values == sorted(values, reverse=True)
+    assert len(rows) == 4 and values == sorted(values, reverse=True)
 
     assert main([*sevens, "--json"]) == 0
     assert json.loads(capsys.readouterr().out) == json.loads(report)
@@ -208,7 +234,7 @@ def test_an_engine_that_is_cut_off_among_answers_or_verdicts(calls: int, sevens:
 
     def lines(folder: str) -> list[str]:
         rows = (json.loads(line) for line in Path(folder, "verdicts.jsonl").read_text().splitlines())
-        return sorted(json.dumps(row) for row in rows if "value" in row)
+        return sorted(json.dumps(row) for row in rows if "by" in row)
 
     assert lines("out") == lines("whole"), "each verdict once"
 
