@@ -114,7 +114,10 @@ class JudgeCommand:
         ways = self._ways()
         config, _ = policy_config(None, self.model, model_changes(self))
         task = load_task(self.task, self.seed, self.questions)
-        given = None if self.answers is None else read_answers(self.answers, task, self.questions)
+        given = None if self.answers is None else read_answers(self.answers, task)
+        if given is not None and len(given) > self.questions:
+            console.note(f"{self.answers} has {len(given)} questions; the first {self.questions} are taken (--questions).")
+            given = dict(list(given.items())[: self.questions])
         if not all(map(task.gradable, given or task.held_out[: self.questions])):
             raise ConfigError(f"task {task.name} has questions without a known answer; measure judges on another task")
         watching = Watching(console)
@@ -244,7 +247,7 @@ def advice(rows: Sequence[TrialRow]) -> str:
     return said
 
 
-def read_answers(path: Path, task: Task, most: int) -> dict[Question, list[str]]:
+def read_answers(path: Path, task: Task) -> dict[Question, list[str]]:
     """A file of questions with answers. What the task asks in the same words is the task's own question."""
     known = {question.text: question for question in task.held_out}
     answers: dict[Question, list[str]] = {}
@@ -261,4 +264,4 @@ def read_answers(path: Path, task: Task, most: int) -> dict[Question, list[str]]
         answers.setdefault(question, []).extend(texts)
     if not answers:
         raise ConfigError(f"answers {str(path)!r} has no lines; each is a question with its answers")
-    return dict(list(answers.items())[:most])
+    return answers

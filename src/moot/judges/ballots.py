@@ -2,7 +2,7 @@
 
 approval   one answer, checked several times: Yes or No. Its score is the mean of P(Yes) / (P(Yes) + P(No))
 pairs      two answers, in both orders: A or B. The first one's score against the second is ½ · (p_AB + 1 − p_BA)
-    lines      all answers at once: comparisons in writing, as agents write them (lines.py); no probabilities
+lines      all answers at once: comparisons in writing, as agents write them (lines.py); no probabilities
 """
 
 from __future__ import annotations
