@@ -16,6 +16,7 @@ from moot.cli.registry import OtherProtocol
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
 from moot.debate.wording import load_prompts
+from moot.disk import write_atomically
 from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
@@ -146,7 +147,7 @@ class Eval:
             report, out = interruptible(work)
             target = report_folder(out, report.settings)
             report.save(target / "report.json")
-            (target / "report.md").write_text(f"{caption(report)}\n\n{markdown(*cells(report))}")
+            write_atomically(target / "report.md", f"{caption(report)}\n\n{markdown(*cells(report))}".encode())
         if target != out:
             console.note(f"{out / 'report.json'} has other settings and is kept; this report stands beside it.")
         return self._show(report, watching, target, console)

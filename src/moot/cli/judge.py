@@ -22,9 +22,10 @@ from moot.evaluate.table import rich_table
 from moot.evaluation import answers_folder
 from moot.judges.asking import judge_of
 from moot.judges.ballots import Ballot, Show
-from moot.judges.trial import Answered, Trial, TrialConfig, TrialRow, Way, graded
+from moot.judges.trial import Answered, Trial, TrialConfig, TrialRow, Way, check_verdict, graded
 from moot.players import Players, policy_config
-from moot.records.files import digest, json_lines, write_atomically
+from moot.records import write_atomically
+from moot.records.files import digest, json_lines
 from moot.statistics import Interval
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
@@ -116,7 +117,7 @@ class JudgeCommand:
         task = load_task(self.task, self.seed, self.questions)
         given = None if self.answers is None else read_answers(self.answers, task)
         if given is not None and len(given) > self.questions:
-            console.note(f"{self.answers} has {len(given)} questions; the first {self.questions} are taken (--questions).")
+            console.note(f"{self.answers} has {len(given)} questions; --questions {self.questions} of them are taken.")
             given = dict(list(given.items())[: self.questions])
         if not all(map(task.gradable, given or task.held_out[: self.questions])):
             raise ConfigError(f"task {task.name} has questions without a known answer; measure judges on another task")
@@ -162,7 +163,7 @@ class JudgeCommand:
             await players.load(None)
             guests = await players.opponents(list(dict.fromkeys(self.judges)))
             answers = await self._answers(players, task, out, watching) if given is None else graded(given, task)
-            verdicts = stack.enter_context(contextlib.closing(AnswerStore(out / "verdicts.jsonl")))
+            verdicts = stack.enter_context(contextlib.closing(AnswerStore(out / "verdicts.jsonl", check_verdict)))
             sampled = (self.evaluation_tokens, self.temperature, self.seed, self.concurrency)
             judges = {name: judge_of(guest) for name, (guest, _) in guests.items()}
             identities = {name: identity for name, (_, identity) in guests.items()}

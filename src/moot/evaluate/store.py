@@ -9,20 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from moot.debate.protocol import V2
-from moot.debate.rules import Rules
 from moot.debate.state import Debate
-from moot.debate.types import Parsed, ParseFailure, Question, Turn
-from moot.debate.wording import DEFAULT, Prompts
+from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Turn
+from moot.disk import open_to_append
 from moot.records.codec import forecasts_of, forecasts_to_json, turns_to_json, with_jury, with_turns
 from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
+from moot.records.shape import check_said
 
 Record = dict[str, Any]
 _THOUGHT = re.compile("</think>", re.IGNORECASE)
@@ -45,12 +44,14 @@ class SampleKey:
 class AnswerStore:
     """A file of records, or, without a path, only the memory of them."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, check: Callable[[Any], None] = check_said) -> None:
+        """`check` raises for a record that cannot be used: it is sampled again."""
         self._records: dict[SampleKey, Record] = {}
         self._file: BinaryIO | None = None
         self._path = path
         for _, record, _ in json_lines(path) if path is not None else ():
-            with suppress(KeyError, TypeError):  # a last line that a kill cut short, or the text of settings
+            with suppress(KeyError, TypeError, ConfigError):  # a line cut short, or the text of settings
+                check(record)
                 self._records[SampleKey(record["settings"], record["question"], record["number"])] = record
 
     def __len__(self) -> int:
@@ -73,10 +74,7 @@ class AnswerStore:
             return
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            torn = self._path.exists() and not self._path.read_bytes().endswith(b"\n") and self._path.stat().st_size > 0
-            self._file = self._path.open("ab", buffering=0)  # each line goes out whole, and at once
-            if torn:
-                self._file.write(b"\n")
+            self._file = open_to_append(self._path)
         self._file.write(json.dumps(row).encode() + b"\n")
 
     def close(self) -> None:
@@ -112,10 +110,9 @@ def debate_of(record: Record, empty: Debate) -> Debate:
     return replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record))
 
 
-def plain_answers(question: Question, texts: Sequence[str], rules: Rules = V2.rules, prompts: Prompts = DEFAULT) -> Debate:
+def plain_answers(question: Question, texts: Sequence[str]) -> Debate:
     """Answers given alone, as a debate of one round in which nobody votes: so they are graded and counted like any other."""
-    turns = tuple(Turn(1, i, text, _solution(text)) for i, text in enumerate(texts))
-    return Debate(question, len(texts), 1, rules, turns=turns, prompts=prompts)
+    return Debate(question, len(texts), 1, turns=tuple(Turn(1, i, text, _solution(text)) for i, text in enumerate(texts)))
 
 
 def _solution(text: str) -> Parsed:

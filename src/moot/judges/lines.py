@@ -5,6 +5,8 @@ It is heard as in a debate of one round in which nobody else votes; an answer's 
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from moot.debate.play import hear
 from moot.debate.protocol import V2
 from moot.debate.rewards import score
@@ -20,7 +22,7 @@ COMPARISON_TOKENS = 64
 async def written(judge: Judge, asked: Asked, params: SamplingParams) -> Record:
     """Every answer's score, and what the judge wrote. Raises EngineError."""
     rules = V2.with_choices({"sections": "asked", "personas": False, "temperature": params.temperature}).rules
-    debate = plain_answers(asked.question, asked.answers, rules, asked.prompts)
+    debate = replace(plain_answers(asked.question, asked.answers), rules=rules, prompts=asked.prompts)
     speaker = judge.speaker(params, section_limits(params.max_tokens, COMPARISON_TOKENS, len(asked.answers)))
     debate = await hear(debate, speaker)
     (ballot,) = debate.jury

@@ -227,6 +227,15 @@ class Trial:
         return kept if len(kept) == checks else []
 
 
+def check_verdict(record: Any) -> None:
+    """TypeError or KeyError for what is no verdict, whoever wrote the file."""
+    values, least = (record["scores"], -1) if "scores" in record else ([record["value"]], 0)
+    numbers = all(isinstance(value, int | float) and least <= value <= 1 for value in values)
+    tokens = record["tokens"]
+    if not numbers or not (tokens is None or (isinstance(tokens, int) and tokens >= 0)):
+        raise TypeError(f"no verdict: {record!r:.60}")
+
+
 def _orders(shown: Sequence[str | None], i: int, j: int) -> list[tuple[str, ...]]:
     one, other = shown[i] or "", shown[j] or ""
     return [(one, other), (other, one)]

@@ -166,6 +166,18 @@ def test_what_was_cut_off_goes_on_and_nothing_is_asked_twice(answers: Path, monk
     assert measured(none, monkeypatch, answers, "--checks", "2")["approval 2"]["pair_accuracy"]["value"] == pytest.approx(0.7)
 
 
+def test_a_kept_line_that_is_no_verdict_is_asked_for_again(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = measured(right_in(0.7), monkeypatch, answers, "--checks", "1")
+    kept = Path("out/verdicts.jsonl")
+    wrong = [("value", 7.0), ("value", "0.8"), ("value", None), ("tokens", -1), ("tokens", "10")]
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    for line, (name, value) in zip(lines[1:], wrong, strict=False):
+        line[name] = value
+    kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    again = Planted(right_in(0.7))
+    assert measured(again, monkeypatch, answers, "--checks", "1") == expected and again.asked.total() == len(wrong)
+
+
 def test_an_answer_that_several_gave_in_the_same_words_is_asked_about_once(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = Planted(lambda asked: 0.5)
     measured(planted, monkeypatch, answers, "--show", "answer", "--checks", "3")
