@@ -13,8 +13,6 @@ import numpy as np
 from moot.judges.ballots import EQUAL, Ballot, Pair
 from moot.statistics import Array, Interval, cautious_intervals, interval, paired_interval, statistic_interval
 
-COVERAGES = (0.2, 0.5, 1.0)
-
 
 @dataclass(frozen=True)
 class Judged:
@@ -90,15 +88,14 @@ def measure(questions: Sequence[Judged], ballot: Ballot = "approval", seed: int 
         ),
     ]
     accuracy, counting_fails, one_order, flips = cautious_intervals(shares, seed=seed)
-    precision = [_precision(mixed, coverage, seed) for coverage in COVERAGES]
     return Measures(
         questions=len(mixed),
         pairs=int(counts.sum()),
         pair_accuracy=accuracy,
         j=_j(mixed, seed) if ballot == "approval" else None,
-        precision_20=precision[0],
-        precision_50=precision[1],
-        precision_100=precision[2],
+        precision_20=_precision(mixed, 0.2, seed),
+        precision_50=_precision(mixed, 0.5, seed),
+        precision_100=accuracy,
         counting_fails=counting_fails,
         one_order=one_order,
         order_flips=flips,

@@ -206,10 +206,9 @@ class Trial:
                     records += kept
             scores = [approval(scores_in_pairs(pairs, i)) for i in range(len(shown))]
         elif way.ballot == "lines":
-            ((place, _),) = list(self._checks(way, answered)) or [(None, None)]
-            ballot = None if place is None else self._verdicts.get(place)
-            records = [] if ballot is None else [ballot]
-            paid = iter([] if ballot is None else ballot["scores"])
+            ballots = (self._verdicts.get(place) for place, _ in self._checks(way, answered))
+            records = [ballot for ballot in ballots if ballot is not None]
+            paid = iter(records[0]["scores"] if records else ())
             scores = [None if text is None else next(paid, None) for text in shown]
         else:
             checked = [self._kept(way, answered, text, checks) for text in shown]
