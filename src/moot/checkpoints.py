@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from moot.engine.manifest import MANIFEST, DamagedCheckpoint, read_manifest
 from moot.engine.protocol import EngineError, Trainer
 from moot.records import Run
 from moot.records.run import loop_state
+from moot.rl.best import UNRANKED
 from moot.rl.stored import config_of
 
 Note = Callable[[str], None]
@@ -68,6 +70,9 @@ def step_named(run: Run, name: int | str | None) -> int | None:
         return result_step(run)
     if name == "best":
         if (best := best_step(run)) is None:
+            if any(row["phase"] == "eval" for row in run.metrics()):
+                logging.getLogger("moot").warning(f"{run.path}@best: of its checkpoints {UNRANKED}")
+                return None
             raise ConfigError(f"{run.path} has no best checkpoint: nothing was evaluated in training (eval_every); name a step")
         return best
     if isinstance(name, str) and not (name.isascii() and name.isdigit()):

@@ -122,7 +122,7 @@ def test_where_winner_and_plurality_differ_both_are_shown() -> None:
     with ChatServer(answer) as server:
         done = ask(server)
     assert "Agent 2 won: 2 of 2 decided votes" in done.stdout
-    assert "Answer: 8" in done.stdout and "The plurality answer is another: “7”." in done.stdout
+    assert "Answer: 7" in done.stdout and "The winner by votes holds another: “8”." in done.stdout
 
 
 def test_other_models_sit_in_other_seats_and_each_key_goes_to_its_own_server() -> None:

@@ -17,7 +17,7 @@ from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.records.run import measured
 from moot.rl.best import NAME as BEST
-from moot.rl.best import told_best
+from moot.rl.best import UNRANKED, ranking, told_best
 from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
 from moot.terminal import counted
@@ -188,8 +188,10 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
             console.say(f"Self-play moved: {'; '.join(moved)} (95% intervals over {questions}, the same before and after, that exclude 0).")
         else:
             console.say(f"Self-play moved none of these beyond chance: with {questions} a difference is a hint, not a result.")
-    if best := told_best(rows, evals[-1].get(BEST) if evals else None, config.recipe.best_by):
+    if best := told_best(rows, evals[-1].get(BEST) if evals else None, ranking(config)):
         console.say(f"Best checkpoint: {best}. Use it as {run.path}@best, as in: {_command()} eval {run.path}@best")
+    elif evals:
+        console.say(f"Of the checkpoints {UNRANKED}.")
     for name, text in alarm_digest(played).items():
         console.say(f"ALARM {name}: {text}", "red")
     where = f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view {run.path}"

@@ -34,7 +34,7 @@ from moot.loop.warm_step import warm_step
 from moot.records.played import PlayedDebate
 from moot.rl.advantages import SeatMeans, with_advantages
 from moot.rl.best import NAME as BEST
-from moot.rl.best import better_step, told_best
+from moot.rl.best import better_step, ranking, told_best
 from moot.rl.config import MOST_BATCHES, section_limits
 from moot.rl.datums import datums_by_debate
 from moot.rl.explain import ALARMS
@@ -309,9 +309,9 @@ def stop_if_alarmed(loop: Loop, row: Mapping[str, Any]) -> None:
     ringing = [name for name, value in row.items() if name.startswith("alarm/") and value]
     if ringing and loop.config.recipe.stop_on_alarm:
         told = " ".join(f"{name} rings: {ALARMS[name].means} {ALARMS[name].remedy}" for name in ringing)
-        best = told_best(loop.run.metrics(), loop.best, loop.config.recipe.best_by)
+        best = told_best(loop.run.metrics(), loop.best, ranking(loop.config))
         ended = f"The run's result is its best checkpoint, {best}; moot eval, export and ask take that for {loop.run.path}."
-        raise Stopped(f"{told} {ended if best else 'Nothing was evaluated (eval_every 0), so its result is its last step.'}")
+        raise Stopped(f"{told} {ended if best else 'No evaluation names a best step, so its result is its last.'}")
 
 
 # Evaluation on held-out questions
@@ -349,6 +349,6 @@ async def evaluate_if_due(loop: Loop, step: int, sampler: Sampler, last: bool = 
     if step >= config.warm_steps:  # from the start on, so that a warm start that was taken over makes no difference
         row |= await loop.visits.update(step, "eval", [(loop.task, each) for each in held_out])
         row |= renew_judge(loop, row, sampler)
-        loop.best = row[BEST] = better_step(loop.run.metrics(), loop.best, row, config.recipe.best_by)
+        loop.best = row[BEST] = better_step(loop.run.metrics(), loop.best, row, ranking(config))
     loop.run.append_metrics(row)
     loop.watcher.row(row)
