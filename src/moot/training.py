@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from moot import __version__
-from moot.checkpoints import Note, check_rank
+from moot.checkpoints import Note, check_model, check_rank
 from moot.debate.types import ConfigError
 from moot.foreign import is_code
 from moot.loop.state import Loop, Watcher
 from moot.loop.still import named_runs
 from moot.loop.train import train as train_loop
-from moot.players import Busy, check_outsiders, make_engine, outsider
+from moot.players import Busy, check_outsiders, check_reachable, make_engine, outsider
 from moot.records import Run
 from moot.records.aside import set_aside
 from moot.records.lock import locked
@@ -53,6 +53,7 @@ def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
 
     A task in Python is loaded to be checked, unless `run_code` forbids it.
     """
+    check_model(config.model.model)
     for name in (config.debate.task, *config.recipe.curriculum):
         if run_code or not is_code(name):
             check_name(name)
@@ -81,6 +82,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     check_reward(config, (stages or [task])[0])
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
+    check_reachable([config.recipe.judge, *(config.eval_opponents if "opponents" in config.eval_modes else ())], "judge or opponent")
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
     try:

@@ -82,6 +82,7 @@ class Train:
     def _one(self) -> int:
         from moot.cli.progress import summary
 
+        check_names(self.log)
         console = Terminal()
         say_trusted(self.trust_run, self.resume or self.config_file, trained_names(self.config))
         config, run_path = self._settings(console)
@@ -100,7 +101,6 @@ class Train:
             return summary(Run.open(run_path), config, console)
         if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
-        check_names(self.log)
         loop = prepare(config, run_path, console.status, self.restart)
         loop.start_from = self.checkpoint
         with loop.lock:
