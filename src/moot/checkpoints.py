@@ -162,7 +162,7 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
 def check_model(name: str) -> None:
     """Refuses a folder that holds what a training made, and no model: transformers would say so in other words, and late."""
     path = Path(name)
-    if name and (Run.exists(path) or (path / "adapter_config.json").is_file() and not (path / "config.json").is_file()):
+    if name and (Run.exists(path) or ((path / "adapter_config.json").is_file() and not (path / "config.json").is_file())):
         what, run = ("a run", path) if Run.exists(path) else ("an adapter", "RUN")
         merged = f"moot export {run} --merged, then --model {run}/export/merged"
         raise ConfigError(f"model {name} is the folder of {what}, not of a model; join its weights with the model's first: {merged}")

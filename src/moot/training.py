@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack, nullcontext
 from dataclasses import dataclass
@@ -48,6 +50,18 @@ def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
         raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
 
 
+def check_place(path: Path) -> None:
+    """A folder can be made there; tried before a model is loaded, and leaving nothing."""
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
+    try:
+        tempfile.TemporaryDirectory(prefix=".moot-", dir=there).cleanup()
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        why = (error.strerror or str(error)).lower()
+        raise ConfigError(f"run {path}: no folder can be made in {there} ({why}); name another folder") from None
+
+
 def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
     """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one takes over.
 
@@ -70,6 +84,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
         with locked(path):
             if not restart:  # refused now, and not after minutes of loading
                 check_rank(Run.open(path), config.model.lora_rank)
+    check_place(path)
     check_named(config, path)
     scoring = config.protocol.scoring
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)

@@ -81,7 +81,8 @@ class Eval:
     sections: Annotated[
         Literal["sampled", "given", "asked"] | None, tyro.conf.arg(metavar="{sampled,given,asked}", help_behavior_hint="")
     ] = None
-    """Whether the model writes the tags of a turn, is given them, or is asked for each section by itself; the run's, or asked (sampled with --protocol v1)."""
+    """Whether the model writes the tags of a turn, is given them, or is asked for each section by itself; the run's, or
+    asked (sampled with --protocol v1)."""
     prompts: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """A file with the texts that agents read; the run's, or the defaults."""
     engine: _Str = None

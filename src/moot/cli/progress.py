@@ -197,11 +197,25 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     where = f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view {run.path}"
     console.say(where, "green")
     if played and not taught:
-        assigned = config.protocol.rules.positions == "assigned"
-        remedy = "Raise --max-tokens, or name a --judge whose verdicts can be read." if assigned else "Try a longer warm start."
-        console.say(f"No debate carried a gradient: nothing was learned from votes. {remedy}", "red")
+        console.say(f"No debate carried a gradient: {_nothing_learned(config)}", "red")
         return 1
     return 0
+
+
+def _nothing_learned(config: TrainConfig) -> str:
+    """Why, and what to try, in the words of the reward."""
+    rule, reward = config.protocol.scoring.rule, config.protocol.scoring.reward
+    if config.protocol.rules.positions == "assigned":
+        return "nothing was learned from votes. Raise --max-tokens, or name a --judge whose verdicts can be read."
+    if rule.from_votes:
+        return "nothing was learned from votes. Try a longer warm start."
+    if rule.grades == "right":
+        told, questions = "in every debate all agents were right, or none was", "Take easier or harder questions (--task)"
+    elif rule.our_own:
+        told, questions = "in every debate all agents gave one answer, or no two the same", "Take other questions (--task)"
+    else:
+        return f"the reward {reward} paid all agents of a debate alike. Look at what it pays: {_command()} score."
+    return f"{told}, so the reward {reward} had nothing to prefer. {questions}, more agents (--num-agents), or a larger --max-tokens."
 
 
 def _debates_with(played: list[dict[str, Any]], what: str) -> float:

@@ -182,6 +182,7 @@ class _Sources:
 
 def defaults(arguments: list[str]) -> Train:
     """Preset, protocol, file and run are read first, so that the help shows their values and the other options change them."""
+    _check_seeds(arguments)
     sources, _ = tyro.cli(_Sources, args=arguments, return_unknown_args=True, add_help=False)
     name = sources.preset or _DEFAULT
     preset = find_preset(name)
@@ -198,6 +199,15 @@ def defaults(arguments: list[str]) -> Train:
     if sources.protocol in PROTOCOLS:
         config = config.under(PROTOCOLS[sources.protocol])
     return Train(preset=name, config=config)
+
+
+def _check_seeds(arguments: list[str]) -> None:
+    """tyro takes the last word, or says what it could not parse."""
+    if {"--seed", "--seeds"} <= option_names(arguments):
+        raise ConfigError("--seeds trains once with each of its seeds, so --seed would be left out; leave one of them out")
+    words = " ".join(arguments)
+    if listed := re.search(r"--seeds[ =](\d+(?:,\d+)+)", words):
+        raise ConfigError(f"--seeds wants spaces between its seeds, as in --seeds {listed[1].replace(',', ' ')}, got {listed[1]}")
 
 
 def trusted(source: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:

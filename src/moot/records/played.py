@@ -15,12 +15,9 @@ from moot.debate.votes import Ballots, ballots, clear_consensus
 from moot.turns import Advantages, SampledTurn
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class PlayedDebate:
-    """A debate and all that is known about it; what is not known yet is missing.
-
-    No repr of all that: `asyncio.run` writes out its task's result when it puts the signal handler back.
-    """
+    """A debate and all that is known about it; what is not known yet is missing."""
 
     debate: Debate
     sampled: tuple[SampledTurn, ...] = ()
@@ -42,6 +39,10 @@ class PlayedDebate:
     """The training step it belongs to, where it is saved in a run."""
     number: int | None = None
     """Its place in the step, or its line in a file."""
+
+    def __repr__(self) -> str:
+        """Short, and made of nothing that is computed: `asyncio.run` writes out its task's result when it puts the signal handler back."""
+        return f"Played{self.debate!r}"
 
     @property
     def name(self) -> str:

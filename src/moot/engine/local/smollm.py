@@ -21,6 +21,7 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from moot.engine.hub import hub_answers
 from moot.engine.local.checkpoint import not_written, put_in_place
 from moot.engine.manifest import sha256
 from moot.engine.protocol import EngineError
@@ -53,7 +54,7 @@ def find_smollm() -> tuple[str, tuple[str, ...]]:
 
 
 def _from_hub() -> str | None:
-    if os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on"):
+    if not hub_answers():
         return None
     from huggingface_hub import snapshot_download
 
