@@ -28,6 +28,13 @@ class Terminal(Console):
     def note(self, text: str) -> None:
         self.say(f"Note: {text}", "yellow")
 
+    def busy(self, text: str) -> contextlib.AbstractContextManager[object]:
+        """What is being waited for: a sign that moves on a terminal, a line in a log."""
+        if self.is_terminal:
+            return self.status(text)
+        self.say(text)
+        return contextlib.nullcontext()
+
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError(errno.EPIPE, "the reader went away") from None
 

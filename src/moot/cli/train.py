@@ -101,7 +101,7 @@ class Train:
             return summary(Run.open(run_path), config, console)
         if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
-        loop = prepare(config, run_path, console.status, self.restart)
+        loop = prepare(config, run_path, console.busy, self.restart)
         loop.start_from = self.checkpoint
         with loop.lock:
             return self._train(loop, console)
@@ -126,7 +126,7 @@ class Train:
         try:
             own = " --trust-run" if trained_names(config) else ""
             with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}{own}", run_path), progress:
-                interruptible(carry_out(loop, progress.note, console.status))
+                interruptible(carry_out(loop, progress.note, console.busy))
         finally:
             for logger in loggers:
                 logger.close()

@@ -99,6 +99,15 @@ def test_check_does_not_give_the_agents_figure_for_the_judges(capsys: pytest.Cap
     assert f"does not ask the judge {NOBODY}" in " ".join(error.split()) and "moot judge" in error
 
 
+def test_a_log_says_what_is_being_loaded_before_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: Any) -> None:
+        raise ConfigError("it did not load")
+
+    monkeypatch.setattr("moot.players.create_engine", gone)
+    assert main([*SHORT, "--model", "large-model"]) == 2
+    assert "loading large-model\n" in capsys.readouterr().out
+
+
 # Mistakes that were answered with something else than their fix
 
 
