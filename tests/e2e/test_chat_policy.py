@@ -31,8 +31,8 @@ def test_a_chat_server_is_evaluated_in_every_mode_with_its_own_count_of_tokens(
         given = ("eval", "--engine", "openai", "--base-url", server.url, "--model", "m", "--questions", 2, *modes, "--json")
         assert here(tmp_path, monkeypatch, *given) == 0, capsys.readouterr()
         asked = len(server.requests)
-        # Two questions: 3 plain answers each (the first is direct's), a debate of 6 turns, and one per seat against itself.
-        assert asked == 2 * (3 + 6 + 3 * 6)
+        # Two questions: 3 plain answers each (the first is direct's), a debate of 3 + 3 * 3 requests, and one per seat against itself.
+        assert asked == 2 * (3 + 12 + 3 * 12)
         assert set(server.keys) == {"Bearer a-key-for-one-server"}
         report = json.loads(capsys.readouterr().out)
         assert here(tmp_path, monkeypatch, *given) == 0 and len(server.requests) == asked  # kept, and not asked again
@@ -40,7 +40,7 @@ def test_a_chat_server_is_evaluated_in_every_mode_with_its_own_count_of_tokens(
     assert {"direct", "vote@3", "debate", "against base"} <= rows.keys()
     assert report["settings"]["policy"] == f"m@{server.url}"
     kept = [json.loads(line) for line in (tmp_path / "evals/m-arithmetic/answers.jsonl").read_text().splitlines()]
-    assert {row["tokens"] for row in kept if "text" in row} == {10} and {row["tokens"] for row in kept if "turns" in row} == {60}
+    assert {row["tokens"] for row in kept if "text" in row} == {10} and {row["tokens"] for row in kept if "turns" in row} == {120}
 
 
 def test_one_model_argues_and_another_at_the_same_server_judges(
