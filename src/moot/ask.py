@@ -13,7 +13,7 @@ from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
 from moot.debate.protocol import preset
-from moot.debate.rewards import held_answers, last_parsed, plurality
+from moot.debate.rewards import held_answers, last_parsed
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
@@ -46,17 +46,22 @@ class GroupAnswer:
     outcome: Outcome
     """Votes, rewards and winner."""
     answer: str | None
-    """The winner's; without one, the plurality's."""
+    """What most agents hold in the end; ties go to what the winner by votes holds, then to the lowest number."""
     solution: str | None
-    """The whole solution that answer is from."""
-    plurality: str | None
-    """What most agents hold in the end; ties go to the lowest number."""
+    """The whole solution that answer is from; the winner's where no answers can be compared."""
     held: tuple[str | None, ...]
     """Each agent's last answer."""
     agreeing: int
-    """How many hold the plurality answer."""
+    """How many hold `answer`."""
+    winner_agrees: bool | None
+    """Whether the winner by votes holds `answer`; None where nobody won, or answers cannot be compared."""
     correct: bool | None
     """None where the right answer is not known."""
+
+    @property
+    def winner_answer(self) -> str | None:
+        """What the winner by votes holds. Peers' votes are measured by nobody here, so it does not decide."""
+        return None if self.outcome.winner is None else self.held[self.outcome.winner]
 
     @property
     def level(self) -> tuple[int, ...]:
@@ -74,18 +79,19 @@ def group_answer(played: PlayedDebate) -> GroupAnswer:
     last = last_parsed(debate)
     held = tuple(None if i is None else grades.answers[i] for i in last)
     kinds = held_answers(debate, grades)
-    most = plurality(kinds)
-    with_most = next((agent for agent, kind in enumerate(kinds) if kind is not None and kind == most), None)
-    chosen = with_most if outcome.winner is None else outcome.winner
+    given, winner = [kind for kind in kinds if kind is not None], outcome.winner
+    agreeing = max(map(given.count, given), default=0)
+    holders = [agent for agent, kind in enumerate(kinds) if kind is not None and given.count(kind) == agreeing]
+    chosen = winner if winner in holders or not holders else holders[0]
     turn = None if chosen is None else last[chosen]
     parsed = None if turn is None else debate.turns[turn].parsed
     return GroupAnswer(
         outcome=outcome,
         answer=None if chosen is None else held[chosen],
         solution=parsed.fields["solution"] if isinstance(parsed, Parsed) else None,
-        plurality=None if most is None else held[kinds.index(most)],
         held=held,
-        agreeing=0 if most is None else kinds.count(most),
+        agreeing=agreeing,
+        winner_agrees=None if winner is None or chosen is None or not holders else kinds[winner] == kinds[chosen],
         correct=(turn is not None and grades.correct[turn]) if gradable else None,
     )
 
@@ -142,11 +148,11 @@ class AskedDebate:
             ]
             record |= {
                 "answer": group.answer,
+                "agreement": group.agreeing / debate.num_agents,
                 "solution": group.solution,
                 "winner": group.outcome.winner,
+                "winner_answer": group.winner_answer,
                 "level_with": [agent for agent in group.level if agent != group.outcome.winner],
-                "plurality": group.plurality,
-                "agreement": group.agreeing / debate.num_agents,
                 "consensus": debate.agreed,
                 "aborted": debate.aborted,
                 "answers": list(group.held),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from moot.engine.manifest import MANIFEST, DamagedCheckpoint, read_manifest
 from moot.engine.protocol import EngineError, Trainer
 from moot.records import Run
 from moot.records.run import loop_state
+from moot.rl.best import UNRANKED
 from moot.rl.stored import config_of
 
 Note = Callable[[str], None]
@@ -69,6 +71,9 @@ def step_named(run: Run, name: int | str | None) -> int | None:
         return result_step(run)
     if name == "best":
         if (best := best_step(run)) is None:
+            if any(row["phase"] == "eval" for row in run.metrics()):
+                logging.getLogger("moot").warning(f"{run.path}@best: of its checkpoints {UNRANKED}")
+                return None
             raise ConfigError(f"{run.path} has no best checkpoint: nothing was evaluated in training (eval_every); name a step")
         return best
     if isinstance(name, str) and not (name.isascii() and name.isdigit()):
@@ -153,6 +158,15 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
     if "://" in given:
         return {}, given  # an engine elsewhere knows it
     raise ConfigError(f"checkpoint {given!r} is neither a run, nor a checkpoint in one; look under RUN/checkpoints")
+
+
+def check_model(name: str) -> None:
+    """Refuses a folder that holds what a training made, and no model: transformers would say so in other words, and late."""
+    path = Path(name)
+    if name and (Run.exists(path) or ((path / "adapter_config.json").is_file() and not (path / "config.json").is_file())):
+        what, run = ("a run", path) if Run.exists(path) else ("an adapter", "RUN")
+        merged = f"moot export {run} --merged, then --model {run}/export/merged"
+        raise ConfigError(f"model {name} is the folder of {what}, not of a model; join its weights with the model's first: {merged}")
 
 
 def check_rank(run: Run, rank: int) -> None:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.checkpoints import Note, check_rank, load_checkpoint, split_name, step_named
+from moot.checkpoints import Note, check_model, check_rank, load_checkpoint, split_name, step_named
 from moot.debate.types import ConfigError
 from moot.engine.create import create_engine
 from moot.engine.protocol import Trainer
@@ -21,6 +21,7 @@ from moot.rl.rendering import Rendering
 from moot.rl.rollout import Guest, Player, TextPlayer
 from moot.rl.stored import config_of
 from moot.speakers.endpoint import Endpoint, is_endpoint, named_endpoint, own_endpoint
+from moot.terminal import one_line
 
 if TYPE_CHECKING:
     from moot.speakers.chat_player import ChatPlayer
@@ -57,6 +58,7 @@ def policy_config(
     if run_dir is not None and model is not None:
         raise ConfigError(f"name a run or a model, not both; got {run_dir} and {model}")
     if run_dir is None:
+        check_model(model or "")
         config = TrainConfig(model=ModelConfig(model) if model else ModelConfig())
         return replace(config, model=replace(config.model, **changes)), None
     run = Run.open(run_dir)
@@ -158,6 +160,22 @@ def check_outsiders(config: TrainConfig) -> None:
     for setting, name in named:
         if is_endpoint(name):
             named_endpoint(name, _key(), setting)
+
+
+def check_reachable(names: Iterable[str], what: str) -> None:
+    """Servers that nobody answers at are found now, and not after minutes of loading. Whatever they say to this, they are there."""
+    for name in filter(is_endpoint, names):
+        import httpx
+
+        where = named_endpoint(name, None, what).base_url
+        try:
+            with httpx.stream("GET", f"{where}/models", timeout=10):
+                pass
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            why = one_line(str(error) or type(error).__name__)
+            raise ConfigError(f"{what} {name} cannot be reached ({why}); start the server, or name another") from None
+        except (httpx.HTTPError, httpx.InvalidURL):
+            pass  # it is slow, or speaks in another way: asked for an answer, it is given more time
 
 
 async def outsider(

@@ -15,6 +15,13 @@ from moot.debate.types import ConfigError
 
 Kind = TypeVar("Kind")
 
+_LOADING: set[Path] = set()
+"""Files whose code is running because they were named."""
+
+
+class NamesItself(ConfigError):
+    """A script names itself, and would load itself for ever."""
+
 
 def is_users(reference: str) -> bool:
     """Whether it is written as `path.py:function`; the names of our own have no colon after `.py`."""
@@ -69,15 +76,25 @@ def _attribute(reference: str, what: str, form: str) -> Any:
         raise ConfigError(f"{what} must be a known name or path.py:{form}, got {reference!r}")
     if not path.is_file():
         raise ConfigError(f"{what} {reference!r}: there is no file {path}")
+    if path.resolve() in _LOADING:
+        guard = 'if __name__ == "__main__":'
+        raise NamesItself(
+            f"{what} {reference!r}: {path} is loaded for its function and starts this again; put what starts it under {guard}"
+        )
     spec = importlib.util.spec_from_file_location(f"moot_user_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{what} {reference!r}: {path} is not a Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
+    _LOADING.add(path.resolve())
     try:
         spec.loader.exec_module(module)
+    except NamesItself:
+        raise
     except Exception as error:
         raise ConfigError(
             f"{what} {reference!r}: {path} fails when it is loaded: {type(error).__name__}: {error}{_line(error, path)}"
         ) from error
+    finally:
+        _LOADING.discard(path.resolve())
     return getattr(module, name, None)

@@ -73,7 +73,7 @@ def test_json_holds_everything_and_nothing_else_is_printed() -> None:
     found = record(done)
     assert (done.returncode, done.stderr) == (0, "")
     assert found["ended"] == "done" and found["error"] is None
-    assert (found["answer"], found["plurality"], found["winner"], found["level_with"]) == ("7", "7", 0, [])
+    assert (found["answer"], found["winner_answer"], found["winner"], found["level_with"]) == ("7", "7", 0, [])
     assert found["answers"] == ["7", "7", "8"] and abs(found["agreement"] - 2 / 3) < 1e-12
     assert [(v["round"], v["author"], v["left"], v["right"]) for v in found["votes"]] == [(2, 0, 1, 2), (2, 1, 0, 2), (2, 2, 0, 1)]
     # Round 1: won 2 of 2, 1 of 2, 0 of 2 is +1, 0, -1; round 2 is not judged and is 0.
@@ -124,7 +124,7 @@ def test_where_winner_and_plurality_differ_both_are_shown() -> None:
     with ChatServer(answer) as server:
         done = ask(server)
     assert "Agent 2 won: 2 of 2 decided votes" in done.stdout
-    assert "Answer: 8" in done.stdout and "The plurality answer is another: “7”." in done.stdout
+    assert "Answer: 7" in done.stdout and "The winner by votes holds another: “8”." in done.stdout
 
 
 def test_other_models_sit_in_other_seats_and_each_key_goes_to_its_own_server() -> None:
@@ -317,7 +317,7 @@ def test_a_model_that_keeps_to_no_form_is_shown_and_told() -> None:
 def test_an_essay_has_no_boxed_answer_and_the_winners_words_are_the_answer() -> None:
     with ChatServer(lambda number, body: saying(turn_text("N/A", "Because 1945 is past."))) as server:
         found = record(ask(server, "--json", "--rounds", 1))
-    assert found["answer"] is None and found["plurality"] is None and found["agreement"] == 0
+    assert found["answer"] is None and found["winner_answer"] is None and found["agreement"] == 0
 
 
 # Sections that are asked for one by one

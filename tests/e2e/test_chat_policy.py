@@ -31,8 +31,8 @@ def test_a_chat_server_is_evaluated_in_every_mode_with_its_own_count_of_tokens(
         given = ("eval", "--engine", "openai", "--base-url", server.url, "--model", "m", "--questions", 2, *modes, "--json")
         assert here(tmp_path, monkeypatch, *given) == 0, capsys.readouterr()
         asked = len(server.requests)
-        # Two questions: 3 plain answers each (the first is direct's), a debate of 6 turns, and one per seat against itself.
-        assert asked == 2 * (3 + 6 + 3 * 6)
+        # Two questions: 3 plain answers each (the first is direct's), a debate of 3 + 3 * 3 requests, and one per seat against itself.
+        assert asked == 2 * (3 + 12 + 3 * 12)
         assert set(server.keys) == {"Bearer a-key-for-one-server"}
         report = json.loads(capsys.readouterr().out)
         assert here(tmp_path, monkeypatch, *given) == 0 and len(server.requests) == asked  # kept, and not asked again
@@ -40,7 +40,7 @@ def test_a_chat_server_is_evaluated_in_every_mode_with_its_own_count_of_tokens(
     assert {"direct", "vote@3", "debate", "against base"} <= rows.keys()
     assert report["settings"]["policy"] == f"m@{server.url}"
     kept = [json.loads(line) for line in (tmp_path / "evals/m-arithmetic/answers.jsonl").read_text().splitlines()]
-    assert {row["tokens"] for row in kept if "text" in row} == {10} and {row["tokens"] for row in kept if "turns" in row} == {60}
+    assert {row["tokens"] for row in kept if "text" in row} == {10} and {row["tokens"] for row in kept if "turns" in row} == {120}
 
 
 def test_one_model_argues_and_another_at_the_same_server_judges(
@@ -97,3 +97,27 @@ def test_a_dead_server_loses_the_answers_and_says_which_command_tries_again(
         assert here(tmp_path, monkeypatch, *given) == 1
     shown = capsys.readouterr()
     assert "set OPENAI_API_KEY to a key it takes" in " ".join((shown.out + shown.err).split())
+
+
+def test_a_chat_server_answers_and_judges_and_another_model_there_judges_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def speaks(number: int, body: dict[str, Any]) -> Answer:
+        asked = body["messages"][-1]["content"]
+        if "Yes or No" in asked:
+            return saying("Yes" if body["model"] == "kind" or "\\boxed{7}" in body["messages"][0]["content"] else "No.")
+        return saying(f"It is \\boxed{{{7 + number % 2}}}.")
+
+    rows = [{"question": f"What is 7 plus {i} minus {i}?", "answer": "7"} for i in range(40)]
+    (tmp_path / "sevens.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with ChatServer(speaks) as server:
+        given = ("judge", "--engine", "openai", "--base-url", server.url, "--model", "fair", "--judges", "base", "kind", "--json")
+        assert here(tmp_path, monkeypatch, *given, "--task", "sevens.jsonl", "--questions", 4, "--checks", 2) == 0, capsys.readouterr()
+        verdicts = [body for body in server.requests if "Yes or No" in body["messages"][-1]["content"]]
+    assert {body["top_logprobs"] for body in verdicts} == {20}
+    report = json.loads(capsys.readouterr().out)
+    assert [(row["judge"], row["pair_accuracy"]["value"], row["j"]["value"]) for row in report["rows"]] == [
+        ("base", 1, 1),
+        ("kind", 0.5, 0),
+    ]
+    assert report["rows"][0]["cost"]["value"] == 2 * 2 * 10

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -36,6 +37,22 @@ def test_the_demo_begins_with_the_question_and_goes_round_by_round(tmp_path: Pat
     assert lines[0].startswith("Question: What is ")
     assert [line for line in lines if line.startswith("Round ")] == ["Round 1", "Round 2", "Round 3"]
     assert lines.index("Round 3") < next(i for i, line in enumerate(lines) if "votes won" in line)
+
+
+def test_ctrl_c_is_heard_at_once_where_the_work_takes_long_to_end() -> None:
+    """The work ends only when the line is out: it must come before the end."""
+    program = (
+        "import asyncio, os, signal, sys\nfrom moot.cli import ending\n\n"
+        "said = []\ntell = ending.complain\nending.complain = lambda text: (tell(text), said.append(text))\n\n"
+        "async def work():\n"
+        "    os.kill(os.getpid(), signal.SIGINT)\n"
+        "    try:\n        await asyncio.sleep(60)\n"
+        "    finally:\n"
+        "        while not said:\n            await asyncio.sleep(0.01)\n\n"
+        "try:\n    ending.interruptible(work())\nexcept KeyboardInterrupt:\n    print('ended', len(said))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.stderr) == ("ended 1\n", "moot: stopping after this pass\n")
 
 
 def test_term_ends_a_command_without_a_loop_as_ctrl_c_does(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 from moot.ask import AnswerFile, AskedDebate, Asking, GroupAnswer, Prices, group_answer, read_questions
+from moot.cli.ask import _line
 from moot.cli.live import Printed, Streamed, outcome_lines, spending
 from moot.debate.protocol import V1, V2
 from moot.debate.scoring import Scoring
@@ -31,13 +32,34 @@ def judged_now(played: Tabled) -> GroupAnswer:
     return group_answer(PlayedDebate(played, scoring=played.scoring))
 
 
-def test_the_winner_by_votes_gives_the_answer_and_the_plurality_stands_beside_it() -> None:
+def test_the_answer_is_what_most_hold_and_the_winner_by_votes_stands_beside_it() -> None:
     """Votes on round 1: 2 > 1 and 2 > 0, so mean rewards over both rounds are -1/2, -1/2, +1/2; 0 and 1 hold 7."""
-    found = judged_now(debate(v2(), [["", "", ""], ["2 > 1", "2 > 0", "0 = 1"]], [["7", "7", "8"]] * 2))
-    assert (found.outcome.winner, found.level, found.answer, found.plurality, found.agreeing) == (2, (2,), "8", "7", 2)
-    assert (found.outcome.won, found.outcome.lost, found.outcome.means) == ((0, 0, 2), (1, 1, 0), (-0.5, -0.5, 0.5))
-    assert [vote.verdict for vote in found.outcome.votes] == [">", ">", "="]
-    assert found.correct is None
+    played = debate(v2(), [["", "", ""], ["2 > 1", "2 > 0", "0 = 1"]], [["7", "7", "8"]] * 2)
+    group = judged_now(played)
+    assert (group.answer, group.agreeing) == ("7", 2)
+    assert (group.outcome.winner, group.level, group.winner_answer, group.winner_agrees) == (2, (2,), "8", False)
+    assert (group.outcome.won, group.outcome.lost, group.outcome.means) == ((0, 0, 2), (1, 1, 0), (-0.5, -0.5, 0.5))
+    assert [vote.verdict for vote in group.outcome.votes] == [">", ">", "="]
+    assert group.correct is None and group.solution is not None and "7" in group.solution
+    said = lines(played)
+    assert "Agreement: 2 of 3 hold “7”." in said and "Answer: 7\n" in said and "The winner by votes holds another: “8”." in said
+
+
+def test_agreement_is_about_the_answer_beside_it_in_the_line_and_in_the_record() -> None:
+    played = debate(v2(), [["", "", ""], ["2 > 1", "2 > 0", "0 = 1"]], [["7", "7", "8"]] * 2)
+    asked = ask(*playing([turn.text for turn in played.turns], played), scoring=played.scoring)
+    record = asked.as_json()
+    assert (record["answer"], record["agreement"], record["winner"], record["winner_answer"]) == ("7", 2 / 3, 2, "8")
+    line = str(_line(asked))
+    assert line.split()[1] == "7" and "2 of 3 agree; the votes' winner holds 8" in line
+
+
+def test_a_tie_goes_to_what_the_winner_holds_and_the_winner_answers_where_nothing_can_be_compared() -> None:
+    apart = judged_now(debate(v2(), [["", "", ""], ["1 > 2", "", ""]], [["1", "2", "3"]] * 2))
+    assert (apart.outcome.winner, apart.answer, apart.agreeing, apart.winner_agrees) == (1, "2", 1, True)
+    prose = debate(v2(), [["", "", ""], ["1 > 2", "", ""]], [["\\emph{a}", "\\emph{b}", "\\emph{c}"]] * 2)
+    unboxed = judged_now(prose)
+    assert (unboxed.answer, unboxed.agreeing, unboxed.winner_agrees) == (None, 0, None) and "{b}" in str(unboxed.solution)
 
 
 def test_answers_are_those_of_the_last_readable_turn() -> None:
@@ -68,7 +90,7 @@ def test_a_number_in_prose_is_an_answer_only_where_the_right_one_is_known() -> N
 
 def test_all_that_is_unreadable_leaves_no_answer_and_no_error() -> None:
     found = judged_now(debate(v2(), [[FAILED] * 3] * 2))
-    assert (found.outcome.winner, found.answer, found.solution, found.plurality, found.agreeing) == (None, None, None, None, 0)
+    assert (found.outcome.winner, found.answer, found.solution, found.agreeing) == (None, None, None, 0)
 
 
 def lines(played: Tabled) -> str:

@@ -29,6 +29,17 @@ def test_a_colon_in_a_folders_name_does_not_matter(tmp_path: Path) -> None:
     assert load(f"{folder}/mine.py:one", "reward")() == 1
 
 
+def test_a_script_that_names_itself_is_told_to_guard_what_starts_it(tmp_path: Path) -> None:
+    script = tmp_path / "mine.py"
+    start = f"from moot.users import load\nload({str(script)!r} + ':f', 'reward')\n"
+    script.write_text(f"def f():\n    return 1\n\n{start}")
+    for _ in range(2):
+        with pytest.raises(ConfigError, match=r"starts this again; put what starts it under if __name__"):
+            load(f"{script}:f", "reward")
+    script.write_text("def f():\n    return 1\n")
+    assert load(f"{script}:f", "reward")() == 1
+
+
 def test_dataclasses_and_imports_of_its_own_work(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
         "from __future__ import annotations\nfrom dataclasses import dataclass\n\n"

@@ -326,9 +326,9 @@ def _line(asked: AskedDebate) -> Text:
         return Text(f"{asked.played.number:>4}  failed: {one_line(asked.played.error or '', 100)}  {question}", style="yellow")
     group = group_answer(asked.played)
     answer = "–" if group.answer is None else one_line(group.answer, 24)
-    by = "nobody won" if group.outcome.winner is None else f"Agent {group.outcome.winner} won"
+    votes = f"; the votes' winner holds {one_line(group.winner_answer or 'nothing', 24)}" if group.winner_agrees is False else ""
     mark = "" if group.correct is None else "right  " if group.correct else "wrong  "
-    return Text(f"{asked.played.number:>4}  {answer:<24}  {mark}{by}, {group.agreeing} of {asked.debate.num_agents} agree  {question}")
+    return Text(f"{asked.played.number:>4}  {answer:<24}  {mark}{group.agreeing} of {asked.debate.num_agents} agree{votes}  {question}")
 
 
 def _where(asked: AskedDebate) -> str:

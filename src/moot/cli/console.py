@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import NoReturn
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, ProgressColumn, Task, TaskID, TextColumn
 from rich.text import Text
 
 
@@ -28,15 +28,40 @@ class Terminal(Console):
     def note(self, text: str) -> None:
         self.say(f"Note: {text}", "yellow")
 
+    def busy(self, text: str) -> contextlib.AbstractContextManager[object]:
+        """What is being waited for: a sign that moves on a terminal, a line in a log."""
+        if self.is_terminal:
+            return self.status(text)
+        self.say(text)
+        return contextlib.nullcontext()
+
     def on_broken_pipe(self) -> NoReturn:
         raise BrokenPipeError(errno.EPIPE, "the reader went away") from None
+
+
+class TimeLeft(ProgressColumn):
+    """The time left by the mean since the bar began. rich's own forgets what is older than half a minute, and a step may take longer."""
+
+    max_refresh = 0.5
+
+    def render(self, task: Task) -> Text:
+        done = task.completed - task.fields["before"]
+        if not task.total or not task.elapsed or done <= 0:
+            return Text("-:--:--", style="progress.remaining")
+        seconds = max(0.0, task.total - task.completed) * task.elapsed / done
+        return Text(clock(seconds), style="progress.remaining")
+
+
+def clock(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 class Bars:
     """A bar for each kind of work, with what is left and, where tokens are counted, how many are made per second."""
 
     def __init__(self, console: Console, *, transient: bool = False) -> None:
-        columns = (TextColumn("{task.description:<12}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (TextColumn("{task.description:<12}"), BarColumn(bar_width=30), MofNCompleteColumn(), TimeLeft())
         about = TextColumn("{task.fields[about]}")
         self._bars = Progress(*columns, about, console=console, transient=transient, disable=not console.is_terminal)
         self._kinds: dict[str, TaskID] = {}
@@ -59,14 +84,14 @@ class Bars:
     def plan(self, kind: str, total: int | None, done: int = 0, about: str = "") -> None:
         """Shows the bar of `kind`, from the beginning if it was there before."""
         if kind not in self._kinds:
-            self._kinds[kind] = self._bars.add_task(kind, total=total, about=about)
-        self._bars.reset(self._kinds[kind], total=total, completed=done, about=about, visible=True)
+            self._kinds[kind] = self._bars.add_task(kind, total=total, about=about, before=done)
+        self._bars.reset(self._kinds[kind], total=total, completed=done, about=about, before=done, visible=True)
 
     def hide(self, kind: str) -> None:
         if kind in self._kinds:
             self._bars.update(self._kinds[kind], visible=False)
 
-    def reach(self, kind: str, done: int, about: str | None = None, total: int | None = None) -> None:
+    def reach(self, kind: str, done: float, about: str | None = None, total: int | None = None) -> None:
         self._bars.update(self._kinds[kind], completed=done, total=total)
         if about is not None:
             self._bars.update(self._kinds[kind], about=about)

@@ -66,7 +66,7 @@ class Demo:
             finished = lambda *_: bars.advance("debates")  # noqa: E731
             played = interruptible(rollout(debates, engine, rendering, params, seed=self.seed, finished=finished))
         self._report(console, protocol.scoring, played)
-        if warning := judge_warning(protocol.scoring, self.num_agents):
+        if warning := judge_warning(protocol.scoring, self.num_agents, trained=False):
             console.note(warning)  # last: a reader wants the debate first
         return 0
 

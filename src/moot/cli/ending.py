@@ -15,6 +15,8 @@ from types import FrameType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
+PATIENCE_S = 0.3
+"""Seconds after Ctrl-C in which nobody wonders whether it was heard."""
 
 
 class Ended(Exception):
@@ -54,8 +56,14 @@ def interruptible(work: Coroutine[Any, Any, T]) -> T:
     async def go() -> T:
         task = asyncio.ensure_future(work)
         loop = asyncio.get_running_loop()
+
+        def stop() -> None:
+            if not task.cancelling():
+                loop.call_later(PATIENCE_S, complain, "stopping after this pass")  # not told where it has ended by then
+            task.cancel()
+
         for number in (signal.SIGINT, *_ends()):
-            loop.add_signal_handler(number, task.cancel)
+            loop.add_signal_handler(number, stop)
         return await task
 
     try:

@@ -21,7 +21,7 @@ from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
 from moot.evaluation import evaluate_players
-from moot.players import Players, policy_config
+from moot.players import Players, check_reachable, policy_config
 from moot.rl.config import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.two_sided import two_sided
@@ -82,7 +82,8 @@ class Eval:
     sections: Annotated[
         Literal["sampled", "given", "asked"] | None, tyro.conf.arg(metavar="{sampled,given,asked}", help_behavior_hint="")
     ] = None
-    """Whether the model writes the tags of a turn, is given them, or is asked for each section by itself; the run's, or sampled."""
+    """Whether the model writes the tags of a turn, is given them, or is asked for each section by itself; the run's, or
+    asked (sampled with --protocol v1)."""
     prompts: Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")] = None
     """A file with the texts that agents read; the run's, or the defaults."""
     engine: _Str = None
@@ -115,12 +116,13 @@ class Eval:
         run_dir, at = (self.run_dir and split_name(self.run_dir)) or (self.run_dir, None)
         if at is not None and self.step is not None:
             raise ConfigError(f"{self.run_dir} names its step already; leave --step {self.step} out")
-        config, run = policy_config(run_dir, self.model, self._model_changes(), self.task, self.trust_run, Terminal(stderr=True).note)
+        config, run = policy_config(run_dir, self.model, model_changes(self), self.task, self.trust_run, Terminal(stderr=True).note)
         if self.step is not None and run is None:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
         if self.questions < 1:
             raise ConfigError(f"questions must be at least 1, got {self.questions}")
-        settings = self._settings(config)
+        settings = self._settings(config, trained=run is not None)
+        check_reachable([self.judge or "", *(self.opponents if "opponents" in self.modes else ())], "judge or opponent")
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
         if self.judge is not None and not settings.assigned:
             raise ConfigError(f"judge {self.judge!r} decides between advocates; use --protocol advocates, or leave it out")
@@ -152,11 +154,13 @@ class Eval:
             console.note(f"{out / 'report.json'} has other settings and is kept; this report stands beside it.")
         return self._show(report, watching, target, console)
 
-    def _settings(self, config: TrainConfig) -> EvalConfig:
+    def _settings(self, config: TrainConfig, trained: bool) -> EvalConfig:
         named = ("modes", "k", "match_tokens", "seed", "concurrency", "num_agents", "max_rounds", "max_tokens")
         changes: dict[str, Any] = {name: value for name in named if (value := getattr(self, name)) is not None}
         protocol = config.protocol if self.protocol is None else PROTOCOLS[self.protocol]
-        rules = {"sections": self.sections, "temperature": self.temperature, "both_orders": self.both_orders or None}
+        # A model is asked as `moot train` and `moot ask` would ask it, a run as it was trained.
+        usual = None if trained or self.protocol == "v1" else "asked"
+        rules = {"sections": self.sections or usual, "temperature": self.temperature, "both_orders": self.both_orders or None}
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
         if changes["protocol"].rules.positions == "assigned":
             # Advocates never agree: a run's rounds by agreement would always be added, and none ever left out.
@@ -164,14 +168,6 @@ class Eval:
         if self.prompts is not None:
             changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(config, **changes)
-
-    def _model_changes(self) -> dict[str, Any]:
-        changes = {name: getattr(self, name) for name in ("engine", "base_url", "device", "dtype", "renderer", "thinking")}
-        for name, hint in get_type_hints(ModelConfig).items():
-            choices = get_args(hint)
-            if changes.get(name) is not None and choices and changes[name] not in choices:
-                raise ConfigError(f"{name} must be {' or '.join(map(str, choices))}, got {changes[name]!r}")
-        return {name: value for name, value in changes.items() if value is not None and value is not False}
 
     def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:
         header, rows = cells(report)
@@ -189,6 +185,17 @@ class Eval:
         console.say(f"\n{counted(count, 'question')}. Report: {out / 'report.json'}", "green")
         watching.say_losses()
         return 1 if any(row.questions == 0 for row in report.rows) else 0
+
+
+def model_changes(options: object) -> dict[str, Any]:
+    """How the model is run, where the options say it."""
+    names = ("engine", "base_url", "device", "dtype", "renderer", "thinking")
+    changes = {name: getattr(options, name, None) for name in names}
+    for name, hint in get_type_hints(ModelConfig).items():
+        choices = get_args(hint)
+        if changes.get(name) is not None and choices and changes[name] not in choices:
+            raise ConfigError(f"{name} must be {' or '.join(map(str, choices))}, got {changes[name]!r}")
+    return {name: value for name, value in changes.items() if value is not None and value is not False}
 
 
 class Watching(EvalWatcher):

@@ -192,8 +192,8 @@ def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
         lines.append(Text(f"Agent {outcome.winner} won: {outcome.won[outcome.winner]} of {decided} decided votes ({count})."))
     lines.append(Text(_agreement(group, debate.num_agents)))
     lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(group), "bold green")))
-    if group.agreeing > 1 and group.answer != group.plurality:
-        lines.append(Text(f"The plurality answer is another: {_quoted(group.plurality)}.", style="yellow"))
+    if group.winner_agrees is False:
+        lines.append(Text(f"The winner by votes holds another: {_quoted(group.winner_answer)}.", style="yellow"))
     if group.correct is not None:
         lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if group.correct else 'wrong'}."))
     return lines
@@ -204,7 +204,7 @@ def _agreement(group: GroupAnswer, agents: int) -> str:
         return "No agent gave an answer in a box, so answers cannot be compared."
     if group.agreeing == 1 < agents:
         return "Agreement: none, no two agents hold the same answer."
-    return f"Agreement: {group.agreeing} of {agents} hold {_quoted(group.plurality)}."
+    return f"Agreement: {group.agreeing} of {agents} hold {_quoted(group.answer)}."
 
 
 def _answer(group: GroupAnswer) -> str:

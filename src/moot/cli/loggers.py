@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
@@ -38,8 +39,6 @@ class _Wandb:
     """Weights & Biases and trackio share one interface."""
 
     def __init__(self, module: str, path: Path, config: Mapping[str, Any]) -> None:
-        import importlib
-
         self._api: Any = importlib.import_module(module)
         self._api.init(project="moot", name=path.name, config=dict(config))
 
@@ -58,16 +57,13 @@ LOGGERS: dict[str, Callable[[Path, Mapping[str, Any]], Logger]] = {
 
 
 def check_names(names: Sequence[str]) -> None:
+    """Known, and installed: before a model is loaded or a folder made."""
     for name in names:
         if name not in LOGGERS:
             raise ConfigError(f"log must name {', '.join(LOGGERS)}, got {name!r}")
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(f"log {name} needs the package {name}; run: pip install 'moot[{name}]'")
 
 
 def make_loggers(names: Sequence[str], path: Path, config: Mapping[str, Any]) -> list[Logger]:
-    made = []
-    for name in names:
-        try:
-            made.append(LOGGERS[name](path, config))
-        except ModuleNotFoundError as error:
-            raise ConfigError(f"log {name} needs the package {error.name}; run: pip install 'moot[{name}]'") from None
-    return made
+    return [LOGGERS[name](path, config) for name in names]

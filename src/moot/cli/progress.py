@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from moot.cli.console import Bars, Terminal
+from moot.cli.console import Bars, Terminal, clock
 from moot.cli.loggers import Logger
 from moot.debate.types import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
@@ -18,13 +19,17 @@ from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.records.run import measured
 from moot.rl.best import NAME as BEST
-from moot.rl.best import told_best
+from moot.rl.best import UNRANKED, ranking, told_best
 from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
 from moot.terminal import counted
 from moot.training.state import Watcher
 
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
+
+
+QUIET_S = 10.0
+"""Seconds after which a log gets a sign of life."""
 
 
 class RunProgress(Watcher):
@@ -35,28 +40,53 @@ class RunProgress(Watcher):
         self._bars = Bars(console)
         self._bars.plan("run", None)
         self._started = self._step_began = time.monotonic()
-        self._total = 0
+        self._total = self._step = self._debates = self._played = 0
+        self._phase, self._stepped = "", False
         self._ringing: set[str] = set()
+        self._told, self._over = self._started, threading.Event()
 
     def __enter__(self) -> RunProgress:
         self._bars.start()
+        if not self._console.is_terminal:
+            threading.Thread(target=self._beat, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._over.set()
         self._bars.stop()
 
+    def _beat(self) -> None:
+        """A sign of life where no bar is drawn and no step ends; ever more rarely, so that a log stays a log."""
+        quiet = QUIET_S
+        while not self._over.wait(max(0.01, self._told + quiet - time.monotonic())):
+            now = time.monotonic()
+            if now - self._told >= quiet and self._phase:
+                debates = f"{self._played} of {self._debates} debates" if self._debates else "at work"
+                self._console.say(f"{_where(self._step, self._total, self._phase)}  {debates}  [{clock(now - self._started)}]")
+                self._told, quiet = now, 2 * quiet
+
     def began(self, step: int, total: int, phase: str) -> None:
-        self._bars.reach("run", max(0, step - 1) if phase != "eval" else step, PHASES[phase], total)
+        done = max(0, step - 1) if phase != "eval" else step
+        if phase != "eval" and not self._stepped:
+            self._bars.plan("run", total, done)  # what came before is no measure of how long a step takes
+            self._stepped = True
+        self._bars.reach("run", done, PHASES[phase], total)
         self._bars.measure_anew()
         self._total, self._step_began = total, time.monotonic()
+        batch = self._config.optim.batch_size * self._config.debate.debates_per_question
+        self._step, self._phase, self._played = step, phase, 0
+        self._debates = {"warm": 0, "eval": self._config.eval_questions}.get(phase, batch)
         if phase == "warm":
             self._bars.hide("debates")
         else:
-            batch = self._config.optim.batch_size * self._config.debate.debates_per_question
-            self._bars.plan("debates", self._config.eval_questions if phase == "eval" else batch)
+            self._bars.plan("debates", self._debates)
 
     def debate_finished(self, played: PlayedDebate) -> None:
+        self._played += 1
         self._bars.advance("debates", sum(turn.count for turn in played.sampled))
+        if self._phase == "self_play":
+            # Playing is about half of a step, and with it the first step has an estimate of the time left.
+            self._bars.reach("run", self._step - 1 + 0.5 * min(1.0, self._played / self._debates))
 
     def counted(self, kind: str, done: int, total: int) -> None:
         if done == total:
@@ -69,7 +99,7 @@ class RunProgress(Watcher):
         numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float) and name != "step"}
         for logger in self._loggers:
             logger.row(row["step"], numbers)
-        now = time.monotonic()
+        self._told = now = time.monotonic()
         self._console.say(line(row, self._total, now - self._step_began, now - self._started))
         self._say_new_alarms(row)
 
@@ -92,7 +122,7 @@ def _judging(row: dict[str, Any]) -> float | None:
 
 def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> str:
     """One step in one line: how far, what was measured, how fast, how long it has run."""
-    where = f"step {row['step']:>{len(str(total))}}/{total}  {PHASES[row['phase']]:<10}"
+    where = _where(row["step"], total, row["phase"])
     match row["phase"]:
         case "warm" if "warm/ended_after" in row:
             parts = [f"ended after {row['warm/ended_after']:.0f} steps", f"valid turns {_share(row['warm/valid_turns'])}"]
@@ -114,16 +144,15 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
             parts += [f"ALARM {name.removeprefix('alarm/')}" for name in sorted(alarms(row))]
     if sampled := row.get("tokens/sampled"):
         parts.append(f"{sampled / max(1e-9, step_s):,.0f} tokens/s")
-    return f"{where}  {', '.join(parts)}  [{_clock(elapsed_s)}]"
+    return f"{where}  {', '.join(parts)}  [{clock(elapsed_s)}]"
+
+
+def _where(step: int, total: int, phase: str) -> str:
+    return f"step {step:>{len(str(total))}}/{total}  {PHASES[phase]:<10}"
 
 
 def alarms(row: dict[str, Any]) -> set[str]:
     return {name for name, value in row.items() if name.startswith("alarm/") and value}
-
-
-def _clock(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 
 
 def _share(value: float | None) -> str:
@@ -191,18 +220,34 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
             console.say(f"Self-play moved: {'; '.join(moved)} (95% intervals over {questions}, the same before and after, that exclude 0).")
         else:
             console.say(f"Self-play moved none of these beyond chance: with {questions} a difference is a hint, not a result.")
-    if best := told_best(rows, evals[-1].get(BEST) if evals else None, config.recipe.best_by):
+    if best := told_best(rows, evals[-1].get(BEST) if evals else None, ranking(config)):
         console.say(f"Best checkpoint: {best}. Use it as {run.path}@best, as in: {_command()} eval {run.path}@best")
+    elif evals:
+        console.say(f"Of the checkpoints {UNRANKED}.")
     for name, text in alarm_digest(played).items():
         console.say(f"ALARM {name}: {text}", "red")
     where = f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view {run.path}"
     console.say(where, "green")
     if played and not taught:
-        assigned = config.protocol.rules.positions == "assigned"
-        remedy = "Raise --max-tokens, or name a --judge whose verdicts can be read." if assigned else "Try a longer warm start."
-        console.say(f"No debate carried a gradient: nothing was learned from votes. {remedy}", "red")
+        console.say(f"No debate carried a gradient: {_nothing_learned(config)}", "red")
         return 1
     return 0
+
+
+def _nothing_learned(config: TrainConfig) -> str:
+    """Why, and what to try, in the words of the reward."""
+    rule, reward = config.protocol.scoring.rule, config.protocol.scoring.reward
+    if config.protocol.rules.positions == "assigned":
+        return "nothing was learned from votes. Raise --max-tokens, or name a --judge whose verdicts can be read."
+    if rule.from_votes:
+        return "nothing was learned from votes. Try a longer warm start."
+    if rule.grades == "right":
+        told, questions = "in every debate all agents were right, or none was", "Take easier or harder questions (--task)"
+    elif rule.our_own:
+        told, questions = "in every debate all agents gave one answer, or no two the same", "Take other questions (--task)"
+    else:
+        return f"the reward {reward} paid all agents of a debate alike. Look at what it pays: {_command()} score."
+    return f"{told}, so the reward {reward} had nothing to prefer. {questions}, more agents (--num-agents), or a larger --max-tokens."
 
 
 def _debates_with(played: list[dict[str, Any]], what: str) -> float:

@@ -84,6 +84,7 @@ class Train:
     def _one(self) -> int:
         from moot.cli.progress import summary
 
+        check_names(self.log)
         console = Terminal()
         say_trusted(self.trust_run, self.resume or self.config_file, trained_names(self.config))
         config, run_path = self._settings(console)
@@ -102,8 +103,7 @@ class Train:
             return summary(Run.open(run_path), config, console)
         if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
-        check_names(self.log)
-        setup = prepare(config, run_path, console.status, self.restart)
+        setup = prepare(config, run_path, console.busy, self.restart)
         with setup.lock:
             return self._train(setup, console)
 
@@ -127,7 +127,7 @@ class Train:
         try:
             own = " --trust-run" if trained_names(config) else ""
             with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}{own}", run_path), progress:
-                interruptible(carry_out(replace(setup, watcher=progress), self.checkpoint, progress.note, console.status))
+                interruptible(carry_out(replace(setup, watcher=progress), self.checkpoint, progress.note, console.busy))
         finally:
             for logger in loggers:
                 logger.close()
@@ -209,6 +209,7 @@ def respelled(arguments: list[str]) -> list[str]:
 
 def defaults(arguments: list[str]) -> Train:
     """Preset, protocol, file and run are read first, so that the help shows their values and the other options change them."""
+    _check_seeds(arguments)
     sources, _ = tyro.cli(_Sources, args=arguments, return_unknown_args=True, add_help=False)
     if sources.resume is not None:
         if clash := next((each for each in ("preset", "protocol", "config") if getattr(sources, each)), None):
@@ -226,6 +227,15 @@ def defaults(arguments: list[str]) -> Train:
         config = fitting(config.under(PROTOCOLS[sources.protocol]))
     seeds = () if "--seed" in option_names(arguments) else file.seeds
     return Train(preset=name, config=config, run_dir=file.run, seeds=seeds)
+
+
+def _check_seeds(arguments: list[str]) -> None:
+    """tyro takes the last word, or says what it could not parse."""
+    if {"--seed", "--seeds"} <= option_names(arguments):
+        raise ConfigError("--seeds trains once with each of its seeds, so --seed would be left out; leave one of them out")
+    words = " ".join(arguments)
+    if listed := re.search(r"--seeds[ =](\d+(?:,\d+)+)", words):
+        raise ConfigError(f"--seeds wants spaces between its seeds, as in --seeds {listed[1].replace(',', ' ')}, got {listed[1]}")
 
 
 def trusted(source: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:

@@ -127,16 +127,16 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(most)} or {last}" if most else last
 
 
-def judge_warning(scoring: Scoring, num_agents: int) -> str | None:
-    """Said once when a run starts: with few agents, a consensus of all judges is mostly the judge's own voice."""
+def judge_warning(scoring: Scoring, num_agents: int, trained: bool = True) -> str | None:
+    """Said once when a run starts: with few agents, a consensus of all judges is mostly the judge's own voice. A demo, where nothing
+    is `trained`, has no option for the consensus."""
     if "judge" not in scoring.stream_of.values() or scoring.judge_consensus != "all" or not 3 <= num_agents <= 4:
         return None
     judges = "one possible judge, who always agrees with itself" if num_agents == 3 else "two possible judges, who agree or tie"
-    return (
-        f"With {num_agents} agents each pair has {judges}: the judge reward teaches little but to vote. "
-        "Use --num-agents 5 or more, or --judge-consensus leave_one_out"
-        + (" (which needs at least 4 agents to say anything)." if num_agents == 3 else ".")
-    )
+    needs = " (which needs at least 4 agents to say anything)" if num_agents == 3 else ""
+    other = f", or --judge-consensus leave_one_out{needs}" if trained else ""
+    few = f"With {num_agents} agents each pair has {judges}: the judge reward teaches little but to vote."
+    return f"{few} Use --num-agents 5 or more{other}."
 
 
 def check_advocates_scoring(scoring: Scoring) -> None:

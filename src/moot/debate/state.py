@@ -49,6 +49,16 @@ class Debate:
     _found: list[bool] = field(default_factory=list, init=False, compare=False, repr=False)
     """What `_answered` found out, once it has."""
 
+    def __repr__(self) -> str:
+        """For people: everything is in the fields, and as Python it fills a screen."""
+        lines = [line for turn in self.turns if isinstance(turn.parsed, Parsed) for line in turn.parsed.lines if line.kind == "comparison"]
+        votes = ", ".join(f"{line.left} {line.verdict} {line.right}" for line in lines[:9]) + ", …" * (len(lines) > 9)
+        asked = self.question.text if len(self.question.text) <= 60 else f"{self.question.text[:59]}…"
+        rounds = f"{max((turn.round for turn in self.turns), default=0)} of {self.max_rounds} rounds"
+        unread = sum(turn.failed for turn in self.turns)
+        turns = f"{len(self.turns)} turns" + f" ({unread} cannot be read)" * bool(unread)
+        return f"Debate({asked!r}: {self.num_agents} agents, {rounds}, {turns}, votes {votes or 'none'})"
+
     def __post_init__(self) -> None:
         if self.num_agents < 1:
             raise ConfigError(f"num_agents must be at least 1, got {self.num_agents}; training needs 3 or more")

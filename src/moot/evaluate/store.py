@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -44,13 +44,14 @@ class SampleKey:
 class AnswerStore:
     """A file of records, or, without a path, only the memory of them."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, check: Callable[[Any], None] = check_said) -> None:
+        """`check` raises for a record that cannot be used: it is sampled again."""
         self._records: dict[SampleKey, Record] = {}
         self._file: BinaryIO | None = None
         self._path = path
         for _, record, _ in json_lines(path) if path is not None else ():
             with suppress(KeyError, TypeError, ConfigError):  # a line cut short, or the text of settings
-                check_said(record)
+                check(record)
                 self._records[SampleKey(record["settings"], record["question"], record["number"])] = record
 
     def __len__(self) -> int:

@@ -21,12 +21,9 @@ if TYPE_CHECKING:
     from moot.engine.protocol import Floats
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False)
 class PlayedDebate:
-    """A debate and all that is known about it; what is not known yet is missing.
-
-    No repr of all that: `asyncio.run` writes out its task's result when it puts the signal handler back.
-    """
+    """A debate and all that is known about it; what is not known yet is missing."""
 
     debate: Debate
     sampled: tuple[SampledTurn, ...] = ()
@@ -50,6 +47,10 @@ class PlayedDebate:
     """The training step it belongs to, where it is saved in a run."""
     number: int | None = None
     """Its place in the step, or its line in a file."""
+
+    def __repr__(self) -> str:
+        """Short, and made of nothing that is computed: `asyncio.run` writes out its task's result when it puts the signal handler back."""
+        return f"Played{self.debate!r}"
 
     @property
     def name(self) -> str:

@@ -9,15 +9,25 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from moot.records.run import measured
+from moot.rl.config import TrainConfig
 
 NAME = "test/best_step"
+UNRANKED = "none is the best: no right answer is known, and poems that end in the same word do not agree; the last step is the result"
+
+
+def ranking(config: TrainConfig) -> str:
+    """What evaluations are ranked by. Agreement stands in for accuracy only where the reward itself compares answers."""
+    compared = config.recipe.best_by == "accuracy" and config.protocol.scoring.rule.grades == "same"
+    return "accuracy or agreement" if compared else config.recipe.best_by
 
 
 def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
-    """What an evaluation is ranked by: the accuracy of its debates, or, without labels, how far their agents agree."""
+    """The accuracy of an evaluation's debates, or how far their agents agree; None where it cannot be ranked by that."""
     accuracy = measured(row, "test_*/correct")
-    if by == "accuracy" and accuracy is not None:
+    if by != "agreement" and accuracy is not None:
         return "accuracy", accuracy
+    if by == "accuracy":
+        return None
     share = row.get("trust/plurality_share")
     return None if share is None else ("agreement", share)
 

@@ -138,8 +138,8 @@ class RecipeConfig:
     runs can be compared at equal cost; 0 is no limit."""
     best_by: Literal["accuracy", "agreement"] = "accuracy"
     """Which evaluation during training names the best checkpoint, which is kept and called RUN@best: the one with the
-    highest accuracy of its debates; or, without labels (and where answers are not known), the one whose agents agree
-    most."""
+    highest accuracy of its debates; or, without labels, the one whose agents agree most. Where answers are not known,
+    agreement stands in for accuracy if the reward compares answers (majority); otherwise no checkpoint is the best."""
     stop_on_alarm: bool = False
     """Stop the run when an alarm rings, with what to do about it. The run's result is then its best checkpoint, not its
     last."""

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import socket
 from pathlib import Path
-from urllib.parse import urlsplit
 
 from moot.debate.forecasts import FORECASTS
 from moot.debate.prompts import forecast_request
@@ -25,6 +22,7 @@ from moot.engine.footprint import (
     pass_tokens,
     weights_bytes,
 )
+from moot.engine.hub import hub_answers
 from moot.rl.config import TrainConfig
 
 TYPICAL_TURN = 300
@@ -115,17 +113,3 @@ def shape_of(name: str) -> Shape | None:
         return Shape.of(AutoConfig.from_pretrained(name, local_files_only=not Path(name).exists() and not hub_answers()))
     except Exception:
         return None
-
-
-def hub_answers() -> bool:
-    """Whether the hub can be reached within two seconds; its own client tries for half a minute before it says no."""
-    if os.environ.get("HF_HUB_OFFLINE", "").lower() in ("1", "true", "yes", "on"):
-        return False
-    if any(name in os.environ for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy")):
-        return True  # a proxy may reach what we cannot
-    place = urlsplit(os.environ.get("HF_ENDPOINT", "https://huggingface.co"))
-    try:
-        socket.create_connection((place.hostname or "", place.port or 443), timeout=2.0).close()
-    except OSError:
-        return False
-    return True

@@ -6,6 +6,7 @@ agent's first turn cannot, which is where a reward that was never tried most oft
 
 from __future__ import annotations
 
+import logging
 from dataclasses import replace
 
 from moot.debate.parsing import CONTRACTS
@@ -31,6 +32,11 @@ def check_warm_start(config: TrainConfig, task: Task) -> None:
     if config.warm.warm_questions and config.warm.warm_solutions == "own" and task.open_ended:
         raise ConfigError(
             f"warm_solutions must be task with task {task.name}, whose questions have no answers that could be right; got 'own'"
+        )
+    if 0 < len(task.training) < config.warm.warm_questions and not config.warm.warm_from:
+        logging.getLogger("moot").warning(
+            f"warm_questions is {config.warm.warm_questions}, and task {task.name} has {len(task.training)} questions to train on: each is "
+            "taught several times over"
         )
     lacking = task.solution is None or (task.near_miss is None and config.warm.warm_wrong != "none")
     if config.warm.warm_solutions == "task" and config.warm.warm_questions and not config.warm.warm_from and lacking:

@@ -63,6 +63,11 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     for name, rows in raws.items():
         if not rows:
             raise ConfigError(f"{spec.name if name == 'train' else chosen.test} holds no questions")
+    where, first = raws["train"][0]
+    if not chosen.question and not any(name in first for name in QUESTION):
+        names = [f"{ours}={theirs}" for ours, theirs in zip(("question", "answer"), first, strict=False)]
+        told = f"needs the field {' or '.join(QUESTION)}; it has {', '.join(first) or 'none'}"
+        raise ConfigError(f"{where}: {told}" + (f"; name yours, as in {spec.name}:{','.join(names)}" if names else ""))
     # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
     sided = any("sides" in raw for rows in raws.values() for _, raw in rows)

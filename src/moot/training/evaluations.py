@@ -9,7 +9,7 @@ from moot.evaluate.report import Report
 from moot.evaluate.training import evaluate_in_training
 from moot.records.played import PlayedDebate
 from moot.rl.best import NAME as BEST
-from moot.rl.best import better_step
+from moot.rl.best import better_step, ranking
 from moot.training.state import History, Setup
 
 
@@ -48,6 +48,6 @@ async def evaluate_if_due(setup: Setup, history: History, step: int, sampler: Sa
         row |= await history.visits.update(step, "eval", [(task, played) for played in held_out])
         for part in setup.parts:
             row |= part.evaluated(setup, row, sampler)
-        history.best = row[BEST] = better_step(run.metrics(), history.best, row, config.recipe.best_by)
+        history.best = row[BEST] = better_step(run.metrics(), history.best, row, ranking(config))
     run.append_metrics(row)
     setup.watcher.row(row)

@@ -20,7 +20,7 @@ from typing import Any
 from moot.debate.scoring import Scoring
 from moot.engine.protocol import Datum
 from moot.records.played import PlayedDebate
-from moot.rl.best import told_best
+from moot.rl.best import ranking, told_best
 from moot.rl.datums import datums_by_debate, with_credits
 from moot.rl.explain import ALARMS
 from moot.rl.metrics import Metrics, answer_metrics, reward_metrics, rollout_metrics
@@ -190,6 +190,6 @@ def stop_if_alarmed(setup: Setup, history: History, row: Mapping[str, Any]) -> N
     ringing = [name for name, value in row.items() if name.startswith("alarm/") and value]
     if ringing and recipe.stop_on_alarm:
         told = " ".join(f"{name} rings: {ALARMS[name].means} {ALARMS[name].remedy}" for name in ringing)
-        best = told_best(run.metrics(), history.best, recipe.best_by)
+        best = told_best(run.metrics(), history.best, ranking(setup.config))
         ended = f"The run's result is its best checkpoint, {best}; moot eval, export and ask take that for {run.path}."
-        raise Stopped(f"{told} {ended if best else 'Nothing was evaluated (eval_every 0), so its result is its last step.'}")
+        raise Stopped(f"{told} {ended if best else 'No evaluation names a best step, so its result is its last.'}")

@@ -3,6 +3,8 @@ nowhere else."""
 
 from __future__ import annotations
 
+import errno
+import tempfile
 from collections.abc import Callable
 from contextlib import AsyncExitStack, nullcontext
 from dataclasses import dataclass, replace
@@ -10,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from moot import __version__
-from moot.checkpoints import Note, check_rank
+from moot.checkpoints import Note, check_model, check_rank
 from moot.debate.types import ConfigError
 from moot.engine.protocol import Sampler
 from moot.foreign import is_code
-from moot.players import Busy, check_outsiders, make_engine, outsider
+from moot.players import Busy, check_outsiders, check_reachable, make_engine, outsider
 from moot.records import Run
 from moot.records.aside import set_aside
 from moot.records.lock import RunLock, locked
@@ -52,12 +54,25 @@ def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
         raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
 
 
+def check_place(path: Path) -> None:
+    """A folder can be made there; tried before a model is loaded, and leaving nothing."""
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
+    try:
+        tempfile.TemporaryDirectory(prefix=".moot-", dir=there).cleanup()
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        why = (error.strerror or str(error)).lower()
+        raise ConfigError(f"run {path}: no folder can be made in {there} ({why}); name another folder") from None
+
+
 def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
     """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one
     takes over.
 
     A task in Python is loaded to be checked, unless `run_code` forbids it.
     """
+    check_model(config.model.model)
     for name in (config.debate.task, *trained_tasks(config)):
         if run_code or not is_code(name):
             check_name(name)
@@ -74,6 +89,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
         with locked(path):
             if not restart:  # refused now, and not after minutes of loading
                 check_rank(Run.open(path), config.model.lora_rank)
+    check_place(path)
     check_named(config, path)
     parts = find_parts(config)
     scoring = config.protocol.scoring
@@ -90,6 +106,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
+    check_reachable([config.recipe.judge, *(config.eval_opponents if "opponents" in config.eval_modes else ())], "judge or opponent")
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
     try:

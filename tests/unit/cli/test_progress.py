@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from moot.cli.console import Terminal
+from moot.cli.console import Terminal, TimeLeft, clock
 from moot.cli.progress import RunProgress, alarm_digest, line, summary
 from moot.evaluate.report import Report, ReportRow
-from moot.records import Run
+from moot.records import PlayedDebate, Run
 from moot.rl.presets import PRESETS
+from support.making import debate, v2
 
 ROW: dict[str, Any] = {
     "step": 7,
@@ -47,6 +49,50 @@ def test_a_warm_step_tells_its_loss_per_token() -> None:
 def test_judges_right_is_the_outside_judges_share_where_agents_cast_no_vote(agents: Any, outside: Any, shown: str) -> None:
     row = {**ROW, "trust/judge_accuracy": agents, "trust/outside_accuracy": outside}
     assert f"judges right {shown}," in line(row, 12, 4.0, 0.0)
+
+
+def test_a_step_that_takes_minutes_has_an_estimate_of_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four debates of a step of 100 seconds, played in its first half: 12 steps take 1,200 seconds. The evaluation before is no step."""
+    now = [0.0]
+    monkeypatch.setattr("moot.cli.console.time.perf_counter", lambda: now[0])
+    progress = RunProgress(Terminal(), [], config := PRESETS["demo"])
+    bars = progress._bars._bars
+    bars.get_time = lambda: now[0]
+    for task in bars.tasks:
+        task._get_time = bars.get_time
+    batch = config.optim.batch_size * config.debate.debates_per_question
+
+    def left() -> str:
+        return str(TimeLeft().render(bars.tasks[0]))
+
+    progress.began(0, 12, "eval")
+    now[0] += 300
+    progress.row({**ROW, "step": 0, "phase": "eval", "test/valid_turns": 1.0, "test/turns_with_vote": 1.0})
+    assert left() == "-:--:--"
+    for step in (1, 2, 3):
+        progress.began(step, 12, "self_play")
+        for _ in range(batch):
+            now[0] += 50 / batch
+            progress.debate_finished(PlayedDebate(debate(v2(), [["", "", ""]])))
+            if step == 1:
+                seconds = 1200 - now[0] + 300
+                assert left() == clock(seconds)
+        now[0] += 50
+        progress.row({**ROW, "step": step})
+        assert left() == clock(1200 - 100 * step)
+
+
+def test_a_log_gets_a_sign_of_life_while_nothing_ends(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("moot.cli.progress.QUIET_S", 0.02)
+    said, deadline = "", time.monotonic() + 60
+    with RunProgress(Terminal(), [], PRESETS["demo"]) as progress:
+        progress.began(0, 12, "eval")
+        progress.debate_finished(PlayedDebate(debate(v2(), [["", "", ""]])))
+        while said.count("\n") < 2 and time.monotonic() < deadline:
+            time.sleep(0.01)
+            said += capsys.readouterr().out
+    first, *_ = [text for text in said.splitlines() if "1 of" in text]
+    assert first.startswith("step  0/12  evaluating  1 of ") and "debates  [0:00:" in first
 
 
 def test_an_alarm_is_explained_when_it_begins_to_ring_and_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

@@ -16,7 +16,7 @@ from moot.export.weights import find_adapter
 from moot.players import Players
 from moot.records import Run
 from moot.records.played import PlayedDebate
-from moot.rl.best import better_step, held_out_score, told_best
+from moot.rl.best import better_step, held_out_score, ranking, told_best
 from moot.rl.trust import Alarms, panel, plurality_share
 from moot.rl.visits import Visits, plurality_answer
 from moot.tasks import load
@@ -83,13 +83,24 @@ def row(step: int, correct: float | None, share: float = 0.5) -> dict[str, Any]:
 def test_accuracy_ranks_unless_there_are_no_answers_or_agreement_is_asked_for() -> None:
     assert held_out_score(row(1, 0.4, 0.9), "accuracy") == ("accuracy", 0.4)
     assert held_out_score(row(1, 0.4, 0.9), "agreement") == ("agreement", 0.9)
-    assert held_out_score(row(1, None, 0.9), "accuracy") == ("agreement", 0.9)
+    assert held_out_score(row(1, None, 0.9), "accuracy or agreement") == ("agreement", 0.9)
     rows = [row(0, 0.3), row(2, 0.4), row(4, 0.4), row(6, 0.2)]
     best = None
     for number, each in enumerate(rows):
         best = better_step(rows[:number], best, each, "accuracy")
     assert best == 2, "of those that are level the earlier one"
     assert told_best(rows, 2, "accuracy") == "step 2 (held-out accuracy 40%)" and told_best(rows, None, "accuracy") == ""
+
+
+def test_agreement_between_poems_names_no_best_and_the_last_step_is_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    assert held_out_score(row(1, None, 0.9), "accuracy") is None
+    assert better_step([], None, row(0, None, 0.9), "accuracy") is None
+    by_votes, by_majority = CONFIG, replace(CONFIG, protocol=CONFIG.protocol.with_choices({"reward": "majority"}))
+    by_choice = replace(CONFIG, recipe=replace(CONFIG.recipe, best_by="agreement"))
+    assert [ranking(config) for config in (by_votes, by_majority, by_choice)] == ["accuracy", "accuracy or agreement", "agreement"]
+    run = Run.create(tmp_path / "run", CONFIG.as_dict(), {})
+    run.append_metrics({**row(0, None), "test/best_step": None})
+    assert step_named(run, "best") is None and "the last step is the result" in caplog.text
 
 
 # It stays, and it is found

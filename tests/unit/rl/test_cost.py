@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from moot.engine.hub import hub_answers
 from moot.rl import cost
 from moot.rl.presets import PRESETS
 
@@ -52,8 +53,8 @@ def test_a_hub_that_cannot_be_reached_does_not_answer(monkeypatch: pytest.Monkey
     for name in ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(socket, "create_connection", no_network)
-    assert not cost.hub_answers()
+    assert not hub_answers()
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy:3128")
-    assert cost.hub_answers()
+    assert hub_answers()
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    assert not cost.hub_answers()
+    assert not hub_answers()

@@ -1,4 +1,4 @@
-"""Texts under rules: each rule by hand, that rules can be kept together, and that held-out topics are never trained on."""
+"""Texts under rules: each rule by hand, that rules can be kept together, and what is held out is never trained on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from moot.cli import main
 from moot.debate.types import ConfigError, Question
-from moot.tasks import load, load_curriculum
+from moot.tasks import load, load_trained
 from moot.tasks.constraint_topics import TOPICS
 from moot.tasks.constraints import KINDS, SEEN, SHORTEST, UNSEEN, check, checks, equal, rules_of
 
@@ -131,7 +131,7 @@ def test_held_out_topics_are_not_trained_on(rules: str) -> None:
 
 def test_the_kinds_that_are_measured_need_not_be_those_that_are_trained_on() -> None:
     measured = load("constraints:rules=unseen")
-    (stage,) = load_curriculum(["constraints"], measured)
+    (stage,) = load_trained(["constraints"], measured)
 
     def kinds(questions: Iterable[Question]) -> set[int]:
         return {id(rule) for question in questions for rule, _ in rules_of(question.text).values()}

@@ -196,7 +196,7 @@ class LocalEngine:
         return self._worker.submit(make)
 
     async def close(self) -> None:
-        """What has not begun fails with EngineError."""
+        """What has not begun fails with EngineError, and so does a training pass that is under way."""
         await asyncio.to_thread(self.shut)
 
     def shut(self) -> None:

@@ -61,8 +61,19 @@ def give_back(error: BaseException) -> None:
 
 
 def give_up_when(ended: Callable[[], bool]) -> None:
-    """Of this thread: no pause once it says so. Who closes an engine must not wait minutes for memory."""
+    """Of this thread: no pause and no further part of a pass once it says so. Who closes an engine must not wait minutes."""
     _THREAD.ended = ended
+
+
+def leaving() -> Callable[[], None]:
+    """Raises once this thread's engine is closed, in whatever thread it is called: a GPU's backward pass has its own."""
+    ended: Callable[[], bool] = getattr(_THREAD, "ended", bool)
+
+    def check() -> None:
+        if ended():
+            raise EngineError("the local engine was closed in the middle of a pass")
+
+    return check
 
 
 def pause(attempt: int) -> bool:

@@ -10,13 +10,25 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from huggingface_hub import snapshot_download
 from safetensors import SafetensorError, safe_open
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
+from moot.engine.hub import hub_answers
 from moot.engine.protocol import EngineError, in_words
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
+
+
+def local_copy(name: str) -> str:
+    """The name, where the hub can be asked; otherwise the folder in which an earlier download lies."""
+    if hub_answers():
+        return name
+    try:
+        return str(snapshot_download(name, local_files_only=True))
+    except Exception:  # it has a class for each way in which a model is not there
+        raise EngineError("it is not on this machine, and the model hub cannot be reached; --model FOLDER names a model that is") from None
 
 
 def read_config(path: str) -> Any:

@@ -13,7 +13,7 @@ import torch
 
 from moot.engine.local.attention import packed_attention
 from moot.engine.local.memory import patient
-from moot.engine.local.model_files import read_config, read_tokenizer, read_weights
+from moot.engine.local.model_files import local_copy, read_config, read_tokenizer, read_weights
 from moot.engine.local.network import Network
 from moot.engine.local.smollm import NAME as SMOLLM
 from moot.engine.local.smollm import find_smollm
@@ -76,6 +76,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> Loaded:
     path, notes = find_smollm() if name == SMOLLM else (name, ())
     if not Path(path).is_dir() and (path.startswith((".", "/", "~")) or path.count("/") > 1):
         raise ValueError(f"model directory {path!r} does not exist")
+    path = path if Path(path).is_dir() else local_copy(path)
     config = read_config(path)
     context = check_config(config, name)
     model = read_weights(path, config, dtype)

@@ -20,6 +20,7 @@ from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from moot.disk import new_folder
+from moot.engine.hub import hub_answers
 from moot.engine.local.checkpoint import not_written
 from moot.engine.manifest import sha256
 from moot.engine.protocol import EngineError
@@ -52,7 +53,7 @@ def find_smollm() -> tuple[str, tuple[str, ...]]:
 
 
 def _from_hub() -> str | None:
-    if os.environ.get("HF_HUB_OFFLINE", "0").lower() in ("1", "true", "yes", "on"):
+    if not hub_answers():
         return None
     from huggingface_hub import snapshot_download
 

@@ -19,8 +19,8 @@ from torch import Tensor
 from moot.engine.local.adapter import arrange, lora_parameters, rearrange, tensors
 from moot.engine.local.attention import packed_attention
 from moot.engine.local.losses import Given
-from moot.engine.local.memory import give_back, out_of_memory, patient, pause, spare, upload
-from moot.engine.local.network import Adapter, Network
+from moot.engine.local.memory import give_back, leaving, out_of_memory, patient, pause, spare, upload
+from moot.engine.local.network import Adapter, Attend, Network
 from moot.engine.local.trees import Forest, pieces, plant, tree_attention
 from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput, in_words
 
@@ -206,7 +206,7 @@ class LoraTrainer:
             recompute = self.recompute and backward
             plain = not any(packed.forest.shared)
             attend = packed_attention(packed.lengths, self.network.device) if plain else tree_attention(packed.forest, self.network.device)
-            hidden = self.network.hidden(packed.tokens, packed.positions, attend, adapter, recompute)
+            hidden = self.network.hidden(packed.tokens, packed.positions, leaving_between(attend), adapter, recompute)
             logprobs = target_logprobs(hidden[packed.rows], self.network, packed.targets, packed.temperatures)
             value = loss(logprobs, packed.given)
             everywhere = torch.zeros(sum(packed.lengths), device=self.network.device)
@@ -285,6 +285,19 @@ class LoraTrainer:
         blocks = [torch.empty_like(parameter) for parameter in self.parameters.values() for _ in range(times)]
         del blocks
         return norm
+
+
+def leaving_between(attend: Attend) -> Attend:
+    """The same attention, and between layers, forward and backward, a look whether anybody still waits for the pass."""
+    check = leaving()
+
+    def checked(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        check()
+        if q.requires_grad:
+            q.register_hook(lambda grad: check())  # type: ignore[no-untyped-call]
+        return attend(index, q, k, v)
+
+    return checked
 
 
 def move_average(trainer: LoraTrainer, decay: float) -> None:

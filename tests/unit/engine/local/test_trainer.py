@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.engine.local.adapter import lora_parameters
+from moot.engine.local.attention import packed_attention
 from moot.engine.local.trainer import CALM, micro_batches
 from moot.engine.protocol import AdamParams, Datum, EngineError
 from support.datums import datum
@@ -281,6 +282,38 @@ def test_a_cancelled_waiter_does_not_take_its_step_out_of_the_queue(make_engine:
         assert out.metrics["grad_norm"] > 0
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("moment", ["between passes", "forward", "backward"])
+@pytest.mark.parametrize("recompute", [False, True])
+def test_an_engine_that_is_closed_leaves_a_pass_in_its_middle(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, moment: str, recompute: bool
+) -> None:
+    engine = make_engine(token_budget=20, gradient_checkpointing=recompute)
+    counted = {"between passes": 0, "forward": 0, "backward": 0}
+
+    def reached(where: str, times: int = 1) -> None:
+        """At this moment it is closed, as Ctrl-C does from another thread."""
+        counted[where] += 1
+        if where == moment and counted[where] == times:
+            engine._worker._closing = True
+
+    def attention(lengths: Any, device: Any) -> Any:
+        attend = packed_attention(lengths, device)
+
+        def noted(index: int, q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+            reached("forward")
+            q.register_hook(lambda grad: reached("backward"))
+            return attend(index, q, k, v)
+
+        return noted
+
+    monkeypatch.setattr("moot.engine.local.trainer.packed_attention", attention)
+    engine._trainer.before_pass = lambda: reached("between passes", 2)
+    with pytest.raises(EngineError, match="closed in the middle of a pass"):
+        engine.forward_backward(datums(20, 20, 20), "ppo").result(60)
+    assert not engine._trainer.gradient, "half a gradient is none"
+    assert counted["forward"] < 3 * len(engine._network.layers), "three passes were asked for"
 
 
 @pytest.mark.parametrize(
