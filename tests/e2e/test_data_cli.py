@@ -50,7 +50,7 @@ def test_what_was_left_out_is_said_aloud() -> None:
 
 def test_wrong_usage_is_one_clear_line() -> None:
     for arguments, words in (
-        (["check", "nope"], "task must be one of arithmetic, gsm8k"),
+        (["check", "nope"], "task must be one of arithmetic, countdown"),
         (["check", "arithmetic", "--questions", "-1"], "questions must be 0 or more, got -1"),
         (["tidy", "arithmetic"], "check"),
     ):

@@ -69,7 +69,7 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
         (["--preset", "nope"], "preset must be one of demo, majority, truth, math, easy, hard, v1, aime, advocates, got 'nope'"),
         (["--num-agents", "2"], "num_agents must be at least 3 to train, got 2: with fewer nobody can vote"),
         (["--reward-mix", "2"], "reward_mix must be between 0 and 1, got 2.0"),
-        (["--task", "nope"], "task must be one of arithmetic, gsm8k, "),
+        (["--task", "nope"], "task must be one of arithmetic, countdown, "),
         (["--task", "nope.jsonl"], "task 'nope.jsonl': there is no such file"),
         (["--resume", "nowhere"], "nowhere is not a run: it has no run.json"),
         (["--log", "papyrus"], "log must name tensorboard, wandb, trackio, got 'papyrus'"),
@@ -125,3 +125,13 @@ def test_a_reward_that_nothing_could_pay_is_refused_before_there_is_a_folder(tmp
 def test_one_round_is_enough_where_somebody_votes_or_nobody_needs_to(tmp_path: Path, typed: list[str]) -> None:
     done = train(tmp_path, *SMALL, "--max-rounds", "1", *typed)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_a_whole_run_from_one_file_with_a_run_per_seed(tmp_path: Path) -> None:
+    settings = "engine: scripted\nbatch_size: 2\nnum_train_datapoints: 2\neval_every: 0\ntask: arithmetic\n"
+    (tmp_path / "mine.yaml").write_text(f"preset: majority\nseeds: [3, 4]\nrun: runs/mine\n{settings}")
+    done = train(tmp_path, "mine.yaml", "--steps", "4")
+    assert done.returncode == 0, done.stdout + done.stderr
+    runs = [json.loads((tmp_path / f"runs/mine-seed{seed}/run.json").read_text())["config"] for seed in (3, 4)]
+    assert [run["seed"] for run in runs] == [3, 4]
+    assert [(run["protocol"]["reward"], run["optim"]["num_train_datapoints"]) for run in runs] == [("majority", 8)] * 2

@@ -193,8 +193,6 @@ def respelled(arguments: list[str]) -> list[str]:
     """A file that comes first is `--config`, and `--steps` is as many questions as its batches have."""
     if arguments and arguments[0].endswith((".yaml", ".yml", ".json")) and not arguments[0].startswith("-"):
         arguments = ["--config", *arguments]
-    if {"--seed", "--seeds"} <= option_names(arguments):
-        raise ConfigError("--seeds names the seed of each run; leave --seed out")
     if "--steps" not in option_names(arguments):
         return arguments
     if "--num-train-datapoints" in option_names(arguments):

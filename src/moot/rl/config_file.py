@@ -60,7 +60,7 @@ def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = ""
     places = {name: section for section, names in _sections(whole).items() for name in names}
     for name, value in _settings(content, whole):
         if name not in places:
-            typed = name in ("preset", "run", "seeds", "log", "resume")
+            typed = name in ("log", "resume")
             hint = f"; name it on the command line, --{name}" if typed else part_instead(name) or near(name, places)
             raise ConfigError(f"{where}there is no setting {name!r}{hint}")
         section = whole[places[name]] if places[name] else whole

@@ -119,12 +119,12 @@ def test_a_log_says_what_is_being_loaded_before_it_is(capsys: pytest.CaptureFixt
         (("--seeds=4,5",), "as in --seeds 4 5, got 4,5"),
         (("--run", "/proc/x"), "run /proc/x: no folder can be made in /proc"),
         (("--task", "mine.jsonl"), "name yours, as in mine.jsonl:question=q,answer=a"),
-        (("--config", "mine.yaml"), "there is no setting 'preset'; name it on the command line, --preset"),
+        (("--config", "mine.yaml"), "there is no setting 'log'; name it on the command line, --log"),
     ],
 )
 def test_the_fix_is_named(typed: tuple[str, ...], answer: str, capsys: pytest.CaptureFixture[str]) -> None:
     Path("mine.jsonl").write_text('{"q": "1 + 1?", "a": "2"}\n' * 6)
-    Path("mine.yaml").write_text("preset: easy\n")
+    Path("mine.yaml").write_text("log: [wandb]\n")
     status, error = said(capsys, *SHORT, *typed)
     assert status == 2 and answer in error and not Path("runs").exists()
 

@@ -107,7 +107,6 @@ def test_eval_knows_those_of_debates() -> None:
         ("--steps 3 --num-train-datapoints 5", "leave one of them out"),
         ("--steps 0", "steps must be at least 1, got 0"),
         ("--steps many", "many"),
-        ("--seeds 0 1 --seed 3", "leave --seed out"),
     ],
 )
 def test_the_rest_is_answered_with_what_to_write(typed: str, says: str) -> None:
