@@ -27,15 +27,15 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from moot.debate.types import Question
-from moot.loop.state import Loop
-from moot.loop.train import train
 from moot.records import Run
 from moot.rl.choices import find_estimator, find_reward
 from moot.rl.config import DebateConfig, ModelConfig, TrainConfig
 from moot.rl.presets import PRESETS
 from moot.rl.rendering import Rendering
 from moot.tasks.task import Task
-from moot.training import RowsWatcher
+from moot.training.loop import train
+from moot.training.setup import RowsWatcher
+from moot.training.state import Setup
 from support.two_answers import TwoAnswers, random_model
 
 RISE = 0.2
@@ -95,7 +95,8 @@ async def learn(arm: str, seed: int, iterations: int, folder: Path) -> Learned:
     scoring = config.protocol.scoring
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     try:
-        await train(Loop(config, engine, Rendering(TwoAnswers()), colours(seed), run, RowsWatcher(rows.append), reward, estimator))
+        task, watcher = colours(seed), RowsWatcher(rows.append)
+        await train(Setup(config, engine, Rendering(TwoAnswers()), task, [task], reward, estimator, run, watcher=watcher))
     finally:
         await engine.close()
     right = [sum(turn["correct"] for turn in turns) / len(turns) for step in run.steps() if (turns := _turns(run, step))]

@@ -78,7 +78,7 @@ PLANS = {
         arms={
             "majority": ("", f"{ONE_ROUND} --reward majority"),
             "truth": ("", f"{ONE_ROUND} --reward truth"),
-            "frozen": ("", f"{ONE_ROUND} --reward majority --labels-from start"),
+            "frozen": ("", f"{ONE_ROUND} --reward majority --with frozen_labels:weights=start"),
             "peers": ("", "--num-agents 4 --max-rounds 2 --batch-size 24"),
             "judges": ("", JUDGED),
             # The remedy: only what a judge says in both orders counts.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from moot.records import PlayedDebate, Run
     from moot.rl.config import TrainConfig
     from moot.rl.presets import PRESETS
+    from moot.training.part import Part
 
 _HOMES = {
     "moot.api": ("Speaker", "config", "datums", "play", "play_async", "score", "train"),
@@ -30,6 +31,7 @@ _HOMES = {
     "moot.records": ("PlayedDebate", "Run"),
     "moot.rl.config": ("TrainConfig",),
     "moot.rl.presets": ("PRESETS",),
+    "moot.training.part": ("Part",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -40,6 +42,7 @@ __all__ = [
     "ConfigError",
     "Debate",
     "Observation",
+    "Part",
     "PlayedDebate",
     "Protocol",
     "Question",

@@ -165,7 +165,7 @@ def train(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]
     """Trains as `moot train` does, without printing anything, and gives the run. Where `path` holds an unfinished run
     of the same settings, that run is continued; with `restart` it is moved aside instead. `watch` is called with
     each row of the metrics."""
-    from moot.training import train_async  # heavy: engines, evaluation
+    from moot.training.setup import train_async  # heavy: engines, evaluation
 
     return run(train_async(config, path, watch, restart))
 

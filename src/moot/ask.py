@@ -21,7 +21,7 @@ from moot.debate.types import ConfigError, Observation, Parsed, Question, Said, 
 from moot.engine.protocol import EngineError, SamplingParams
 from moot.json_text import read_json
 from moot.records.codec import turns_to_json
-from moot.records.files import append_line, json_lines, write_lines
+from moot.records.files import append_lines, json_lines, write_lines
 from moot.records.played import PlayedDebate
 from moot.rl.rollout import rollout
 from moot.speakers.listening import Casting, Listener
@@ -349,7 +349,7 @@ class AnswerFile:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_lines(self.path, self.done.values())
             self._begun = True
-        append_line(self.path, record)
+        append_lines(self.path, [record])
 
 
 def _records(path: Path) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.disk import read_file
 from moot.engine.manifest import MANIFEST, DamagedCheckpoint, read_manifest
 from moot.engine.protocol import EngineError, Trainer
 from moot.records import Run
@@ -37,7 +38,7 @@ class Checkpoint:
     @property
     def seal(self) -> str:
         """Tells one training's checkpoint from another's of the same step."""
-        return f"{self.path.name} {hashlib.sha256((self.path / 'state.json').read_bytes()).hexdigest()[:12]}"
+        return f"{self.path.name} {hashlib.sha256(read_file(self.path / 'state.json')).hexdigest()[:12]}"
 
 
 def checkpoints(run: Run, step: int | None = None) -> Iterator[Checkpoint]:

@@ -9,10 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from moot.checkpoints import newest_whole
+from moot.disk import refuse_links
 from moot.engine.settings import ModelConfig
 from moot.evaluate import AnswerStore, EvalConfig, EvalWatcher, Report, evaluate
 from moot.evaluate.unseen import unseen_questions
 from moot.players import Players
+from moot.records.lock import PARTS
 from moot.tasks.task import Task
 
 
@@ -35,6 +37,8 @@ async def evaluate_players(
     settings, is found there again. Closes the players.
     """
     config, run = players.config, players.run
+    if run is not None and out is None:
+        refuse_links(run.path, PARTS)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(players.close)
         at = await players.load(step)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
-from moot.records import write_atomically
+from moot.disk import write_atomically
 from moot.records.run import measured
 from moot.terminal import one_line
 

@@ -13,9 +13,12 @@ from pathlib import Path
 from moot.debate.scoring import Scoring
 from moot.debate.types import ConfigError
 from moot.rl.config import TrainConfig
+from moot.rl.part_names import is_own
 from moot.speakers.endpoint import is_endpoint
 from moot.terminal import one_line
 
+AGAIN = " --with "
+"""Between several parts, as a command line names them."""
 _GRADER = re.compile(r"(?:grader|equal)\s*=[^,]*:")
 
 
@@ -28,14 +31,16 @@ def scoring_names(scoring: Scoring) -> dict[str, str]:
 def played_names(config: TrainConfig) -> dict[str, str]:
     """What a command would run or call that plays debates and trains on none."""
     named = {"task": config.debate.task} if is_code(config.debate.task) else {}
-    if any(map(is_code, config.recipe.curriculum)):
-        named["curriculum"] = " ".join(config.recipe.curriculum)
+    if code := [text for text in config.parts if is_code(text) and not is_own(text)]:
+        named["with"] = AGAIN.join(code)  # their tasks
     return named | ({"base_url": config.model.base_url} if config.model.base_url else {})
 
 
 def trained_names(config: TrainConfig) -> dict[str, str]:
     """What training would run or call."""
     asked = {"judge": config.recipe.judge} if is_endpoint(config.recipe.judge) else {}
+    if code := [text for text in config.parts if is_code(text)]:
+        asked["with"] = AGAIN.join(code)
     if any(map(is_endpoint, config.eval_opponents)):
         asked["eval_opponents"] = " ".join(config.eval_opponents)
     return scoring_names(config.protocol.scoring) | played_names(config) | asked

@@ -23,10 +23,10 @@ from moot.foreign import check_trusted, scoring_names
 from moot.records import Damaged, PlayedDebate, Run
 from moot.rl.advantages import Estimator, SeatMeans, with_advantages
 from moot.rl.choices import find_estimator, find_reward
-from moot.rl.schedules import scheduled
 from moot.rl.stored import config_of, scoring_of
 from moot.rl.trust import judge_accuracy
 from moot.statistics import Correlation, RunningMean
+from moot.training.parts import find_parts
 from moot.turns import Advantages, carries_gradient
 
 SCORING = tuple(name for name in names_of(Scoring) if name != "evaluation_credit")
@@ -177,22 +177,27 @@ def _own_rule(run: Run, name: str) -> Any:
     return getattr(first.debate.rules, name) if first else "none"
 
 
+FADING = ("reward_mix", "correct_bonus")
+"""The truth in a reward, which a run may let fade."""
+
+
 def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
     """From a step to how its votes count. A run that lets truth fade wrote down how much of it each step had."""
-    own, wanted, recipe = own_scoring(run), recount.scoring, run.config.get("recipe")
-    if not isinstance(recipe, dict) or recipe.get("truth_schedule", "constant") == "constant":
+    own, wanted = own_scoring(run), recount.scoring
+    if not run.config.get("parts"):
         return lambda _: wanted
     rows = {row["step"]: row for row in run.metrics() if row.get("phase") == "self_play"}
     settings = config_of(run)
-    schedule = settings.recipe.truth_schedule
+    parts = find_parts(settings, users=False)
 
-    def faded(name: str, step: int) -> float:
-        value = getattr(wanted, name)
-        if value == getattr(own, name) and f"recipe/{name}" in rows.get(step, {}):
-            return float(rows[step][f"recipe/{name}"] or 0.0)
-        return scheduled(value, schedule, min(1.0, settings.share_before(step)))
+    def at(step: int) -> Scoring:
+        scoring, row = wanted, rows.get(step, {})
+        for part in parts:
+            scoring = part.scoring(scoring, min(1.0, settings.share_before(step)))
+        told: dict[str, Any] = {name: row[f"recipe/{name}"] or 0.0 for name in FADING if f"recipe/{name}" in row}
+        return replace(scoring, **{name: value for name, value in told.items() if getattr(wanted, name) == getattr(own, name)})
 
-    return lambda step: replace(wanted, reward_mix=faded("reward_mix", step), correct_bonus=faded("correct_bonus", step))
+    return at
 
 
 # One debate after the other

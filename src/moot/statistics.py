@@ -7,7 +7,7 @@ A metric is a share: what was counted (`top`) over what could have been (`bottom
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -89,6 +89,17 @@ def paired_interval(
     a, b = _resampled(pairs, seed, resamples)
     values = [top.sum() / bottom.sum() for top, bottom in pairs]
     return _interval(values[0] - values[1], a - b)
+
+
+def statistic_interval(value: Callable[[Array], Array], count: int, *, seed: int = 0, resamples: int = RESAMPLES // 5) -> Interval | None:
+    """Of what is no share: `value` is given how often each of `count` questions was drawn, a row for each draw, and answers with a number
+    for each row. None where that of all questions, each once, is no number."""
+    whole = float(value(np.ones((1, count)))[0])
+    if not math.isfinite(whole):
+        return None
+    rng = np.random.default_rng(seed)
+    drawn = [value(_times(rng, min(100, resamples - start), count).astype(np.float64)) for start in range(0, resamples, 100)]
+    return _interval(whole, np.concatenate(drawn))
 
 
 def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> float:

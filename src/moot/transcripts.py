@@ -186,11 +186,15 @@ def score(
     results: dict[int, PlayedDebate | BadLine] = {}
     # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.
     batches: dict[tuple[str, str], list[PlayedDebate]] = defaultdict(list)
+    room = MOST_AGENTS
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
         try:
             debate, scoring = read_debate(text, base)
+            if (room := room + len(text) - debate.num_agents) < 0:
+                room += debate.num_agents
+                raise ConfigError("num_agents of all lines adds up to more than the file is long; score this one by itself")
             if reward:
                 scoring = replace(scoring, reward=reward)
             if scoring.reward not in rewards:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import TYPE_CHECKING, Literal
 
 from moot.debate.scores import AGENT, EVERY, SECTIONS, Per, Rows, answer_stream
+from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
 
 if TYPE_CHECKING:
@@ -153,6 +154,15 @@ def forecast_credit(sampled: SampledTurn, advantage: float) -> Floats:
     import numpy as np
 
     return np.full(len(sampled.tokens), advantage, dtype=np.float32)
+
+
+def credits(
+    debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages, forecast_turns: Sequence[SampledTurn] = ()
+) -> list[Floats]:
+    """What each token of a debate is taught: of every turn in the debate's order, then of every forecast."""
+    steps = debate.turn_numbers()
+    spoken = [credit(debate.turns[i], turn, steps[i], advantages) for i, turn in enumerate(sampled)]
+    return spoken + [forecast_credit(turn, value) for turn, value in zip(forecast_turns, advantages.forecasts, strict=False)]
 
 
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.I | re.A | re.S)

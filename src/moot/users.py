@@ -1,4 +1,4 @@
-"""A user's own Python: `path.py:function`, for rewards, estimators and tasks."""
+"""A user's own Python: `path.py:function` for rewards, estimators and tasks, `path.py:Class` for parts of training."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from moot.debate.types import ConfigError
+
+Kind = TypeVar("Kind")
 
 _LOADING: set[Path] = set()
 """Files whose code is running because they were named."""
@@ -28,7 +30,8 @@ def is_users(reference: str) -> bool:
 
 @contextlib.contextmanager
 def trying(reference: str, what: str) -> Iterator[None]:
-    """Around a call of a user's function: what fails in it is told with file, line and message, and not with our stack."""
+    """Around a call of a user's function: what fails in it is told with file, line and message, and not with our
+    stack."""
     try:
         yield
     except ConfigError:
@@ -46,10 +49,31 @@ def _line(error: Exception, file: Path) -> str:
 
 def load(reference: str, what: str) -> Callable[..., Any]:
     """The function, or a ConfigError that says which part of the reference is wrong."""
+    function = _attribute(reference, what, "function")
+    if not callable(function):
+        raise ConfigError(f"{what} {reference!r}: {reference.rpartition(':')[0]} has no function {reference.rpartition(':')[2]!r}")
+
+    @functools.wraps(function)
+    def guarded(*arguments: Any, **named: Any) -> Any:
+        with trying(reference, what):
+            return function(*arguments, **named)
+
+    return guarded
+
+
+def load_class(reference: str, what: str, base: type[Kind]) -> type[Kind]:
+    """The class, which must be made of `base`."""
+    kind = _attribute(reference, what, "Class")
+    if not isinstance(kind, type) or not issubclass(kind, base):
+        raise ConfigError(f"{what} {reference!r} must be a class made of {base.__module__}.{base.__name__}")
+    return kind
+
+
+def _attribute(reference: str, what: str, form: str) -> Any:
     file, _, name = reference.rpartition(":")
     path = Path(file).expanduser()
     if not file or not name:
-        raise ConfigError(f"{what} must be a known name or path.py:function, got {reference!r}")
+        raise ConfigError(f"{what} must be a known name or path.py:{form}, got {reference!r}")
     if not path.is_file():
         raise ConfigError(f"{what} {reference!r}: there is no file {path}")
     if path.resolve() in _LOADING:
@@ -73,13 +97,4 @@ def load(reference: str, what: str) -> Callable[..., Any]:
         ) from error
     finally:
         _LOADING.discard(path.resolve())
-    function = getattr(module, name, None)
-    if not callable(function):
-        raise ConfigError(f"{what} {reference!r}: {path} has no function {name!r}")
-
-    @functools.wraps(function)
-    def guarded(*arguments: Any, **named: Any) -> Any:
-        with trying(reference, what):
-            return function(*arguments, **named)
-
-    return guarded
+    return getattr(module, name, None)

@@ -13,6 +13,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from moot.cli import main
 from support.asking import Answer, ChatServer, broken_off, chunk, here, saying, scripted
 from support.making import command, moot, surroundings
@@ -333,7 +335,9 @@ def test_each_section_is_its_own_exchange_and_the_record_holds_whole_turns() -> 
     assert found["settings"]["sections"] == "asked"
 
 
-def test_without_a_word_about_sections_each_is_asked_for_and_a_file_continues_as_it_was_begun(tmp_path: Path) -> None:
+def test_without_a_word_about_sections_each_is_asked_for_and_a_file_in_tags_is_not_mixed_with_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     (tmp_path / "q.txt").write_text(f"{QUESTION}\nWhat is 2 + 2?\n")
     with ChatServer() as server:
         given = [
@@ -353,10 +357,9 @@ def test_without_a_word_about_sections_each_is_asked_for_and_a_file_continues_as
         assert len(server.requests) == 2 * (3 + 3 * 3)
         assert [message["role"] for message in server.requests[0]["messages"]] == ["user"], "round 1 is the plain question"
         assert {json.loads(line)["settings"]["sections"] for line in (tmp_path / "new.jsonl").read_text().splitlines()} == {"asked"}
-        assert main([*given, *TAGS, "--out", str(tmp_path / "old.jsonl")]) == 0
-        old = (tmp_path / "old.jsonl").read_text().splitlines(keepends=True)
-        (tmp_path / "old.jsonl").write_text(old[0])
-        assert main([*given, "--out", str(tmp_path / "old.jsonl")]) == 0, "begun in tags, so it continues in tags"
-        assert {json.loads(line)["settings"].get("sections") for line in (tmp_path / "old.jsonl").read_text().splitlines()} == {None}
+        assert main([*given, *TAGS, "--out", str(tmp_path / "tags.jsonl")]) == 0
+        capsys.readouterr()
+        assert main([*given, "--out", str(tmp_path / "tags.jsonl")]) == 2, "begun in tags, so it continues in tags alone"
+        assert "begun with sections 'sampled', not 'asked'" in capsys.readouterr().err
         assert main([*given, "--protocol", "v1", "--rounds", "1", "--out", str(tmp_path / "v1.jsonl")]) == 0
         assert "<solution>" in server.requests[-1]["messages"][0]["content"], "v1 keeps its tags"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import shlex
 import signal
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from e2e.test_ask_cli import QUESTION, TAGS, Dying, ask
+from moot.cli import main
 from support.asking import Answer, ChatServer, here, saying, scripted
 from support.making import command, moot, surroundings
 from support.making import text as turn_text
@@ -98,11 +100,13 @@ def test_a_reader_that_goes_away_is_no_trouble(tmp_path: Path) -> None:
     assert "Traceback" not in done.stderr and len(done.stdout) == 100
 
 
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a disk that is always full")
-def test_a_full_disk_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "a.jsonl.tmp").symlink_to("/dev/full")
-    done = here(QUESTION, "--engine", "scripted", "--out", tmp_path / "a.jsonl")
-    assert done.returncode == 1 and "the disk is full" in done.stderr and "Traceback" not in done.stderr
+def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def full(handle: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("moot.disk.os.fsync", full)
+    assert main(["ask", QUESTION, "--engine", "scripted", "--out", str(tmp_path / "a.jsonl")]) == 1
+    assert "the disk is full" in capsys.readouterr().err and not list(tmp_path.iterdir())
 
 
 def test_a_file_that_is_not_ours_is_not_written_over(tmp_path: Path) -> None:

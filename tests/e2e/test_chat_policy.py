@@ -97,3 +97,27 @@ def test_a_dead_server_loses_the_answers_and_says_which_command_tries_again(
         assert here(tmp_path, monkeypatch, *given) == 1
     shown = capsys.readouterr()
     assert "set OPENAI_API_KEY to a key it takes" in " ".join((shown.out + shown.err).split())
+
+
+def test_a_chat_server_answers_and_judges_and_another_model_there_judges_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def speaks(number: int, body: dict[str, Any]) -> Answer:
+        asked = body["messages"][-1]["content"]
+        if "Yes or No" in asked:
+            return saying("Yes" if body["model"] == "kind" or "\\boxed{7}" in body["messages"][0]["content"] else "No.")
+        return saying(f"It is \\boxed{{{7 + number % 2}}}.")
+
+    rows = [{"question": f"What is 7 plus {i} minus {i}?", "answer": "7"} for i in range(40)]
+    (tmp_path / "sevens.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    with ChatServer(speaks) as server:
+        given = ("judge", "--engine", "openai", "--base-url", server.url, "--model", "fair", "--judges", "base", "kind", "--json")
+        assert here(tmp_path, monkeypatch, *given, "--task", "sevens.jsonl", "--questions", 4, "--checks", 2) == 0, capsys.readouterr()
+        verdicts = [body for body in server.requests if "Yes or No" in body["messages"][-1]["content"]]
+    assert {body["top_logprobs"] for body in verdicts} == {20}
+    report = json.loads(capsys.readouterr().out)
+    assert [(row["judge"], row["pair_accuracy"]["value"], row["j"]["value"]) for row in report["rows"]] == [
+        ("base", 1, 1),
+        ("kind", 0.5, 0),
+    ]
+    assert report["rows"][0]["cost"]["value"] == 2 * 2 * 10

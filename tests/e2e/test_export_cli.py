@@ -31,12 +31,13 @@ def test_scoring_once_more_as_trained_changes_nothing(run: Path) -> None:
     assert "The winner changes in 0 of 6 debates (0.0%)." in done.stdout
 
 
-def test_the_same_holds_with_every_remedy_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    remedies = [
-        "--closing-ballot", "--shuffle-labels", "--reward-mix", "0.5", "--truth-schedule", "linear", "--judge", "base", "--judge-share",
-        "0.7", "--stop-when-settled", "--extra-rounds", "1", "--hard-agents", "4", "--advantage", "center_seat",
+def test_the_same_holds_with_parts_that_change_debates_and_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    parts = [
+        "--closing-ballot", "--shuffle-labels", "--reward-mix", "0.5", "--judge", "base", "--advantage", "center_seat",
+        "--with", "truth_schedule", "--with", "judge_share:share=0.7", "--with", "hard_agents:agents=4",
+        "--with", "rounds_as_needed:stop_when_settled=yes,extra_rounds=1",
     ]  # fmt: skip
-    assert main([*TRAIN, "--run", str(tmp_path / "run"), *remedies]) == 0
+    assert main([*TRAIN, "--run", str(tmp_path / "run"), *parts]) == 0
     assert main(["rescore", str(tmp_path / "run")]) == 0
     assert "Every advantage is as it was saved." in capsys.readouterr().out
     assert main(["export", str(tmp_path / "run"), "--supervised", "--preferences", "--html"]) == 0

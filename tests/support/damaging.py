@@ -1,8 +1,13 @@
-"""Run folders that are not as moot left them: one seeded damage after the other."""
+"""Run folders that are not as moot left them: one seeded damage after the other, by accident and by intent."""
 
+import hashlib
+import io
 import json
+import os
 import random
 import shutil
+import socket
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +26,7 @@ ODD_NAMES = [
 
 def damage(run: Path, seed: int) -> str:
     """Damages one to three things, and says which."""
+    outside(run)
     chance = random.Random(f"damage {seed}")
     return "; ".join(chance.choice(KINDS)(run, chance) for _ in range(chance.randint(1, 3)))
 
@@ -130,4 +136,145 @@ def swap_kinds(run: Path, chance: random.Random) -> str:
     return f"swapped {place.name}"
 
 
-KINDS: list[Callable[[Path, random.Random], str]] = [flip_bytes, cut, cut_lines, remove, add, odd_value, odd_value, odd_value, swap_kinds]
+# By intent: what somebody puts into a folder before he hands it on
+
+WRITTEN = [
+    "lock", "lock.held", "run.json", "metrics.jsonl", "metrics.jsonl.tmp", "run.json.tmp", "visits.jsonl", "labels.jsonl", "debates",
+    "held_out", "checkpoints", "evals", "aside", "debates/000003.jsonl", "held_out/000000.json", "checkpoints/000003",
+    "checkpoints/000003/state.json", "checkpoints/000003/scripted.json", "checkpoints/000004.tmp", "evals/arithmetic-step3",
+    "evals/arithmetic-step3/answers.jsonl", "evals/arithmetic-step3/report.json", "evals/arithmetic-step3/report.md",
+    "evals/arithmetic-step3/report.json.tmp",
+]  # fmt: skip
+HUGE = ["1" + "0" * 30, "1" + "0" * 400, "-1" + "0" * 400, "1e999", "1" + "0" * 5000, "NaN"]
+
+
+def outside(run: Path) -> Path:
+    """Files of the user, beside the run: whatever a command does, they stay as they are."""
+    folder = run.parent / "outside"
+    if not folder.exists():
+        for name in ("thesis.tex", "notes/000009.jsonl", "notes/000009/state.json", "notes/answers.jsonl", "notes/report.md"):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text("years of work\n")
+        (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w').write('ran')\ndef f(*a, **k): ...\n")
+    return folder
+
+
+def _cleared(run: Path, chance: random.Random) -> Path:
+    """A part of the run, no longer there."""
+    place = run / chance.choice(WRITTEN)
+    shutil.rmtree(place) if place.is_dir() and not place.is_symlink() else place.unlink(missing_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    return place
+
+
+def link(run: Path, chance: random.Random) -> str:
+    try:
+        place = _cleared(run, chance)
+        to = chance.choice([outside(run) / "thesis.tex", outside(run) / "notes", outside(run) / "none", place, run / "run.json", run])
+        place.symlink_to(to)
+    except OSError:  # another damage took the folder it would stand in
+        return "nothing linked"
+    return f"{place.relative_to(run)} is a link to {to.name}"
+
+
+def pipe(run: Path, chance: random.Random) -> str:
+    try:
+        place = _cleared(run, chance)
+        if chance.random() < 0.8:
+            os.mkfifo(place)
+        else:
+            folder = os.open(place.parent, os.O_RDONLY)
+            with socket.socket(socket.AF_UNIX) as listening:
+                listening.bind(f"/proc/self/fd/{folder}/{place.name}")  # because a socket's path may have few characters
+            os.close(folder)
+    except OSError:
+        return "no pipe"
+    return f"{place.relative_to(run)} is a pipe or a socket"
+
+
+def sparse(run: Path, chance: random.Random) -> str:
+    if (file := _file(run, chance)) is None:
+        return "nothing to stretch"
+    os.truncate(file, 3 * 2**30)
+    return f"{file.name} has 3 GiB"
+
+
+def line_ends(run: Path, chance: random.Random) -> str:
+    files = sorted(file for file in run.rglob("*.jsonl") if file.is_file())
+    if not files:
+        return "no lines"
+    file, end = chance.choice(files), chance.choice([b"\r", b"", b" ", b"\n\n", b"\r\n", b"\x00"])
+    file.write_bytes(file.read_bytes().replace(b"\n", end))
+    return f"the lines of {file.name} end in {end!r}"
+
+
+def in_text(run: Path, chance: random.Random) -> str:
+    """A number without measure, or brackets without end, somewhere in the text of a file of JSON."""
+    files = sorted(file for file in [*run.rglob("*.json"), *run.rglob("*.jsonl")] if file.is_file())
+    if not files:
+        return "no JSON"
+    file = chance.choice(files)
+    content = file.read_text(errors="replace")
+    depth = chance.choice([900, 5000, 100_000])
+    new = chance.choice([*HUGE, "[" * depth + "]" * depth, '{"a":' * depth + "1" + "}" * depth])
+    values = [place for place, sign in enumerate(content) if sign == ":"]
+    if not values:
+        return "nothing in it"
+    at = chance.choice(values) + 1
+    end = next((k for k in range(at, len(content)) if content[k] in ",}"), len(content))
+    file.write_text(content[:at] + new + content[end:])
+    return f"{file.name} has {new[:8]}… at {at}"
+
+
+def sealed(run: Path, chance: random.Random) -> str:
+    """An odd value in what a checkpoint remembers, under a seal that fits."""
+    files = sorted(file for file in run.rglob("state.json") if file.is_file())
+    try:
+        file = chance.choice(files)
+        body = json.loads(json.loads(file.read_text())["body"])
+        owner, key = chance.choice(list(_places(body)))
+        owner[key] = chance.choice(ODD)
+        text = json.dumps(body)
+    except (IndexError, ValueError, KeyError, TypeError):
+        return "no state"
+    file.write_text(json.dumps({"sha256": hashlib.sha256(text.encode()).hexdigest(), "body": text}))
+    return f"{file.parent.name}: {key} is odd under its seal"
+
+
+def code(run: Path, chance: random.Random) -> str:
+    """The name of a file of code, wherever a word stands."""
+    files = sorted(file for file in run.rglob("*.json") if file.is_file())
+    try:
+        file = chance.choice(files)
+        content = json.loads(file.read_text())
+        owner, key = chance.choice([(owner, key) for owner, key in _places(content) if isinstance(owner[key], str)])
+    except (IndexError, ValueError):
+        return "no words"
+    owner[key] = f"{outside(run) / 'evil.py'}:f"
+    file.write_text(json.dumps(content))
+    return f"{file.name}: {key} names code"
+
+
+def odd_arrays(run: Path, chance: random.Random) -> str:
+    import numpy as np
+
+    files = sorted(file for file in run.rglob("*.npz") if file.is_file())
+    try:
+        file = chance.choice(files)
+        with np.load(file) as given:
+            arrays = dict(given)
+    except (IndexError, ValueError, OSError, EOFError, zipfile.BadZipFile):
+        return "no arrays"
+    name = chance.choice(sorted(arrays))
+    odd = [np.array("text"), np.zeros((3, 2)), np.array(["a", "b"]), np.zeros(0), np.array(10**12), -arrays[name].astype(float)]
+    arrays[name] = chance.choice(odd)
+    written = io.BytesIO()
+    np.savez(written, **arrays)
+    file.write_bytes(written.getvalue())
+    return f"{file.name}: {name} is odd"
+
+
+KINDS: list[Callable[[Path, random.Random], str]] = [
+    flip_bytes, cut, cut_lines, remove, add, odd_value, odd_value, odd_value, swap_kinds,
+    link, link, pipe, pipe, sparse, line_ends, in_text, in_text, sealed, code, odd_arrays,
+]  # fmt: skip

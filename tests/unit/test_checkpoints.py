@@ -119,7 +119,7 @@ def test_a_runs_numbers_are_looked_at_before_memory_is_taken(
         raise AssertionError("an engine is made")
 
     monkeypatch.setattr("moot.players.make_engine", made)
-    monkeypatch.setattr("moot.training.make_engine", made)
+    monkeypatch.setattr("moot.training.setup.make_engine", made)
     for command in (["ask", "--checkpoint", str(run.path), "Why?"], ["eval", str(run.path)], ["train", "--resume", str(run.path)]):
         assert main(command) == 2, command
         said = capsys.readouterr().err

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,17 @@ import moot
 from moot.cli import main
 from moot.cli.main import main as run_command
 from moot.debate.types import ConfigError
+from moot.evaluate.report import Report, ReportRow
+from moot.evaluate.store import AnswerStore, SampleKey
+from moot.figures import Panel
 from moot.page.runs import Runs
 from moot.records import Damaged, Run
 from moot.records.arrays import SHOWN, read_arrays
 from moot.rescore import rescore
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.rl.stored import config_of
+from moot.rl.trust import Alarms
+from moot.training.parts.frozen_labels import Label, known_labels
 
 CONFIG = TrainConfig(
     model=ModelConfig(engine="scripted", deterministic=True),
@@ -172,3 +178,115 @@ def test_tokens_cut_short_or_no_archive_at_all_are_damage(run: Run) -> None:
         file.write_bytes(content)
         with pytest.raises(ValueError, match=r"000001\.npz cannot be read"):
             read_arrays(file, SHOWN)
+
+
+@pytest.mark.parametrize(
+    ("name", "odd"),
+    [
+        ("offsets", np.array([0, 5])),
+        ("offsets", np.array([[0]])),
+        ("tokens", np.array("text")),
+        ("starts", np.array(["a"])),
+        ("turn", np.zeros(0)),
+    ],
+)
+def test_arrays_that_do_not_fit_each_other_are_damage(run: Run, name: str, odd: Any) -> None:
+    file = run.path / "debates" / "000001.npz"
+    with np.load(file) as given:
+        arrays = dict(given)
+    assert set(SHOWN) <= read_arrays(file, SHOWN).keys()
+    np.savez(file, **{**arrays, name: odd})
+    with pytest.raises(ValueError, match=r"000001\.npz cannot be read"):
+        read_arrays(file, SHOWN)
+
+
+# Of another shape
+
+
+def test_labels_of_another_shape_are_asked_for_again(run: Run) -> None:
+    label = Label(0, 3, "7", 1.0, 5)
+    odd = [asdict(label) | {name: value} for name in asdict(label) for value in ([], {}, 5 if name == "answer" else "x")]
+    rows = [{"level": 0}, asdict(label) | {"of_tomorrow": 1}, [], "text", *odd, asdict(label)]
+    (run.path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    assert known_labels(run.path / "labels.jsonl") == {(0, 3): label}
+
+
+NO_ROWS = {"format": 1, "settings": {}, "rows": [], "trust": {}}
+
+
+@pytest.mark.parametrize("odd", [[], {"format": 1}, NO_ROWS, "deep", NO_ROWS | {"rows": 5}, NO_ROWS | {"settings": [1]}])
+def test_a_held_out_report_of_another_shape_is_left_out_of_the_summary(
+    tmp_path: Path, odd: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = moot.train(replace(CONFIG, eval_every=1, eval_questions=2), tmp_path / "run")
+    run.held_out_report(4).write_text("[" * 5000 if odd == "deep" else json.dumps(odd))
+    assert main(["train", "--resume", str(run.path)]) == 0
+    assert "Self-play moved" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["metrics", "k", "tokens", "by_question", "difference", "name"])
+@pytest.mark.parametrize("odd", [[1], {"accuracy": 5}, {"accuracy": {"value": "high", "low": 0, "high": 1}}, 10**400])
+def test_a_saved_evaluation_of_another_shape_is_one_line(tmp_path: Path, part: str, odd: Any) -> None:
+    row = ReportRow("direct", 1, 1, 0, 5.0, {"accuracy": {"value": 1.0, "low": 1.0, "high": 1.0}}, None, {"accuracy": {"q": (1.0, 1.0)}})
+    report = Report({"step": 3}, [row], {}).as_dict()
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    assert Report.read(tmp_path / "report.json").rows[0].name == "direct"
+    report["rows"][0][part] = odd
+    (tmp_path / "report.json").write_text(json.dumps(report))
+    with pytest.raises(ConfigError, match=r"report\.json is not a saved evaluation: .*; evaluate again"):
+        Report.read(tmp_path / "report.json")
+
+
+@pytest.mark.parametrize("name", ["debates", "right_answers", "best_vote_rate"])
+@pytest.mark.parametrize("odd", ["12", None, [1], {}])
+def test_alarms_of_another_shape_make_a_checkpoint_one_of_another_version(name: str, odd: Any) -> None:
+    alarms = Alarms()
+    alarms.update([])
+    state = alarms.state()
+    assert Alarms.from_state(json.loads(json.dumps(state))) == alarms
+    (state if name in state else state["window"][0])[name] = odd if name != "best_vote_rate" or odd != "12" else "x"
+    with pytest.raises((TypeError, ValueError)):
+        Alarms.from_state(state)
+
+
+@pytest.mark.parametrize("odd", [{"agent": [0]}, {"round": "1"}, {"text": 5}, {"stop": None}])
+def test_kept_answers_of_another_shape_are_asked_for_again(tmp_path: Path, odd: dict[str, Any]) -> None:
+    turn = {"round": 1, "agent": 0, "text": "", "stop": "stop"}
+    rows = [
+        {"settings": "s", "question": "q", "number": 0, "turns": [turn], "tokens": 5},
+        {"settings": "s", "question": "q", "number": 1, "turns": [turn, turn | odd], "tokens": 5},
+        {"settings": "s", "question": "q", "number": 2, "text": "7", "stop": [], "tokens": 5},
+        {"settings": "s", "question": "q", "number": 3, "text": "7", "stop": "stop", "tokens": 5},
+    ]
+    (tmp_path / "answers.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    store = AnswerStore(tmp_path / "answers.jsonl")
+    assert [number for number in range(4) if store.get(SampleKey("s", "q", number))] == [0, 3]
+
+
+def test_metrics_larger_than_a_float_are_no_metrics(run: Run, tmp_path: Path) -> None:
+    with (run.path / "metrics.jsonl").open("a") as file:
+        file.write(json.dumps({"step": 5, "phase": "self_play", "tokens/sampled": 10**400, "env/all/reward/total": 10**30}) + "\n")
+    assert run.metrics()[-1] == {"step": 5, "phase": "self_play", "env/all/reward/total": 10**30}
+    assert main(["compare", str(run.path), "--no-figure", "--out", str(tmp_path / "out")]) == 0
+    assert Panel("", "", "self_play", "tokens/sampled").value({"step": 5, "phase": "self_play", "tokens/sampled": 10**400}) is None
+
+
+def test_files_nested_without_end_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "c.yaml").write_text("a: " + "[" * 5000 + "]" * 5000)
+    (tmp_path / "c.json").write_text('{"a": ' + "[" * 100_000 + "]" * 100_000 + "}")
+    (tmp_path / "p.toml").write_text("a = " + "[" * 5000 + "]" * 5000)
+    for option in (("--config", "c.yaml"), ("--config", "c.json"), ("--prompts", "p.toml")):
+        assert main(["train", option[0], str(tmp_path / option[1]), "--dry-run", "--engine", "scripted"]) == 2
+        said = capsys.readouterr().err
+        assert said.count("\n") == 1 and option[1] in said
+
+
+def test_transcripts_cost_what_they_are_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two hundred lines of silent agents, 30 KB, took 40 seconds and a gigabyte."""
+    line = {"question": "q", "num_agents": 10_000, "turns": []}
+    lines = [line, {**line, "num_agents": 3}, line, {**line, "num_agents": 3}]
+    (tmp_path / "t.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    assert main(["score", "--json", str(tmp_path / "t.jsonl")]) == 1
+    out, err = capsys.readouterr()
+    assert [json.loads(each)["line"] for each in out.splitlines()] == [1, 2, 4]
+    assert err.startswith("line 3: num_agents of all lines adds up to more than the file is long") and err.count("\n") == 1

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from html.parser import HTMLParser
 from importlib.machinery import SourceFileLoader
 from importlib.util import module_from_spec, spec_from_loader
@@ -36,6 +36,8 @@ from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import RecipeConfig
 from moot.rl.explain import ALARMS, PANEL
 from moot.rl.presets import ABOUT
+from moot.training.part import Part
+from moot.training.parts import part_classes
 from moot.transcripts import as_json, score
 
 ROOT = Path(__file__).parents[2]
@@ -294,7 +296,16 @@ def test_the_recipe_page_has_every_setting_with_its_default() -> None:
         return str(value).lower() if isinstance(value, bool) else str(value) or "–"
 
     default = RecipeConfig()
-    assert shown == {f.name: plain(getattr(default, f.name)) for f in fields(RecipeConfig)}
+    settings = {f.name: plain(getattr(default, f.name)) for f in fields(RecipeConfig)}
+    assert shown == settings | {name: ", ".join(_shown_settings(part)) or "–" for name, part in part_classes().items()}
+
+
+def _shown_settings(part: type[Part]) -> Iterator[str]:
+    """As the table writes them: `share=0.2`; a setting without a default by its name alone."""
+    for f in fields(part.Settings):
+        value = {True: "yes", False: "no"}.get(f.default, f.default) if isinstance(f.default, bool) else f.default
+        value = "-".join(map(str, value)) if isinstance(value, tuple) else value
+        yield f"`{f.name}`" if f.default is MISSING else f"`{f.name}={value}`"
 
 
 def test_the_protocols_page_has_every_choice_and_the_presets_values() -> None:

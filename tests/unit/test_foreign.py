@@ -45,7 +45,8 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Edit:
     def make(section: str, name: str, value: Any) -> tuple[Path, Path]:
         run = moot.train(CONFIG, tmp_path / "run")
         header = run.header
-        header["config"][section][name] = value.format(code=code) if isinstance(value, str) else [each.format(code=code) for each in value]
+        settings = header["config"][section] if section else header["config"]
+        settings[name] = value.format(code=code) if isinstance(value, str) else [each.format(code=code) for each in value]
         (run.path / "run.json").write_text(json.dumps(header))
         return run.path, tmp_path / "executed"
 
@@ -57,7 +58,8 @@ SETTINGS = [
     ("protocol", "advantage", "{code}:reward"),
     ("debate", "task", "{code}:task"),
     ("debate", "task", "arithmetic:grader={code}:grader"),
-    ("recipe", "curriculum", ["{code}:task"]),
+    ("", "parts", ["curriculum:tasks={code}:task"]),
+    ("", "parts", ["{code}:Theirs"]),
     ("model", "base_url", "http://127.0.0.1:1/theirs"),
     ("recipe", "judge", "spy@http://127.0.0.1:1/v1"),
 ]
@@ -65,7 +67,6 @@ USES = {
     "reward": ["rescore", "train"],
     "advantage": ["rescore", "train"],
     "task": ["eval", "check", "train"],
-    "curriculum": ["eval", "check", "train"],
     "base_url": ["eval", "check", "train"],
     "judge": ["train"],
 }
@@ -82,7 +83,8 @@ def test_what_a_run_names_is_not_run_or_called_on_its_word_alone(
     section: str, name: str, value: Any, theirs: Edit, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, executed = theirs(section, name, value)
-    for command in USES[name]:
+    name, uses = ("with", ["train"] if "Theirs" in value[0] else ["eval", "check", "train"]) if name == "parts" else (name, USES[name])
+    for command in uses:
         capsys.readouterr()
         assert main([word.format(run=run) for word in COMMANDS[command]]) == 2, command
         said = capsys.readouterr().err
@@ -91,8 +93,20 @@ def test_what_a_run_names_is_not_run_or_called_on_its_word_alone(
     assert not executed.exists() and not Path("mine").exists()
 
 
-def test_reading_exporting_and_looking_run_nothing(theirs: Edit) -> None:
-    run, executed = theirs("protocol", "reward", "{code}:reward")
+def test_a_part_of_somebody_elses_is_not_taken_because_another_is_named(theirs: Edit, capsys: pytest.CaptureFixture[str]) -> None:
+    run, executed = theirs("", "parts", ["{code}:Theirs"])
+    named = f"{executed.with_name('theirs.py')}:Theirs"
+    for words in (["--config", str(run / "run.json"), "--run", "mine"], ["--resume", str(run), "--num-train-datapoints", "4"]):
+        assert main(["train", *words, "--with", "distill"]) == 2
+        assert f"name it again (--with {named})" in capsys.readouterr().err.replace("\n", "") and not executed.exists()
+        assert main(["train", *words, "--with", named]) == 2
+        assert "must be a class made of moot.training.part.Part" in capsys.readouterr().err and executed.exists()
+        executed.unlink()
+
+
+@pytest.mark.parametrize(("section", "name", "value"), [("protocol", "reward", "{code}:reward"), ("", "parts", ["{code}:Theirs"])])
+def test_reading_exporting_and_looking_run_nothing(section: str, name: str, value: Any, theirs: Edit) -> None:
+    run, executed = theirs(section, name, value)
     assert main(["export", str(run), "--supervised"]) == 0
     assert main(["export", str(run), "--html"]) == 0
     assert main(["compare", str(run)]) == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from pathlib import Path
 
@@ -11,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 def test_every_module_stands_in_a_layer() -> None:
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     layers = next(each["layers"] for each in settings["tool"]["importlinter"]["contracts"] if each["type"] == "layers")
-    placed = [name.strip() for layer in layers for name in layer.split("|")]
+    placed = [name.strip() for layer in layers for name in re.split("[|:]", layer)]
     assert len(placed) == len(set(placed))
     files = [file.relative_to(ROOT / "src").with_suffix("") for file in sorted((ROOT / "src" / "moot").rglob("*.py"))]
     modules = [".".join(file.parts) for file in files if file.name != "__init__"]

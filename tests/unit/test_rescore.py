@@ -381,7 +381,7 @@ def test_a_ballot_is_no_answer_to_be_ranked_by(tmp_path: Path) -> None:
 def test_truth_that_faded_over_the_run_fades_again(tmp_path: Path) -> None:
     # Four iterations; linear from 0.5: 0.5, 0.375, ... The second step was written down as 0.4, because tokens set the pace there.
     settings = TrainConfig(v2(reward_mix=0.5), optim=OptimConfig(batch_size=1, num_train_datapoints=4))
-    config = replace(settings, recipe=replace(settings.recipe, truth_schedule="linear")).as_dict()
+    config = replace(settings, parts=("truth_schedule:schedule=linear",)).as_dict()
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE, ANSWERS, "7")]] * 3)
     (run.path / "run.json").write_text(json.dumps({"format": 1, "config": config}))
     rows = [{"step": 2, "phase": "self_play", "recipe/reward_mix": 0.4}]

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from moot.statistics import cautious_interval, interval, intervals, paired_interval, seeds_interval, sign_flip_p, wilson
+from moot.statistics import cautious_interval, interval, intervals, paired_interval, seeds_interval, sign_flip_p, statistic_interval, wilson
 
 CHANCE = np.random.default_rng(20)
 RIGHT = CHANCE.random(60) < 0.4
@@ -77,6 +77,18 @@ def test_the_same_seed_gives_the_same_interval_and_several_shares_one_draw() -> 
     together = intervals([(SHARES, np.ones(60)), (GOOD_VOTES, VOTES)], seed=4)
     assert together == [interval(SHARES, seed=4), interval(GOOD_VOTES, VOTES, seed=4)]
     assert together[0] != interval(SHARES, seed=5)
+
+
+def test_what_is_no_share_is_drawn_as_shares_are() -> None:
+    """A mean, as a statistic of how often each question was drawn: the same draws, so the same interval."""
+    values = np.random.default_rng(3).normal(size=30)
+    drawn = statistic_interval(lambda times: times @ values / times.sum(axis=1), 30, seed=5, resamples=1950)
+    shared = interval(values, seed=5, resamples=1950)
+    assert drawn is not None and shared is not None
+    # Draws come in pieces of another size, so they are others of the same kind.
+    assert drawn.value == pytest.approx(shared.value)
+    assert (drawn.low, drawn.high) == pytest.approx((shared.low, shared.high), abs=0.05)
+    assert statistic_interval(lambda times: times.sum(axis=1) * np.nan, 30) is None
 
 
 def test_nothing_counted_is_none_and_not_zero() -> None:

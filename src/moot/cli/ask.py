@@ -159,10 +159,8 @@ class Ask:
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
         common = "engine model checkpoint agents rounds protocol closing_ballot max_tokens temperature seed instruction"
         settings: dict[str, Any] = {name: getattr(self, name) for name in common.split()}
-        # These came later: where they are the defaults, answers from before may share the file.
-        later = {"sections": "sampled", "judge_first": True, "personas": True, "evaluation_tokens": 256, "comparison_tokens": 64}
-        chosen = {"sections": self._rules().sections}
-        settings |= {name: value for name, usual in later.items() if (value := chosen.get(name, getattr(self, name))) != usual}
+        settings |= {name: getattr(self, name) for name in ("judge_first", "personas", "evaluation_tokens", "comparison_tokens")}
+        settings["sections"] = self._rules().sections
         settings["temperature"] = None if self.temperature == 1 else self.temperature
         if self.prompts != DEFAULT:
             settings["prompts"] = self.prompts.digest

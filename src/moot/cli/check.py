@@ -130,6 +130,9 @@ def _words(each: Finding) -> str:
     return f"{note}The interval has {_number(each, each.check.above)} inside it; {more}. If it fails: {each.check.remedy}"
 
 
+respelled = train.respelled
+
+
 def defaults(arguments: list[str]) -> Check:
     """The preset, or the run, is read first, so that the other options change what it says."""
     if arguments and not arguments[0].startswith("-"):

@@ -12,6 +12,7 @@ import tyro
 
 from moot.cli.console import Terminal
 from moot.debate.types import ConfigError
+from moot.disk import write_atomically
 from moot.evaluate.comparing import ComparedRuns, Group, compare_runs, picture
 from moot.evaluate.table import latex, legend, markdown, rich_tables
 from moot.figures import draw
@@ -73,10 +74,10 @@ class Compare:
 
     def _write(self, comparison: ComparedRuns) -> None:
         self.out.mkdir(parents=True, exist_ok=True)
-        (self.out / "compare.json").write_text(json.dumps(comparison.numbers, indent=1))
+        write_atomically(self.out / "compare.json", json.dumps(comparison.numbers, indent=1).encode())
         captioned = (f"{caption}\n\n{markdown(header, rows)}" for header, rows, caption in comparison.tables)
-        (self.out / "table.md").write_text("\n".join(captioned))
-        (self.out / "table.tex").write_text("\n".join(latex(*table) for table in comparison.tables))
+        write_atomically(self.out / "table.md", "\n".join(captioned).encode())
+        write_atomically(self.out / "table.tex", "\n".join(latex(*table) for table in comparison.tables).encode())
 
     def _show(self, comparison: ComparedRuns, console: Terminal) -> None:
         if self.json:

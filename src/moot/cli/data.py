@@ -24,8 +24,9 @@ class Data:
     """Check a task's data: every right answer passes its own grader, a perturbed one does not, nothing is there twice, and no
     test question is trained on.
 
-    TASK is what --task takes elsewhere: arithmetic, gsm8k, math:algebra,level=1-3, aime24, reasoning-gym:NAME, longwriter,
-    humaneval, code:FILE, questions.jsonl, prompts.txt. gsm8k:train=FILE,test=FILE reads files instead of the hub.
+    TASK is what --task takes elsewhere: arithmetic, countdown, constraints, gsm8k, math:algebra,level=1-3, aime24,
+    reasoning-gym:NAME, longwriter, humaneval, code:FILE, questions.jsonl, prompts.txt. gsm8k:train=FILE,test=FILE reads
+    files instead of the hub.
     Exit status 1 when something is wrong.
     """
 

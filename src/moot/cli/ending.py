@@ -35,7 +35,7 @@ def disk_is_full(error: BaseException) -> bool:
 def kept(continuing: str, place: object) -> Iterator[None]:
     """Around work whose results are kept as they come: whatever ends it early, one line says so, and how to continue."""
     from moot.engine.protocol import EngineError
-    from moot.loop.state import Stopped
+    from moot.training.state import Stopped
 
     try:
         yield

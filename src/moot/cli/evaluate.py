@@ -16,6 +16,7 @@ from moot.cli.registry import OtherProtocol
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.types import ConfigError
 from moot.debate.wording import load_prompts
+from moot.disk import write_atomically
 from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
@@ -115,7 +116,7 @@ class Eval:
         run_dir, at = (self.run_dir and split_name(self.run_dir)) or (self.run_dir, None)
         if at is not None and self.step is not None:
             raise ConfigError(f"{self.run_dir} names its step already; leave --step {self.step} out")
-        config, run = policy_config(run_dir, self.model, self._model_changes(), self.task, self.trust_run, Terminal(stderr=True).note)
+        config, run = policy_config(run_dir, self.model, model_changes(self), self.task, self.trust_run, Terminal(stderr=True).note)
         if self.step is not None and run is None:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
         if self.questions < 1:
@@ -148,7 +149,7 @@ class Eval:
             report, out = interruptible(work)
             target = report_folder(out, report.settings)
             report.save(target / "report.json")
-            (target / "report.md").write_text(f"{caption(report)}\n\n{markdown(*cells(report))}")
+            write_atomically(target / "report.md", f"{caption(report)}\n\n{markdown(*cells(report))}".encode())
         if target != out:
             console.note(f"{out / 'report.json'} has other settings and is kept; this report stands beside it.")
         return self._show(report, watching, target, console)
@@ -168,14 +169,6 @@ class Eval:
             changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(config, **changes)
 
-    def _model_changes(self) -> dict[str, Any]:
-        changes = {name: getattr(self, name) for name in ("engine", "base_url", "device", "dtype", "renderer", "thinking")}
-        for name, hint in get_type_hints(ModelConfig).items():
-            choices = get_args(hint)
-            if changes.get(name) is not None and choices and changes[name] not in choices:
-                raise ConfigError(f"{name} must be {' or '.join(map(str, choices))}, got {changes[name]!r}")
-        return {name: value for name, value in changes.items() if value is not None and value is not False}
-
     def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:
         header, rows = cells(report)
         if self.json:
@@ -192,6 +185,17 @@ class Eval:
         console.say(f"\n{counted(count, 'question')}. Report: {out / 'report.json'}", "green")
         watching.say_losses()
         return 1 if any(row.questions == 0 for row in report.rows) else 0
+
+
+def model_changes(options: object) -> dict[str, Any]:
+    """How the model is run, where the options say it."""
+    names = ("engine", "base_url", "device", "dtype", "renderer", "thinking")
+    changes = {name: getattr(options, name, None) for name in names}
+    for name, hint in get_type_hints(ModelConfig).items():
+        choices = get_args(hint)
+        if changes.get(name) is not None and choices and changes[name] not in choices:
+            raise ConfigError(f"{name} must be {' or '.join(map(str, choices))}, got {changes[name]!r}")
+    return {name: value for name, value in changes.items() if value is not None and value is not False}
 
 
 class Watching(EvalWatcher):

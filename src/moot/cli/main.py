@@ -21,6 +21,7 @@ COMMANDS = {
     "eval": ("moot.cli.evaluate:Eval", "Evaluate a run or a model: alone, by vote, in debate, against others; with intervals."),
     "compare": ("moot.cli.compare:Compare", "Put runs and seeds side by side: one table with paired intervals, one figure."),
     "check": ("moot.cli.check:Check", "Before training: is the model good enough at the task, the contract and judging?"),
+    "judge": ("moot.cli.judge:JudgeCommand", "Before training: which judge, asked how, tells right answers from wrong ones?"),
     "ask": ("moot.cli.ask:Ask", "Debate a question now, with a local model, a checkpoint, or any OpenAI-compatible server."),
     "prompts": ("moot.cli.prompts:ShowPrompts", "Print every text that agents read, as a file to edit for --prompts."),
     "data": ("moot.cli.data:Data", "Check a task's data: right answers pass their grader, wrong ones do not, splits do not overlap."),

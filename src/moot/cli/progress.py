@@ -7,13 +7,14 @@ import shutil
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from moot.cli.console import Bars, Terminal, clock
 from moot.cli.loggers import Logger
+from moot.debate.types import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
-from moot.loop.state import Watcher
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.records.run import measured
@@ -22,6 +23,7 @@ from moot.rl.best import UNRANKED, ranking, told_best
 from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
 from moot.terminal import counted
+from moot.training.state import Watcher
 
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 
@@ -167,9 +169,10 @@ def _points(change: dict[str, Any]) -> str:
 
 
 def held_out_row(run: Run, step: int) -> ReportRow | None:
-    """What an evaluation during training counted in its debates, by question; None for a run from before it was kept."""
-    path = run.held_out_report(step)
-    return Report.read(path).rows[0] if path.exists() else None
+    """What an evaluation during training counted in its debates, by question; None where that cannot be read."""
+    with suppress(ConfigError, OSError):
+        return next(iter(Report.read(run.held_out_report(step)).rows), None)
+    return None
 
 
 FEWEST_PAIRS = 6

@@ -88,7 +88,8 @@ class Rescore:
         return 1 if rescored.damaged or not rescored.after.debates else 0
 
     def choices(self) -> dict[str, Any]:
-        given = preset(self.protocol).scoring.as_dict() if self.protocol else {}
+        whole = preset(self.protocol).scoring.as_dict() if self.protocol else {}
+        given = {name: value for name, value in whole.items() if name in SCORING}
         return {**given, **{name: getattr(self.scoring, name) for name in self.named}}
 
 

@@ -19,16 +19,18 @@ from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
 from moot.debate.types import ConfigError
-from moot.foreign import check_trusted, trained_names
-from moot.loop.state import Loop
+from moot.foreign import AGAIN, check_trusted, trained_names
 from moot.records import Run
 from moot.records.lock import locked
 from moot.rl.config import TrainConfig
 from moot.rl.config_file import read_config
+from moot.rl.part_names import part_instead
 from moot.rl.presets import PRESETS, find_preset
 from moot.rl.resume import change_settings, is_finished
 from moot.rl.stored import config_of
-from moot.training import carry_out, check_folder, check_named, prepare
+from moot.training.parts import fitting
+from moot.training.setup import carry_out, check_folder, check_named, prepare
+from moot.training.state import Setup
 
 _DEFAULT = "demo"
 
@@ -101,36 +103,35 @@ class Train:
             return summary(Run.open(run_path), config, console)
         if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
             console.note(warning)
-        loop = prepare(config, run_path, console.busy, self.restart)
-        loop.start_from = self.checkpoint
-        with loop.lock:
-            return self._train(loop, console)
+        setup = prepare(config, run_path, console.busy, self.restart)
+        with setup.lock:
+            return self._train(setup, console)
 
-    def _train(self, loop: Loop, console: Terminal) -> int:
+    def _train(self, setup: Setup, console: Terminal) -> int:
         from moot.cli.progress import RunProgress, summary
 
-        config, run_path = loop.config, loop.run.path
+        config, run_path = setup.config, setup.run.path
         console.say(f"Run: {run_path}")
         loggers = make_loggers(self.log, run_path, config.as_dict())
-        for note in loop.engine.capabilities.notes:
+        for note in setup.engine.capabilities.notes:
             console.note(note)
         warmer = {seat_temperature(config.protocol.rules, seat) for seat in range(config.debate.num_agents)} - {1.0}
-        if not loop.engine.capabilities.tempered_training and warmer:
+        if not setup.engine.capabilities.tempered_training and warmer:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
-        if config.protocol.rules.layout == "shared" and not loop.engine.capabilities.shares_prefixes:
+        if config.protocol.rules.layout == "shared" and not setup.engine.capabilities.shares_prefixes:
             console.note(
                 "this engine computes every turn with its whole prompt, so layout shared saves no training; growing has fewer tokens."
             )
 
-        loop.watcher = progress = RunProgress(console, loggers, config)
+        progress = RunProgress(console, loggers, config)
         try:
             own = " --trust-run" if trained_names(config) else ""
             with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}{own}", run_path), progress:
-                interruptible(carry_out(loop, progress.note, console.busy))
+                interruptible(carry_out(replace(setup, watcher=progress), self.checkpoint, progress.note, console.busy))
         finally:
             for logger in loggers:
                 logger.close()
-        return summary(loop.run, config, console)
+        return summary(setup.run, config, console)
 
     def _settings(self, console: Terminal) -> tuple[TrainConfig, Path]:
         if self.resume is not None:
@@ -180,6 +181,14 @@ class _Sources:
     resume: Path | None = None
 
 
+def respelled(arguments: list[str]) -> list[str]:
+    """As they are. A setting that belongs to a part now is answered with how it is written."""
+    for name in option_names(arguments):
+        if instead := part_instead(name.replace("--no-", "--", 1)):
+            raise ConfigError(f"there is no option {name}{instead} (moot train --help)")
+    return arguments
+
+
 def defaults(arguments: list[str]) -> Train:
     """Preset, protocol, file and run are read first, so that the help shows their values and the other options change them."""
     _check_seeds(arguments)
@@ -197,7 +206,7 @@ def defaults(arguments: list[str]) -> Train:
     if sources.config is not None:
         trusted(sources.config, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:
-        config = config.under(PROTOCOLS[sources.protocol])
+        config = fitting(config.under(PROTOCOLS[sources.protocol]))
     return Train(preset=name, config=config)
 
 
@@ -215,7 +224,10 @@ def trusted(source: Path, foreign: Mapping[str, str], arguments: list[str]) -> N
     words = option_names(arguments)
     if words & {"--help", "-h"}:
         return
-    named = [setting for setting in foreign if f"--{setting.replace('_', '-')}" in words]
+    named = {setting for setting in foreign if f"--{setting.replace('_', '-')}" in words}
+    given = {argument.removeprefix("--with=") for argument in arguments}
+    if "with" in named and not given.issuperset(foreign["with"].split(AGAIN)):
+        named.remove("with")  # other parts were named: what is on a command line comes beside the file's own
     check_trusted(source, foreign, named, "--trust-run" in words)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from moot.disk import read_file
 from moot.engine.protocol import EngineError
 
 MANIFEST = "manifest.json"
@@ -25,7 +26,7 @@ def sha256(path: Path) -> str:
 def read_manifest(place: Path) -> dict[str, Any]:
     """What was saved there; `files` has the checksums."""
     try:
-        manifest = json.loads((place / MANIFEST).read_text())
+        manifest = json.loads(read_file(place / MANIFEST))
         return {**manifest, "files": dict(manifest.get("files", {}))}
     except FileNotFoundError:
         raise DamagedCheckpoint(f"{place}: {MANIFEST} is missing") from None

@@ -19,6 +19,7 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
+from moot.disk import read_file
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
@@ -343,7 +344,7 @@ class ScriptedEngine:
 
     def load_state(self, path: str, optimizer: bool = True) -> Awaitable[None]:
         try:
-            saved = json.loads((Path(path) / "scripted.json").read_text())
+            saved = json.loads(read_file(Path(path) / "scripted.json"))
             self.steps, self.trained_tokens = int(saved["steps"]), int(saved["trained_tokens"])
         except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise EngineError(f"{path} holds no state of a scripted engine ({error})") from None

@@ -27,6 +27,7 @@ from moot.debate.protocol import V2, Protocol
 from moot.debate.types import ConfigError
 from moot.debate.wording import DEFAULT, Prompts
 from moot.rl.config import TrainConfig, section_limits
+from moot.training.parts import debate_settings
 
 Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents", "consultancy", "judge"]
 MODES: tuple[str, ...] = get_args(Mode)
@@ -89,10 +90,10 @@ class EvalConfig:
 
     @classmethod
     def of(cls, config: TrainConfig, **changes: Any) -> EvalConfig:
-        """As the run trains: what is set by the same name there is the same here."""
-        parts = (config, config.debate, config.recipe)
-        same = {f.name: getattr(part, f.name) for part in parts for f in fields(cls) if hasattr(part, f.name)}
-        return cls(**{**same, **changes})
+        """As the run trains: what is set by the same name there is the same here, and what its parts change in a debate is changed."""
+        sections = (config, config.debate, config.recipe)
+        same = {f.name: getattr(section, f.name) for section in sections for f in fields(cls) if hasattr(section, f.name)}
+        return cls(**{**same, **debate_settings(config), **changes})
 
     @property
     def assigned(self) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -10,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from moot.debate.types import ConfigError
+from moot.disk import read_file, write_atomically
 from moot.evaluate.counting import QuestionCounts
-from moot.records import write_atomically
+from moot.json_text import read_json
 from moot.records.files import digest
 from moot.rl.trust import Share
 from moot.statistics import intervals, paired_interval, sign_flip_p
@@ -74,14 +76,32 @@ class Report:
     @classmethod
     def read(cls, path: Path) -> Report:
         try:
-            saved = json.loads(path.read_text())
+            saved = read_json(read_file(path))
             if saved["format"] != FORMAT:
-                raise ConfigError(f"{path} has format {saved['format']}, and this moot reads format {FORMAT}; evaluate again")
-            return cls(saved["settings"], [ReportRow(**row) for row in saved["rows"]], saved["trust"])
-        except ConfigError:
-            raise
-        except (ValueError, KeyError, TypeError) as error:
-            raise ConfigError(f"{path} is not a saved evaluation: {error}") from None
+                raise ConfigError(f"it has format {saved['format']!r:.40}, and this moot reads format {FORMAT}")
+            rows = [_checked(ReportRow(**row)) for row in saved["rows"]]
+            report = cls(dict(saved["settings"]), rows, dict(saved["trust"]))
+            if not isinstance(report.step, int):
+                raise TypeError(f"step must be a whole number, got {report.step!r:.60}")
+            return report
+        except (ValueError, KeyError, TypeError, AttributeError, ArithmeticError) as error:
+            raise ConfigError(f"{path} is not a saved evaluation: {error}; evaluate again") from None
+
+
+def _checked(row: ReportRow) -> ReportRow:
+    """As it is, where every number is one; TypeError or the like where not: somebody may have changed the file."""
+    if not isinstance(row.name, str):
+        raise TypeError(f"a row must have a name, got {row.name!r:.60}")
+    plain = (row.k, row.questions, row.failed, row.tokens)
+    shown = [number for number in (*row.metrics.values(), row.difference) if number is not None]
+    shares = [share for by_question in row.by_question.values() for share in by_question.values()]
+    ends = (number[end] for number in shown for end in ("value", "low", "high"))
+    for number in (*plain, *ends, *(part for share in shares for part in share)):
+        if isinstance(number, bool) or not isinstance(number, int | float) or not math.isfinite(number):
+            raise TypeError(f"{row.name} must hold numbers, got {number!r:.60}")
+    if any(len(share) != 2 for share in shares):
+        raise ValueError(f"{row.name} must have what was counted, and of how many")
+    return row
 
 
 def saved_reports(run: Path, pattern: str = "*") -> list[Report]:

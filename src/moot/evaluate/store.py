@@ -9,17 +9,19 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from moot.debate.state import Debate
-from moot.debate.types import Parsed, ParseFailure, Question, Turn
+from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Turn
+from moot.disk import open_to_append
 from moot.records.codec import forecasts_of, forecasts_to_json, turns_to_json, with_jury, with_turns
 from moot.records.files import json_lines
 from moot.records.played import PlayedDebate
+from moot.records.shape import check_said
 
 Record = dict[str, Any]
 _THOUGHT = re.compile("</think>", re.IGNORECASE)
@@ -42,12 +44,14 @@ class SampleKey:
 class AnswerStore:
     """A file of records, or, without a path, only the memory of them."""
 
-    def __init__(self, path: Path | None = None) -> None:
+    def __init__(self, path: Path | None = None, check: Callable[[Any], None] = check_said) -> None:
+        """`check` raises for a record that cannot be used: it is sampled again."""
         self._records: dict[SampleKey, Record] = {}
         self._file: BinaryIO | None = None
         self._path = path
         for _, record, _ in json_lines(path) if path is not None else ():
-            with suppress(KeyError, TypeError):  # a last line that a kill cut short, or the text of settings
+            with suppress(KeyError, TypeError, ConfigError):  # a line cut short, or the text of settings
+                check(record)
                 self._records[SampleKey(record["settings"], record["question"], record["number"])] = record
 
     def __len__(self) -> int:
@@ -70,10 +74,7 @@ class AnswerStore:
             return
         if self._file is None:
             self._path.parent.mkdir(parents=True, exist_ok=True)
-            torn = self._path.exists() and not self._path.read_bytes().endswith(b"\n") and self._path.stat().st_size > 0
-            self._file = self._path.open("ab", buffering=0)  # each line goes out whole, and at once
-            if torn:
-                self._file.write(b"\n")
+            self._file = open_to_append(self._path)
         self._file.write(json.dumps(row).encode() + b"\n")
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any
 
 from moot.engine.protocol import Sampler
 from moot.evaluate.modes import EvalConfig
@@ -29,6 +30,7 @@ async def evaluate_in_training(
     task: Task,
     config: TrainConfig,
     *,
+    debate_settings: Mapping[str, Any] | None = None,
     tempered: bool = True,
     opponents: Mapping[str, Guest] | None = None,
     judge: Guest | None = None,
@@ -36,7 +38,8 @@ async def evaluate_in_training(
     keep: Callable[[Report, list[PlayedDebate]], None] = lambda report, debates: None,
 ) -> Metrics:
     """The seed is the run's own each time, so that two evaluations differ by the weights alone. `keep` gets the whole report, question by
-    question, so that two of them can be compared in pairs, and the debates that it counted, in the order of the questions."""
+    question, so that two of them can be compared in pairs, and the debates that it counted, in the order of the questions.
+    `debate_settings` are what the parts of the run change in a debate."""
     rollouts, graded = list[PlayedDebate](), list[PlayedDebate]()
 
     def played(kind: str, rollout: PlayedDebate) -> None:
@@ -44,7 +47,7 @@ async def evaluate_in_training(
             rollouts.append(rollout)
             finished(rollout)
 
-    settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered)
+    settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered, **debate_settings or {})
     questions = task.held_out[: config.eval_questions]
     policy = Player(sampler, rendering)
     report = await evaluate(policy, task, settings, questions, opponents=opponents, judge=judge, played=played, graded=graded.extend)

@@ -1,4 +1,5 @@
-"""Which held-out questions may be asked of a run: those it has not trained on. What a policy has seen proves nothing."""
+"""Which held-out questions may be asked of a run: those it has not trained on. What a policy has seen proves
+nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from moot.rl.question_numbers import Further
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
 from moot.terminal import counted
+from moot.training.parts import trained_tasks
 
 
 def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: int, saved: Any = 0) -> tuple[list[Question], list[str]]:
@@ -37,5 +39,5 @@ def _trained_texts(trained: TrainConfig, step: int, saved: Any) -> set[str]:
     warm = trained.warm.warm_questions
     further = Further.from_state(saved, warm + trained.optim.num_train_datapoints)
     numbers = [*range(warm), *map(further.number, range(warm, warm + played)), *further.numbers]
-    sources = [load_task(name, trained.seed, trained.eval_questions) for name in trained.recipe.curriculum or (trained.debate.task,)]
+    sources = [load_task(name, trained.seed, trained.eval_questions) for name in trained_tasks(trained)]
     return {source.train(number).text for source in sources for number in numbers}

@@ -14,6 +14,7 @@ from moot.rl.config import TrainConfig
 from moot.rl.explain import ALARMS
 from moot.rl.stored import config_of
 from moot.terminal import counted, one_line
+from moot.training.parts import trained_tasks
 
 Row = Mapping[str, Any]
 
@@ -44,7 +45,7 @@ def card(run: Run, step: int, kind: str) -> str:
 
 def _training(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     d, scoring = config.debate, config.protocol.scoring
-    tasks = ", ".join(f"`{one_line(_shown(name))}`" for name in (config.recipe.curriculum or (d.task,)))
+    tasks = ", ".join(f"`{one_line(_shown(name))}`" for name in trained_tasks(config))
     yield f"Questions: {tasks}; {config.optim.batch_size} per step."
     yield f"Debates: {d.num_agents} copies of the model, {counted(d.max_rounds, 'round')}."
     yield f"Reward: `{one_line(_shown(scoring.reward))}`. {_labels(config)}"
@@ -63,7 +64,7 @@ def _labels(config: TrainConfig) -> str:
     scoring = config.protocol.scoring
     used = [f"a warm start on {config.warm.warm_questions} questions"] if config.warm_steps else []
     used += ["the reward"] if scoring.rule.grades == "right" or scoring.reward_mix or scoring.correct_bonus else []
-    used += ["the curriculum, to choose questions"] if config.recipe.curriculum else []
+    used += ["the curriculum, to choose questions"] if trained_tasks(config) != (config.debate.task,) else []
     return f"Known answers were used for {' and '.join(used)}." if used else "No known answers were used in training."
 
 

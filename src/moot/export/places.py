@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
-import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import IO
 
+from moot import disk
 from moot.debate.types import ConfigError
-from moot.records.files import beside
 
 
 def check_free(targets: Iterable[Path], force: bool) -> None:
@@ -29,7 +27,7 @@ def new_file(target: Path) -> Iterator[IO[bytes]]:
     target.parent.mkdir(parents=True, exist_ok=True)
     if target.is_dir():
         raise ConfigError(f"{target} is a folder, and a file should go there; move it away")
-    with beside(target) as made, made.open("wb") as file:
+    with disk.beside(target) as file:
         yield file
 
 
@@ -37,18 +35,7 @@ def new_file(target: Path) -> Iterator[IO[bytes]]:
 def new_folder(target: Path) -> Iterator[Path]:
     """As `new_file`; what was there before goes only once the new one is whole."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    made, old = (target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}") for _ in range(2))
-    try:
-        made.mkdir()
+    with disk.new_folder(target) as made:
         yield made
         for item in made.iterdir():
             item.chmod(0o644)  # some libraries write for the owner alone
-        if target.exists():
-            target.rename(old)
-        made.rename(target)
-    finally:
-        for left in (made, old):
-            if left.is_dir() and not left.is_symlink():
-                shutil.rmtree(left, ignore_errors=True)
-            else:
-                left.unlink(missing_ok=True)

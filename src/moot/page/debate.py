@@ -255,13 +255,4 @@ def _tokens(run: Path, step: int, number: int) -> dict[int, dict[str, Any]]:
 @lru_cache(maxsize=4)
 def _load(file: Path, *stamp: int) -> dict[str, Any]:
     """A reader goes from debate to debate of one step; the stamp says that it is still the same file."""
-    arrays = read_arrays(file, SHOWN, LARGEST)
-    for name, array in arrays.items():
-        whole = name not in ("temperature", "logprobs", "advantages")
-        if array.ndim != 1 or array.dtype.kind not in ("biu" if whole else "biuf"):
-            raise ValueError(f"{name} in {file.name} is not a list of {'whole ' if whole else ''}numbers")
-    of_turns, of_tokens = ("debate", "turn", "temperature"), ("tokens", "starts", "logprobs", "advantages", "inserted")
-    for names in (of_turns, of_tokens):
-        if len({len(arrays[name]) for name in names if name in arrays}) > 1:
-            raise ValueError(f"{', '.join(names)} in {file.name} differ in length")
-    return arrays
+    return read_arrays(file, SHOWN, LARGEST)

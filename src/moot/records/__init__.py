@@ -8,11 +8,11 @@ arrays.py   a step's tokens as arrays, and back
 run.py      a run's folder: configuration, metrics, debates, checkpoints
 aside.py    what is out of the way
 lock.py     one process per run
-files.py    writing that a kill cannot tear
+files.py    lines of JSON
 """
 
+from moot.disk import write_atomically
 from moot.records.codec import Damaged
-from moot.records.files import write_atomically
 from moot.records.played import PlayedDebate
 from moot.records.run import Run
 from moot.records.seen import seen

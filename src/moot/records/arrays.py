@@ -1,4 +1,5 @@
-"""A step's tokens as arrays in one file, and back. They are read with care: a file may be damaged, or claim more than it holds."""
+"""A step's tokens as arrays in one file, and back. They are read with care: a file may be damaged, or claim more than
+it holds."""
 
 from __future__ import annotations
 
@@ -9,17 +10,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from moot.disk import opened
 from moot.records.codec import FORMAT
 from moot.records.played import PlayedDebate
-from moot.turns import SampledTurn, credit, forecast_credit
+from moot.turns import SampledTurn
 
 
 def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[str, Any]:
-    """Those arrays of a step's tokens; ValueError where the file is damaged, or claims more than `largest` bytes or than it holds."""
+    """Those arrays of a step's tokens; ValueError where the file is damaged, or claims more than `largest` bytes or
+    than it holds."""
     import numpy as np
 
     try:
-        with zipfile.ZipFile(file) as archive:
+        with opened(file) as content, zipfile.ZipFile(content) as archive:
             if sum(member.file_size for member in archive.infolist()) > largest:
                 raise ValueError(f"{file.name} would unpack to more than {largest:,} bytes")
             for name in names:
@@ -30,10 +33,28 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[
                     shape, _, kind = read(member)
                     if math.prod(shape) * kind.itemsize > archive.getinfo(f"{name}.npy").file_size:
                         raise ValueError(f"{name} in {file.name} claims {math.prod(shape):,} entries and has fewer")
-        with np.load(file, allow_pickle=False) as arrays:
-            return {name: arrays[name] for name in names}
+        with opened(file) as content, np.load(content, allow_pickle=False) as arrays:
+            return _fitting({name: arrays[name] for name in names}, file.name)
     except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, TypeError, NotImplementedError, RuntimeError, SyntaxError) as error:
         raise ValueError(f"{file.name} cannot be read: {error}") from None
+
+
+def _fitting(arrays: dict[str, Any], name: str) -> dict[str, Any]:
+    """As they are, where they are rows of numbers that belong together; ValueError where not."""
+    import numpy as np
+
+    for key, array in arrays.items():
+        if array.ndim != 1 or array.dtype.kind not in ("f" if key in _REAL else "biu"):
+            raise ValueError(f"{key} in {name} cannot be read: it must be a row of numbers")
+        if key.endswith("offsets") and (len(array) == 0 or array[0] != 0 or bool(np.any(np.diff(array) < 0))):
+            raise ValueError(f"{key} in {name} cannot be read: it must rise from 0")
+    turns = {len(array) - key.endswith("offsets") for key, array in arrays.items() if key in _BY_TURN}
+    tokens = {len(array) for key, array in arrays.items() if key in _BY_TOKEN}
+    kinds = [kind for kind in ("", "prompt_") if f"{kind}offsets" in arrays]
+    ends = [(arrays[f"{kind}offsets"], arrays[f"{kind}tokens"]) for kind in kinds]
+    if len(turns) > 1 or len(tokens) > 1 or any(offsets[-1] != len(cut) for offsets, cut in ends):
+        raise ValueError(f"{name} cannot be read: its arrays must be equally long")
+    return arrays
 
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
@@ -45,17 +66,12 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     credits: list[Any] = []
     where: list[tuple[int, int]] = []
     for number, each in enumerate(played):
-        steps = each.debate.turn_numbers()
-        for i, turn in enumerate(each.sampled):
-            turns.append(turn)
-            where.append((number, i))
-            taught = each.advantages
-            values = None if taught is None else credit(each.debate.turns[i], turn, steps[i], taught)
-            credits.append(np.zeros(len(turn.tokens), dtype=np.float32) if values is None else values)
-        for k, turn in enumerate(each.forecast_turns):
-            turns.append(turn)
-            where.append((number, len(each.debate.turns) + k))
-            credits.append(forecast_credit(turn, 0.0 if each.advantages is None else each.advantages.forecasts[k]))
+        # A forecast's number continues those of the debate's turns, also where nobody kept their tokens.
+        own = [*enumerate(each.sampled), *enumerate(each.forecast_turns, len(each.debate.turns))]
+        values = [*each.token_credits()]
+        turns += [turn for _, turn in own]
+        where += [(number, i) for i, _ in own]
+        credits += values + [np.zeros(len(turn.tokens), dtype=np.float32) for _, turn in own[len(values) :]]
 
     def joined(arrays: list[Any], kind: type) -> Any:
         return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)
@@ -77,6 +93,9 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     }
 
 
+_REAL = ("temperature", "logprobs", "advantages")
+_BY_TURN = ("debate", "turn", "extends", "temperature", "prompt_offsets", "offsets")
+_BY_TOKEN = ("tokens", "logprobs", "advantages", "starts", "inserted")
 SHOWN = ("debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages", "inserted")
 """The arrays that `turn_tokens` needs; `inserted` where there is one."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moot.records.lock import NAME as LOCK
+from moot.records.lock import HELD, NAME
 
 
 def new_aside(run: Path) -> Path:
@@ -22,6 +22,6 @@ def set_aside(run: Path) -> Path:
     aside = new_aside(run)
     # run.json last: until then a kill leaves a run that says what is missing.
     for file in sorted(run.iterdir(), key=lambda file: file.name == "run.json"):
-        if file.name not in ("aside", LOCK):
+        if file.name not in ("aside", NAME, HELD):
             file.rename(aside / file.name)
     return aside

@@ -1,9 +1,12 @@
-"""The one value for a played debate: what was said, by which tokens, what the grader and the votes made of it, and where it is saved."""
+"""The one value for a played debate: what was said, by which tokens, what the grader and the votes made of it, and
+where it is saved."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 from moot.debate.forecasts import Forecast
 from moot.debate.outcome import Outcome
@@ -12,7 +15,10 @@ from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Vote
 from moot.debate.votes import Ballots, ballots, clear_consensus
-from moot.turns import Advantages, SampledTurn
+from moot.turns import Advantages, SampledTurn, credits
+
+if TYPE_CHECKING:
+    from moot.engine.protocol import Floats
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +41,8 @@ class PlayedDebate:
     scores: Scores | None = None
     """None where it was never scored."""
     advantages: Advantages | None = None
+    credits: tuple[Floats, ...] = ()
+    """What each token was taught, where that is more than its advantage: of every turn, then of every forecast."""
     step: int | None = None
     """The training step it belongs to, where it is saved in a run."""
     number: int | None = None
@@ -51,7 +59,14 @@ class PlayedDebate:
 
     def scored(self, scoring: Scoring, grades: Grades | None, reward: Reward | None = None) -> PlayedDebate:
         """With its scores under `scoring`; `reward` is a user's own, where `scoring` names one."""
-        return replace(self, scoring=scoring, grades=grades, scores=score(self.debate, scoring, grades, reward), advantages=None)
+        scores = score(self.debate, scoring, grades, reward)
+        return replace(self, scoring=scoring, grades=grades, scores=scores, advantages=None, credits=())
+
+    def token_credits(self) -> Sequence[Floats]:
+        """What each token was taught: of every turn, then of every forecast; nothing where it has no advantages."""
+        if self.credits or self.advantages is None:
+            return self.credits
+        return credits(self.debate, self.sampled, self.advantages, self.forecast_turns)
 
     # Answers
 
@@ -100,8 +115,8 @@ class PlayedDebate:
         return None if better is None else self.debate.turns[better].agent
 
     def peer_votes(self) -> list[Vote]:
-        """The agents' own, about responses. What outside judges say is set beside them, never among them; but where agents are advocates
-        nobody else votes."""
+        """The agents' own, about responses. What outside judges say is set beside them, never among them; but where
+        agents are advocates nobody else votes."""
         return [vote for vote in self.ballots.votes if vote.turn >= 0 or self.debate.assigned]
 
     def decided_votes(self) -> list[Vote]:

@@ -30,11 +30,13 @@ from typing import Any
 
 from moot.debate.types import ConfigError
 from moot.debate.wording import DEFAULT
+from moot.disk import beside, opened, read_file, sync, write_atomically
 from moot.json_text import read_json
 from moot.records.arrays import token_arrays
 from moot.records.aside import new_aside
 from moot.records.codec import FORMAT, Damaged, read_line, to_record
-from moot.records.files import append_line, beside, sync_folder, write_atomically, write_lines
+from moot.records.files import append_lines, lines_in, write_lines
+from moot.records.lock import RunLock
 from moot.records.played import PlayedDebate
 from moot.records.seen import prompts_of, with_prompts
 from moot.tasks.answers import exact
@@ -46,6 +48,8 @@ class Run:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
+        self.lock: RunLock | None = None
+        self._keeps: dict[Path, tuple[tuple[int, ...], bool | None]] = {}
         if not Run.exists(self.path):
             raise ConfigError(f"{path} is not a run: it has no run.json")
         version = self.header.get("format")
@@ -76,7 +80,7 @@ class Run:
     @property
     def header(self) -> dict[str, Any]:
         try:
-            header = read_json((self.path / "run.json").read_bytes())
+            header = read_json(read_file(self.path / "run.json"))
         except ConfigError as error:
             raise ConfigError(f"{self.path / 'run.json'} is damaged: {error}") from None
         return header if isinstance(header, dict) else {}
@@ -99,12 +103,15 @@ class Run:
     def metrics(self) -> list[dict[str, Any]]:
         """Every line that is a row; a last line cut short by a kill is left out, and so is what is damaged."""
         rows = (row for _, row in self._metric_lines() if row is not None)
-        return [{name: value for name, value in row.items() if name == "phase" or type(value) in (int, float, type(None))} for row in rows]
+        return [{name: value for name, value in row.items() if name == "phase" or _is_metric(value)} for row in rows]
 
     def _metric_lines(self) -> list[tuple[bytes, dict[str, Any] | None]]:
         """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut short."""
-        file = self.path / "metrics.jsonl"
-        return [(line, metric_row(line)) for line in file.read_bytes().split(b"\n")] if file.exists() else []
+        try:
+            content = read_file(self.path / "metrics.jsonl")
+        except FileNotFoundError:
+            return []
+        return [(line, metric_row(line)) for line in content.split(b"\n")]
 
     def frame(self) -> Any:
         """The metrics as a pandas DataFrame, a row for each of theirs."""
@@ -115,15 +122,15 @@ class Run:
         return pandas.DataFrame(self.metrics())
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
-        append_line(self.path / "metrics.jsonl", row)
+        append_lines(self.path / "metrics.jsonl", [row])
 
-    def rewind(self, step: int, last: Mapping[str, Any] | None) -> None:
-        """Goes back to checkpoint `step`, and puts back its metrics if a kill came before they were written.
+    def rewind(self, step: int, last: Mapping[str, Any] | None) -> list[str]:
+        """Goes back to checkpoint `step`, and puts back its metrics if a kill came before. Answers with notes.
 
         Later steps and damaged lines are set aside. Only the step that was never committed is removed: it is played again.
         """
-        *whole, torn = self._metric_lines() or [(b"", None)]
-        lines = [*((line, row) for line, row in whole if line), *([torn] if torn[1] is not None else [])]
+        lines = [(line, row) for line, row in self._metric_lines() if line]
+        damaged = sum(row is None for _, row in lines)
         kept = [(line, row) for line, row in lines if row is not None and row["step"] <= step]
         dropped = [line for line, row in lines if row is None or row["step"] > step]
         (self.path / "debates").mkdir(exist_ok=True)
@@ -135,6 +142,7 @@ class Run:
             for file in debates:
                 if _step_of(file) == step + 1:
                     file.unlink()
+        notes = []
         if dropped or places or held_out or any(_step_of(file) != step + 1 for file in debates):
             aside = new_aside(self.path)
             write_atomically(aside / "metrics.jsonl", b"".join(line + b"\n" for line in dropped))
@@ -142,10 +150,21 @@ class Run:
                 if file.exists():
                     (aside / file.parent.name).mkdir(exist_ok=True)
                     file.rename(aside / file.parent.name / file.name)
-        rows = [line for line, _ in kept]
-        if last is not None and not any(row["step"] == step and row["phase"] == last["phase"] for _, row in kept):
-            rows.append(json.dumps(last).encode())
-        write_atomically(self.path / "metrics.jsonl", b"".join(row + b"\n" for row in rows))
+            if damaged:
+                lines_are = "a line of metrics.jsonl is" if damaged == 1 else f"{damaged} lines of metrics.jsonl are"
+                notes.append(f"{lines_are} damaged, and stands now in {aside / 'metrics.jsonl'}")
+        rows = [row for _, row in kept if row is not None]
+        content = [line for line, _ in kept]
+        if last is not None and not any(row["step"] == step and row["phase"] == last["phase"] for row in rows):
+            content.append(json.dumps(last).encode())
+            rows.append(dict(last))
+        write_atomically(self.path / "metrics.jsonl", b"".join(line + b"\n" for line in content))
+        for folder in (self.path, self.path / "debates", self.path / "held_out"):
+            for left in folder.glob(".*.tmp"):  # of a process that was killed while it wrote
+                left.unlink()
+        if missing := _missing(rows, step):
+            notes.append(f"metrics.jsonl lacks {missing} of the {step} committed steps; curves leave them out")
+        return notes
 
     # What is out of the way
 
@@ -166,7 +185,7 @@ class Run:
         import numpy as np  # here, because what reads only text waits for nothing
 
         write_lines(self.debates_file(step), ({"number": i, **to_record(each, with_seen)} for i, each in enumerate(played)))
-        with beside(self.debates_file(step, ".npz")) as temporary, temporary.open("wb") as file:
+        with beside(self.debates_file(step, ".npz")) as file:
             np.savez_compressed(file, **token_arrays(played))
 
     def write_held_out(self, step: int, played: Sequence[PlayedDebate]) -> None:
@@ -182,15 +201,15 @@ class Run:
             prompts = DEFAULT
         for step in self.steps() if steps is None else steps:
             # A run that continues from an older checkpoint removes the steps after it, also under a reader.
-            with contextlib.suppress(FileNotFoundError), self.debates_file(step).open("rb") as file:
-                for place, line in enumerate(file):
+            with contextlib.suppress(FileNotFoundError), opened(self.debates_file(step)) as file:
+                for place, (_, line) in enumerate(lines_in(file)):
                     played = read_line(line, step, place, equal)
                     yield played if isinstance(played, Damaged) else with_prompts(played, prompts)
 
     def records(self, step: int) -> Iterator[dict[str, Any]]:
         """The debates of a step as they stand on disk."""
-        with self.debates_file(step).open("rb") as file:
-            yield from map(read_json, file)
+        with opened(self.debates_file(step)) as file:
+            yield from (read_json(line) for _, line in lines_in(file))
 
     def debates_file(self, step: int, suffix: str = ".jsonl") -> Path:
         return self.path / "debates" / step_file(step, suffix)
@@ -211,6 +230,8 @@ class Run:
     def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool, used: Container[int | None] = ()) -> Path:
         """Rolling checkpoints go away once two newer ones can be read; kept ones and those of steps in `used` stay, and damaged ones get
         a name that says so."""
+        if self.lock is not None:
+            self.lock.check()
         temporary = self.path / "checkpoints" / step_file(step, ".tmp")
         body = json.dumps({**state, "step": step, "keep": keep})
         seal = hashlib.sha256(body.encode()).hexdigest()
@@ -219,17 +240,30 @@ class Run:
         if final.exists():
             _rename_damaged(final)
         temporary.rename(final)
-        sync_folder(final.parent)
+        sync(final.parent)
         rolling = []
         for number, place in self.checkpoints():
-            known = loop_state(place)
-            if known is None:
+            kept = self._is_kept(place)
+            if kept is None:
                 _rename_damaged(place)
-            elif not known.get("keep") and number <= step and number not in used:
+            elif not kept and number <= step and number not in used:
                 rolling.append(place)
         for place in rolling[2:]:
             shutil.rmtree(place, ignore_errors=True)
         return final
+
+    def _is_kept(self, place: Path) -> bool | None:
+        """Whether a checkpoint is for good; None where it is damaged.
+
+        Read again only where its file changed: a long run has hundreds, and looks at them after each step."""
+        stamp: tuple[int, ...] = ()
+        with contextlib.suppress(OSError):
+            status = (place / "state.json").stat()
+            stamp = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if place not in self._keeps or self._keeps[place][0] != stamp:
+            state = loop_state(place)
+            self._keeps[place] = stamp, None if state is None else bool(state.get("keep"))
+        return self._keeps[place][1]
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Newest first."""
@@ -246,6 +280,19 @@ def metric_row(line: bytes) -> dict[str, Any] | None:
     if not (isinstance(row, dict) and type(row.get("step")) is int and abs(row["step"]) < 10**9 and isinstance(row.get("phase"), str)):
         return None
     return row
+
+
+def _is_metric(value: Any) -> bool:
+    """A number that a float can hold, or null."""
+    return value is None or type(value) is float or (type(value) is int and abs(value) < 10**300)
+
+
+def _missing(rows: Iterable[Mapping[str, Any]], last: int) -> int:
+    """How many steps up to `last` have no row of training. A warm start that ended early left some out, and says so."""
+    own = (row for row in rows if row["phase"] in ("warm", "self_play") and row["step"] > 0)
+    trained = {row["step"]: row.get("warm/ended_after") for row in own}
+    ends = ((step, ended) for step, ended in trained.items() if isinstance(ended, float) and 0 <= ended < step)
+    return max(0, last - len(trained) - sum(int(step) - 1 - int(ended) for step, ended in ends))
 
 
 def tokens_spent(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
@@ -301,11 +348,11 @@ def _rename_damaged(place: Path) -> None:
 def loop_state(place: Path) -> dict[str, Any] | None:
     """What the loop put into a checkpoint; None where that is damaged."""
     try:
-        sealed = read_json((place / "state.json").read_bytes())
+        sealed = read_json(read_file(place / "state.json"))
         body = sealed["body"]
         if hashlib.sha256(body.encode()).hexdigest() != sealed["sha256"]:
             return None
-        state = json.loads(body)
+        state = read_json(body)
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return state if isinstance(state, dict) else None

@@ -49,6 +49,23 @@ def check_shape(record: Any) -> None:
             _rewards(name, record[name], [taken[agent] for agent in range(agents)])
 
 
+def check_said(record: Any) -> None:
+    """ConfigError where what an evaluation kept is neither a plain answer nor a debate."""
+    _part(_kind("the record", record, dict), "tokens", int)
+    if "turns" not in record:
+        _part(record, "text", str)
+        _part(record, "stop", str)
+        return
+    for turn in _part(record, "turns", list):
+        _turn(turn)
+        _part(turn, "agent", int)
+        _part(turn, "stop", str)
+    for forecast in _optional(record, "forecasts", list):
+        _forecast(_kind("forecasts", forecast, dict), MOST)
+    for judge in _optional(record, "jury", list):
+        _turn({"round": 1, **_kind("jury", judge, dict)})
+
+
 def _turn(turn: Any) -> None:
     _kind("turns", turn, dict)
     _part(turn, "text", str)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import UseAppendAction, arg
 
 from moot.debate.forecasts import FORECAST
 from moot.debate.protocol import V2, Protocol
@@ -15,6 +17,7 @@ from moot.debate.types import ConfigError, Question
 from moot.debate.wording import DEFAULT, Prompts
 from moot.engine.settings import ModelConfig as ModelConfig
 from moot.rl.numbers import check_numbers
+from moot.rl.part_names import last_of_each
 
 if TYPE_CHECKING:
     from moot.engine.protocol import Capabilities
@@ -23,10 +26,12 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DebateConfig:
     task: str = "arithmetic"
-    """Where questions come from: arithmetic, gsm8k, math, aime24, reasoning-gym:NAME, longwriter, humaneval, code:FILE, or a file; settings
-    follow a colon, as in math:algebra,level=1-3 or arithmetic:operands=3. docs/tasks.md lists them."""
+    """Where questions come from: arithmetic, countdown, constraints, gsm8k, math, aime24, reasoning-gym:NAME, longwriter,
+    humaneval, code:FILE, or a file; settings follow a colon, as in math:algebra,level=1-3 or countdown:numbers=4.
+    docs/tasks.md lists them."""
     num_agents: int = 3
-    """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates (positions assigned) are 2, and a judge decides."""
+    """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates (positions assigned) are 2, and a
+    judge decides."""
     max_rounds: int = 2
     """Rounds of a debate."""
     debates_per_question: int = 1
@@ -76,27 +81,16 @@ class OptimConfig:
     loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
     """The policy gradient: with importance weights alone, or with clipped ones. docs/rewards.md has the formulas."""
     lr_warmup: int = 0
-    """Steps over which the learning rate rises to its value. Adam's first steps are as long as later ones, and rest on the least data."""
-    target_kl: float = 0.0
-    """Halve the learning rate when optim/kl_step is more than 1.5 times this, and let it return slowly; 0 is off. Use it when a step undoes
-    the steps before it; 0.01 is a usual value."""
-    min_signal: int = 0
-    """Debate further questions, up to 4 batches in all, until this many debates carry a gradient; 0 is off. Use it when few do: Adam
-    makes a step from 4 debates as long as one from 40."""
+    """Steps over which the learning rate rises to its value. Adam's first steps are as long as later ones, and rest on
+    the least data."""
     grad_clip: float = 0.0
-    """Largest norm of the gradient; 0 means no limit. The loss is summed over tokens, so norms are in the hundreds: 1 would clip every
-    step."""
+    """Largest norm of the gradient; 0 means no limit. The loss is summed over tokens, so norms are in the hundreds: 1
+    would clip every step."""
     weight_decay: float = 0.0
     """Weight decay of AdamW."""
-    kl_coef: float = 0.0
-    """Weight of the penalty for moving away from the reference."""
-    reference: str = "start"
-    """The weights that kl_coef keeps the policy near: base; start, the policy after the warm start; ema, a moving average of
-    the policy; or RUN or RUN@STEP."""
-    ema_decay: float = 0.99
-    """How much of the moving average stays at each step, where reference or labels_from is ema."""
     remove_constant_groups: bool = True
-    """Do not train on debates in which no token has an advantage. A forward pass looks at them, for optim/kl_sample_train and entropy."""
+    """Do not train on debates in which no token has an advantage. A forward pass looks at them, for
+    optim/kl_sample_train and entropy."""
     max_staleness: int = 0
     """Sample this many batches ahead of training. The importance weights correct for the older policy."""
 
@@ -112,19 +106,18 @@ class WarmConfig:
     warm_learning_rate: float = 1e-4
     """Learning rate of Adam in the warm start."""
     warm_wrong: Literal["near_miss", "sampled", "none"] = "near_miss"
-    """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the untrained model, which
-    shows judges the mistakes they will really meet; with none, right solutions alone are learned, and no judging."""
+    """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the
+    untrained model, which shows judges the mistakes they will really meet; with none, right solutions alone are
+    learned, and no judging."""
     warm_solutions: Literal["task", "own"] = "task"
-    """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by itself (without known
-    answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and the phase ends when the form is learned."""
+    """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by
+    itself (without known answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and
+    the phase ends when the form is learned."""
     warm_from: str = ""
-    """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from the same weights."""
+    """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from
+    the same weights."""
 
 
-RENEWED = "renewed"
-"""The judge that is a frozen copy of the policy."""
-MOST_BATCHES = 4
-"""How often as many questions as a batch has are looked at, at most, before a step is taken with what there is."""
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
 """What may be measured besides the debates of the policy with itself."""
 ADVOCATES_MODES = ("direct", "vote", "opponents", "consultancy", "judge")
@@ -135,70 +128,27 @@ Schedule = Literal["constant", "linear", "cosine"]
 
 @dataclass(frozen=True)
 class RecipeConfig:
-    """Remedies for when plain self-play does not learn. Each is off unless named."""
+    """An outside judge, and when a run ends."""
 
-    truth_schedule: Schedule = "constant"
-    """How reward_mix and correct_bonus fall to 0 over the run. Use linear to lean on answers early and on peers alone late."""
-    curriculum: tuple[str, ...] = ()
-    """Tasks to train on, easiest first, instead of task; evaluation stays with task. Use it when direct accuracy is under 10%. Promotion
-    by accuracy needs known answers."""
-    promote_at: float = 0.7
-    """Go to the next task of the curriculum once the mean accuracy of the last three steps reaches this. A number above 1
-    counts steps instead: that many on each task, in sequence."""
     judge: str = ""
-    """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or MODEL@URL of an
-    OpenAI-compatible server. Or renewed: a frozen copy of the policy, renewed at each evaluation at which the held-out accuracy of its
-    votes has not fallen. Use it when judge accuracy is near one half."""
-    judge_share: float = 1.0
-    """Share of debates about which the outside judge is asked."""
-    judge_schedule: Schedule = "constant"
-    """How judge_share falls to 0 over the run: linear phases a stronger judge out."""
-    stop_when_settled: bool = False
-    """End a debate after a round in which all agents give one answer. This saves tokens; cons@k and rewards then rest on fewer rounds."""
-    extra_rounds: int = 0
-    """Add up to this many rounds while the answers still differ."""
-    hard_agents: int = 0
-    """Debate a question again in the next step, with this many agents, if its agents ended in disagreement; 0 is off."""
-    easy_agents: int = 0
-    """Debate a question with only this many agents if they all ended with one answer when it last came by; 0 is off."""
-    past_selves: float = 0.0
-    """Share of debates in which one seat is held by a frozen checkpoint of this run. Use it when the vote drifts into a private code."""
-    distill_every: int = 0
-    """Every so many steps, one supervised update on the turns of each debate's winner; 0 is off. Use it when turns often fail."""
-    labels_from: str = "self"
-    """Whose plurality the reward majority takes for the answer: self, the agents of the debate; or base, start, ema, RUN or RUN@STEP, which
-    answer each question label_samples times before it is debated. Use it when the majority drifts with the policy."""
-    label_samples: int = 8
-    """Answers from which each label is made, with labels_from."""
-    label_band: tuple[float, float] = (0.3, 0.9)
-    """With labels_from, only questions are debated whose plurality has a share of the samples in this band: below it the label is noise,
-    above it there is little to learn."""
+    """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or
+    MODEL@URL of an OpenAI-compatible server. Use it when judge accuracy is near one half."""
     max_sampled_tokens: int = 0
-    """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that runs can be compared
-    at equal cost; 0 is no limit."""
+    """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that
+    runs can be compared at equal cost; 0 is no limit."""
     best_by: Literal["accuracy", "agreement"] = "accuracy"
-    """Which evaluation during training names the best checkpoint, which is kept and called RUN@best: the one with the highest accuracy of
-    its debates; or, without labels, the one whose agents agree most. Where answers are not known, agreement stands in for accuracy if the
-    reward compares answers (majority); otherwise no checkpoint is the best."""
+    """Which evaluation during training names the best checkpoint, which is kept and called RUN@best: the one with the
+    highest accuracy of its debates; or, without labels, the one whose agents agree most. Where answers are not known,
+    agreement stands in for accuracy if the reward compares answers (majority); otherwise no checkpoint is the best."""
     stop_on_alarm: bool = False
-    """Stop the run when an alarm rings, with what to do about it. The run's result is then its best checkpoint, not its last."""
+    """Stop the run when an alarm rings, with what to do about it. The run's result is then its best checkpoint, not its
+    last."""
 
     def __post_init__(self) -> None:
-        for name in ("judge_share", "past_selves"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"{name} must be between 0 and 1, got {getattr(self, name)}")
-        if self.promote_at < 0 or (self.promote_at > 1 and self.promote_at % 1):
-            raise ConfigError(f"promote_at must be an accuracy from 0 to 1, or a whole number of steps, got {self.promote_at}")
-        for name in ("extra_rounds", "hard_agents", "easy_agents", "distill_every", "max_sampled_tokens"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name} must be 0 or more, got {getattr(self, name)}; 0 is off")
-        if self.label_samples < 1:
-            raise ConfigError(f"label_samples must be at least 1, got {self.label_samples}")
-        if not 0 <= self.label_band[0] <= self.label_band[1] <= 1:
-            raise ConfigError(f"label_band must be two shares from 0 to 1, the lower first, got {self.label_band}")
-        for name in ("hard_agents", "easy_agents"):
-            if getattr(self, name) in (1, 2):
-                raise ConfigError(f"{name} must be 0 or at least 3, got {getattr(self, name)}: with fewer nobody can vote")
+        if self.max_sampled_tokens < 0:
+            raise ConfigError(f"max_sampled_tokens must be 0 or more, got {self.max_sampled_tokens}; 0 is no limit")
+        if self.judge == "renewed":
+            raise ConfigError("judge may not be renewed: the judge that is a frozen copy of the policy is a part; use --with renewed_judge")
 
 
 @dataclass(frozen=True)
@@ -212,25 +162,32 @@ class TrainConfig:
     optim: OptimConfig = field(default_factory=OptimConfig)
     warm: WarmConfig = field(default_factory=WarmConfig)
     recipe: RecipeConfig = field(default_factory=RecipeConfig)
+    parts: Annotated[tuple[str, ...], UseAppendAction, arg(name="with", metavar="PART")] = ()
+    """An optional part of training, as in past_selves:share=0.3, or your own as file.py:Class:setting=value; NAME:off
+    leaves out a preset's. docs/recipe.md lists them."""
     seed: int = 0
     """Chooses questions, their order, and every sample."""
     eval_every: int = 50
-    """Steps between evaluations on held-out questions. There is also one before the first step and one after the last; 0 means none."""
+    """Steps between evaluations on held-out questions. There is also one before the first step and one after the last;
+    0 means none."""
     eval_questions: int = 64
     """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
-    """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote (one answer of the
-    group), opponents (the policy in each seat once, against fixed others); with positions assigned also consultancy (one advocate alone)
-    and judge (nobody argues)."""
+    """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote
+    (one answer of the group), opponents (the policy in each seat once, against fixed others); with positions assigned
+    also consultancy (one advocate alone) and judge (nobody argues)."""
     eval_opponents: tuple[str, ...] = ("base",)
-    """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
+    """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a
+    chat server."""
     save_every: int = 100
     """Steps between checkpoints that are kept; the newest two are always there."""
     log_full_transcript: bool = False
-    """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is much shorter."""
+    """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is
+    much shorter."""
 
     def under(self, protocol: Protocol) -> TrainConfig:
-        """The same with another protocol, with as many agents and the judge that its rules need, and without what advocates cannot use."""
+        """The same with another protocol, with as many agents and the judge that its rules need, and without what
+        advocates cannot use."""
         if protocol.rules.positions != "assigned":
             debate, modes = (
                 replace(self.debate, num_agents=max(3, self.debate.num_agents)),
@@ -238,12 +195,12 @@ class TrainConfig:
             )
             return replace(self, protocol=protocol, debate=debate, eval_modes=modes)
         debate, warm = replace(self.debate, num_agents=2), replace(self.warm, warm_questions=0)
-        stages = self.recipe.curriculum if self.recipe.promote_at > 1 else ()
-        recipe = replace(self.recipe, judge=self.recipe.judge or "base", truth_schedule="constant", curriculum=stages)
+        recipe = replace(self.recipe, judge=self.recipe.judge or "base")
         return replace(self, protocol=protocol, debate=debate, warm=warm, recipe=recipe)
 
     def __post_init__(self) -> None:
         d, o = self.debate, self.optim
+        object.__setattr__(self, "parts", last_of_each(self.parts))
         if self.protocol.rules.positions == "assigned":
             _check_advocates(self)
         elif d.num_agents < 3:
@@ -254,14 +211,6 @@ class TrainConfig:
             raise ConfigError(f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played")
         if self.protocol.scoring.advantage == "center_question" and d.debates_per_question < 2:
             raise ConfigError(f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}")
-        if self.recipe.easy_agents >= d.num_agents:
-            raise ConfigError(f"easy_agents must be below num_agents, which is {d.num_agents}, got {self.recipe.easy_agents}; 0 is off")
-        if not 0 <= o.ema_decay < 1:
-            raise ConfigError(f"ema_decay must be from 0 to below 1, got {o.ema_decay}")
-        if self.recipe.judge == RENEWED and not self.eval_every:
-            raise ConfigError("judge renewed needs evaluations, at which the judge is renewed: set eval_every, got 0")
-        if self.recipe.labels_from != "self" and self.protocol.scoring.rule.grades != "same":
-            raise ConfigError(f"labels_from needs the reward majority, got {self.protocol.scoring.reward}; leave it at self")
         if self.model.deterministic and o.max_staleness:
             raise ConfigError(f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the clock")
 
@@ -285,23 +234,20 @@ class TrainConfig:
         """The share of self-play that is over before `step`."""
         return (self.iteration(step) - 1) / max(1, self.iterations)
 
+    def is_kept(self, step: int) -> bool:
+        """Whether the checkpoint of `step` stays however many follow."""
+        return step in (self.warm_steps, self.total_steps) or (self.save_every > 0 and self.iteration(step) % self.save_every == 0)
+
     def empty_debate(self, question: Question) -> Debate:
         return Debate(question, self.debate.num_agents, self.debate.max_rounds, self.protocol.rules, prompts=self.prompts)
 
     def check(self, capabilities: Capabilities) -> None:
-        """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid for."""
-        if not capabilities.frozen_samplers:
-            if self.recipe.judge == RENEWED:
-                raise ConfigError("judge may not be renewed on this server: its samplers do not keep their weights; use base")
-            for name, value in (("max_staleness", self.optim.max_staleness), ("past_selves", self.recipe.past_selves)):
-                if value:
-                    raise ConfigError(f"{name} must be 0 on this server, got {value}: its samplers do not keep their weights")
-        still = {"reference": self.optim.reference if self.optim.kl_coef else "", "labels_from": self.recipe.labels_from}
-        for name, wanted in still.items():
-            if wanted == "ema" and not capabilities.averages:
-                raise ConfigError(f"{name} may not be ema here: this engine keeps no average of its weights; use start or base")
-            if wanted == "start" and self.warm_steps and not capabilities.frozen_samplers:
-                raise ConfigError(f"{name} may not be start on this server: its samplers do not keep their weights; use base")
+        """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid
+        for."""
+        if self.optim.max_staleness and not capabilities.frozen_samplers:
+            raise ConfigError(
+                f"max_staleness must be 0 on this server, got {self.optim.max_staleness}: its samplers do not keep their weights"
+            )
         if self.optim.loss not in capabilities.losses:
             raise ConfigError(f"loss {self.optim.loss} is not known to the server; it has {', '.join(capabilities.losses)}")
         if self.protocol.rules.sections == "given" and "strings" not in capabilities.stop_types:
@@ -317,12 +263,16 @@ class TrainConfig:
 
     @classmethod
     def from_dict(cls, given: dict[str, Any]) -> TrainConfig:
-        parts = {"model": ModelConfig, "debate": DebateConfig, "optim": OptimConfig, "warm": WarmConfig, "recipe": RecipeConfig}
+        parts = {
+            "model": ModelConfig,
+            "debate": DebateConfig,
+            "optim": OptimConfig,
+            "warm": WarmConfig,
+            "recipe": RecipeConfig,
+        }
         built: dict[str, Any] = {name: kind(**given.get(name, {})) for name, kind in parts.items()}
-        for name in ("curriculum", "label_band"):
-            if isinstance(getattr(built["recipe"], name), list):
-                built["recipe"] = replace(built["recipe"], **{name: tuple(getattr(built["recipe"], name))})
-        named: dict[str, Any] = {name: tuple(given[name]) for name in ("eval_modes", "eval_opponents") if name in given}
+        lists = ("eval_modes", "eval_opponents", "parts")
+        named: dict[str, Any] = {name: tuple(given[name]) for name in lists if name in given}
         if "prompts" in given:
             named["prompts"] = Prompts.from_dict(given["prompts"])
         return cls(**{**given, **built, **named, "protocol": V2.with_choices(given.get("protocol", {}))})
@@ -337,30 +287,13 @@ def _check_advocates(config: TrainConfig) -> None:
         )
     if not recipe.judge:
         raise ConfigError("positions assigned needs a judge without a seat whose vote counts; use --judge base")
-    if recipe.judge == RENEWED:
-        raise ConfigError(
-            "judge may not be renewed with positions assigned: it is renewed by how agents vote, and advocates do not; use base"
-        )
     check_advocates_rules(config.protocol.rules)
     check_advocates_scoring(scoring)
     if config.warm.warm_questions:
         raise ConfigError(
-            f"warm_questions must be left out with positions assigned, got {config.warm.warm_questions}: the warm start teaches to solve "
+            f"warm_questions must be left out with positions assigned, got {config.warm.warm_questions}: the warm "
+            "start teaches to solve "
             "and to vote, and advocates do neither"
-        )
-    agreeing = {name: getattr(recipe, name) for name in ("stop_when_settled", "extra_rounds", "hard_agents", "easy_agents")}
-    if wrong := next((name for name, value in agreeing.items() if value), None):
-        raise ConfigError(
-            f"{wrong} must be left out with positions assigned, got {agreeing[wrong]}: advocates keep the answer that they are given"
         )
     if recipe.best_by != "accuracy":
         raise ConfigError(f"best_by must be accuracy with positions assigned, got {recipe.best_by}: advocates never agree")
-    if recipe.truth_schedule != "constant":
-        raise ConfigError(
-            f"truth_schedule must be left out with positions assigned, got {recipe.truth_schedule}: no reward of advocates has truth in it"
-        )
-    if recipe.curriculum and recipe.promote_at <= 1:
-        raise ConfigError(
-            f"promote_at must be a number of steps with positions assigned, got {recipe.promote_at}: advocates give no answers whose "
-            "accuracy could lead to the next task; --promote-at 50 stays 50 steps on each"
-        )

@@ -16,6 +16,7 @@ from moot.debate.choices import near
 from moot.debate.types import ConfigError
 from moot.debate.wording import Prompts, load_prompts
 from moot.rl.config import TrainConfig
+from moot.rl.part_names import part_instead
 
 TOP = ""
 """The section of settings that have none."""
@@ -31,12 +32,15 @@ def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = ""
     if "prompts" in content:
         base = replace(base, prompts=_prompts(content["prompts"], where))
         content = {name: value for name, value in content.items() if name != "prompts"}
+    content = {"parts" if name == "with" else name: value for name, value in content.items()}
+    if isinstance(content.get("parts"), str):
+        content["parts"] = [content["parts"]]
     whole = base.as_dict()
     places = {name: section for section, names in _sections(whole).items() for name in names}
     for name, value in _settings(content, whole):
         if name not in places:
             typed = name in ("preset", "run", "seeds", "log", "resume")
-            hint = f"; name it on the command line, --{name}" if typed else near(name, places)
+            hint = f"; name it on the command line, --{name}" if typed else part_instead(name) or near(name, places)
             raise ConfigError(f"{where}there is no setting {name!r}{hint}")
         section = whole[places[name]] if places[name] else whole
         section[name] = value if places[name] == "protocol" else _typed(where, base, places[name], name, value)

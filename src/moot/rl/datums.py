@@ -10,7 +10,7 @@ import numpy as np
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats, Ints
 from moot.records.played import PlayedDebate
-from moot.turns import Advantages, SampledTurn, carries_gradient, credit, forecast_credit
+from moot.turns import Advantages, SampledTurn, carries_gradient, credits
 
 
 @dataclass
@@ -19,6 +19,7 @@ class _Sequence:
 
     temperature: float
     tokens: list[Ints] = field(default_factory=list)
+    turns: list[tuple[int, int]] = field(default_factory=list)
     logprobs: list[Floats] = field(default_factory=list)
     advantages: list[Floats] = field(default_factory=list)
     mask: list[Floats] = field(default_factory=list)
@@ -42,9 +43,9 @@ class _Sequence:
             position += len(piece)
         return prompt[position:]
 
-    def finish(self) -> Datum:
+    def finish(self) -> PlacedDatum:
         tokens = np.concatenate(self.tokens)
-        return Datum(
+        datum = Datum(
             tokens=tokens[:-1],
             targets=tokens[1:],
             logprobs=np.concatenate(self.logprobs)[1:],
@@ -52,12 +53,29 @@ class _Sequence:
             mask=np.concatenate(self.mask)[1:],
             temperature=self.temperature,
         )
+        return PlacedDatum(datum, self.turns)
+
+
+@dataclass(frozen=True, eq=False)
+class PlacedDatum:
+    """A datum, and which turns it is made of."""
+
+    datum: Datum
+    turns: Sequence[tuple[int, int]]
+    """Each turn's index among those it was merged from, and the index of its first token in the sequence."""
+    debate: int = 0
+    """The index of its debate in the batch."""
 
 
 def merge(turns: Sequence[SampledTurn], advantages: Sequence[Floats]) -> Iterator[Datum]:
-    """One agent's turns as few sequences as possible: a prompt that begins with all that came before it continues the same datum."""
+    """One agent's turns as few sequences as possible: a prompt that begins with all that came before it continues the
+    same datum."""
+    return (placed.datum for placed in _placed(list(enumerate(turns)), advantages))
+
+
+def _placed(turns: Sequence[tuple[int, SampledTurn]], advantages: Sequence[Floats]) -> Iterator[PlacedDatum]:
     sequence: _Sequence | None = None
-    for turn, values in zip(turns, advantages, strict=True):
+    for (number, turn), values in zip(turns, advantages, strict=True):
         new: Ints | None = None
         if sequence is not None and turn.temperature == sequence.temperature:
             new = turn.prompt if turn.extends else sequence.suffix_of(turn.prompt)
@@ -68,6 +86,7 @@ def merge(turns: Sequence[SampledTurn], advantages: Sequence[Floats]) -> Iterato
             sequence, new = _Sequence(turn.temperature), turn.prompt
         assert sequence is not None
         sequence.observe(new)
+        sequence.turns.append((number, sum(map(len, sequence.tokens))))
         sequence.add(turn.tokens, turn.logprobs, values, turn.sampled.astype(np.float32))
     yield from _finished(sequence)
 
@@ -78,7 +97,7 @@ def imitated(turns: Sequence[SampledTurn], weights: Sequence[Floats]) -> list[Da
     return [datum for datum in examples if datum.mask.any()]
 
 
-def _finished(sequence: _Sequence | None) -> Iterator[Datum]:
+def _finished(sequence: _Sequence | None) -> Iterator[PlacedDatum]:
     """Nothing to predict in fewer than two tokens."""
     if sequence is not None and sum(map(len, sequence.tokens)) > 1:
         yield sequence.finish()
@@ -87,31 +106,46 @@ def _finished(sequence: _Sequence | None) -> Iterator[Datum]:
 def datums(
     debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages, forecast_turns: Sequence[SampledTurn] = ()
 ) -> list[Datum]:
-    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns, `forecast_turns` in that of its
-    forecasts. Seats that do not learn give none."""
-    made: list[Datum] = []
-    for agent, turns in enumerate(debate.turns_by_agent()):
-        if not all(sampled[i].learns for i in turns):
-            continue
-        own = [sampled[i] for i in turns]
-        values = [credit(debate.turns[i], sampled[i], step, advantages) for step, i in enumerate(turns)]
-        for forecast, turn, advantage in zip(debate.forecasts, forecast_turns, advantages.forecasts, strict=False):
-            if forecast.agent == agent:
-                own.append(turn)
-                values.append(forecast_credit(turn, advantage))
-        made += merge(own, values)
-    return made
+    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns, `forecast_turns` in
+    that of its forecasts. Seats that do not learn give none."""
+    values = credits(debate, sampled, advantages, forecast_turns)
+    return [placed.datum for placed in _datums(debate, [*sampled, *forecast_turns], values)]
 
 
-def datums_by_debate(taught: Sequence[PlayedDebate], apart: bool) -> tuple[list[list[Datum]], list[Datum]]:
+def _datums(debate: Debate, turns: Sequence[SampledTurn], values: Sequence[Floats], number: int = 0) -> Iterator[PlacedDatum]:
+    """`turns` and `values` of the debate's turns, then of its forecasts."""
+    spoken = len(debate.turns)
+    for agent, steps in enumerate(debate.turns_by_agent()):
+        if all(turns[i].learns for i in steps):
+            asked = [k for k, forecast in enumerate(debate.forecasts, spoken) if forecast.agent == agent and k < len(values)]
+            own = [*steps, *asked]
+            for placed in _placed([(i, turns[i]) for i in own], [values[i] for i in own]):
+                yield replace(placed, debate=number)
+
+
+def datums_by_debate(taught: Sequence[PlayedDebate], apart: bool) -> tuple[list[list[PlacedDatum]], list[PlacedDatum]]:
     """To train on, debate by debate; and with `apart`, those of debates in which no token has an advantage."""
-    groups: list[list[Datum]] = []
-    constant: list[Datum] = []
-    for each in taught:
-        if each.advantages is not None:
-            made = datums(each.debate, each.sampled, each.advantages, each.forecast_turns)
-            if apart and not carries_gradient(each.advantages):
+    groups: list[list[PlacedDatum]] = []
+    constant: list[PlacedDatum] = []
+    for number, played in enumerate(taught):
+        if played.advantages is not None:
+            made = [*_datums(played.debate, [*played.sampled, *played.forecast_turns], played.token_credits(), number)]
+            if apart and not carries_gradient(played.advantages):
                 constant += made
             else:
                 groups.append(made)
     return groups, constant
+
+
+def with_credits(taught: Sequence[PlayedDebate], placed: Sequence[PlacedDatum], trained: Sequence[Datum]) -> list[PlayedDebate]:
+    """The debates with what their tokens are taught in `trained`, which are the datums `placed` with advantages that
+    parts may have moved."""
+    if all(new is old.datum for old, new in zip(placed, trained, strict=True)):
+        return list(taught)
+    values = [[*played.token_credits()] for played in taught]
+    for old, new in zip(placed, trained, strict=True):
+        # The first token of a sequence is predicted by nothing, so advantages begin with the second.
+        advantages = np.concatenate([np.zeros(1, dtype=np.float32), new.advantages])
+        for turn, first in old.turns:
+            values[old.debate][turn] = advantages[first : first + len(values[old.debate][turn])]
+    return [replace(played, credits=tuple(own)) for played, own in zip(taught, values, strict=True)]

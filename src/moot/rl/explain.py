@@ -28,7 +28,7 @@ PANEL: dict[str, Meaning] = {
     "trust/mean_accuracy": Meaning(
         "The mean accuracy of the agents: what picking a winner at random would give.",
         "Under 0.1: the questions are too hard for votes to mean anything; use easier ones (`--task`), a curriculum "
-        "(`--curriculum`) or a warm start (`--warm-questions 100`).",
+        "(`--with curriculum`) or a warm start (`--warm-questions 100`).",
     ),
     "trust/position_bias": Meaning(
         "How much more often than half the lower-numbered agent wins a vote between two equally good answers.",
@@ -49,7 +49,7 @@ PANEL: dict[str, Meaning] = {
     ),
     "trust/plurality_share": Meaning(
         "Of the agents of a debate, the share that give its most frequent answer. It needs no label, and rises as a run loses its variety.",
-        "Near 1 while accuracy stands still: use the best checkpoint (RUN@best), `--labels-from start`, or harder questions (`--task`).",
+        "Near 1 while accuracy stands still: use the best checkpoint (RUN@best), `--with frozen_labels`, or harder questions (`--task`).",
     ),
     "trust/plurality_flips": Meaning(
         "Of the questions that were debated before, the share whose most frequent answer is another one now. It needs no label.",
@@ -58,7 +58,7 @@ PANEL: dict[str, Meaning] = {
     ),
     "env/all/ac_tokens_per_turn": Meaning(
         "Tokens that a turn has on average. It needs no label; turns that grow or shrink by half are being paid for their length.",
-        "Falling or rising fast: a lower `--learning-rate`, or keep near the start with `--kl-coef 0.001`.",
+        "Falling or rising fast: a lower `--learning-rate`, or keep near the start with `--with kl_penalty:coef=0.001`.",
     ),
     "trust/self_preference": Meaning(
         "Of the votes between the judge's own answer and another, the share that prefer its own. Near 1 votes only count answers.",
@@ -82,7 +82,7 @@ PANEL: dict[str, Meaning] = {
     ),
     "trust/outside_agreement": Meaning(
         "Of the pairs on which the peers clearly agree and the outside judge has a preference, how often it is the same.",
-        "Falling while the reward rises: the peers are drifting into a taste of their own; `--past-selves 0.3`, or let the "
+        "Falling while the reward rises: the peers are drifting into a taste of their own; `--with past_selves:share=0.3`, or let the "
         "judge's votes count (`--judge-counts`).",
     ),
     "trust/outside_accuracy": Meaning(
@@ -111,16 +111,17 @@ ALARMS: dict[str, Meaning] = {
     ),
     "alarm/random_noise": Meaning(
         "votes between right and wrong answers look like coin tosses, so training follows noise.",
-        "Use easier questions (`--task`) or a curriculum (`--curriculum`), a warm start (`--warm-questions 100 --warm-wrong "
+        "Use easier questions (`--task`) or a curriculum (`--with curriculum`), a warm start (`--warm-questions 100 --warm-wrong "
         "sampled`), an outside judge asked twice (`--judge NAME --both-orders`), or `--reward-mix 0.3`.",
     ),
     "alarm/format_collapse": Meaning(
         "agents stopped voting, or their turns can no longer be read.",
-        "Use a lower `--learning-rate`, keep `--enable-format-penalty` on, start with `--warm-questions 100`, or use `--distill-every 5`.",
+        "Use a lower `--learning-rate`, keep `--enable-format-penalty` on, start with `--warm-questions 100`, or use `--with distill`.",
     ),
     "alarm/length_collapse": Meaning(
         "solutions have less than half of the tokens they began with, and the answers are no better: the reasoning is being trained away.",
-        "Use the best checkpoint (`RUN@best`), a lower `--learning-rate`, or keep near the start (`--kl-coef 0.001`); `--sections asked` "
+        "Use the best checkpoint (`RUN@best`), a lower `--learning-rate`, or keep near the start (`--with kl_penalty:coef=0.001`); "
+        "`--sections asked` "
         "begins longer.",
     ),
 }

@@ -11,7 +11,7 @@ from moot.debate.wording import Prompts
 
 LEAST = {
     "max_rounds": 1, "max_tokens": 1, "debates_per_question": 1, "evaluation_tokens": 1, "comparison_tokens": 1, "concurrency": 1,
-    "batch_size": 1, "num_train_datapoints": 0, "num_substeps": 1, "max_staleness": 0, "lr_warmup": 0, "min_signal": 0, "warm_questions": 0,
+    "batch_size": 1, "num_train_datapoints": 0, "num_substeps": 1, "max_staleness": 0, "lr_warmup": 0, "warm_questions": 0,
     "warm_epochs": 1, "warm_batch_size": 1, "eval_every": 0, "save_every": 0, "lora_rank": 1, "token_budget": 0,
 }  # fmt: skip
 

@@ -59,7 +59,7 @@ PRESETS: dict[str, TrainConfig] = {
         debate=replace(_MATH.debate, task="aime24", num_agents=5, max_rounds=2, max_tokens=4096),
         optim=replace(_MATH.optim, batch_size=32, num_train_datapoints=4096),
         warm=WarmConfig(warm_questions=512, warm_epochs=3, warm_learning_rate=1e-4, warm_wrong="sampled"),
-        recipe=RecipeConfig(curriculum=("gsm8k", "math:level=1-3", "math", "aime24:past"), truth_schedule="linear"),
+        parts=("curriculum:tasks=gsm8k+math:level=1-3+math+aime24:past", "truth_schedule:schedule=linear"),
         eval_modes=("direct", "vote"),
         eval_questions=30,
     ),

@@ -46,10 +46,11 @@ def check_warm_start(config: TrainConfig, task: Task) -> None:
         )
 
 
-def check_reward(config: TrainConfig, task: Task) -> None:
-    """A reward that nothing could ever pay: votes where nobody reads anybody, or known answers where there are none."""
+def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
+    """A reward that nothing could ever pay: votes where nobody reads anybody, or known answers where there are none. `rounds` are the most
+    that a debate may have."""
     rules, scoring, recipe = config.protocol.rules, config.protocol.scoring, config.recipe
-    alone = config.debate.max_rounds + recipe.extra_rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
+    alone = rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
     if not config.optim.num_train_datapoints:
         return
     if scoring.rule.from_votes and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:

@@ -27,6 +27,8 @@ def differences(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
         old, new = getattr(a, f.name), getattr(b, f.name)
         if is_dataclass(old) and not isinstance(old, Prompts):
             yield from differences(old, new)
+        elif f.name == "parts" and old != new:
+            yield "with", " ".join(old) or "nothing", " ".join(new) or "nothing"
         elif old != new:
             yield f.name, old, new
 

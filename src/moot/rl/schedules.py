@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from moot.rl.config import Schedule
+from moot.rl.config import OptimConfig, Schedule
 
 
 def scheduled(value: float, schedule: Schedule, done: float) -> float:
@@ -16,3 +16,9 @@ def scheduled(value: float, schedule: Schedule, done: float) -> float:
             return value * (1 - done)
         case "cosine":
             return value * 0.5 * (1 + math.cos(math.pi * done))
+
+
+def learning_rate(optim: OptimConfig, iteration: int, done: float) -> float:
+    """Of self-play's `iteration`, from 1, when the share `done` of the run is over. At its end the warm-up has reached the schedule."""
+    rising = min(1.0, iteration / optim.lr_warmup) if optim.lr_warmup else 1.0
+    return rising * scheduled(optim.learning_rate, optim.lr_schedule, done)

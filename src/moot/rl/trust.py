@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations, repeat
 from typing import Any
 
+from moot.debate.choices import check_types
 from moot.debate.rewards import held_answers, last_parsed, plurality
 from moot.debate.types import Parsed, Vote
 from moot.debate.voters import flips, own_answers
@@ -230,7 +231,7 @@ class _Iteration:
     unlabelled: int = 0
     """Agents of debates without a known answer."""
     agreeing: int = 0
-    """Those of them that give the answer of weights that stand still (labels_from), or without one the debate's plurality."""
+    """Those of them that give the answer of weights that stand still (frozen_labels), or without one the debate's plurality."""
 
 
 @dataclass
@@ -250,7 +251,9 @@ class Alarms:
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> Alarms:
         window, first = ([_Iteration(**each) for each in state.get(name, ())] for name in ("window", "first"))
-        return cls(state["best_vote_rate"], deque(window, maxlen=WINDOW), first)
+        for counts in (*window, *first):
+            check_types(counts)
+        return cls(float(state["best_vote_rate"]), deque(window, maxlen=WINDOW), first)
 
     def update(self, debates: Sequence[PlayedDebate]) -> Metrics:
         """1 for an alarm that rings, 0 for one that does not, None while too little was seen."""

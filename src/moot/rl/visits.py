@@ -13,7 +13,7 @@ from pathlib import Path
 
 from moot.debate.rewards import held_answers, last_parsed, plurality
 from moot.records import Run
-from moot.records.files import append_line, json_lines
+from moot.records.files import append_lines, json_lines
 from moot.records.played import PlayedDebate
 from moot.rl.metrics import Metrics, mean
 from moot.tasks.answers import in_parallel
@@ -65,7 +65,7 @@ class Visits:
                 pairs += [(task.equal, before[key], answer)] if key in before else []
         flips = await asyncio.to_thread(in_parallel, _differ, pairs, pairs[0][0]) if pairs else []
         _remember(before, now)
-        append_line(self.file, {"step": step, "phase": phase, "pluralities": now})
+        append_lines(self.file, [{"step": step, "phase": phase, "pluralities": now}])
         return {FLIPS: mean(map(float, flips))}
 
 

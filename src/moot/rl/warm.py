@@ -56,10 +56,12 @@ class _Teacher:
         if own is not None:
             self._right, self._truth, wrong = rng.sample(own.right, len(own.right)), own.answer, own.wrong
             alone = alone or not wrong  # without a real mistake there is none to judge
-        elif task.solution is None or (task.near_miss is None and not alone) or question.answer is None:
+        elif task.solution is None or (task.near_miss is None and not alone) or not task.gradable(question):
             raise ConfigError(f"the warm start needs worked solutions, and task {task.name} has none; set warm_questions to 0")
         else:
-            self._right, self._truth = [task.solution(question)], question.answer
+            worked = task.solution(question)
+            # Where many answers are right, that of the worked solution stands for them.
+            self._right, self._truth = [worked], question.answer or answer_in(worked, task.extract) or ""
         self._task, self._question, self._debate, self._wrong = task, question, debate, wrong
         # At least one seat is right and, where there are three, usually one is wrong: otherwise there is nothing to judge.
         seats = list(range(debate.num_agents))

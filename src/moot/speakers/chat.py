@@ -80,6 +80,8 @@ class ChatRequest:
     seed: int | None = None
     continues: bool = False
     """The last message is the beginning of the answer."""
+    top_logprobs: int = 0
+    """How many of the likeliest first tokens are wanted, with their logprobs."""
 
 
 Retried = Callable[[str, float], None]
@@ -220,6 +222,8 @@ class Chat:
             body |= CONTINUING
         if request.seed is not None:
             body["seed"] = request.seed
+        if request.top_logprobs:
+            body |= {"logprobs": True, "top_logprobs": request.top_logprobs}
         if "max_tokens" in self._left_out:
             body["max_completion_tokens"] = request.max_tokens
         return {name: value for name, value in body.items() if name not in self._left_out}
@@ -233,6 +237,10 @@ class Chat:
         if status in (400, 422) and _NOT_KNOWN.search(words) and any(name in words for name in CONTINUING):
             why = "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled"
             raise ServerRefused(f"{self.endpoint.base_url} {why} ({said})")
+        if status in (400, 422) and "top_logprobs" not in self._left_out and "logprobs" in words:
+            self._left_out |= {"logprobs", "top_logprobs"}  # refused for whatever reason: what it says is a verdict without them
+            self.notes.append(f"{self.endpoint.model} at {self.endpoint.base_url} gives no probabilities: the word that it says counts")
+            return
         if status in (400, 422) and (field_ := _unknown_field(words, self._left_out)):
             self._left_out.add(field_)
             if field_ in _CONSEQUENCES:

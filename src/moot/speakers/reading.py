@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
+import math
 import re
-from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
@@ -42,6 +43,8 @@ class Reply:
     prompt_tokens: int | None = None
     """None where the server does not say."""
     completion_tokens: int | None = None
+    first_token: Mapping[str, float] = field(default_factory=dict)
+    """What the first token that is more than white space could have been, with logprobs, where they were asked for and given."""
 
 
 Heard = Callable[[str], None]
@@ -56,6 +59,7 @@ class GrowingReply:
         self.finish: str | None = None
         self._stopped_on: str | None = None
         self._tokens: tuple[int | None, int | None] = (None, None)
+        self._first: dict[str, float] = {}
 
     @property
     def heard_any(self) -> bool:
@@ -80,6 +84,7 @@ class GrowingReply:
                 raise ServerTrouble("sent an answer without end")
             self._pieces.append(piece)
             self._tell(piece)
+        self._first = self._first or _top_logprobs(first.get("logprobs"))
         if isinstance(finish := first.get("finish_reason"), str) and finish:
             if finish in ("abort", "error"):
                 raise ServerTrouble(f"gave up in the middle of an answer ({finish})")
@@ -106,7 +111,7 @@ class GrowingReply:
             self._untold = ""
         # Half a surrogate pair may come in one piece and half in the next; what stays half is no character.
         text = "".join(self._pieces).encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        return Reply(redact(text), self.finish, self._stopped_on, *self._tokens)
+        return Reply(redact(text), self.finish, self._stopped_on, *self._tokens, self._first)
 
 
 def _content(message: Any) -> str:
@@ -115,6 +120,20 @@ def _content(message: Any) -> str:
     if isinstance(content, list):
         return "".join(str(part.get("text") or "") for part in content if isinstance(part, dict))
     return content if isinstance(content, str) else ""
+
+
+def _top_logprobs(given: Any) -> dict[str, float]:
+    """What the first token with more than white space in it could have been. Several spellings may look alike; the likeliest counts."""
+    tokens = given.get("content") if isinstance(given, dict) else None
+    told = (token for token in tokens if isinstance(token, dict)) if isinstance(tokens, list) else ()
+    said = next((token for token in told if str(token.get("token") or "").strip()), {})
+    top: dict[str, float] = {}
+    others = said.get("top_logprobs")
+    for other in [said, *(others if isinstance(others, list) else ())]:
+        name, logprob = (other.get("token"), other.get("logprob")) if isinstance(other, dict) else (None, None)
+        if isinstance(name, str) and isinstance(logprob, int | float) and logprob <= 0:
+            top[name] = max(float(logprob), top.get(name, -math.inf))
+    return top
 
 
 def _count(value: Any) -> int | None:

@@ -11,15 +11,17 @@ from collections.abc import Callable, Sequence
 from moot import users
 from moot.debate.choices import near
 from moot.debate.types import ConfigError
-from moot.tasks import aime, arithmetic, code_set, files, gsm8k, gym, longwriter, math_set
+from moot.tasks import aime, arithmetic, code_set, constraints, countdown, files, gsm8k, gym, longwriter, math_set
 from moot.tasks.sets import without
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
-__all__ = ["TASKS", "Task", "check_name", "load", "load_curriculum"]
+__all__ = ["TASKS", "Task", "check_name", "load", "load_trained"]
 
 TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
     "arithmetic": arithmetic.task,
+    "countdown": countdown.task,
+    "constraints": constraints.task,
     "gsm8k": gsm8k.task,
     "math": math_set.task,
     "aime24": aime.task,
@@ -52,22 +54,12 @@ def check_name(name: str) -> None:
         load(name)
 
 
-def load_curriculum(names: Sequence[str], measured: Task, seed: int = 0, held_out: int = 64, by_accuracy: bool = True) -> list[Task]:
-    """The tasks to train on, easiest first, while `measured` is evaluated on. No names mean that `measured` itself is trained on.
+def load_trained(names: Sequence[str], measured: Task, seed: int = 0, held_out: int = 64) -> list[Task]:
+    """The tasks to train on, while `measured` is evaluated on. No names mean that `measured` itself is trained on.
 
-    What would stop a run halfway is found now: a set without questions to train on, or one whose accuracy nobody can tell, before
-    the last, where that decides when to continue. A question that `measured` holds out is trained on in none of them.
+    A set without questions to train on is found now. A question that `measured` holds out is trained on in none of them.
     """
-    stages = [without(load(name, seed, held_out), measured.held_out, seed) for name in names]
-    for i, stage in enumerate(stages or [measured]):
-        try:
-            stage.train(0)
-        except ConfigError as error:
-            raise ConfigError(f"curriculum: {error}" if names else str(error)) from None
-        if by_accuracy and stage.open_ended and i < len(stages) - 1:
-            following = stages[i + 1].name
-            raise ConfigError(
-                f"curriculum: task {stage.name} has no right answers, so nothing decides when to continue to {following}; put it last, "
-                "or continue after a number of steps (promote_at)"
-            )
-    return stages
+    tasks = [without(load(name, seed, held_out), measured.held_out, seed) for name in names] or [measured]
+    for task in tasks:
+        task.train(0)
+    return tasks

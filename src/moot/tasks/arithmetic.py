@@ -4,13 +4,14 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from moot.debate.types import ConfigError, Question
 from moot.tasks.graders import STEPS
 from moot.tasks.near_misses import slip
 from moot.tasks.spec import Spec
-from moot.tasks.task import Task
+from moot.tasks.task import Exercise, Task, halves
 
 TRIES = 10_000
 SIGNS = {"+": "+", "-": "-", "x": "*", "*": "*"}
@@ -99,6 +100,15 @@ def near_miss(asked: Question, number: int) -> str:
     return slip(asked.answer or "0", number)
 
 
+def exercises(seed: int, settings: ArithmeticSettings = ArithmeticSettings()) -> Iterator[Exercise]:
+    """One right and one wrong answer of each two, in either order: the result, or a near miss."""
+    rng = random.Random(f"{seed}/exercises")
+    for number, is_right in enumerate(halves(rng)):
+        asked = question(f"{seed}/exercises", "train", number, settings)
+        answer = (asked.answer or "") if is_right else near_miss(asked, rng.randrange(5))
+        yield Exercise(asked, answer, is_right)
+
+
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     spec.no_words()
     settings = spec.fill(ArithmeticSettings)
@@ -108,4 +118,11 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
         asked = question(seed, "held_out", number, settings)
         tests.setdefault(asked.text, asked)
         number += 1
-    return Task(spec.label, lambda i: question(seed, "train", i, settings), tuple(tests.values()), solution=solution, near_miss=near_miss)
+    return Task(
+        spec.label,
+        lambda i: question(seed, "train", i, settings),
+        tuple(tests.values()),
+        solution=solution,
+        near_miss=near_miss,
+        exercises=lambda seed: exercises(seed, settings),
+    )

@@ -121,7 +121,7 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
     if isinstance(task.equal, EqualPrograms) and right is not None:
         return _program(task, task.equal, number, question, right)
     if task.check is not None:
-        return _checked(task, task.check, question)
+        return _checked(task, task.check, number, question)
     if right is None:
         return {}
     troubles: dict[str, Trouble] = {}
@@ -151,16 +151,19 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
     return troubles
 
 
-def _checked(task: Task, check: Checker, question: Question) -> dict[str, Trouble]:
-    """A checker must take the known answer and the worked solution where there are any, and refuse what is no answer."""
+def _checked(task: Task, check: Checker, number: int, question: Question) -> dict[str, Trouble]:
+    """A checker must take the known answer, or else that of the worked solution, and refuse what is no answer. Without a
+    known answer it must refuse a near miss too: beside one, what is near to it may be right as well."""
     troubles: dict[str, Trouble] = {}
-    known = question.answer
+    known, wrong = question.answer, [NO_ANSWER]
     if known is not None and not check(question, known):
         troubles["failing"] = Trouble(question.id, known, known)
-    if check(question, NO_ANSWER):
-        troubles["passing"] = Trouble(question.id, known or "", NO_ANSWER)
+    if known is None and task.near_miss is not None:
+        wrong.append(task.near_miss(question, number))
+    if taken := next((answer for answer in wrong if check(question, answer)), None):
+        troubles["passing"] = Trouble(question.id, known or "", taken)
     if task.solution is not None and (last := boxed(task.solution(question))) and not check(question, last):
-        troubles["unlike"] = Trouble(question.id, known or "", last)
+        troubles["failing" if known is None else "unlike"] = Trouble(question.id, known or last, last)
     return troubles
 
 

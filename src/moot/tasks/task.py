@@ -2,12 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import random
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from moot.debate.types import Question
 from moot.tasks.answers import Checker, Extract, exact, final_number
 from moot.tasks.comparing import Grader
+
+
+class Exercise(NamedTuple):
+    """An answer to be judged, of which it is known whether it is right, because it was made so."""
+
+    question: Question
+    answer: str
+    right: bool
+
+
+def halves(rng: random.Random) -> Iterator[bool]:
+    """One True and one False of each two, in either order."""
+    while True:
+        first = rng.random() < 0.5
+        yield from (first, not first)
 
 
 @dataclass(frozen=True)
@@ -36,6 +53,8 @@ class Task:
     """All questions that are trained on, of a set of fixed size."""
     check: Checker | None = None
     """When an answer is right. None: when it equals the known one."""
+    exercises: Callable[[int], Iterator[Exercise]] | None = None
+    """By a seed: answers without end to train a judge on, half of them right, to questions that are not held out."""
 
     def right(self, question: Question, answer: str) -> bool:
         """Whether an answer is right; False where nobody knows."""

@@ -11,7 +11,7 @@ import pytest
 
 from moot.cli.ending import Ended, interruptible, kept
 from moot.engine.protocol import EngineError
-from moot.loop.state import Stopped
+from moot.training.state import Stopped
 
 
 @pytest.mark.parametrize(

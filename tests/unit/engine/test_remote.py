@@ -21,13 +21,13 @@ from moot.debate.rewards import REWARDS
 from moot.engine.protocol import AdamParams, ContextOverflow, EngineError, SamplingParams
 from moot.engine.remote import RemoteEngine, ledger, probe, wire
 from moot.engine.scripted import ByteTokenizer
-from moot.loop.state import Loop, Watcher
-from moot.loop.train import train
 from moot.records import Run
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.rl.rendering import Rendering
 from moot.tasks import load
+from moot.training.loop import train
+from moot.training.state import Setup
 from support.datums import random_datum
 from support.simulated_server import Manners, Server, serving
 
@@ -288,7 +288,7 @@ def run_of(engine: Any, path: Path, config: TrainConfig = CONFIG) -> Run:
     run = Run.open(path) if Run.exists(path) else Run.create(path, config.as_dict(), {})
     task = load("arithmetic", config.seed, config.eval_questions)
     reward, estimator = REWARDS[config.protocol.scoring.reward], ESTIMATORS[config.protocol.scoring.estimator]
-    asyncio.run(train(Loop(config, engine, Rendering(engine.tokenizer), task, run, Watcher(), reward, estimator)))
+    asyncio.run(train(Setup(config, engine, Rendering(engine.tokenizer), task, [task], reward, estimator, run)))
     return run
 
 

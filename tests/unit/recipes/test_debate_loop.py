@@ -9,9 +9,9 @@ from types import ModuleType
 
 import pytest
 
-from moot.loop.train import train
 from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
-from unit.loop.test_train import make_loop
+from moot.training.loop import train
+from unit.training.test_train import make_setup
 
 RECIPES = Path(__file__).parents[3] / "recipes"
 
@@ -37,7 +37,7 @@ def test_its_numbers_are_those_of_the_training_loop(tmp_path: Path, reward: str)
         optim=OptimConfig(batch_size=3, num_train_datapoints=6),
         eval_every=0,
     )
-    loop = make_loop(tmp_path / "run", replace(config, protocol=config.protocol.with_choices(reward=reward)))
+    loop = make_setup(tmp_path / "run", replace(config, protocol=config.protocol.with_choices(reward=reward)))
     asyncio.run(train(loop))
     module = load("debate_loop")
     given = f"--engine scripted --agents 4 --batch 3 --iterations 2 --max-tokens 3000 --warm-questions 0 --reward {reward}".split()

@@ -41,7 +41,7 @@ def test_the_arms_of_the_fourth_experiment_are_those_of_its_plan(recipe: dict[st
     arms = {name: own.split() for name, (_, own) in plan.arms.items()}
     assert list(arms) == ["majority", "truth", "frozen", "peers", "judges", "swapped"]
     assert [arms["frozen"][len(arms["majority"]) :], arms["swapped"][len(arms["judges"]) :]] == [
-        ["--labels-from", "start"],
+        ["--with", "frozen_labels:weights=start"],
         ["--both-orders"],
     ]
     assert (plan.tokens, plan.learning_rate, plan.questions) == (2_200_000, "8e-5", 400)

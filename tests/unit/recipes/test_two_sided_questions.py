@@ -73,11 +73,11 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
     [
         (["--num-agents", "3"], "num_agents must be 2 with positions assigned, got 3"),
         (["--judge", ""], "needs a judge without a seat whose vote counts; use --judge base"),
-        (["--judge", "renewed"], "judge may not be renewed with positions assigned"),
+        (["--judge", "base", "--with", "renewed_judge"], "renewed_judge is an outside judge itself, got --judge base too"),
         (["--reward", "truth"], "reward must be win_rate, win_minus_loss, generator_judge or path.py:function"),
         (["--no-judge-counts"], "judge_counts must be true and voters judges or both, got judge_counts false"),
         (["--warm-questions", "4"], "warm_questions must be left out with positions assigned"),
-        (["--stop-when-settled"], "stop_when_settled must be left out with positions assigned"),
+        (["--with", "rounds_as_needed:stop_when_settled=yes"], "rounds_as_needed must be left out with positions assigned"),
         # What would pass and have no effect, because advocates do not vote.
         (["--no-judge-first"], "judge_first must be left out with positions assigned, got false: advocates judge nobody"),
         (["--visible", "solution", "comparison"], "visible must be solution with positions assigned, got solution comparison: an advocate"),
@@ -92,9 +92,11 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         (["--drop-own-answer"], "drop_own_answer must be left out with positions assigned, got true"),
         (["--vote-weight", "forecast", "--forecast", "right"], "vote_weight must be left out with positions assigned, got forecast"),
         # Because they give no answers of their own.
-        (["--truth-schedule", "linear"], "truth_schedule must be left out with positions assigned, got linear: no reward of advocates"),
+        (["--with", "truth_schedule"], "truth_schedule must be left out with positions assigned: no reward of advocates"),
+        (["--with", "hard_agents"], "hard_agents must be left out with positions assigned"),
+        (["--with", "easy_agents"], "easy_agents must be left out with positions assigned"),
         (["--best-by", "agreement"], "best_by must be accuracy with positions assigned, got agreement: advocates never agree"),
-        (["--curriculum", "arithmetic", "gsm8k"], "promote_at must be a number of steps with positions assigned, got 0.7"),
+        (["--with", "curriculum:tasks=arithmetic+gsm8k"], "promote_at must be a number of steps with positions assigned, got 0.7"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,7 +111,7 @@ def test_settings_that_make_no_sense_are_refused(options: list[str], says: str, 
         ["--voters", "judges"],
         ["--forecast", "both"],
         ["--reward", "generator_judge", "--lambda-gen", "2"],
-        ["--curriculum", "arithmetic", "gsm8k", "--promote-at", "3"],
+        ["--with", "curriculum:tasks=arithmetic+gsm8k,promote_at=3"],
     ],
 )
 def test_settings_that_have_an_effect_or_say_what_is_so_are_taken(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,7 +147,7 @@ def test_both_orders_needs_a_judge(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_run_whose_rounds_went_by_agreement_is_measured_as_advocates_without_that() -> None:
     trained = PRESETS["demo"]
-    trained = replace(trained, recipe=replace(trained.recipe, extra_rounds=2, stop_when_settled=True))
+    trained = replace(trained, parts=("rounds_as_needed:extra_rounds=2,stop_when_settled=yes",))
     settings = Eval(protocol="advocates", modes=("debate",))._settings(trained)
     assert (settings.num_agents, settings.extra_rounds, settings.stop_when_settled) == (2, 0, False)
     same = Eval(modes=("debate",))._settings(trained)

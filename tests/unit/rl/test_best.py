@@ -13,17 +13,19 @@ import pytest
 from moot.checkpoints import best_step, find_trained, result_step, split_name, step_named
 from moot.debate.types import ConfigError, Question
 from moot.export.weights import find_adapter
-from moot.loop import train as training
 from moot.players import Players
 from moot.records import Run
 from moot.records.played import PlayedDebate
 from moot.rl.best import better_step, held_out_score, ranking, told_best
-from moot.rl.trust import panel, plurality_share
+from moot.rl.trust import Alarms, panel, plurality_share
 from moot.rl.visits import Visits, plurality_answer
 from moot.tasks import load
 from moot.tasks.answers import grade
+from moot.training import evaluations
+from moot.training.loop import train
+from moot.training.state import Stopped
 from support.making import FAILED, debate, v2
-from unit.loop.test_train import CONFIG, make_loop
+from unit.training.test_train import CONFIG, make_setup
 
 
 def answered(*answers: str | None, name: str = "q") -> PlayedDebate:
@@ -116,18 +118,18 @@ LONG = replace(
 @pytest.fixture
 def judged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Held-out accuracies, one evaluation after another, in place of what the scripted engine would get."""
-    measured, given = training.evaluate_in_training, iter([0.9, 0.3, 0.6, 0.5, 0.2, 0.1, 0.1])
+    measured, given = evaluations.evaluate_in_training, iter([0.9, 0.3, 0.6, 0.5, 0.2, 0.1, 0.1])
 
     async def evaluate(*arguments: Any, **options: Any) -> Any:
         return {**await measured(*arguments, **options), "test_arithmetic/correct": next(given)}
 
-    monkeypatch.setattr(training, "evaluate_in_training", evaluate)
+    monkeypatch.setattr(evaluations, "evaluate_in_training", evaluate)
 
 
 def test_the_best_checkpoint_outlives_the_rolling_ones_and_has_a_name(tmp_path: Path, judged: None) -> None:
-    loop = make_loop(tmp_path / "run", LONG)
-    asyncio.run(training.train(loop))
-    run = loop.run
+    setup = make_setup(tmp_path / "run", LONG)
+    asyncio.run(train(setup))
+    run = setup.run
     assert [each.get("test/best_step") for each in run.metrics() if each["phase"] == "eval"] == [None, 2, 4, 4, 4, 4]
     assert sorted(step for step, _ in run.checkpoints()) == [2, 4, 8, 9, 10], "the start, the best, two rolling ones, the end"
     assert (best_step(run), step_named(run, "best"), step_named(run, None), step_named(run, "9")) == (4, 4, None, 9)
@@ -143,27 +145,26 @@ def test_the_best_checkpoint_outlives_the_rolling_ones_and_has_a_name(tmp_path: 
 
 def test_a_run_that_is_continued_still_knows_its_best(tmp_path: Path, judged: None) -> None:
     short = replace(LONG, optim=replace(LONG.optim, num_train_datapoints=15))
-    asyncio.run(training.train(make_loop(tmp_path / "run", short)))
-    loop = make_loop(tmp_path / "run", LONG)
-    asyncio.run(training.train(loop))
-    assert loop.best == 4 and 4 in dict(loop.run.checkpoints())
+    asyncio.run(train(make_setup(tmp_path / "run", short)))
+    setup = make_setup(tmp_path / "run", LONG)
+    asyncio.run(train(setup))
+    assert best_step(setup.run) == 4 and 4 in dict(setup.run.checkpoints())
 
 
 def test_an_alarm_ends_the_run_at_its_best_checkpoint(tmp_path: Path, judged: None, monkeypatch: pytest.MonkeyPatch) -> None:
     config = replace(LONG, recipe=replace(LONG.recipe, stop_on_alarm=True))
-    loop = make_loop(tmp_path / "run", config)
-    update = loop.alarms.update
-    rings = iter([0.0, 0.0, 0.0, 0.0, 1.0])
-    monkeypatch.setattr(loop.alarms, "update", lambda played: {**update(played), "alarm/random_noise": next(rings)})
-    with pytest.raises(training.Stopped, match=r"result is its best checkpoint, step 4 \(held-out accuracy 60%\)"):
-        asyncio.run(training.train(loop))
-    assert [step for step, _ in loop.run.checkpoints()][:1] == [7] and result_step(loop.run) == 4
-    assert Path(find_trained(str(loop.run.path))[1] or "").name == "000004", "a run without a step is its result"
-    assert asyncio.run(Players(config, loop.run).load(None)) == 4
-    header = json.loads((loop.run.path / "run.json").read_text())
+    setup = make_setup(tmp_path / "run", config)
+    update, rings = Alarms.update, iter([0.0, 0.0, 0.0, 0.0, 1.0])
+    monkeypatch.setattr(Alarms, "update", lambda alarms, played: {**update(alarms, played), "alarm/random_noise": next(rings)})
+    with pytest.raises(Stopped, match=r"result is its best checkpoint, step 4 \(held-out accuracy 60%\)"):
+        asyncio.run(train(setup))
+    assert [step for step, _ in setup.run.checkpoints()][:1] == [7] and result_step(setup.run) == 4
+    assert Path(find_trained(str(setup.run.path))[1] or "").name == "000004", "a run without a step is its result"
+    assert asyncio.run(Players(config, setup.run).load(None)) == 4
+    header = json.loads((setup.run.path / "run.json").read_text())
     header["config"]["recipe"]["stop_on_alarm"] = False
-    (loop.run.path / "run.json").write_text(json.dumps(header))
-    assert result_step(loop.run) is None, "that goes on, and then its newest step is meant"
+    (setup.run.path / "run.json").write_text(json.dumps(header))
+    assert result_step(setup.run) is None, "that goes on, and then its newest step is meant"
 
 
 def test_a_run_that_only_fell_has_the_model_it_started_from_for_its_best(tmp_path: Path) -> None:

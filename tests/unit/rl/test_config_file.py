@@ -69,7 +69,6 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, says: str) -> None:
         ("optim", "learning_rate", -1.0, "learning_rate must be 0 or more, got -1.0"),
         ("optim", "learning_rate", float("nan"), "learning_rate must be a number, got nan"),
         ("optim", "grad_clip", -1.0, "grad_clip must be 0 or more"),
-        ("optim", "kl_coef", float("inf"), "kl_coef must be a number, got inf"),
         ("optim", "weight_decay", -0.1, "weight_decay must be 0 or more"),
         ("warm", "warm_learning_rate", -1e-4, "warm_learning_rate must be 0 or more"),
         ("model", "cache_gib", -1.0, "cache_gib must be 0 or more"),
@@ -83,3 +82,15 @@ def test_a_rate_a_clip_or_a_coefficient_that_makes_no_sense_is_refused(section: 
 def test_choices_of_the_protocol_that_are_off_can_be_named(tmp_path: Path) -> None:
     rules = read(tmp_path, "shuffle_labels: true\nclosing_ballot: true\nreward: win_rate\n").protocol.rules
     assert rules.shuffle_labels and rules.closing_ballot
+
+
+@pytest.mark.parametrize(
+    "text", ["with: [past_selves:share=0.3]", "with: past_selves:share=0.3", "parts: [distill, distill:off, past_selves:share=0.3]"]
+)
+def test_parts_of_training_stand_under_with(tmp_path: Path, text: str) -> None:
+    assert read(tmp_path, text + "\n").parts == ("past_selves:share=0.3",)
+
+
+def test_a_setting_that_belongs_to_a_part_is_answered_with_how_it_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no setting 'labels_from'; it belongs to a part of training now: --with frozen_labels"):
+        read(tmp_path, "labels_from: start\n")

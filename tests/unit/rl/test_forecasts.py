@@ -21,7 +21,6 @@ from moot.debate.state import Debate
 from moot.debate.types import ConfigError, Observation, Question, Said
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.loop.train import Loop, train
 from moot.page.debate import shown
 from moot.page.trust import measured
 from moot.records import Run
@@ -34,6 +33,8 @@ from moot.rl.datums import datums
 from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
 from moot.tasks import load
+from moot.training.loop import train
+from moot.training.state import Setup
 from moot.transcripts import BadLine, score
 from support.making import text
 
@@ -228,8 +229,9 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     )
     engine, run = Sure(style="well_formed"), Run.create(tmp_path_factory.mktemp("runs") / "run", config.as_dict(), {})
     task = load("arithmetic", config.seed, config.eval_questions)
-    loop = Loop(config, engine, Rendering(engine.tokenizer), task, run, Silent(), REWARDS["generator_judge"], ESTIMATORS["center_forecast"])
-    asyncio.run(train(loop))
+    reward, estimator = REWARDS["generator_judge"], ESTIMATORS["center_forecast"]
+    setup = Setup(config, engine, Rendering(engine.tokenizer), task, [task], reward, estimator, run, watcher=Silent())
+    asyncio.run(train(setup))
     return Run.open(run.path)
 
 

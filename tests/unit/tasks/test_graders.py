@@ -150,6 +150,12 @@ def test_slips(right: str, wrong: list[str]) -> None:
     assert [slip(right, i) for i in range(len(wrong))] == wrong
 
 
+@pytest.mark.parametrize("right", ["9" * 5000, "x = " + "12" * 4000, "1" * 1500 + "." + "5" * 5000])
+def test_an_answer_of_thousands_of_digits_has_slips_too(right: str) -> None:
+    wrong = {slip(right, number) for number in range(5)}
+    assert len(wrong) > 1 and right not in wrong
+
+
 @given(st.text(max_size=30), st.integers(0, 20))
 def test_a_slip_is_never_the_answer(right: str, i: int) -> None:
     assert slip(right, i) != right

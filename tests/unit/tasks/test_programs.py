@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from moot.debate.types import ConfigError, Question
-from moot.tasks import load, load_curriculum, programs
+from moot.tasks import load, load_trained, programs
 from moot.tasks.answers import answer_in, grade
 from moot.tasks.check import check, gather
 from moot.tasks.programs import EqualPrograms, Problem, last_program
@@ -157,7 +157,7 @@ def test_humaneval_is_for_testing_only(tmp_path: Path) -> None:
     task = load(f"humaneval:test={write(tmp_path / 'h.jsonl', [{**row, 'test': DOUBLE.tests}])}")
     assert check(task, gather(task, 0)).good
     with pytest.raises(ConfigError, match="humaneval has only a test split"):
-        load_curriculum([], task)
+        load_trained([], task)
 
 
 def test_code_without_a_file_says_what_is_missing() -> None:

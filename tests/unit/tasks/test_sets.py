@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from moot.debate.types import ConfigError
-from moot.tasks import TASKS, Task, load, load_curriculum
+from moot.tasks import TASKS, Task, load, load_trained
 from moot.tasks import rows as rows_module
 from moot.tasks.answers import boxed
 from moot.tasks.graders import LETTER, STEPS
 from moot.tasks.spec import Spec
+from moot.training.parts.curriculum import Curriculum
 
 HERE = Path(__file__).parent / "fixtures"
 GSM8K = f"gsm8k:train={HERE}/gsm8k_train.jsonl,test={HERE}/gsm8k_test.jsonl"
@@ -312,7 +313,8 @@ def test_without_the_package_datasets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_task_is_in_the_table() -> None:
-    assert list(TASKS) == ["arithmetic", "gsm8k", "math", "aime24", "reasoning-gym", "longwriter", "humaneval", "code"]
+    generated, published = ["arithmetic", "countdown", "constraints"], ["gsm8k", "math", "aime24"]
+    assert list(TASKS) == [*generated, *published, "reasoning-gym", "longwriter", "humaneval", "code"]
     assert rows_module.read(HERE / "aime24.jsonl")[0][0].endswith("aime24.jsonl, line 1")
 
 
@@ -323,8 +325,8 @@ AIME = f"aime24:test={HERE}/aime24.jsonl"
 
 def test_a_curriculum_that_reaches_a_test_set_is_refused_at_once() -> None:
     """Not hours later, when the run gets there."""
-    with pytest.raises(ConfigError, match=r"curriculum: task aime24 has only a test split.*aime24:train=FILE"):
-        load_curriculum([GSM8K, f"math:{MATH}", AIME], load(AIME))
+    with pytest.raises(ConfigError, match=r"task aime24 has only a test split.*aime24:train=FILE"):
+        load_trained([GSM8K, f"math:{MATH}", AIME], load(AIME))
 
 
 def test_a_curriculum_reaches_aime_with_the_problems_of_other_years(tmp_path: Path) -> None:
@@ -333,7 +335,7 @@ def test_a_curriculum_reaches_aime_with_the_problems_of_other_years(tmp_path: Pa
     rows = [{"problem": f"Problem {i}?", "answer": str(i)} for i in range(2)] + [{"problem": measured.held_out[0].text, "answer": "7"}]
     past = tmp_path / "past.jsonl"
     past.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    stages = load_curriculum([GSM8K, f"aime24:train={past},test={HERE}/aime24.jsonl"], measured)
+    stages = load_trained([GSM8K, f"aime24:train={past},test={HERE}/aime24.jsonl"], measured)
     assert [stage.name for stage in stages] == ["gsm8k", "aime24"]
     assert {stages[1].train(i).text for i in range(20)} == {"Problem 0?", "Problem 1?"}
     assert stages[1].notes == ("1 questions of aime24 are held out elsewhere and not trained on",)
@@ -344,7 +346,7 @@ def test_a_curriculum_reaches_aime_with_the_years_before_it(monkeypatch: pytest.
 
     published = {("HuggingFaceH4/aime_2024", "train"): "aime24.jsonl", ("di-zhang-fdu/AIME_1983_2024", "train"): "aime_past.jsonl"}
     monkeypatch.setitem(sys.modules, "datasets", FakeHub(published))
-    stages = load_curriculum([GSM8K, "aime24:past"], load("aime24"))
+    stages = load_trained([GSM8K, "aime24:past"], load("aime24"))
     assert [stage.name for stage in stages] == ["gsm8k", "aime24:past"]
     assert {stages[1].train(i).answer for i in range(20)} == {"19", "23"}  # of 1983 and 2023; that of 2024 is tested on
     with pytest.raises(ConfigError, match=r"'future' means nothing here; there is past"):
@@ -359,24 +361,27 @@ def test_two_slices_of_one_set_share_no_question_that_is_trained_on_and_measured
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
     everything, easy = f"math:train={file}", f"math:train={file},level=1"
     for measured, stage in ((load(everything, held_out=500), easy), (load(easy, held_out=500), everything)):
-        (trained,) = load_curriculum([stage], measured, held_out=500)
+        (trained,) = load_trained([stage], measured, held_out=500)
         assert not {q.text for q in measured.held_out} & {trained.train(i).text for i in range(1000)}
 
 
 def test_a_curriculum_needs_answers_to_know_when_to_continue() -> None:
     prompts = f"longwriter:train={HERE}/longwriter.jsonl"
+    open_ended, known = load_trained([prompts, GSM8K], load(GSM8K))
+    by_accuracy, by_steps = (Curriculum(Curriculum.Settings((prompts, GSM8K), at)) for at in (0.7, 50))
     with pytest.raises(
         ConfigError, match="task longwriter has no right answers, so nothing decides when to continue to gsm8k; put it last"
     ):
-        load_curriculum([prompts, GSM8K], load(GSM8K))
-    assert [stage.name for stage in load_curriculum([GSM8K, prompts], load(GSM8K))] == ["gsm8k", "longwriter"]
-    assert [stage.name for stage in load_curriculum([prompts, GSM8K], load(GSM8K), by_accuracy=False)] == ["longwriter", "gsm8k"]
+        by_accuracy.check_tasks([open_ended, known])
+    by_accuracy.check_tasks([known, open_ended])
+    by_steps.check_tasks([open_ended, known])
 
 
 def test_without_a_curriculum_the_task_itself_must_have_questions() -> None:
-    assert load_curriculum([], load(GSM8K)) == []
+    task = load(GSM8K)
+    assert load_trained([], task) == [task]
     with pytest.raises(ConfigError, match=r"^task aime24 has only a test split"):
-        load_curriculum([], load(AIME))
+        load_trained([], load(AIME))
 
 
 def test_a_file_whose_answers_have_another_name_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

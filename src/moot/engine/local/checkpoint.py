@@ -12,9 +12,6 @@ from __future__ import annotations
 
 import errno
 import json
-import os
-import shutil
-import uuid
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +21,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from moot.disk import new_folder
 from moot.engine.local.adapter import NAME
 from moot.engine.local.trainer import LoraTrainer
 from moot.engine.manifest import MANIFEST, DamagedCheckpoint, check_files, read_manifest, sha256
@@ -34,27 +32,6 @@ AVERAGE = "average.safetensors"
 VERSION = 1
 
 
-def sync(path: Path) -> None:
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def put_in_place(made: Path, path: Path) -> None:
-    """Rename a finished directory to its place, replacing what is there."""
-    for item in [*made.iterdir(), made]:
-        sync(item)
-    old = path.with_name(f".{path.name}.old")
-    if path.exists():
-        shutil.rmtree(old, ignore_errors=True)
-        path.rename(old)
-    made.rename(path)
-    sync(path.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
 def not_written(error: OSError | SafetensorError, path: Path, what: str) -> Exception:
     """What to raise instead. safetensors has its own words for a full disk; whoever waits for the error should not have to know them."""
     if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error) or "os error 28" in str(error):
@@ -63,30 +40,26 @@ def not_written(error: OSError | SafetensorError, path: Path, what: str) -> Exce
 
 
 def save(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer: bool) -> None:
-    made = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        made.mkdir()
-        trainer.wrapped.peft_config[NAME].save_pretrained(str(made))
-        save_file(_plain(get_peft_model_state_dict(trainer.wrapped)), made / ADAPTER, metadata={"format": "pt"})
-        if with_optimizer:
-            save_file(_plain(_optimizer_state(trainer)), made / OPTIMIZER)
-            if trainer.average:
-                save_file(_plain(trainer.average), made / AVERAGE)
-        files = {item.name: sha256(item) for item in sorted(made.iterdir())}
-        (made / MANIFEST).write_text(json.dumps({"version": VERSION, **about, "files": files}, indent=1))
-        put_in_place(made, path)
+        with new_folder(path) as made:
+            trainer.wrapped.peft_config[NAME].save_pretrained(str(made))
+            save_file(_plain(get_peft_model_state_dict(trainer.wrapped)), made / ADAPTER, metadata={"format": "pt"})
+            if with_optimizer:
+                save_file(_plain(_optimizer_state(trainer)), made / OPTIMIZER)
+                if trainer.average:
+                    save_file(_plain(trainer.average), made / AVERAGE)
+            files = {item.name: sha256(item) for item in sorted(made.iterdir())}
+            (made / MANIFEST).write_text(json.dumps({"version": VERSION, **about, "files": files}, indent=1))
     except (OSError, SafetensorError) as error:
         raise not_written(error, path, "a checkpoint") from error
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor] | None, dict[str, Tensor]]:
     """The adapter's, the optimizer's and the average's tensors, checked against the manifest and against what is running."""
     if not path.exists():
-        old = path.with_name(f".{path.name}.old")
-        hint = f"; its predecessor is still at {old}" if old.exists() else ""
+        old = next(path.parent.glob(f".{path.name}.*.old"), None)
+        hint = f"; its predecessor is still at {old}" if old else ""
         raise FileNotFoundError(f"no checkpoint at {path}{hint}")
     manifest = read_manifest(path)
     files = manifest["files"]

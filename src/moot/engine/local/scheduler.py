@@ -169,7 +169,7 @@ class Scheduler:
         finally:  # it is in no list any more
             self._answer(request, error)
 
-    def _answer(self, request: Request, result: Sample | BaseException) -> None:
+    def _answer(self, request: Request, result: Sample | Floats | BaseException) -> None:
         self._owed.discard(request)
         request.settled = True
         request.done(result)
@@ -402,9 +402,10 @@ class Scheduler:
             self._fail(request, EngineError("the model's logits are not finite; its weights have probably diverged"))
             return
         if not isinstance(logprob, float):
-            request.settled = True
-            self._retire(request)
-            request.done(logprob)
+            try:
+                self._retire(request)
+            finally:
+                self._answer(request, logprob)
             return
         request.tokens.append(token)
         request.logprobs.append(logprob)

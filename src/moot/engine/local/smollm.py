@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
-import uuid
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -21,8 +19,9 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from moot.disk import new_folder
 from moot.engine.hub import hub_answers
-from moot.engine.local.checkpoint import not_written, put_in_place
+from moot.engine.local.checkpoint import not_written
 from moot.engine.manifest import sha256
 from moot.engine.protocol import EngineError
 
@@ -95,19 +94,16 @@ def convert(gguf: Path, target: Path) -> None:
     plain: Any = type(model)(config)
     plain.load_state_dict(model.state_dict())
     plain.config.eos_token_id = plain.generation_config.eos_token_id = end
-    made = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}")
     try:
-        made.mkdir(parents=True)
-        plain.to(torch.bfloat16).save_pretrained(made)
-        tokenizer.save_pretrained(made)
-        files = {item.name: sha256(item) for item in sorted(made.iterdir())}
-        (made / MARK).write_text(json.dumps({"gguf": GGUF_SHA256, "files": files}, indent=1))
-        put_in_place(made, target)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with new_folder(target) as made:
+            plain.to(torch.bfloat16).save_pretrained(made)
+            tokenizer.save_pretrained(made)
+            files = {item.name: sha256(item) for item in sorted(made.iterdir())}
+            (made / MARK).write_text(json.dumps({"gguf": GGUF_SHA256, "files": files}, indent=1))
     except (OSError, SafetensorError) as error:
         if not _is_whole(target):  # unless another process was faster
             raise not_written(error, target, NAME) from error
-    finally:
-        shutil.rmtree(made, ignore_errors=True)
 
 
 def _is_whole(path: Path) -> bool:

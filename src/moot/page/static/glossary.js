@@ -233,7 +233,7 @@ const MEANINGS = [
   [/^optim\/kl_sample_train_v1$/, "Mean gap between the sampler's and the trainer's logprobs. Near 0 when training is on-policy."],
   [/^optim\/kl_sample_train_v2$/, "Half the mean square of that gap."],
   [/^optim\/kl_step$/, "How far the step moved the policy: the mean logprob before minus after, on its own tokens."],
-  [/^optim\/lr_factor$/, "The share of the configured learning rate that target_kl leaves."],
+  [/^optim\/lr_factor$/, "The share of the configured learning rate that adaptive_rate leaves."],
   [/^optim\/kl_policy_base$/, "How far the policy has gone from the base model, a token."],
   [/^optim\/entropy$/, "Minus the mean logprob of what was sampled. Falling to 0 means the model always says the same."],
   [/^optim\/loss$/, "The loss summed over tokens."],

@@ -15,14 +15,15 @@ from moot.debate.protocol import V2
 from moot.debate.rewards import REWARDS
 from moot.debate.types import Question
 from moot.engine.local import LocalEngine
-from moot.loop.train import Loop, train
 from moot.records import Run
 from moot.rl.advantages import ESTIMATORS
 from moot.rl.config import DebateConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.rl.rendering import Rendering
 from moot.tasks.task import Task
+from moot.training.loop import train
+from moot.training.state import Setup
 from support import tiny_chat
-from unit.loop.test_train import Silent
+from unit.training.test_train import Silent
 
 pytestmark = pytest.mark.slow
 
@@ -46,10 +47,9 @@ def test_a_tiny_model_is_warmed_up_in_its_own_words(tmp_path: Path) -> None:
     task = Task("colours", lambda number: Question(f"Which colour is {number}?"), [Question(f"And {n}?") for n in range(1)], extract=colour)
     run = Run.create(tmp_path / "run", CONFIG.as_dict(), {})
     scoring = CONFIG.protocol.scoring
-    loop = Loop(
-        CONFIG, engine, Rendering(engine.tokenizer, model), task, run, Silent(), REWARDS[scoring.reward], ESTIMATORS[scoring.estimator]
-    )
-    asyncio.run(train(loop))
+    reward, estimator = REWARDS[scoring.reward], ESTIMATORS[scoring.estimator]
+    setup = Setup(CONFIG, engine, Rendering(engine.tokenizer, model), task, [task], reward, estimator, run, watcher=Silent())
+    asyncio.run(train(setup))
     kept = json.loads((run.path / "warm_own.json").read_text())
     assert kept["entropy"] > 1 and kept["direct"] is None, "no answers are known"
     rows = [row for row in run.metrics() if row["phase"] == "warm"]

@@ -1,0 +1,158 @@
+"""A judge without a seat is asked: it reads, thinks, and is then asked for one of two words. Their probability counts.
+
+Where there are tokens, the request for the verdict continues the sampled thinking as it stands, so that an engine has
+all of it in its cache and the verdict costs one step. A chat server is sent the conversation as text, and asked for the
+likeliest first tokens of its reply.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Literal, Protocol
+
+import numpy as np
+
+from moot.debate.play import Speak
+from moot.debate.types import ConfigError, Message, Question
+from moot.debate.wording import DEFAULT, Prompts
+from moot.engine.protocol import SamplingParams
+from moot.judges.ballots import WORDS, Ballot, Show, share_in_top, share_of_first, spellings, word_said
+from moot.rl.rollout import Guest, Player
+
+if TYPE_CHECKING:
+    from moot.speakers.chat import Chat
+
+VERDICT_TOKENS = 16
+"""For a server's reply to the request for a word; some write a little before it."""
+TOP = 20
+"""Likeliest tokens asked for; more is refused by many servers."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One check: what a judge is asked about one answer, or about two in this order."""
+
+    question: Question
+    answers: tuple[str, ...]
+    ballot: Ballot = "approval"
+    show: Show = "solution"
+    prompts: Prompts = DEFAULT
+
+    @property
+    def message(self) -> Message:
+        """What the judge thinks about."""
+        say = self.prompts.say
+        entries = self.answers
+        if self.ballot == "pairs":
+            named = zip(self.words, self.answers, strict=True)
+            entries = tuple(say("judges.pairs_entry", names=word, answers=answer) for word, answer in named)
+        text = say(f"judges.{self.ballot}_{self.show}", question=self.question.text, answers="\n\n".join(entries))
+        return Message("user", text)
+
+    @property
+    def verdict(self) -> Message:
+        return Message("user", self.prompts.say(f"judges.{self.ballot}_verdict"))
+
+    @property
+    def words(self) -> tuple[str, str]:
+        return WORDS[self.ballot]
+
+
+def texts_digest(prompts: Prompts, ballot: Ballot, show: Show) -> str:
+    """The same for the same texts of this way to judge, whatever else the file holds."""
+    if ballot == "lines":
+        return prompts.digest  # these are spread over the whole file
+    names = (f"{ballot}_{show}", f"{ballot}_verdict", *(["pairs_entry"] if ballot == "pairs" else []))
+    return hashlib.sha256("\x1f".join(prompts.texts[f"judges.{name}"] for name in names).encode()).hexdigest()[:16]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What came of it."""
+
+    value: float
+    """The probability of the first word among the two."""
+    thinking: str
+    tokens: int | None
+    """Sampled for it; None where a server does not count."""
+    by: Literal["probability", "word"] = "probability"
+
+
+class Judge(Protocol):
+    async def check(self, asked: Asked, params: SamplingParams) -> Check:
+        """Thinks under `params`. Raises EngineError."""
+        ...
+
+    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
+        """For one ballot of comparison lines, with the most tokens of each section."""
+        ...
+
+
+def judge_of(guest: Guest) -> Judge:
+    """Whoever has a name can judge."""
+    if isinstance(guest, Player):
+        return TokenJudge(guest)
+    from moot.speakers.chat_player import ChatPlayer
+
+    if isinstance(guest, ChatPlayer):
+        return ChatJudge(guest.chat)
+    raise ConfigError(f"a judge must be a model or a chat server, got {type(guest).__name__}")
+
+
+class TokenJudge:
+    """A model that is heard through its sampler."""
+
+    def __init__(self, player: Player) -> None:
+        self._player, self._sampler, self._rendering = player, player.sampler, player.rendering
+        self._spelled = lru_cache(lambda word: spellings(word, lambda text: self._rendering.encode(text).tolist()))
+
+    async def check(self, asked: Asked, params: SamplingParams) -> Check:
+        prompt = self._rendering.prompt([asked.message])
+        (sample,) = await self._sampler.sample(prompt, replace(params, stop=self._rendering.stop_ids))
+        # The sampled tokens stay as they are: tokenised anew they might differ, and would not be in the cache.
+        whole = np.concatenate([prompt, sample.tokens, self._rendering.suffix(sample.tokens, asked.verdict)])
+        first, second = (self._spelled(word) for word in asked.words)
+        logprobs = await self._sampler.score_continuations(whole, [*first, *second])
+        value = share_of_first(logprobs[: len(first)], logprobs[len(first) :])
+        return Check(value, self._rendering.said(sample.tokens)[0], len(sample.tokens))
+
+    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
+        return self._player.speaker(params, params.seed, limits)
+
+
+class ChatJudge:
+    """A model behind a chat server: by the probabilities it gives, or else by the word it says."""
+
+    def __init__(self, chat: Chat) -> None:
+        self._chat = chat
+
+    async def check(self, asked: Asked, params: SamplingParams) -> Check:
+        from moot.speakers.chat import ChatRequest
+
+        request = ChatRequest((asked.message,), params.max_tokens, params.temperature, seed=params.seed)
+        thought = await self._chat.reply(request)
+        conversation = (asked.message, Message("assistant", thought.text), asked.verdict)
+        # At temperature 1, where the word that is said has the probability that is meant.
+        request = ChatRequest(conversation, VERDICT_TOKENS, 1.0, seed=params.seed, top_logprobs=TOP)
+        said = await self._chat.reply(request)
+        share = share_in_top(said.first_token, asked.words)
+        value = word_said(said.text, asked.words) if share is None else share
+        return Check(
+            value,
+            thought.text,
+            _sum((thought.completion_tokens, said.completion_tokens)),
+            "word" if share is None else "probability",
+        )
+
+    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
+        from moot.speakers.chat_player import ChatPlayer
+
+        return ChatPlayer(self._chat).speaker(params, params.seed, limits)
+
+
+def _sum(counts: Sequence[int | None]) -> int | None:
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

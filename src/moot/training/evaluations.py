@@ -1,0 +1,53 @@
+"""Evaluations on held-out questions during training, and the best of them."""
+
+from __future__ import annotations
+
+import time
+
+from moot.engine.protocol import Sampler
+from moot.evaluate.report import Report
+from moot.evaluate.training import evaluate_in_training
+from moot.records.played import PlayedDebate
+from moot.rl.best import NAME as BEST
+from moot.rl.best import better_step, ranking
+from moot.training.state import History, Setup
+
+
+async def evaluate_if_due(setup: Setup, history: History, step: int, sampler: Sampler, last: bool = False) -> None:
+    """Before anything, after the warm start, every `eval_every` steps, and at the end; not again for a step that has
+    its row."""
+    config, run, task = setup.config, setup.run, setup.task
+    if not config.eval_every or not task.held_out[: config.eval_questions]:
+        return
+    iteration = config.iteration(step)
+    due = last or step in (0, config.warm_steps, config.total_steps) or (iteration > 0 and iteration % config.eval_every == 0)
+    if not due or any(row["step"] == step and row["phase"] == "eval" for row in run.metrics()):
+        return
+    setup.watcher.began(step, config.total_steps, "eval")
+    started, held_out = time.perf_counter(), list[PlayedDebate]()
+
+    def keep(report: Report, debates: list[PlayedDebate]) -> None:
+        held_out.extend(debates)
+        report.save(run.held_out_report(step))
+        run.write_held_out(step, debates)
+
+    measured = await evaluate_in_training(
+        sampler,
+        setup.rendering,
+        task,
+        config,
+        debate_settings={name: value for part in setup.parts for name, value in part.debate_settings().items()},
+        tempered=setup.tempered,
+        opponents=setup.opponents,
+        judge=setup.outside_judge(),
+        finished=setup.watcher.debate_finished,
+        keep=keep,
+    )
+    row = {"step": step, "phase": "eval", **measured, "time/eval_s": time.perf_counter() - started}
+    if step >= config.warm_steps:  # from the start on, so that a warm start that was taken over makes no difference
+        row |= await history.visits.update(step, "eval", [(task, played) for played in held_out])
+        for part in setup.parts:
+            row |= part.evaluated(setup, row, sampler)
+        history.best = row[BEST] = better_step(run.metrics(), history.best, row, ranking(config))
+    run.append_metrics(row)
+    setup.watcher.row(row)

@@ -1,0 +1,121 @@
+"""The optional parts of training, one class in one file each. The file's name is the part's name; nothing else has to
+be told of it."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Iterator
+from dataclasses import fields, replace
+from typing import Any, get_type_hints
+
+from moot.debate.choices import near
+from moot.debate.types import ConfigError
+from moot.rl.config import TrainConfig
+from moot.rl.part_names import is_own, split_part
+from moot.training.part import Part
+from moot.users import load_class
+
+
+def names() -> list[str]:
+    """Of our own parts."""
+    return sorted(module.name for module in pkgutil.iter_modules(__path__))
+
+
+def part_classes() -> dict[str, type[Part]]:
+    """Our own, by name."""
+    return {name: _class_of(name) for name in names()}
+
+
+def about() -> dict[str, str]:
+    """By name: the first line that each of our own parts says of itself."""
+    return {name: (kind.__doc__ or "").strip().partition("\n")[0] for name, kind in part_classes().items()}
+
+
+def find_parts(config: TrainConfig, users: bool = True) -> tuple[Part, ...]:
+    """The parts that a configuration names, each checked against it. Without `users`, nobody else's code is "
+    "loaded."""
+    parts = tuple(find_part(text) for text in config.parts if users or not is_own(text))
+    for part in parts:
+        part.check(config)
+    if len(decays := {decay for part in parts if (decay := part.ema_decay()) is not None}) > 1:
+        raise ConfigError(f"ema_decay must be one number, got {' and '.join(map(str, sorted(decays)))}: an engine keeps one average")
+    return parts
+
+
+def fitting(config: TrainConfig) -> TrainConfig:
+    """Without the parts that refuse its other settings: those of a preset, where another protocol takes its place."""
+    return replace(config, parts=tuple(_fitting(config)))
+
+
+def _fitting(config: TrainConfig) -> Iterator[str]:
+    for text in config.parts:
+        try:
+            if not is_own(text):  # whose code is run when there is something to train
+                find_part(text).check(config)
+        except ConfigError:
+            continue
+        yield text
+
+
+def trained_tasks(config: TrainConfig) -> tuple[str, ...]:
+    """The names of the tasks that a run trains on, by level; one that only a user's own part knows is not among
+    them."""
+    return next((tasks for part in find_parts(config, users=False) if (tasks := part.tasks())), (config.debate.task,))
+
+
+def debate_settings(config: TrainConfig) -> dict[str, Any]:
+    """The fields of a debate that the parts of a run change."""
+    return {name: value for part in find_parts(config, users=False) for name, value in part.debate_settings().items()}
+
+
+def find_part(text: str) -> Part:
+    """`name:setting=value,…`, or `file.py:Class:setting=value,…`."""
+    name, settings = split_part(text)
+    kind = load_class(name, "with", Part) if is_own(text) else _class_of(name)
+    part = kind(_settings(kind, text, settings))
+    part.name = name
+    return part
+
+
+def _class_of(name: str) -> type[Part]:
+    if name not in names():
+        known = f"{', '.join(names())}, or file.py:Class"
+        raise ConfigError(f"with must name one of {known}, got {name!r}{near(name, names())}")
+    module = importlib.import_module(f"{__name__}.{name}")
+    (kind,) = (
+        value
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, Part) and value.__module__ == module.__name__
+    )
+    return kind
+
+
+def _settings(kind: type[Part], text: str, written: str) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    known, given, last = [field.name for field in fields(kind.Settings)], dict[str, str](), ""
+    hints = get_type_hints(kind.Settings)
+    for piece in written.split(",") if written else ():
+        name, equals, value = piece.partition("=")
+        if equals and name in known and name not in given:
+            given[name], last = value, name
+        elif last and hints[last] in (str, tuple[str, ...]):
+            given[last] += f",{piece}"  # a task has commas of its own
+        else:
+            wrong = f"{name} is given twice" if name in given else f"there is no setting {name!r}"
+            raise ConfigError(f"with {text}: {wrong}; there are {', '.join(known) or 'none'}, each written once as name=value")
+    try:
+        return TypeAdapter(kind.Settings).validate_python(given)
+    except ValidationError as error:
+        raise ConfigError(f"with {text}: {_told(error)}") from None
+
+
+def _told(error: Any) -> str:
+    first = error.errors()[0]
+    setting, message = ".".join(str(part) for part in first["loc"][:1]), first["msg"]
+    if first["type"] in ("missing", "missing_argument"):
+        return f"{setting} must be given"
+    if first["type"] == "value_error":
+        return f"{setting} {first['ctx']['error']}" if setting else str(first["ctx"]["error"])
+    return f"{setting} {message.replace('Input should', 'must')}, got {first['input']!r}"

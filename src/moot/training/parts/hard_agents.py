@@ -1,0 +1,63 @@
+"""More agents for questions that stay open, for when disagreement deserves more voices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
+from typing import Annotated, Any
+
+from pydantic import Field
+from pydantic.dataclasses import dataclass
+
+from moot.debate.rewards import held_answers
+from moot.debate.types import ConfigError
+from moot.records.played import PlayedDebate
+from moot.rl.config import TrainConfig
+from moot.rl.metrics import Metrics
+from moot.training.part import Part
+from moot.training.state import BatchQuestion, Lesson, Progress, Setup
+
+
+class HardAgents(Part):
+    """A question whose agents ended in disagreement is debated again in the next step by more agents. Untried."""
+
+    @dataclass(frozen=True)
+    class Settings:
+        agents: Annotated[int, Field(ge=3)] = 5
+        """How many debate it then; at least 3, because with fewer nobody can vote."""
+
+    settings: Settings
+
+    def __init__(self, settings: Any = None) -> None:
+        super().__init__(settings)
+        self.reopened: dict[int, list[BatchQuestion]] = {}
+        """By step: questions to be debated once more in it. They stay until it is committed, also those of batches that
+        are being sampled ahead: a kill loses the batches, and they are asked again."""
+
+    def check(self, config: TrainConfig) -> None:
+        if config.protocol.rules.positions == "assigned":
+            raise ConfigError("hard_agents must be left out with positions assigned: advocates keep the answer that they are given")
+
+    def again(self, step: int) -> Sequence[BatchQuestion]:
+        return self.reopened.get(step, ())
+
+    async def learned(self, setup: Setup, progress: Progress, lesson: Lesson) -> Metrics:
+        self.reopened = {later: asked for later, asked in self.reopened.items() if later > lesson.step}
+        # The batches up to this one are being sampled, or are about to be.
+        following = lesson.step + 1 + setup.config.optim.max_staleness
+        self.reopened[following] = list(dict.fromkeys(still_open(lesson.asked, lesson.taught, self.settings.agents)))
+        return {"recipe/debated_again": float(sum(question.num_agents == self.settings.agents for question in lesson.asked))}
+
+    def state(self) -> dict[str, Any]:
+        return {"again": {step: [asdict(question) for question in asked] for step, asked in self.reopened.items()}}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.reopened = {int(step): [BatchQuestion(**question) for question in asked] for step, asked in state["again"].items()}
+
+
+def still_open(asked: Sequence[BatchQuestion], debates: Sequence[PlayedDebate], agents: int) -> list[BatchQuestion]:
+    """The questions to debate again with more agents: those whose agents ended with different answers, and were not yet
+    more."""
+    pairs = zip(asked, debates, strict=True)
+    disputed = [question for question, played in pairs if len(set(held_answers(played.debate, played.grades))) > 1]
+    return [replace(question, num_agents=agents) for question in disputed if question.num_agents < agents]

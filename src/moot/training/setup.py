@@ -1,0 +1,181 @@
+"""From a configuration to a trained run on disk: what `moot train` and `moot.train` share. A `Setup` is made here and
+nowhere else."""
+
+from __future__ import annotations
+
+import errno
+import tempfile
+from collections.abc import Callable
+from contextlib import AsyncExitStack, nullcontext
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from moot import __version__
+from moot.checkpoints import Note, check_model, check_rank
+from moot.debate.types import ConfigError
+from moot.engine.protocol import Sampler
+from moot.foreign import is_code
+from moot.players import Busy, check_outsiders, check_reachable, make_engine, outsider
+from moot.records import Run
+from moot.records.aside import set_aside
+from moot.records.lock import RunLock, locked
+from moot.rl.choices import find_estimator, find_reward
+from moot.rl.config import TrainConfig
+from moot.rl.ready import check_reward, check_scoring, check_task, check_warm_start
+from moot.rl.resume import differences, told
+from moot.rl.rollout import Guest, Player
+from moot.rl.stored import config_of
+from moot.tasks import check_name, load, load_trained
+from moot.tasks.two_sided import two_sided
+from moot.training.loop import train as train_loop
+from moot.training.part import Part
+from moot.training.parts import find_parts, trained_tasks
+from moot.training.state import Setup, Watcher
+from moot.training.warm_from import warm_start_of
+from moot.training.weights import OURS
+
+
+@dataclass(frozen=True)
+class RowsWatcher(Watcher):
+    """Passes on the rows of the metrics."""
+
+    watch: Callable[[dict[str, Any]], object]
+
+    def row(self, row: dict[str, Any]) -> None:
+        self.watch(row)
+
+
+def check_folder(path: Path, config: TrainConfig, continuing: str) -> None:
+    """A folder is free, or holds a run of the same settings. `continuing` says how a run keeps its own."""
+    if path.exists() and not path.is_dir():
+        raise ConfigError(f"a run is a folder, and {path} is a file; name another")
+    if Run.exists(path) and (changed := list(differences(config_of(Run.open(path)), config))):
+        raise ConfigError(f"{path} was started with other settings ({told(changed)}); {continuing}")
+
+
+def check_place(path: Path) -> None:
+    """A folder can be made there; tried before a model is loaded, and leaving nothing."""
+    there = next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.is_dir())
+    try:
+        tempfile.TemporaryDirectory(prefix=".moot-", dir=there).cleanup()
+    except OSError as error:
+        if error.errno == errno.ENOSPC:
+            raise
+        why = (error.strerror or str(error)).lower()
+        raise ConfigError(f"run {path}: no folder can be made in {there} ({why}); name another folder") from None
+
+
+def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
+    """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one
+    takes over.
+
+    A task in Python is loaded to be checked, unless `run_code` forbids it.
+    """
+    check_model(config.model.model)
+    for name in (config.debate.task, *trained_tasks(config)):
+        if run_code or not is_code(name):
+            check_name(name)
+    if config.warm.warm_from and not Run.exists(path):
+        warm_start_of(config)
+
+
+def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: bool = False) -> Setup:
+    """Whatever can be wrong with the settings is found before an engine is made, and that before there is a folder.
+
+    The run is locked from here until `carry_out` ends. With `restart`, what the folder holds is moved aside.
+    """
+    if Run.exists(path):
+        with locked(path):
+            if not restart:  # refused now, and not after minutes of loading
+                check_rank(Run.open(path), config.model.lora_rank)
+    check_place(path)
+    check_named(config, path)
+    parts = find_parts(config)
+    scoring = config.protocol.scoring
+    reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
+    task = load(config.debate.task, config.seed, config.eval_questions)
+    check_task(config.debate.task, task)
+    tasks = load_trained(next(filter(None, (part.tasks() for part in parts)), ()), task, config.seed, config.eval_questions)
+    for part in parts:
+        part.check_tasks(tasks)
+    if config.protocol.rules.positions == "assigned":
+        sided = two_sided(task)
+        task, tasks = sided, [sided if trained is task else two_sided(trained) for trained in tasks]
+    check_warm_start(config, tasks[0])
+    check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
+    check_scoring(config, task, reward, estimator)
+    check_outsiders(config)
+    check_reachable([config.recipe.judge, *(config.eval_opponents if "opponents" in config.eval_modes else ())], "judge or opponent")
+    with busy(f"loading {config.model.model}"):
+        engine, rendering = make_engine(config)
+    try:
+        for part in parts:
+            part.check_engine(config, engine.capabilities)
+        run, lock = _open_run(config, path, restart)
+        run.lock = lock
+    except BaseException:
+        engine.shut()
+        raise
+    return Setup(config, engine, rendering, task, tasks, reward, estimator, run, parts, lock=lock)
+
+
+def _extra_rounds(part: Part) -> int:
+    return int(part.debate_settings().get("extra_rounds", 0))
+
+
+def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunLock]:
+    path.mkdir(parents=True, exist_ok=True)
+    lock = locked(path)
+    try:
+        if Run.exists(path) and restart:
+            set_aside(path)
+        if Run.exists(path):
+            check_folder(path, config, "another process began a run there just now; name another")
+            return Run.open(path), lock
+        return Run.create(path, config.as_dict(), {"moot": __version__}), lock
+    except BaseException:
+        lock.close()
+        raise
+
+
+async def carry_out(setup: Setup, start_from: int | None = None, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
+    """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed stays."""
+    config = setup.config
+    async with AsyncExitStack() as stack:
+        stack.enter_context(setup.lock)
+        if setup.lock.note:
+            note(setup.lock.note)
+        stack.push_async_callback(setup.engine.close)
+
+        async def outside(name: str, setting: str) -> Guest:
+            own = (setup.engine, setup.rendering)
+            player, _ = await outsider(name, setting, config, own, lambda made: stack.push_async_callback(made.close), note, busy)
+            return player
+
+        async def weights(part: Part) -> Sampler:
+            player = await outside(part.weights(), part.name)
+            if not isinstance(player, Player):
+                raise ConfigError(f"{part.name}: weights must be base, start, ema, a run's folder or RUN@STEP, got {part.weights()!r}")
+            return player.sampler
+
+        judge = await outside(config.recipe.judge, "judge") if config.recipe.judge else None
+        against = config.eval_opponents if "opponents" in config.eval_modes else ()
+        opponents = {name: await outside(name, "eval_opponents") for name in against}
+        others = {part.weights(): await weights(part) for part in setup.parts if part.weights() not in ("", *OURS)}
+        await train_loop(replace(setup, judge=judge, opponents=opponents, weights=others), start_from)
+
+
+async def train_async(
+    config: TrainConfig,
+    path: str | Path,
+    watch: Callable[[dict[str, Any]], object] | None = None,
+    restart: bool = False,
+) -> Run:
+    """As `train`, to be awaited."""
+    place = Path(path)
+    if not restart:
+        check_folder(place, config, "name another folder, or train with the settings of that run")
+    setup = prepare(config, place, restart=restart)
+    await carry_out(setup if watch is None else replace(setup, watcher=RowsWatcher(watch)))
+    return setup.run

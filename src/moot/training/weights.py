@@ -1,0 +1,79 @@
+"""Weights that do not move with each step, to keep near to and to take labels from.
+
+base     the model before any training
+start    the policy after the warm start, which is the base model where there was none
+ema      a moving average of the policy, for engines that can keep one
+a run    RUN or RUN@STEP: a checkpoint, in an engine of its own
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from moot.checkpoints import newest_whole
+from moot.debate.types import ConfigError
+from moot.engine.protocol import Averaging, Capabilities, Sampler
+from moot.rl.config import TrainConfig
+from moot.training.state import Setup
+
+OURS = ("base", "start", "ema")
+"""Those that the run's own engine has; every other name is a run's."""
+
+
+@dataclass
+class StillWeights:
+    """The weights by that name, for the part whose setting names them."""
+
+    name: str
+    setting: str
+    """For messages."""
+    start: Sampler | None = None
+
+    def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
+        if self.name == "ema" and not capabilities.averages:
+            raise ConfigError(f"{self.setting} may not be ema here: this engine keeps no average of its weights; use start or base")
+        if self.name == "start" and config.warm_steps and not capabilities.frozen_samplers:
+            raise ConfigError(f"{self.setting} may not be start on this server: its samplers do not keep their weights; use base")
+
+    async def begin(self, setup: Setup, step: int, sampler: Sampler) -> None:
+        """Remembers the start, or finds it again in a run that continues."""
+        first = setup.config.warm_steps
+        if self.name == "start" and first and self.start is None:
+            self.start = sampler if step == first else await weights_of_step(setup, first, f"{self.setting} start")
+
+    def is_base(self, config: TrainConfig) -> bool:
+        return self.name == "base" or (self.name == "start" and not config.warm_steps)
+
+    async def sampler(self, setup: Setup) -> Sampler:
+        if self.is_base(setup.config):
+            return await setup.engine.base()
+        if self.name == "ema":
+            assert isinstance(setup.engine, Averaging)  # checked with the capabilities before the run began
+            return await setup.engine.averaged()
+        weights = self.start if self.name == "start" else setup.weights.get(self.name)
+        if weights is None:
+            raise ConfigError(
+                f"the weights of {self.name} are not there; {self.setting} must be base, start, ema, a run's folder or RUN@STEP"
+            )
+        return weights
+
+
+async def move_average(setup: Setup) -> None:
+    """After each iteration; the first call starts the average. It is saved with the engine's state."""
+    if (decay := next((decay for part in setup.parts if (decay := part.ema_decay()) is not None), None)) is not None:
+        assert isinstance(setup.engine, Averaging)
+        await setup.engine.average(decay)
+
+
+async def weights_of_step(setup: Setup, step: int, setting: str) -> Sampler:
+    """Those of an earlier step of a run that is continued: its checkpoint was kept, and the newest one is loaded again
+    after it."""
+    if step == 0:
+        return await setup.engine.base()
+    earlier, newest = newest_whole(setup.run, step), newest_whole(setup.run)
+    if earlier is None or newest is None:
+        raise ConfigError(f"{setting} needs the checkpoint of step {step}, which is missing or damaged; use base")
+    await setup.engine.load_state(earlier.engine_state)
+    sampler = await setup.engine.snapshot()
+    await setup.engine.load_state(newest.engine_state)
+    return sampler

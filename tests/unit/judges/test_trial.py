@@ -1,0 +1,275 @@
+"""`moot judge` as one types it: planted judges are measured as what they are, and nothing is asked twice."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from moot.cli import judge as command
+from moot.cli.main import main
+from moot.debate.play import Speak
+from moot.debate.types import Observation, Said
+from moot.engine import scripted
+from moot.engine.protocol import EngineError, SamplingParams
+from moot.judges.asking import Asked, Check
+from support.dying import dies_after
+
+COUNT = 40
+Say = Callable[[Asked], float]
+
+
+class Planted:
+    """A judge that says what it is told to; it counts what it is asked."""
+
+    def __init__(self, say: Say, most: int = 1 << 30) -> None:
+        self._say, self._most = say, most
+        self.asked = Counter[tuple[Any, ...]]()
+
+    async def check(self, asked: Asked, params: SamplingParams) -> Check:
+        if self.asked.total() >= self._most:
+            raise RuntimeError("cut off")
+        self.asked[asked.question.text, asked.answers, asked.show, params.seed] += 1
+        return Check(self._say(asked), "thinking", 10 * len(asked.answers))
+
+    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
+        """Prefers the lower number, which is right, in seven of ten questions, and else the higher one."""
+        assert limits["evaluation"] == params.max_tokens
+
+        async def speak(observation: Observation) -> Said:
+            (number,) = re.findall(r"Which number is (\d+)\?", observation.conversation()[0].content)
+            pairs = [pair if int(number) % 10 < 7 else pair[::-1] for pair in combinations(observation.eligible, 2)]
+            return Said("\n".join(f"Agent {a} > Agent {b}" for a, b in pairs) if observation.section == "comparison" else "Hm.")
+
+        return speak
+
+
+@pytest.fixture
+def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two right and two wrong answers to each question, of lengths that have nothing to do with it."""
+    monkeypatch.chdir(tmp_path)
+    rows, rng = [], random.Random(1)
+    for i in range(COUNT):
+        texts = [f"{'so ' * rng.randint(1, 20)}\\boxed{{{i + j // 2}}}" for j in range(4)]
+        rows.append({"question": f"Which number is {i}?", "answer": i, "answers": texts})
+    path = tmp_path / "answers.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return path
+
+
+def is_right(asked: Asked, place: int) -> bool:
+    return asked.answers[place] == asked.question.answer or f"\\boxed{{{asked.question.answer}}}" in asked.answers[place]
+
+
+def right_in(share: float) -> Say:
+    """In exactly this share of the questions."""
+
+    def say(asked: Asked) -> float:
+        knows = int(asked.question.answer or 0) % 10 < 10 * share
+        return 0.8 if is_right(asked, 0) == knows else 0.3
+
+    return say
+
+
+def measured(
+    say: Say | Planted, monkeypatch: pytest.MonkeyPatch, answers: Path, *options: str, out: str = "out"
+) -> dict[str, dict[str, Any]]:
+    """The rows of the report, by ballot and number of checks."""
+    planted = say if isinstance(say, Planted) else Planted(say)
+    monkeypatch.setattr(command, "judge_of", lambda guest: planted)
+    assert main(["judge", "--engine", "scripted", "--answers", str(answers), "--out", out, *options]) == 0
+    report = json.loads(Path(out, "report.json").read_text())
+    return {f"{row['ballot']} {row['checks']}": row for row in report["rows"]}
+
+
+def within(interval: dict[str, float], value: float) -> bool:
+    return bool(interval["low"] <= value <= interval["high"] and interval["low"] < interval["high"])
+
+
+@pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
+def test_a_judge_that_is_right_so_often_is_measured_as_that(share: float, answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = measured(right_in(share), monkeypatch, answers, "--ballots", "approval", "pairs", "--checks", "1", "2")
+    for row in rows.values():
+        assert row["questions"] == COUNT and row["pairs"] == 4 * COUNT
+        assert row["pair_accuracy"]["value"] == pytest.approx(share) and within(row["pair_accuracy"], share)
+    for checks in (1, 2):
+        row = rows[f"approval {checks}"]
+        assert row["j"]["value"] == pytest.approx(2 * share - 1) and within(row["j"], 2 * share - 1)
+        assert row["cost"]["value"] == 10 * checks and row["order_flips"] is None
+        assert within(row["length"], 0.0)
+    assert rows["pairs 1"]["one_order"]["value"] == pytest.approx(share) and rows["pairs 1"]["order_flips"]["value"] == 0
+    assert rows["pairs 1"]["j"] is None
+
+
+def test_a_judge_that_always_says_the_first_is_told_by_its_flips(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = measured(lambda asked: 0.9, monkeypatch, answers, "--ballots", "pairs")["pairs 1"]
+    assert row["order_flips"]["value"] == 1.0 and row["one_order"]["value"] == row["pair_accuracy"]["value"] == 0.5
+
+
+def test_a_judge_that_likes_long_answers_is_told_by_its_correlation(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = measured(lambda asked: len(asked.answers[0]) / 100, monkeypatch, answers, "--checks", "1")["approval 1"]
+    assert row["length"]["value"] > 0.99 and within(row["pair_accuracy"], 0.5)
+
+
+def test_a_judge_that_writes_lines_is_measured_by_its_votes(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    row = measured(lambda asked: 0.5, monkeypatch, answers, "--ballots", "lines")["lines 1"]
+    assert row["pair_accuracy"]["value"] == pytest.approx(0.7) and within(row["pair_accuracy"], 0.7)
+    assert row["j"] is None and row["order_flips"] is None and row["cost"] is None
+    kept = [json.loads(line) for line in Path("out/verdicts.jsonl").read_text().splitlines()]
+    # Of four answers the first is preferred to three others, the next one to two of three, …: 2 · for / (for + against) − 1.
+    assert kept[1]["scores"] == pytest.approx([1, 1 / 3, -1 / 3, -1])
+    again = measured(lambda asked: 0.5, monkeypatch, answers, "--ballots", "lines")["lines 1"]
+    assert again == row and len(Path("out/verdicts.jsonl").read_text().splitlines()) == len(kept) == 1 + COUNT
+
+
+def test_where_counting_fails_is_looked_at_apart(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [json.loads(line) for line in answers.read_text().splitlines()]
+    for number, row in enumerate(rows):
+        row["answers"].append(row["answers"][3 if number % 2 else 0])  # a wrong answer, or a right one, has the most votes
+    answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
+
+    def right_where_counting_is(asked: Asked) -> float:
+        return float(is_right(asked, 0) == (int(asked.question.answer or 0) % 2 == 0))
+
+    row = measured(right_where_counting_is, monkeypatch, answers, "--checks", "1")["approval 1"]
+    assert row["counting_fails"]["value"] == 0.0 and row["pair_accuracy"]["value"] == pytest.approx(0.5)
+
+
+def test_what_was_cut_off_goes_on_and_nothing_is_asked_twice(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ("--ballots", "approval", "pairs", "--checks", "1", "3", "--show", "solution", "answer")
+    whole = Planted(right_in(0.7))
+    expected = measured(whole, monkeypatch, answers, *options, out="whole")
+    wanted = Path("whole/report.json").read_bytes()
+    assert set(whole.asked.values()) == {1}
+
+    dying = Planted(right_in(0.7), most=100)
+    with pytest.raises(RuntimeError, match="cut off"):
+        measured(dying, monkeypatch, answers, *options)
+    kept = Path("out/verdicts.jsonl")
+    assert not Path("out/report.json").exists()
+    with kept.open("ab") as file:
+        file.write(b'{"settings": "torn')  # by a kill in the middle of a line
+    rest = Planted(right_in(0.7))
+    assert measured(rest, monkeypatch, answers, *options) == expected
+    assert Path("out/report.json").read_bytes() == wanted
+    assert dying.asked.total() + rest.asked.total() == whole.asked.total() and not dying.asked & rest.asked
+
+    # Fewer checks are the first of those that there are.
+    none = Planted(right_in(0.7), most=0)
+    assert measured(none, monkeypatch, answers, "--checks", "2")["approval 2"]["pair_accuracy"]["value"] == pytest.approx(0.7)
+
+
+def test_a_kept_line_that_is_no_verdict_is_asked_for_again(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = measured(right_in(0.7), monkeypatch, answers, "--checks", "1")
+    kept = Path("out/verdicts.jsonl")
+    wrong = [("value", 7.0), ("value", "0.8"), ("value", None), ("tokens", -1), ("tokens", "10")]
+    lines = [json.loads(line) for line in kept.read_text().splitlines()]
+    for line, (name, value) in zip(lines[1:], wrong, strict=False):
+        line[name] = value
+    kept.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    again = Planted(right_in(0.7))
+    assert measured(again, monkeypatch, answers, "--checks", "1") == expected and again.asked.total() == len(wrong)
+
+
+def test_an_answer_that_several_gave_in_the_same_words_is_asked_about_once(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    planted = Planted(lambda asked: 0.5)
+    measured(planted, monkeypatch, answers, "--show", "answer", "--checks", "3")
+    assert planted.asked.total() == COUNT * 2 * 3
+
+
+def test_what_an_engine_fails_at_is_left_out_said_and_tried_again(
+    answers: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fails(asked: Asked) -> float:
+        if asked.question.answer == "3":
+            raise EngineError("no answer from the server")
+        return right_in(0.9)(asked)
+
+    assert measured(fails, monkeypatch, answers, "--checks", "2")["approval 2"]["questions"] == COUNT - 1
+    assert "8 answers or debates were lost to the engine (no answer from the server)" in " ".join(capsys.readouterr().out.split())
+    again = Planted(right_in(0.9))
+    assert measured(again, monkeypatch, answers, "--checks", "2")["approval 2"]["questions"] == COUNT
+    assert again.asked.total() == 8
+
+
+# Answers that are sampled, by the scripted engine from beginning to end
+
+
+@pytest.fixture
+def sevens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Questions whose answer is 7, which the script gives most often; `moot judge` about them."""
+    monkeypatch.chdir(tmp_path)
+    rows = [{"question": f"What is 7 plus {i} minus {i}?", "answer": "7"} for i in range(80)]
+    Path("sevens.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    scripted_judge = ["judge", "--engine", "scripted", "--task", "sevens.jsonl", "--questions", "8", "--max-tokens", "2000"]
+    return [*scripted_judge, "--ballots", "approval", "pairs", "lines", "--checks", "1", "2"]
+
+
+def test_answers_are_sampled_once_and_every_way_is_shown_best_first(sevens: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(sevens) == 0
+    shown = capsys.readouterr().out
+    for word in ("base, approval ×1, solution", "base, approval ×2, solution", "base, lines, solution", "order flips", "interval"):
+        assert word in shown, word
+    folder = Path("judges/scripted-sevens")
+    answers, verdicts = ((folder / name).read_bytes() for name in ("answers.jsonl", "verdicts.jsonl"))
+    report = (folder / "report.json").read_bytes()
+    rows = json.loads(report)["rows"]
+    values = [row["pair_accuracy"]["value"] for row in rows]
+    assert len(rows) == 4 and values == sorted(values, reverse=True)
+
+    assert main([*sevens, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == json.loads(report)
+    assert (folder / "answers.jsonl").read_bytes() == answers and (folder / "verdicts.jsonl").read_bytes() == verdicts
+
+    # A kill in the middle of a line of each: the rest is done again, and the report is the same.
+    for name, content in (("answers.jsonl", answers), ("verdicts.jsonl", verdicts)):
+        (folder / name).write_bytes(content[: len(content) // 2])
+    assert main(sevens) == 0 and (folder / "report.json").read_bytes() == report
+
+
+@pytest.mark.parametrize("calls", [5, 90])
+def test_an_engine_that_is_cut_off_among_answers_or_verdicts(calls: int, sevens: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert main([*sevens, "--out", "whole"]) == 0
+    with monkeypatch.context() as patched:
+        patched.setattr(scripted, "ScriptedEngine", dies_after(calls))
+        with pytest.raises(RuntimeError, match="cut off"):
+            main([*sevens, "--out", "out"])
+    assert main([*sevens, "--out", "out"]) == 0
+    assert Path("out/report.json").read_bytes() == Path("whole/report.json").read_bytes()
+
+    def lines(folder: str) -> list[str]:
+        rows = (json.loads(line) for line in Path(folder, "verdicts.jsonl").read_text().splitlines())
+        return sorted(json.dumps(row) for row in rows if "by" in row)
+
+    assert lines("out") == lines("whole"), "each verdict once"
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--checks", "0"], "checks must be numbers from 1 up, got 0"),
+        (["--k", "0"], "k must be at least 1, got 0"),
+        (["--prompts", "nowhere.toml"], "prompts 'nowhere.toml' cannot be read"),
+        (["--answers", "nowhere.jsonl"], "answers 'nowhere.jsonl' cannot be read"),
+        (["--answers", "bad.jsonl"], "line 2: must be"),
+        (["--answers", "unknown.jsonl"], "questions without a known answer"),
+        (["--ballots", "guess"], "--ballots"),
+        (["--judges", "nobody"], "which is no run"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(
+    options: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    good = {"question": "Q", "answer": 1, "answers": ["1"]}
+    Path("bad.jsonl").write_text(json.dumps(good) + '\n{"question": "Q", "answers": "1"}\n')
+    Path("unknown.jsonl").write_text(json.dumps({"question": "Q", "answers": ["1"]}) + "\n")
+    assert main(["judge", "--engine", "scripted", "--questions", "2", *options]) == 2
+    assert complaint in capsys.readouterr().err
