@@ -294,7 +294,7 @@ def leaving_between(attend: Attend) -> Attend:
     def checked(index: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         check()
         if q.requires_grad:
-            q.register_hook(lambda grad: check())
+            q.register_hook(lambda grad: check())  # type: ignore[no-untyped-call]
         return attend(index, q, k, v)
 
     return checked
