@@ -81,7 +81,7 @@ class Measures:
 
 
 def measure(questions: Sequence[Judged], ballot: Ballot = "approval", seed: int = 0) -> Measures:
-    """SPEC's measures of one way to judge. All of them from the questions that have both right and wrong answers."""
+    """All measures of one way to judge, from the questions that have both right and wrong answers."""
     mixed = [question for question in questions if question.mixed]
     if not mixed:
         return Measures(0, 0, *[None] * 10)
