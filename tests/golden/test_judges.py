@@ -192,6 +192,18 @@ def test_pairs_have_measures_of_their_own_and_no_j() -> None:
     assert measures.cost is not None and measures.cost.value == 4
 
 
+def test_one_question_makes_no_interval_without_width() -> None:
+    """A bootstrap of one question draws the same numbers each time; that is no certainty."""
+    question = Judged((True, True, False, False), (0.9, 0.8, 0.1, 0.2), (1, 2, 3, 5), True, tokens=8)
+    told = measure([question]).as_dict()
+    for name in ("pair_accuracy", "j", "precision_20", "precision_50", "counting_fails", "length"):
+        low, value, high = (told[name][end] for end in ("low", "value", "high"))  # type: ignore[index]
+        assert low <= value <= high and high - low > 0.4, name
+    # By hand: two of two are approved, none of two: Wilson's ends are 0.342 and 0.658 away from both.
+    assert told["j"]["low"] == pytest.approx(1 - 2**0.5 * 0.6576, abs=1e-4)  # type: ignore[index]
+    assert told["j"]["high"] == 1.0  # type: ignore[index]
+
+
 def test_nothing_to_measure_is_nothing_and_not_zero() -> None:
     for questions in ([], [ALL_RIGHT, ONLY_WRONG_JUDGED]):
         told = measure(questions).as_dict()

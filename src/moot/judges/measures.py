@@ -5,13 +5,23 @@ A measure is None where nothing could be counted, never 0.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import numpy as np
 
 from moot.judges.ballots import EQUAL, Ballot, Pair
-from moot.statistics import Array, Interval, cautious_intervals, interval, paired_interval, statistic_interval
+from moot.statistics import (
+    Z95,
+    Array,
+    Interval,
+    cautious_intervals,
+    interval,
+    paired_interval,
+    statistic_interval,
+    wilson,
+)
 
 
 @dataclass(frozen=True)
@@ -71,7 +81,7 @@ class Measures:
 
 
 def measure(questions: Sequence[Judged], ballot: Ballot = "approval", seed: int = 0) -> Measures:
-    """SPEC's measures of one way to judge. All of them from the questions that have both right and wrong answers."""
+    """All measures of one way to judge, from the questions that have both right and wrong answers."""
     mixed = [question for question in questions if question.mixed]
     if not mixed:
         return Measures(0, 0, *[None] * 10)
@@ -128,7 +138,11 @@ def _j(mixed: Sequence[Judged], seed: int) -> Interval | None:
         scores = [question.scores_of(correct) for question in mixed]
         return [sum(score > 0.5 + EQUAL for score in own) for own in scores], list(map(len, scores))
 
-    return paired_interval(approved(True), approved(False), seed=seed)
+    right, wrong = approved(True), approved(False)
+    j = paired_interval(right, wrong, seed=seed)
+    # Newcombe's interval beside the bootstrap, which has no width where all are approved or none.
+    (p, low_p, high_p), (q, low_q, high_q) = ((sum(a) / sum(n), *wilson(sum(a), sum(n))) for a, n in (right, wrong))
+    return j and j.wider(j.value - math.hypot(p - low_p, high_q - q), j.value + math.hypot(high_p - p, q - low_q))
 
 
 def _precision(mixed: Sequence[Judged], coverage: float, seed: int) -> Interval | None:
@@ -148,7 +162,9 @@ def _precision(mixed: Sequence[Judged], coverage: float, seed: int) -> Interval 
         shares = np.divide(won, level, out=np.zeros_like(won), where=level > 0)
         return np.asarray((taken * shares).sum(axis=1) / taken.sum(axis=1))
 
-    return statistic_interval(value, len(mixed), seed=seed)
+    precision = statistic_interval(value, len(mixed), seed=seed)
+    count = math.ceil(coverage * len(pairs) - EQUAL)
+    return precision and precision.wider(*wilson(round(precision.value * count), count))
 
 
 def _length(mixed: Sequence[Judged], seed: int) -> Interval | None:
@@ -168,7 +184,12 @@ def _length(mixed: Sequence[Judged], seed: int) -> Interval | None:
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.asarray(np.clip(both / np.sqrt(of_scores * of_lengths), -1, 1))
 
-    return statistic_interval(value, len(mixed), seed=seed)
+    length = statistic_interval(value, len(mixed), seed=seed)
+    # Fisher's interval beside the bootstrap: of one question that has no width. A mean for each question is known.
+    free = sum(len(question.judged) - 1 for question in mixed) - 2
+    half = Z95 / math.sqrt(free) if free > 0 else math.inf
+    centre = math.atanh((1 - EQUAL) * length.value) if length else 0.0
+    return length and length.wider(math.tanh(centre - half), math.tanh(centre + half))
 
 
 def _cost(mixed: Sequence[Judged], seed: int) -> Interval | None:

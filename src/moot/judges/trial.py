@@ -109,7 +109,9 @@ class Trial:
         self, answered: Sequence[Answered], judges: Mapping[str, Judge], identities: Mapping[str, str],
         config: TrialConfig, verdicts: AnswerStore, watcher: EvalWatcher = EvalWatcher(),
     ) -> None:  # fmt: skip
-        self._answered, self._judges, self._identities = answered, judges, identities
+        # Where all answers are right, or all are wrong, there is nothing to measure, and nobody is asked.
+        self._answered = [each for each in answered if len(set(each.correct)) == 2]
+        self._judges, self._identities = judges, identities
         self._config, self._verdicts, self._watch = config, verdicts, watcher
         self._gate = asyncio.Semaphore(config.concurrency)
 

@@ -178,6 +178,15 @@ def test_a_kept_line_that_is_no_verdict_is_asked_for_again(answers: Path, monkey
     assert measured(again, monkeypatch, answers, "--checks", "1") == expected and again.asked.total() == len(wrong)
 
 
+def test_nobody_is_asked_where_all_answers_are_right_or_all_are_wrong(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = [json.loads(line) for line in answers.read_text().splitlines()]
+    rows[0]["answers"], rows[1]["answers"] = rows[0]["answers"][:2], rows[1]["answers"][2:]
+    answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    planted = Planted(right_in(0.5))
+    assert measured(planted, monkeypatch, answers, "--checks", "1")["approval 1"]["questions"] == COUNT - 2
+    assert not {"Which number is 0?", "Which number is 1?"} & {question for question, *_ in planted.asked}
+
+
 def test_an_answer_that_several_gave_in_the_same_words_is_asked_about_once(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     planted = Planted(lambda asked: 0.5)
     measured(planted, monkeypatch, answers, "--show", "answer", "--checks", "3")
