@@ -148,7 +148,7 @@ def test_both_orders_needs_a_judge(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_run_whose_rounds_went_by_agreement_is_measured_as_advocates_without_that() -> None:
     trained = PRESETS["demo"]
     trained = replace(trained, parts=("rounds_as_needed:extra_rounds=2,stop_when_settled=yes",))
-    settings = Eval(protocol="advocates", modes=("debate",))._settings(trained)
+    settings = Eval(protocol="advocates", modes=("debate",))._settings(trained, trained=True)
     assert (settings.num_agents, settings.extra_rounds, settings.stop_when_settled) == (2, 0, False)
-    same = Eval(modes=("debate",))._settings(trained)
+    same = Eval(modes=("debate",))._settings(trained, trained=True)
     assert (same.num_agents, same.extra_rounds, same.stop_when_settled) == (4, 2, True)
