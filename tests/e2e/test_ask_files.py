@@ -46,7 +46,7 @@ def test_a_file_goes_on_where_a_dead_server_left_it(tmp_path: Path) -> None:
     assert "2 answered" in first.stdout and "The same command again asks only these" in first.stderr
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [row["ended"] for row in rows] == ["done"] * 2 + ["failed"] * 3  # then nobody is there, and the rest waits
-    assert len(rows[2]["turns"]) == 4
+    assert len(rows[2]["turns"]) in (3, 4)  # round 1, and the turn that was answered if it came before the failure beside it
 
     def seven(number: int, body: dict[str, Any]) -> Answer:
         return saying(turn_text("N/A", "\\boxed{6}"))
