@@ -254,7 +254,7 @@ def test_a_chat_server_takes_the_seats_that_the_policy_does_not(tmp_path: Path) 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         name = f"tiny@http://127.0.0.1:{server.server_address[1]}/v1"
-        done = evaluate(tmp_path, *SCRIPTED, "--questions", "2", "--modes", "opponents", "--opponents", name)
+        done = evaluate(tmp_path, *SCRIPTED, "--sections", "sampled", "--questions", "2", "--modes", "opponents", "--opponents", name)
         server.shutdown()
     assert done.returncode == 0, done.stdout + done.stderr
     # Two questions, three debates each, two seats in each of them, two rounds.
