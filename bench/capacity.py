@@ -41,9 +41,9 @@ from moot.debate.state import Debate
 from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
 from moot.engine.remote import Findings, RemoteEngine
 from moot.engine.scripted import Scene, well_formed
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
 from moot.tasks import load
+from moot.tokens.rendering import Rendering
 
 AGENTS, ROUNDS, CHUNKS = 3, 2, 8
 FOUND = Findings("", "simulated", 1 << 20, ("importance_sampling",), ("ids",), "sum", True, True)

@@ -22,18 +22,18 @@ from typing import Any
 import numpy as np
 
 from moot import tasks
+from moot.debate.prompt_texts import DEFAULT, load_prompts
 from moot.debate.protocol import V2
 from moot.debate.rewards import ballots, plurality
 from moot.debate.rules import Rules
 from moot.debate.state import Debate
 from moot.debate.types import Message, Question
-from moot.debate.wording import DEFAULT, load_prompts
 from moot.engine.protocol import SamplingParams
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.statistics import interval, paired_interval
 from moot.tasks.answers import answer_in, grade_all
 from moot.tasks.task import Task
+from moot.tokens.rendering import Rendering
+from moot.util.intervals import interval, paired_interval
 
 WORDINGS = {
     "the task's own": None,

@@ -3,7 +3,7 @@
     python3.11 bench/cookbook_datums.py [--venv FOLDER] [--python PYTHON] [--fresh]
 
 The first run makes a virtual environment of its own (.cache/cookbook-venv) with moot, torch, tinker and tinker-cookbook; later runs
-use it again. Both sides then build datums from the same turns: moot with `moot.rl.datums.datums`, the cookbook with
+use it again. Both sides then build datums from the same turns: moot with `moot.tokens.datums.datums`, the cookbook with
 `trajectory_to_data`. Compared are input tokens, target_tokens, logprobs, advantages and mask, to the last bit. Turns come from cases
 written by hand (each with the number of datums that is right, so that two equal mistakes show as well), from chance, and from
 scripted debates. In the debates the cookbook is given what the sampler was asked and what it answered, not what moot wrote down.
@@ -68,10 +68,10 @@ if TYPE_CHECKING or "--inside" in sys.argv:
     from moot.engine.protocol import Datum, Floats, Ints, Sample, SamplingParams
     from moot.engine.scripted import ScriptedEngine, Style
     from moot.rl.advantages import ESTIMATORS, Advantages, advantages
-    from moot.rl.datums import datums
-    from moot.rl.rendering import Rendering
     from moot.rl.rollout import rollout
-    from moot.turns import SampledTurn
+    from moot.tokens.datums import datums
+    from moot.tokens.rendering import Rendering
+    from moot.tokens.turn import SampledTurn
 
 ROOT = Path(__file__).resolve().parent.parent
 TORCH = "torch>=2.8,<2.14"

@@ -35,10 +35,10 @@ from moot.debate.state import Debate
 from moot.debate.types import Observation, Parsed, Question, Said
 from moot.engine.protocol import AdamParams, Datum, Sampler, SamplingParams
 from moot.rl.advantages import advantages, center_group
-from moot.rl.datums import datums, imitated
-from moot.rl.dictation import dictated
-from moot.rl.rendering import Rendering
-from moot.rl.speaker import TokenSpeaker, kept_turns
+from moot.tokens.datums import datums, imitated
+from moot.tokens.rendering import Rendering
+from moot.tokens.speaker import TokenSpeaker, kept_turns
+from moot.tokens.teacher_forcing import dictated
 from support.two_answers import TwoAnswers, random_model
 
 CREDITS: tuple[str, ...] = get_args(get_type_hints(Scoring)["evaluation_credit"])

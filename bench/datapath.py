@@ -35,9 +35,9 @@ from moot.debate.types import Question
 from moot.engine.protocol import Ints, Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.rl.advantages import ESTIMATORS, advantages
-from moot.rl.datums import datums
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
+from moot.tokens.datums import datums
+from moot.tokens.rendering import Rendering
 
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"

@@ -52,9 +52,9 @@ def main() -> None:
     parser.add_argument("--gradient-checkpointing", action="store_true")
     args = parser.parse_args()
 
-    from moot.engine.footprint import GIB, Shape, pass_bytes
     from moot.engine.local import LocalEngine, engine
     from moot.engine.local.losses import find_loss
+    from moot.engine.memory_estimate import GIB, Shape, pass_bytes
     from moot.engine.protocol import AdamParams, Datum
 
     SHAPES["few layers"] = {**SHAPES[args.shape], "num_hidden_layers": args.layers}

@@ -103,8 +103,8 @@ class Watch:
 async def ours(args: argparse.Namespace) -> None:
     import torch
 
-    from moot.engine.footprint import PASS_TOKENS
     from moot.engine.local.trainer import LoraTrainer
+    from moot.engine.memory_estimate import PASS_TOKENS
     from moot.engine.protocol import AdamParams, Datum, SamplingParams
 
     cuda = args.device != "cpu" and torch.cuda.is_available()
@@ -233,7 +233,7 @@ async def iteration(
 
 def predicted(engine: Any, tokens: int) -> int:
     """Bytes, as a dry run counts them: weights, adapter and Adam, the cache that there is, and a pass of so many tokens."""
-    from moot.engine.footprint import Shape, adapter_bytes, pass_bytes, weights_bytes
+    from moot.engine.memory_estimate import Shape, adapter_bytes, pass_bytes, weights_bytes
 
     shape, rank, size = Shape.of(engine._wrapped.config), engine._wrapped.peft_config["default"].r, engine._network.dtype.itemsize
     cache: int = engine._store._all.nbytes

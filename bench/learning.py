@@ -27,12 +27,12 @@ ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests"))
 
 from moot.debate.types import Question
-from moot.records import Run
-from moot.rl.choices import find_estimator, find_reward
-from moot.rl.config import DebateConfig, ModelConfig, TrainConfig
-from moot.rl.presets import PRESETS
-from moot.rl.rendering import Rendering
+from moot.rl.lookup import find_estimator, find_reward
+from moot.runs import Run
+from moot.settings.presets import PRESETS
+from moot.settings.train import DebateConfig, ModelConfig, TrainConfig
 from moot.tasks.task import Task
+from moot.tokens.rendering import Rendering
 from moot.training.loop import train
 from moot.training.setup import RowsWatcher
 from moot.training.state import Setup

@@ -20,20 +20,20 @@ from typing import Any
 from moot.debate.protocol import V2
 from moot.debate.rewards import REWARDS
 from moot.debate.state import Debate
-from moot.engine.create import create_engine
 from moot.engine.protocol import AdamParams, Datum, Sampler, SamplingParams
-from moot.engine.settings import ModelConfig
-from moot.records.played import PlayedDebate
+from moot.players.create import create_engine
 from moot.rl import warm
 from moot.rl.advantages import ESTIMATORS, SeatMeans, with_advantages
-from moot.rl.datums import datums
 from moot.rl.metrics import answer_metrics, optim_metrics, reward_metrics, rollout_metrics
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
 from moot.rl.trust import panel
+from moot.settings.model import ModelConfig
 from moot.tasks import Task, load
 from moot.tasks.answers import grade
-from moot.turns import carries_gradient
+from moot.tokens.datums import datums
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tokens.turn import carries_gradient
 
 
 async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args: argparse.Namespace) -> None:

@@ -27,7 +27,7 @@ from pathlib import Path
 
 from moot.evaluate.report import Report
 from moot.evaluate.table import percent, signed
-from moot.statistics import Interval, seeds_interval
+from moot.util.intervals import Interval, seeds_interval
 
 
 @dataclass(frozen=True)

@@ -19,21 +19,22 @@ from pathlib import Path
 
 import numpy as np
 
-from moot.checkpoints import newest_whole
 from moot.debate.rewards import truth
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
 from moot.engine.protocol import AdamParams, Sampler, SamplingParams
-from moot.players import make_engine
-from moot.records import Run
+from moot.errors import ConfigError
+from moot.players.checkpoints import newest_whole
+from moot.players.find import make_engine
 from moot.rl.advantages import ESTIMATORS, advantages
-from moot.rl.config import TrainConfig
-from moot.rl.datums import datums
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
+from moot.runs import Run
+from moot.settings.train import TrainConfig
 from moot.tasks import Task, load
 from moot.tasks.answers import grade_all
-from moot.turns import carries_gradient
+from moot.tokens.datums import datums
+from moot.tokens.rendering import Rendering
+from moot.tokens.turn import carries_gradient
 
 FIRST = 1_000_000
 """Number of the first question asked: none of the warm start's."""

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from moot.debate.protocol import V1, V2, Protocol
     from moot.debate.reward import Reward
     from moot.debate.state import Debate
-    from moot.debate.types import ConfigError, Observation, Question, Said, Turn
-    from moot.records import PlayedDebate, Run
-    from moot.rl.config import TrainConfig
-    from moot.rl.presets import PRESETS
+    from moot.debate.types import Observation, Question, Said, Turn
+    from moot.errors import ConfigError
+    from moot.runs import PlayedDebate, Run
+    from moot.settings.presets import PRESETS
+    from moot.settings.train import TrainConfig
     from moot.training.part import Part
 
 _HOMES = {
@@ -27,10 +28,11 @@ _HOMES = {
     "moot.debate.protocol": ("V1", "V2", "Protocol"),
     "moot.debate.reward": ("Reward",),
     "moot.debate.state": ("Debate",),
-    "moot.debate.types": ("ConfigError", "Observation", "Question", "Said", "Turn"),
-    "moot.records": ("PlayedDebate", "Run"),
-    "moot.rl.config": ("TrainConfig",),
-    "moot.rl.presets": ("PRESETS",),
+    "moot.errors": ("ConfigError",),
+    "moot.debate.types": ("Observation", "Question", "Said", "Turn"),
+    "moot.runs": ("PlayedDebate", "Run"),
+    "moot.settings.train": ("TrainConfig",),
+    "moot.settings.presets": ("PRESETS",),
     "moot.training.part": ("Part",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}

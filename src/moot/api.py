@@ -17,20 +17,21 @@ from moot.debate.play import play as play_debate
 from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import Reward, as_reward, register
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Observation, Question, Said
+from moot.debate.types import Observation, Question, Said
 from moot.engine.protocol import Datum
-from moot.records.played import PlayedDebate
+from moot.errors import ConfigError
 from moot.rl.advantages import with_advantages
-from moot.rl.choices import find_estimator, find_reward
-from moot.rl.datums import datums as datums_of
-from moot.rl.dictation import dictated
-from moot.rl.rendering import Rendering
+from moot.rl.lookup import find_estimator, find_reward
+from moot.tasks.answer_classes import Grader
 from moot.tasks.answers import exact, grade
-from moot.tasks.comparing import Grader
+from moot.tokens.datums import datums as datums_of
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tokens.teacher_forcing import dictated
 
 if TYPE_CHECKING:
-    from moot.records import Run
-    from moot.rl.config import TrainConfig
+    from moot.runs import Run
+    from moot.settings.train import TrainConfig
 
 T = TypeVar("T")
 GivenReward = str | Reward | Callable[..., Any]
@@ -147,8 +148,8 @@ def config(preset: str = "demo", **settings: Any) -> TrainConfig:
     `reward` may be a function of your own or a `Reward`. One that stands in a file is found there when the run
     continues elsewhere.
     """
-    from moot.rl.config_file import with_settings
-    from moot.rl.presets import find_preset
+    from moot.settings.file import with_settings
+    from moot.settings.presets import find_preset
 
     if callable(given := settings.get("reward")):
         settings["reward"] = register(_reward(given)).name

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moot.engine.protocol import ContextOverflow, SamplingParams
+from moot.engine.protocol import SamplingParams
+from moot.errors import ContextOverflow
 from support.engine_calls import PROMPT, greedy_free, one, trained
 
 run = asyncio.run

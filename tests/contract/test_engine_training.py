@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moot.engine.protocol import AdamParams, Datum, EngineError
+from moot.engine.protocol import AdamParams, Datum
+from moot.errors import EngineError
 from support.datums import sampled_datum
 from support.engine_calls import PERSONA_TEMPERATURES, PROMPT, greedy_free, one, trained
 

@@ -16,7 +16,8 @@ import numpy as np
 import pytest
 from factories import FOUND, make_local, make_remote
 
-from moot.engine.protocol import AdamParams, Datum, EngineError
+from moot.engine.protocol import AdamParams, Datum
+from moot.errors import EngineError
 from support.datums import sampled_datum
 from support.engine_calls import PROMPT, greedy_free, one, trained
 from support.skyrl_server import NEWEST, ROOT, Unavailable, newest_sdk

@@ -104,7 +104,7 @@ def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.Monke
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("moot.disk.os.fsync", full)
+    monkeypatch.setattr("moot.util.disk.os.fsync", full)
     assert main(["ask", QUESTION, "--engine", "scripted", "--out", str(tmp_path / "a.jsonl")]) == 1
     assert "the disk is full" in capsys.readouterr().err and not list(tmp_path.iterdir())
 

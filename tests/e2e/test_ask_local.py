@@ -42,8 +42,8 @@ def texts(*arguments: object) -> list[str]:
 @pytest.mark.slow
 def test_a_run_and_one_of_its_checkpoints_speak_with_what_was_trained(model: Path, engine: Any, tmp_path: Path) -> None:
     from moot.engine.protocol import AdamParams, Datum
-    from moot.records import Run
-    from moot.rl.config import ModelConfig, TrainConfig
+    from moot.runs import Run
+    from moot.settings.train import ModelConfig, TrainConfig
 
     config = TrainConfig(model=ModelConfig(model=str(model), lora_rank=2))
     run = Run.create(tmp_path / "run", config.as_dict(), {})
@@ -77,8 +77,8 @@ def test_a_debate_too_long_for_the_model_ends_with_what_to_do(model: Path) -> No
 
 def test_what_is_heard_piece_by_piece_is_what_is_said_and_what_would_be_said_in_one_go(engine: Any) -> None:
     from moot.engine.protocol import SamplingParams
-    from moot.rl.rendering import Rendering
-    from moot.speakers.streaming import StreamingSampler
+    from moot.players.chat.streaming import StreamingSampler
+    from moot.tokens.rendering import Rendering
 
     rendering = Rendering(engine.tokenizer)
     params = SamplingParams(max_tokens=50, temperature=0.0, stop=rendering.stops("three_tag"))

@@ -144,8 +144,8 @@ def test_it_stops_where_it_is_told_to(serve: Serve) -> None:
     import asyncio
 
     from moot.debate.types import Message
-    from moot.speakers.chat import Chat, ChatRequest
-    from moot.speakers.endpoint import Endpoint
+    from moot.players.chat.chat import Chat, ChatRequest
+    from moot.players.chat.endpoint import Endpoint
 
     async def ask(stop: str, most: int) -> Any:
         chat = Chat(Endpoint(serve.url, serve.model))

@@ -94,10 +94,10 @@ def test_a_checkpoint_of_another_rank_is_named_in_one_line_and_an_older_one_used
     pytest.importorskip("torch")
     import asyncio
 
-    from moot.checkpoints import load_newest
     from moot.engine.local import LocalEngine
-    from moot.records import Run
-    from moot.rl.config import ModelConfig, TrainConfig
+    from moot.players.checkpoints import load_newest
+    from moot.runs import Run
+    from moot.settings.train import ModelConfig, TrainConfig
     from support.tiny_chat import save
 
     model = str(save(tmp_path / "model"))

@@ -148,7 +148,7 @@ def test_importing_moot_costs_nothing() -> None:
 
 
 def test_the_heart_needs_nothing_but_the_standard_library() -> None:
-    found = imported("import moot.debate.play, moot.debate.rewards, moot.transcripts, moot.rl.advantages")
+    found = imported("import moot.debate.play, moot.debate.rewards, moot.tools.transcripts, moot.rl.advantages")
     assert not found & (HEAVY | {"numpy", "rich", "tyro"})
 
 

@@ -17,7 +17,7 @@ import pytest
 import moot
 from moot.cli import main
 from moot.debate.protocol import V2
-from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from support.damaging import damage
 from support.requesting import ask
 
@@ -72,7 +72,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """What damage does to a figure shows when it is put together; to draw it takes longer than all the rest. No hub is asked."""
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    monkeypatch.setattr("moot.figures._save", lambda pyplot, figure, stem: pyplot.close(figure) or [])
+    monkeypatch.setattr("moot.evaluate.figures._save", lambda pyplot, figure, stem: pyplot.close(figure) or [])
 
 
 def contents(path: Path) -> dict[str, bytes | None]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.records import Run
+from moot.runs import Run
 
 ROOT = Path(__file__).resolve().parents[2]
 

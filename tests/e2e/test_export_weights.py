@@ -21,7 +21,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, 
 
 from moot.cli.main import main
 from moot.engine.local import LocalEngine
-from moot.records import Run
+from moot.runs import Run
 
 OPTIONS = [
     "--dtype=fp32", "--device=cpu", "--max-rounds=1", "--reward=majority", "--max-tokens=24", "--batch-size=2", "--num-train-datapoints=2",

@@ -35,9 +35,9 @@ def test_the_verdicts_probability_is_that_of_the_whole_conversation_computed_ane
     from moot.engine.protocol import SamplingParams
     from moot.judges.asking import Asked, TokenJudge
     from moot.judges.ballots import share_of_first, spellings
-    from moot.players import make_engine
-    from moot.rl.config import ModelConfig, TrainConfig
+    from moot.players.find import make_engine
     from moot.rl.rollout import Player
+    from moot.settings.train import ModelConfig, TrainConfig
 
     engine, rendering = make_engine(TrainConfig(model=ModelConfig("smollm2-135m", device="cpu", dtype="fp32")))
     asked = Asked(Question("What is 3 + 5?", "8"), ("3 + 5 = 9. The answer is \\boxed{9}.",))

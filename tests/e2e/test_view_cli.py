@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from moot.cli.view import listen
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from support.browsing import serving
 from support.making import moot, surroundings
 from support.paging import record, write_run

@@ -10,14 +10,15 @@ import pytest
 from moot.debate.forecasts import advantage, brier, read_chance
 from moot.debate.protocol import V2
 from moot.debate.rewards import as_reward, reward_to_go, score
-from moot.debate.types import ConfigError, Said
+from moot.debate.types import Said
 from moot.debate.votes import clear_consensus
-from moot.records.played import PlayedDebate
+from moot.errors import ConfigError
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.calibration import Bin, judged, reliability
 from moot.rl.trust import panel
-from moot.statistics import cautious_interval, wilson
 from moot.tasks.answers import grade
+from moot.tokens.played import PlayedDebate
+from moot.util.intervals import cautious_interval, wilson
 from support.making import Tabled, by_step, debate, near, reward, v1, v2, values
 
 # Three agents who answer 7, 8, 7; the truth is 7. In round 2 they vote about round 1:

@@ -11,10 +11,10 @@ import pytest
 from moot.debate.protocol import V1, V2
 from moot.debate.scoring import judge_warning
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError
-from moot.records.played import PlayedDebate
+from moot.errors import ConfigError
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
-from moot.transcripts import BadLine, score
+from moot.tokens.played import PlayedDebate
+from moot.tools.transcripts import BadLine, score
 from support.making import FAILED, debate, near, reward, text, v1, v2
 
 # Three debates of three agents under win_rate. Agent 2 is the only voter of the first two.

@@ -16,11 +16,11 @@ from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.records.played import PlayedDebate
-from moot.rl.datums import datums
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.turns import Advantages
+from moot.tokens.datums import datums
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tokens.turn import Advantages
 from support.making import v1, v2
 
 AGENTS, ROUNDS = 3, 4

@@ -11,8 +11,8 @@ import pytest
 from transcripts import transcript_files, transcripts
 
 from moot.debate.protocol import preset
-from moot.records.played import PlayedDebate
-from moot.transcripts import BadLine, as_json, score
+from moot.tokens.played import PlayedDebate
+from moot.tools.transcripts import BadLine, as_json, score
 from oracle import bad_lines, score_file, score_line
 from support.making import moot
 

@@ -14,10 +14,10 @@ from test_oracle import differences, through_json
 from moot.debate.parsing import parse
 from moot.debate.protocol import V2, preset
 from moot.debate.types import Turn
-from moot.records.played import PlayedDebate
-from moot.transcripts import score
-from moot.turns import Advantages, SampledTurn
-from moot.turns import credit as credited
+from moot.tokens.played import PlayedDebate
+from moot.tokens.turn import Advantages, SampledTurn
+from moot.tokens.turn import credit as credited
+from moot.tools.transcripts import score
 
 FILES = 300
 

@@ -9,7 +9,7 @@ import pytest
 from moot.debate.outcome import mean_rewards
 from moot.debate.protocol import PRESETS
 from moot.debate.rewards import score
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks.answers import grade
 from support.making import FAILED, by_agent, by_step, debate, near, v1, v2, values
 

@@ -10,11 +10,12 @@ import pytest
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.rewards import score
-from moot.debate.types import ConfigError, Said
+from moot.debate.types import Said
 from moot.debate.votes import ballots
-from moot.records.played import PlayedDebate
+from moot.errors import ConfigError
 from moot.rl.trust import panel
 from moot.tasks.answers import grade
+from moot.tokens.played import PlayedDebate
 from support.making import Tabled, by_agent, by_step, debate, lines, near, reward, text, v1, v2, values
 
 # Four agents, two rounds. Round 1 answers 7, 8, 7, 9. In round 2 they answer 7, 7, 8, 9 and vote about round 1:

@@ -11,10 +11,10 @@ from typing import Any
 import httpx
 
 from moot.debate.types import Message
-from moot.engine.protocol import EngineError
-from moot.speakers.chat import Chat, ChatRequest, Patience
-from moot.speakers.endpoint import Endpoint
-from moot.speakers.reading import Reply
+from moot.errors import EngineError
+from moot.players.chat.chat import Chat, ChatRequest, Patience
+from moot.players.chat.endpoint import Endpoint
+from moot.players.chat.reading import Reply
 
 REQUEST = ChatRequest((Message("system", "Be brief."), Message("user", "Two and two?")), 100, 0.7, "</comparison>")
 BASE = "http://server.test/v1"

@@ -16,9 +16,9 @@ import numpy as np
 
 from moot.engine.protocol import Datum, Floats, Ints, Sample, SamplingParams
 from moot.integrations.hosted import Setting, rendering_of, seat_rewards, turn_rewards
-from moot.records.played import PlayedDebate
-from moot.rl.datums import datums
 from moot.rl.rollout import rollout
+from moot.tokens.datums import datums
+from moot.tokens.played import PlayedDebate
 from support.making import text
 
 SPECIAL = ["<|im_start|>", "<|endoftext|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]

@@ -27,9 +27,9 @@ from moot.debate.rewards import Scores, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question, Turn
-from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
 from moot.tasks.answers import grade
+from moot.tokens.played import PlayedDebate
 
 FAILED = "this cannot be read"
 

@@ -16,8 +16,9 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import tinker
 
-from moot.engine.protocol import AdamParams, EngineError, SamplingParams
+from moot.engine.protocol import AdamParams, SamplingParams
 from moot.engine.remote import RemoteEngine
+from moot.errors import EngineError
 from support.datums import random_datum
 from support.simulated_server import Manners, Server, serving
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from moot.debate.protocol import V2
-from moot.records import Run
+from moot.runs import Run
 from support.making import text
 
 

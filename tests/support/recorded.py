@@ -12,8 +12,8 @@ from moot.debate.rewards import Reward
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question, Said
-from moot.records import PlayedDebate, Run
 from moot.rl.advantages import ESTIMATORS, SeatMeans, with_advantages
+from moot.runs import PlayedDebate, Run
 from moot.tasks.answers import grade
 from support.making import Tabled, text
 

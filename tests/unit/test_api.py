@@ -19,9 +19,9 @@ from moot import Observation, Question, Said
 from moot.cli.train import defaults
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.turns import Advantages
+from moot.tokens.rendering import Rendering
+from moot.tokens.turn import Advantages
 from support.making import FAILED, debate, text, v1, v2
 from support.recorded import LOST, record
 

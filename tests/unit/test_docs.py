@@ -33,12 +33,12 @@ from moot.debate.rewards import REWARDS
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.rl.advantages import ESTIMATORS
-from moot.rl.config import RecipeConfig
-from moot.rl.explain import ALARMS, PANEL
-from moot.rl.presets import ABOUT
+from moot.rl.trust_help import ALARMS, PANEL
+from moot.settings.presets import ABOUT
+from moot.settings.train import RecipeConfig
+from moot.tools.transcripts import as_json, score
 from moot.training.part import Part
 from moot.training.parts import part_classes
-from moot.transcripts import as_json, score
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"

@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from moot.cli import main
+from moot.debate.prompt_texts import load_prompts
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Question
-from moot.debate.wording import load_prompts
-from moot.figures import Panel
-from moot.records.codec import with_turns
-from moot.speakers.reading import _count
+from moot.debate.types import Question
+from moot.errors import ConfigError
+from moot.evaluate.figures import Panel
+from moot.players.chat.reading import _count
+from moot.runs.record import with_turns
 from moot.tasks.near_misses import slip
 
 

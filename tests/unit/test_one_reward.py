@@ -17,10 +17,10 @@ from moot.debate.rewards import REWARDS, Grades, Reward, Scores, agent_scores, r
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.page.rescoring import offered
-from moot.records.codec import to_transcript
-from moot.rescore import rescore
 from moot.rl.advantages import ESTIMATORS
-from moot.rl.choices import find_estimator
+from moot.rl.lookup import find_estimator
+from moot.runs.record import to_transcript
+from moot.tools.rescore import rescore
 from support.making import FAILED, debate, near, v2
 
 

@@ -15,21 +15,22 @@ from typing import Annotated, Any, Literal
 import tyro
 from rich.text import Text
 
-from moot.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, asked_rules, group_answer, read_questions
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
+from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.protocol import preset
 from moot.debate.rules import Rules
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Question
-from moot.debate.wording import DEFAULT, Prompts
-from moot.rl.config import section_limits
-from moot.seats import CommonModel, SpeakingSettings, TakenSeats, parse_seats, take_seats
-from moot.speakers.chat import Patience
-from moot.speakers.endpoint import Endpoint, own_endpoint
-from moot.speakers.listening import Listener
-from moot.terminal import counted, one_line
+from moot.debate.types import Question
+from moot.errors import ConfigError
+from moot.players.chat.chat import Patience
+from moot.players.chat.endpoint import Endpoint, own_endpoint
+from moot.players.chat.listening import Listener
+from moot.players.seats import CommonModel, SpeakingSettings, TakenSeats, parse_seats, take_seats
+from moot.settings.train import section_limits
+from moot.tools.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, asked_rules, group_answer, read_questions
+from moot.util.safe_text import counted, one_line
 
 GIVE_UP_AFTER = 3
 """Questions of a file that may fail one after another before the rest is left for later: the server is gone, not the question hard."""

@@ -14,19 +14,19 @@ from moot.cli import train
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.evaluate import CONTINUING, Watching
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, Report
 from moot.evaluate.preflight import SAYS, Finding, contract_findings, findings
 from moot.evaluate.table import rich_table
-from moot.evaluation import evaluate_players
-from moot.foreign import played_names
-from moot.players import Players
-from moot.records import Run
-from moot.rl.config import TrainConfig
-from moot.rl.presets import PRESETS
-from moot.rl.stored import config_of
+from moot.players.find import Players
+from moot.players.untrusted import played_names
+from moot.runs import Run
+from moot.settings.presets import PRESETS
+from moot.settings.saved import config_of
+from moot.settings.train import TrainConfig
 from moot.tasks import load as load_task
-from moot.terminal import counted
+from moot.tools.evaluate import evaluate_players
+from moot.util.safe_text import counted
 
 _STYLES = {"pass": "green", "fail": "red", "cannot tell": "yellow"}
 

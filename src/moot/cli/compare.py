@@ -11,11 +11,11 @@ from typing import Annotated, Literal
 import tyro
 
 from moot.cli.console import Terminal
-from moot.debate.types import ConfigError
-from moot.disk import write_atomically
-from moot.evaluate.comparing import ComparedRuns, Group, compare_runs, picture
+from moot.errors import ConfigError
+from moot.evaluate.compare_runs import ComparedRuns, Group, compare_runs, picture
+from moot.evaluate.figures import draw
 from moot.evaluate.table import latex, legend, markdown, rich_tables
-from moot.figures import draw
+from moot.util.disk import write_atomically
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from moot.cli.console import Terminal, bar
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks import load
 from moot.tasks.check import DataReport, check, gather
-from moot.terminal import one_line
+from moot.util.safe_text import one_line
 
 SHOWN = 10
 

@@ -15,18 +15,19 @@ from moot.cli.score import show
 from moot.debate.protocol import preset
 from moot.debate.scoring import Scoring, judge_warning
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.records.codec import to_transcript
-from moot.records.played import PlayedDebate
+from moot.errors import ConfigError
 from moot.rl.advantages import ESTIMATORS, with_advantages
-from moot.rl.datums import datums
 from moot.rl.metrics import reward_metrics, rollout_metrics
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
+from moot.runs.record import to_transcript
 from moot.tasks.answers import grade
-from moot.terminal import counted, one_line, plain
+from moot.tokens.datums import datums
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.util.safe_text import counted, one_line, plain
 
 
 @dataclass(frozen=True)

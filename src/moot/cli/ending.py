@@ -34,7 +34,7 @@ def disk_is_full(error: BaseException) -> bool:
 @contextlib.contextmanager
 def kept(continuing: str, place: object) -> Iterator[None]:
     """Around work whose results are kept as they come: whatever ends it early, one line says so, and how to continue."""
-    from moot.engine.protocol import EngineError
+    from moot.errors import EngineError
     from moot.training.state import Stopped
 
     try:
@@ -97,7 +97,7 @@ def _ends() -> list[int]:
 
 def complain(message: str) -> None:
     """One line on standard error."""
-    from moot.keys import redact
-    from moot.terminal import plain
+    from moot.util.safe_text import plain
+    from moot.util.secrets import redact
 
     print(f"moot: {plain(redact(' '.join(message.split())))}", file=sys.stderr)

@@ -9,23 +9,23 @@ from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 import tyro
 
-from moot.checkpoints import split_name
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.registry import OtherProtocol
+from moot.debate.prompt_texts import load_prompts
 from moot.debate.protocol import PRESETS as PROTOCOLS
-from moot.debate.types import ConfigError
-from moot.debate.wording import load_prompts
-from moot.disk import write_atomically
+from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
-from moot.evaluation import evaluate_players
-from moot.players import Players, check_reachable, policy_config
-from moot.rl.config import ModelConfig, TrainConfig
+from moot.players.checkpoints import split_name
+from moot.players.find import Players, check_reachable, policy_config
+from moot.settings.train import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.two_sided import two_sided
-from moot.terminal import counted, plain
+from moot.tools.evaluate import evaluate_players
+from moot.util.disk import write_atomically
+from moot.util.safe_text import counted, plain
 
 CONTINUING = "What was answered is kept; the same command continues from there."
 _Str = Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")]

@@ -11,12 +11,11 @@ import tyro
 
 from moot.cli.console import Terminal, bar
 from moot.cli.ending import complain, kept
-from moot.debate.types import ConfigError
-from moot.engine.protocol import EngineError
-from moot.export.hub import check_push, push_folder
-from moot.export.kinds import KINDS, LARGE, Exporting, Options
-from moot.records import Run
-from moot.terminal import one_line
+from moot.errors import ConfigError, EngineError
+from moot.runs import Run
+from moot.tools.export.hub import check_push, push_folder
+from moot.tools.export.kinds import KINDS, LARGE, Exporting, Options
+from moot.util.safe_text import one_line
 
 
 @dataclass(frozen=True)

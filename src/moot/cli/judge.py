@@ -14,22 +14,23 @@ import tyro
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.evaluate import CONTINUING, Watching, model_changes
-from moot.debate.types import ConfigError, Question
-from moot.debate.wording import DEFAULT, load_prompts
+from moot.debate.prompt_texts import DEFAULT, load_prompts
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.evaluate import AnswerStore, EvalConfig, evaluate
 from moot.evaluate.store import SampleKey, question_key
 from moot.evaluate.table import rich_table
-from moot.evaluation import answers_folder
 from moot.judges.asking import judge_of
 from moot.judges.ballots import Ballot, Show
-from moot.judges.trial import Answered, Trial, TrialConfig, TrialRow, Way, check_verdict, graded
-from moot.players import Players, policy_config
-from moot.records import write_atomically
-from moot.records.files import digest, json_lines
-from moot.statistics import Interval
+from moot.players.find import Players, policy_config
+from moot.runs import write_atomically
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
-from moot.terminal import counted
+from moot.tools.evaluate import answers_folder
+from moot.tools.judge import Answered, Trial, TrialConfig, TrialRow, Way, check_verdict, graded
+from moot.util.files import digest, json_lines
+from moot.util.intervals import Interval
+from moot.util.safe_text import counted
 
 _Str = Annotated[str | None, tyro.conf.arg(metavar="STR", help_behavior_hint="")]
 _File = Annotated[Path | None, tyro.conf.arg(metavar="FILE", help_behavior_hint="")]

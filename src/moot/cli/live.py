@@ -10,12 +10,12 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from moot.ask import AskedDebate, GroupAnswer, Prices, group_answer
 from moot.debate.prompts import persona
 from moot.debate.rules import Rules
 from moot.debate.types import Parsed, Turn
-from moot.speakers.listening import Listener
-from moot.terminal import counted, one_line, plain
+from moot.players.chat.listening import Listener
+from moot.tools.ask import AskedDebate, GroupAnswer, Prices, group_answer
+from moot.util.safe_text import counted, one_line, plain
 
 SHOWN = 4000
 """Characters of a section that are shown. A megabyte on one line helps nobody; --json and --out have all of it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 
 
 class Logger(Protocol):

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 from moot import __version__
 from moot.cli.ending import Ended, complain, disk_is_full, terminated_as_interrupted
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 
 # A command's module is imported when it is asked for: `moot score` must not wait for what `moot train` needs.
 COMMANDS = {
@@ -92,7 +92,7 @@ def _run(arguments: list[str]) -> int:
             command = _parse(name, rest)
             return int(command.run())
         case [name, *_]:
-            from moot.debate.choices import near
+            from moot.debate.typed_fields import near
 
             others = f"; there are {', '.join(COMMANDS)}"
             raise ConfigError(f"there is no command {name!r}{near(name, COMMANDS) or others} (moot --help)")
@@ -134,7 +134,7 @@ def _usage_error(box: str, name: str) -> NoReturn:
 
     The box is what it promises to draw; its hook for errors is private, and may change with any release.
     """
-    from moot.debate.choices import near
+    from moot.debate.typed_fields import near
 
     lines = [line.strip("│╭╮╰╯ ") for line in box.splitlines()]
     paragraphs: list[list[str]] = [[]]

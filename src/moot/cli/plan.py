@@ -7,12 +7,12 @@ from pathlib import Path
 from rich.table import Table
 
 from moot.cli.console import Terminal
-from moot.engine.create import local_place
-from moot.engine.footprint import GIB, PASS_TOKENS
-from moot.foreign import is_code, scoring_names
-from moot.rl.config import TrainConfig
+from moot.engine.memory_estimate import GIB, PASS_TOKENS
+from moot.players.create import local_place
+from moot.players.untrusted import is_code, scoring_names
 from moot.rl.cost import TYPICAL_TURN, expected_tokens, memory_gib
-from moot.terminal import counted
+from moot.settings.train import TrainConfig
+from moot.util.safe_text import counted
 
 NOT_LOADED = " (code, not loaded)"
 

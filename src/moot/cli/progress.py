@@ -13,17 +13,17 @@ from typing import Any
 
 from moot.cli.console import Bars, Terminal, clock
 from moot.cli.loggers import Logger
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
-from moot.records import Run
-from moot.records.played import PlayedDebate
-from moot.records.run import measured
 from moot.rl.best import NAME as BEST
 from moot.rl.best import UNRANKED, ranking, told_best
-from moot.rl.config import TrainConfig
-from moot.rl.explain import ALARMS
-from moot.terminal import counted
+from moot.rl.trust_help import ALARMS
+from moot.runs import Run
+from moot.runs.run import measured
+from moot.settings.train import TrainConfig
+from moot.tokens.played import PlayedDebate
 from moot.training.state import Watcher
+from moot.util.safe_text import counted
 
 PHASES = {"warm": "warm start", "self_play": "self-play", "eval": "evaluating"}
 

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import tyro
 
-from moot.debate.wording import default_file, toml_of
+from moot.debate.prompt_texts import default_file, toml_of
 
 
 @dataclass(frozen=True)
@@ -25,8 +25,8 @@ class ShowPrompts:
         if self.run_dir is None:
             print(default_file(), end="")
             return 0
-        from moot.records import Run
-        from moot.rl.stored import config_of
+        from moot.runs import Run
+        from moot.settings.saved import config_of
 
         print(toml_of(config_of(Run.open(self.run_dir)).prompts), end="")
         return 0

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal, get_args
 from tyro.conf import arg
 from tyro.constructors import ConstructorRegistry, PrimitiveConstructorSpec, PrimitiveTypeInfo
 
+from moot.debate.prompt_texts import Prompts, load_prompts
 from moot.debate.reward import reward_names
 from moot.debate.scoring import Scoring
-from moot.debate.wording import Prompts, load_prompts
 
 # Help lists every reward that is known; a docstring could only list those of the day it was written.
 Scoring.__annotations__["reward"] = Annotated[str, arg(help=f"{reward_names()}.")]

@@ -18,11 +18,11 @@ from moot.cli.ending import complain
 from moot.cli.registry import option_names
 from moot.debate.protocol import preset
 from moot.debate.scoring import Scoring
-from moot.debate.types import ConfigError
-from moot.records import Run
-from moot.records.choosing import pick_steps
-from moot.rescore import SCORING, SPOKEN, Rescored, Totals, own_scoring, rescore
-from moot.terminal import one_line
+from moot.errors import ConfigError
+from moot.runs import Run
+from moot.runs.select import pick_steps
+from moot.tools.rescore import SCORING, SPOKEN, Rescored, Totals, own_scoring, rescore
+from moot.util.safe_text import one_line
 
 
 @dataclass(frozen=True)

@@ -20,11 +20,11 @@ from moot.cli.registry import ProtocolName
 from moot.debate.outcome import AgentVote, Outcome
 from moot.debate.protocol import preset
 from moot.debate.reward import REWARDS, Reward, reward_names
-from moot.debate.types import ConfigError
-from moot.records.played import PlayedDebate
-from moot.rl.choices import find_reward
-from moot.terminal import counted, one_line, plain
-from moot.transcripts import BadLine, as_json, failures, score
+from moot.errors import ConfigError
+from moot.rl.lookup import find_reward
+from moot.tokens.played import PlayedDebate
+from moot.tools.transcripts import BadLine, as_json, failures, score
+from moot.util.safe_text import counted, one_line, plain
 
 
 @dataclass(frozen=True)

@@ -98,7 +98,7 @@ def more_help(name: str) -> str:
 
 
 def _presets() -> list[str]:
-    from moot.rl.presets import ABOUT
+    from moot.settings.presets import ABOUT
 
     return _aligned(ABOUT, 13)
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from moot.cli.registry import option_names
-from moot.debate.types import ConfigError
-from moot.rl.part_names import part_instead
+from moot.errors import ConfigError
+from moot.settings.part_names import part_instead
 
 _DEBATES = {
     "--agents": "--num-agents",

@@ -18,15 +18,15 @@ from moot.cli.registry import OtherProtocol, option_names
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import PRESETS as PROTOCOLS
 from moot.debate.scoring import judge_warning
-from moot.debate.types import ConfigError
-from moot.foreign import AGAIN, check_trusted, trained_names
-from moot.records import Run
-from moot.records.lock import locked
-from moot.rl.config import TrainConfig
-from moot.rl.config_file import RunFile, read_run_file, with_settings
-from moot.rl.presets import PRESETS, find_preset
-from moot.rl.resume import change_settings, is_finished
-from moot.rl.stored import config_of
+from moot.errors import ConfigError
+from moot.players.untrusted import AGAIN, check_trusted, trained_names
+from moot.runs import Run
+from moot.runs.lock import locked
+from moot.settings.changes import change_settings, is_finished
+from moot.settings.file import RunFile, read_run_file, with_settings
+from moot.settings.presets import PRESETS, find_preset
+from moot.settings.saved import config_of
+from moot.settings.train import TrainConfig
 from moot.training.parts import fitting
 from moot.training.setup import carry_out, check_folder, check_named, prepare
 from moot.training.state import Setup

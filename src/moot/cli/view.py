@@ -13,8 +13,8 @@ from typing import Annotated
 import tyro
 
 from moot.cli.console import Terminal
-from moot.debate.types import ConfigError
-from moot.terminal import counted
+from moot.errors import ConfigError
+from moot.util.safe_text import counted
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from moot.debate.forecasts import WORDS
 from moot.debate.types import ParseFailure, Turn
-from moot.terminal import plain
+from moot.util.safe_text import plain
 
 if TYPE_CHECKING:
     from moot.debate.state import Debate

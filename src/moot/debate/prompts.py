@@ -16,10 +16,10 @@ from moot.debate import advocates, sections
 from moot.debate.forecasts import About
 from moot.debate.labels import relabelled
 from moot.debate.parsing import BALLOT, CONTRACTS, parse
+from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rules import Rules, eligible, first_round_shown, shown
 from moot.debate.sections import NOTHING
 from moot.debate.types import Message, Parsed, Turn
-from moot.debate.wording import DEFAULT, Prompts
 
 if TYPE_CHECKING:
     from moot.debate.state import Debate

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from moot.debate.choices import names_of, near
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
-from moot.debate.types import ConfigError
+from moot.debate.typed_fields import names_of, near
+from moot.errors import ConfigError
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from moot.debate.scores import AGENT, EVERY, TURN, Grades, Per, Scores
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 
 if TYPE_CHECKING:
     from moot.debate.scoring import Scoring

@@ -9,9 +9,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from moot.debate.choices import as_json, check_types
 from moot.debate.parsing import CONTRACTS
-from moot.debate.types import ConfigError, Turn
+from moot.debate.typed_fields import as_json, check_types
+from moot.debate.types import Turn
+from moot.errors import ConfigError
 
 FIELDS = CONTRACTS["five_tag"]
 

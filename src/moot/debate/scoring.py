@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from moot.debate.choices import as_json, check_types
 from moot.debate.reward import REWARDS, Reward, reward_named
-from moot.debate.types import ConfigError
+from moot.debate.typed_fields import as_json, check_types
+from moot.errors import ConfigError
 
 OF_AGENTS_VOTES = ("judge_consensus", "enable_format_penalty", "lambda_judge", "evaluation_credit", "drop_own_answer", "vote_weight")
 """The choices about agents' own votes: which of them count, how much, and how voting is paid. Nothing depends on them where agents do not

@@ -17,9 +17,10 @@ from moot.debate import prompts, sections
 from moot.debate.forecasts import FORECAST, FORECASTS, About, Forecast, read_chance
 from moot.debate.labels import labels_for, with_agents
 from moot.debate.parsing import BALLOT, parse
+from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rules import Rules, eligible
-from moot.debate.types import ConfigError, Message, Observation, Parsed, ParseFailure, Question, Said, Turn
-from moot.debate.wording import DEFAULT, Prompts
+from moot.debate.types import Message, Observation, Parsed, ParseFailure, Question, Said, Turn
+from moot.errors import ConfigError
 
 V2_RULES = Rules()
 

@@ -7,10 +7,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 
-class ConfigError(ValueError):
-    """We were asked for something that makes no sense. The message names the field, the value and the fix."""
-
-
 @dataclass(frozen=True)
 class Question:
     text: str

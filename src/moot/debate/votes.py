@@ -13,7 +13,7 @@ from moot.debate.rules import candidates
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Line, Parsed, Turn, Vote
-from moot.debate.voters import surviving
+from moot.debate.vote_filter import surviving
 
 
 def comparisons(debate: Debate, scoring: Scoring = Scoring()) -> tuple[list[Vote], int]:

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from moot.engine.pending import settle
-from moot.engine.protocol import EngineError
+from moot.errors import EngineError
 
 T = TypeVar("T")
 FAREWELL_S = 30.0

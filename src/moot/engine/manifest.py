@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from moot.disk import read_file
-from moot.engine.protocol import EngineError
+from moot.errors import EngineError
+from moot.util.disk import read_file
 
 MANIFEST = "manifest.json"
 

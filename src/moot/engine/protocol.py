@@ -16,24 +16,13 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from moot.keys import redact
+from moot.errors import ContextOverflow
 
 Ints = NDArray[np.int32]
 Floats = NDArray[np.float32]
 
 Stop = tuple[str, ...] | tuple[int, ...]
 """Either strings or token ids, never both: servers refuse the mixture, or take one half of it in silence."""
-
-
-class EngineError(Exception):
-    """The world misbehaved (time-out, server error, lost connection). The debate that meets it is left out of training."""
-
-    def __init__(self, message: object = "") -> None:
-        super().__init__(redact(str(message)))  # a server may repeat the key it was given
-
-
-class ContextOverflow(EngineError):
-    """Prompt and answer do not fit the model's context."""
 
 
 def in_words(error: BaseException) -> str:

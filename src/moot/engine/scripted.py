@@ -19,12 +19,10 @@ from typing import Any, Literal, TypeVar
 
 import numpy as np
 
-from moot.disk import read_file
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
     Datum,
-    EngineError,
     Floats,
     Ints,
     LossOutput,
@@ -36,6 +34,8 @@ from moot.engine.protocol import (
     check_prompt,
     check_start,
 )
+from moot.errors import EngineError
+from moot.util.disk import read_file
 
 Style = Literal["well_formed", "sloppy", "hostile", "mixed"]
 VARIANTS = 8

@@ -12,9 +12,9 @@ from moot.debate.rules import candidates
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Parsed
-from moot.records.played import PlayedDebate
 from moot.rl.metrics import answer_metrics
 from moot.rl.trust import Share, judge_accuracy
+from moot.tokens.played import PlayedDebate
 
 
 @dataclass(frozen=True)

@@ -22,11 +22,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
+from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocol import V2, Protocol
-from moot.debate.types import ConfigError
-from moot.debate.wording import DEFAULT, Prompts
-from moot.rl.config import TrainConfig, section_limits
+from moot.errors import ConfigError
+from moot.settings.train import TrainConfig, section_limits
 from moot.training.parts import debate_settings
 
 Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents", "consultancy", "judge"]

@@ -8,21 +8,23 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from moot.debate.advocates import silent
+from moot.debate.plain import plain_answers
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Message, Question
-from moot.engine.protocol import EngineError, SamplingParams
+from moot.debate.types import Message, Question
+from moot.engine.protocol import SamplingParams
+from moot.errors import ConfigError, EngineError
 from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, count_verdicts, own_answers, scored_by_peers
 from moot.evaluate.modes import HEADLINE, KINDS, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, ReportRow, make_row
-from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, plain_answers, question_key
-from moot.records.files import digest
-from moot.records.played import PlayedDebate
+from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, question_key
 from moot.rl.rollout import Guest, Player, TextPlayer, rollout
-from moot.rl.speaker import turn_seed
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
 from moot.tasks.task import Task
+from moot.tokens.played import PlayedDebate
+from moot.tokens.speaker import turn_seed
+from moot.util.files import digest
 
 
 class EvalWatcher:

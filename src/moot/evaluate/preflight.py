@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from moot.evaluate.report import Report, ReportRow
 from moot.rl.trust import Share
-from moot.statistics import Interval, cautious_interval, paired_interval, wilson
+from moot.util.intervals import Interval, cautious_interval, paired_interval, wilson
 
 Verdict = Literal["pass", "fail", "cannot tell"]
 SAYS: dict[Verdict, str] = {"pass": "go", "cannot tell": "caution", "fail": "no-go"}

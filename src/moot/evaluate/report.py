@@ -10,13 +10,13 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from moot.debate.types import ConfigError
-from moot.disk import read_file, write_atomically
+from moot.errors import ConfigError
 from moot.evaluate.counting import QuestionCounts
-from moot.json_text import read_json
-from moot.records.files import digest
 from moot.rl.trust import Share
-from moot.statistics import intervals, paired_interval, sign_flip_p
+from moot.util.disk import read_file, write_atomically
+from moot.util.files import digest
+from moot.util.intervals import intervals, paired_interval, sign_flip_p
+from moot.util.json_text import read_json
 
 FORMAT = 1
 Number = dict[str, float]

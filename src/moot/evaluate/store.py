@@ -8,23 +8,22 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Parsed, ParseFailure, Question, Turn
-from moot.disk import open_to_append
-from moot.records.codec import forecasts_of, forecasts_to_json, turns_to_json, with_jury, with_turns
-from moot.records.files import json_lines
-from moot.records.played import PlayedDebate
-from moot.records.shape import check_said
+from moot.debate.types import ParseFailure, Question, Turn
+from moot.errors import ConfigError
+from moot.runs.record import forecasts_of, forecasts_to_json, turns_to_json, with_jury, with_turns
+from moot.runs.validate import check_said
+from moot.tokens.played import PlayedDebate
+from moot.util.disk import open_to_append
+from moot.util.files import json_lines
 
 Record = dict[str, Any]
-_THOUGHT = re.compile("</think>", re.IGNORECASE)
 
 
 def question_key(question: Question) -> str:
@@ -108,14 +107,3 @@ def cut(record: Record) -> tuple[float, float]:
 def debate_of(record: Record, empty: Debate) -> Debate:
     """`empty` filled with what was said."""
     return replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record))
-
-
-def plain_answers(question: Question, texts: Sequence[str]) -> Debate:
-    """Answers given alone, as a debate of one round in which nobody votes: so they are graded and counted like any other."""
-    return Debate(question, len(texts), 1, turns=tuple(Turn(1, i, text, _solution(text)) for i, text in enumerate(texts)))
-
-
-def _solution(text: str) -> Parsed:
-    """What follows the thinking; all of it where the thinking never ended."""
-    ends = [match.end() for match in _THOUGHT.finditer(text)]
-    return Parsed({"solution": text[ends[-1] :] if ends else text}, {"solution": (0, len(text))})

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from moot.evaluate.report import Report, ReportRow
-from moot.terminal import counted
+from moot.util.safe_text import counted
 
 COLUMNS = (
     ("format", "format"),

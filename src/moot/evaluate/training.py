@@ -15,13 +15,13 @@ from moot.evaluate.modes import EvalConfig
 from moot.evaluate.play import evaluate
 from moot.evaluate.report import Report, ReportRow
 from moot.evaluate.store import question_key
-from moot.records.played import PlayedDebate
-from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics, answer_metrics, rollout_metrics
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import Guest, Player
 from moot.rl.trust import panel
+from moot.settings.train import TrainConfig
 from moot.tasks.task import Task
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
 
 
 async def evaluate_in_training(

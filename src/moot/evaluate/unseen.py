@@ -5,13 +5,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from moot.debate.types import ConfigError, Question
-from moot.rl.config import TrainConfig
-from moot.rl.question_numbers import Further
+from moot.debate.types import Question
+from moot.errors import ConfigError
+from moot.settings.question_numbers import Further
+from moot.settings.train import TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
-from moot.terminal import counted
 from moot.training.parts import trained_tasks
+from moot.util.safe_text import counted
 
 
 def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: int, saved: Any = 0) -> tuple[list[Question], list[str]]:

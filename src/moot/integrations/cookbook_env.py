@@ -12,8 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from moot.debate.types import ConfigError, Question
-from moot.engine.protocol import Datum, EngineError
+from moot.debate.types import Question
+from moot.engine.protocol import Datum
+from moot.errors import ConfigError, EngineError
 from moot.integrations.hosted import (
     HostedDebate,
     Request,
@@ -24,8 +25,8 @@ from moot.integrations.hosted import (
     turn_rewards,
     with_logprobs,
 )
-from moot.records.played import PlayedDebate
-from moot.rl.datums import datums
+from moot.tokens.datums import datums
+from moot.tokens.played import PlayedDebate
 
 try:
     import chz

@@ -17,17 +17,18 @@ from moot import tasks
 from moot.debate.play import play
 from moot.debate.protocol import Protocol, preset
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Observation, Question, Said
-from moot.engine.protocol import EngineError, Floats, Ints, Sample, Sampler, SamplingParams, Stop
-from moot.records.played import PlayedDebate
+from moot.debate.types import Observation, Question, Said
+from moot.engine.protocol import Floats, Ints, Sample, Sampler, SamplingParams, Stop
+from moot.errors import ConfigError, EngineError
 from moot.rl.advantages import with_advantages
-from moot.rl.choices import find_estimator, find_reward
-from moot.rl.rendering import Rendering
+from moot.rl.lookup import find_estimator, find_reward
 from moot.rl.rollout import Table
-from moot.rl.speaker import TokenSpeaker, kept_turns
 from moot.tasks import Task
 from moot.tasks.answers import grade_all_async
-from moot.turns import SampledTurn
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tokens.speaker import TokenSpeaker, kept_turns
+from moot.tokens.turn import SampledTurn
 
 load_task = cache(tasks.load)
 UNLIMITED = 1 << 20

@@ -15,11 +15,11 @@ import httpx
 
 from moot.debate.play import play
 from moot.debate.types import Message, Observation, Question, Said
-from moot.engine.protocol import EngineError
+from moot.errors import EngineError
 from moot.integrations.hosted import Setting, rendering_of, replay, seat_metrics, seat_rewards, turn_rewards
-from moot.records.played import PlayedDebate
-from moot.rl.rendering import Rendering
-from moot.turns import credit
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tokens.turn import credit
 
 try:
     import verifiers.v1 as vf

@@ -16,14 +16,15 @@ from typing import TYPE_CHECKING, Literal, Protocol
 import numpy as np
 
 from moot.debate.play import Speak
-from moot.debate.types import ConfigError, Message, Question
-from moot.debate.wording import DEFAULT, Prompts
+from moot.debate.prompt_texts import DEFAULT, Prompts
+from moot.debate.types import Message, Question
 from moot.engine.protocol import SamplingParams
+from moot.errors import ConfigError
 from moot.judges.ballots import WORDS, Ballot, Show, share_in_top, share_of_first, spellings, word_said
 from moot.rl.rollout import Guest, Player
 
 if TYPE_CHECKING:
-    from moot.speakers.chat import Chat
+    from moot.players.chat.chat import Chat
 
 VERDICT_TOKENS = 16
 """For a server's reply to the request for a word; some write a little before it."""
@@ -95,7 +96,7 @@ def judge_of(guest: Guest) -> Judge:
     """Whoever has a name can judge."""
     if isinstance(guest, Player):
         return TokenJudge(guest)
-    from moot.speakers.chat_player import ChatPlayer
+    from moot.players.chat.chat_player import ChatPlayer
 
     if isinstance(guest, ChatPlayer):
         return ChatJudge(guest.chat)
@@ -130,7 +131,7 @@ class ChatJudge:
         self._chat = chat
 
     async def check(self, asked: Asked, params: SamplingParams) -> Check:
-        from moot.speakers.chat import ChatRequest
+        from moot.players.chat.chat import ChatRequest
 
         request = ChatRequest((asked.message,), params.max_tokens, params.temperature, seed=params.seed)
         thought = await self._chat.reply(request)
@@ -148,7 +149,7 @@ class ChatJudge:
         )
 
     def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
-        from moot.speakers.chat_player import ChatPlayer
+        from moot.players.chat.chat_player import ChatPlayer
 
         return ChatPlayer(self._chat).speaker(params, params.seed, limits)
 

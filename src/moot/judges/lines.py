@@ -6,20 +6,21 @@ It is heard as in a debate of one round in which nobody else votes; an answer's 
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
+from moot.debate.plain import plain_answers
 from moot.debate.play import hear
 from moot.debate.protocol import V2
 from moot.debate.rewards import score
 from moot.engine.protocol import SamplingParams
-from moot.evaluate.store import Record, plain_answers
 from moot.judges.asking import Asked, Judge
-from moot.rl.config import section_limits
-from moot.rl.speaker import KeepsTurns
+from moot.settings.train import section_limits
+from moot.tokens.speaker import KeepsTurns
 
 COMPARISON_TOKENS = 64
 
 
-async def written(judge: Judge, asked: Asked, params: SamplingParams) -> Record:
+async def written(judge: Judge, asked: Asked, params: SamplingParams) -> dict[str, Any]:
     """Every answer's score, and what the judge wrote. Raises EngineError."""
     rules = V2.with_choices({"sections": "asked", "personas": False, "temperature": params.temperature}).rules
     debate = replace(plain_answers(asked.question, asked.answers), rules=rules, prompts=asked.prompts)

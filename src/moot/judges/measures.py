@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 import numpy as np
 
 from moot.judges.ballots import EQUAL, Ballot, Pair
-from moot.statistics import (
+from moot.util.intervals import (
     Z95,
     Array,
     Interval,

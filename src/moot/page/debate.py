@@ -14,19 +14,19 @@ import numpy as np
 
 from moot.debate.outcome import onlookers_votes
 from moot.debate.parsing import comparison_lines
+from moot.debate.prompt_texts import Prompts
 from moot.debate.prompts import persona
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Turn
-from moot.debate.wording import Prompts
 from moot.page.index import Part, Place, line_at
 from moot.page.runs import LARGEST, inside
-from moot.records.arrays import SHOWN, read_arrays, turn_tokens
-from moot.records.codec import Damaged, forecasts_to_json, numbers_to_json, read_line
-from moot.records.played import PlayedDebate
-from moot.records.run import step_file
-from moot.records.seen import seen_to_json, with_prompts
-from moot.turns import paid_by
+from moot.runs.arrays import SHOWN, read_arrays, turn_tokens
+from moot.runs.prompt_of_turn import seen_to_json, with_prompts
+from moot.runs.record import Damaged, forecasts_to_json, numbers_to_json, read_line
+from moot.runs.run import step_file
+from moot.tokens.played import PlayedDebate
+from moot.tokens.turn import paid_by
 
 _TAG = re.compile(r"</?(?:solution|evaluation|comparison|consensus|consensus_reason)>")
 LONGEST = 2_000_000

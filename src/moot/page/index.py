@@ -19,8 +19,8 @@ from typing import Any, Literal
 
 from moot.page.filters import CHOICES, Where, clean
 from moot.page.runs import LARGEST, Outside, inside, opened
-from moot.records.codec import Damaged, read_summary, read_words
-from moot.records.run import step_file, step_files
+from moot.runs.record import Damaged, read_summary, read_words
+from moot.runs.run import step_file, step_files
 
 Part = Literal["debates", "held_out"]
 """The folder of a run: what it trained on, or what its evaluations played."""

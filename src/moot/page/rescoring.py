@@ -13,12 +13,12 @@ from typing import Any, get_args, get_type_hints
 
 from moot.debate.rewards import REWARDS
 from moot.debate.scoring import Scoring
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.page.filters import Refused, whole
 from moot.page.runs import LARGEST, inside
-from moot.records.run import Run, step_file
-from moot.rescore import SCORING, rescore
 from moot.rl.advantages import ESTIMATORS
+from moot.runs.run import Run, step_file
+from moot.tools.rescore import SCORING, rescore
 
 STEPS = 100
 """The newest of those asked for: enough to see a difference, and seconds."""

@@ -14,13 +14,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
-from moot.debate.types import ConfigError
-from moot.debate.wording import Prompts
-from moot.json_text import read_json
-from moot.records.files import digest
-from moot.records.run import measured, metric_row
-from moot.records.seen import prompts_of
-from moot.rl.explain import ALARMS
+from moot.debate.prompt_texts import Prompts
+from moot.errors import ConfigError
+from moot.rl.trust_help import ALARMS
+from moot.runs.prompt_of_turn import prompts_of
+from moot.runs.run import measured, metric_row
+from moot.util.files import digest
+from moot.util.json_text import read_json
 
 T = TypeVar("T")
 Series = tuple[list[float], list[float | None]]

@@ -25,14 +25,14 @@ from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.page import debate as debates
 from moot.page.filters import Refused, Where, where, whole
 from moot.page.index import Index, Part
 from moot.page.rescoring import rescored
 from moot.page.runs import Metrics, Outside, Runs, Watched, thinned
 from moot.page.trust import measured
-from moot.rl.explain import ALARMS, PANEL
+from moot.rl.trust_help import ALARMS, PANEL
 
 STATIC = Path(__file__).parent / "static"
 MOST = 200

@@ -15,21 +15,21 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from moot.ask import asked_rules
 from moot.debate.protocol import preset
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question
-from moot.json_text import read_json
 from moot.page.runs import opened
-from moot.records import PlayedDebate, Run
-from moot.records.codec import with_turns
-from moot.records.files import write_lines
 from moot.rl.advantages import ESTIMATORS, with_advantages
 from moot.rl.metrics import reward_metrics
 from moot.rl.trust import panel
+from moot.runs import PlayedDebate, Run
+from moot.runs.record import with_turns
 from moot.tasks.answers import final_number, grade
-from moot.transcripts import read_debate
+from moot.tools.ask import asked_rules
+from moot.tools.transcripts import read_debate
+from moot.util.files import write_lines
+from moot.util.json_text import read_json
 
 LARGEST = 20_000_000
 """Bytes of a file that is read because it lies in a folder; one that is named is read whatever its size."""

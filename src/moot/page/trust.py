@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from moot.page.index import lines, stamps
-from moot.records.codec import read_line
-from moot.records.played import PlayedDebate
 from moot.rl.calibration import KINDS, Judged, judged, reliability
 from moot.rl.trust import LESS_HALF, WINDOW, Share, counts
-from moot.statistics import cautious_interval, interval, wilson
+from moot.runs.record import read_line
+from moot.tokens.played import PlayedDebate
+from moot.util.intervals import cautious_interval, interval, wilson
 
 MOST = 200
 """Debates of a step that are counted: each takes about two milliseconds, and somebody waits for the page."""

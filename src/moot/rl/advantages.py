@@ -15,9 +15,9 @@ from moot.debate.forecasts import advantage as forecast_advantage
 from moot.debate.forecasts import chances
 from moot.debate.scores import Rows, Scores, answer_stream
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError
-from moot.records.played import PlayedDebate
-from moot.turns import Advantages
+from moot.errors import ConfigError
+from moot.tokens.played import PlayedDebate
+from moot.tokens.turn import Advantages
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from moot.records.run import measured
-from moot.rl.config import TrainConfig
+from moot.runs.run import measured
+from moot.settings.train import TrainConfig
 
 NAME = "test/best_step"
 UNRANKED = "none is the best: no right answer is known, and poems that end in the same word do not agree; the last step is the result"

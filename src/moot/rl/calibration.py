@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from moot.debate.forecasts import FORECASTS, About, brier
-from moot.records.played import PlayedDebate
-from moot.statistics import RESAMPLES, cautious_intervals
+from moot.tokens.played import PlayedDebate
+from moot.util.intervals import RESAMPLES, cautious_intervals
 
 KINDS = FORECASTS["both"]
 BINS = 10

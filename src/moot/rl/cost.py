@@ -7,7 +7,8 @@ from pathlib import Path
 from moot.debate.forecasts import FORECASTS
 from moot.debate.prompts import forecast_request
 from moot.debate.types import Question
-from moot.engine.footprint import (
+from moot.engine.hub import hub_answers
+from moot.engine.memory_estimate import (
     ADAM,
     CACHE_PART,
     CPU_PASS,
@@ -22,8 +23,7 @@ from moot.engine.footprint import (
     pass_tokens,
     weights_bytes,
 )
-from moot.engine.hub import hub_answers
-from moot.rl.config import TrainConfig
+from moot.settings.train import TrainConfig
 
 TYPICAL_TURN = 300
 """Tokens of a turn where max_tokens allows more; turns seldom reach a generous limit."""

@@ -10,8 +10,8 @@ from moot.debate.outcome import rewards_by_agent
 from moot.debate.rewards import REWARDS, Grades, held_answers, last_parsed, plurality
 from moot.debate.state import Debate
 from moot.engine.protocol import Datum, Floats
-from moot.records.played import PlayedDebate
-from moot.turns import carries_gradient, tokens_by_section
+from moot.tokens.played import PlayedDebate
+from moot.tokens.turn import carries_gradient, tokens_by_section
 
 Metrics = dict[str, float | None]
 """None where a number's denominator is 0: nothing was measured, which is not the same as 0."""

@@ -10,11 +10,12 @@ from typing import Protocol, runtime_checkable
 from moot.debate.play import Speak, first_of, hear, play
 from moot.debate.state import Debate
 from moot.debate.types import Message, Observation, Said
-from moot.engine.protocol import EngineError, Sampler, SamplingParams
-from moot.records.played import PlayedDebate
-from moot.rl.rendering import Rendering
-from moot.rl.speaker import KeepsTurns, TokenSpeaker, answer_plainly, kept_turns
-from moot.turns import PlainAnswer, SampledTurn, turn_in_text
+from moot.engine.protocol import Sampler, SamplingParams
+from moot.errors import EngineError
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tokens.speaker import KeepsTurns, TokenSpeaker, answer_plainly, kept_turns
+from moot.tokens.turn import PlainAnswer, SampledTurn, turn_in_text
 
 
 @dataclass(frozen=True, eq=False)

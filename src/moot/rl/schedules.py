@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from moot.rl.config import OptimConfig, Schedule
+from moot.settings.train import OptimConfig, Schedule
 
 
 def scheduled(value: float, schedule: Schedule, done: float) -> float:

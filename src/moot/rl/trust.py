@@ -8,16 +8,16 @@ from dataclasses import asdict, dataclass, field
 from itertools import combinations, repeat
 from typing import Any
 
-from moot.debate.choices import check_types
 from moot.debate.rewards import held_answers, last_parsed, plurality
+from moot.debate.typed_fields import check_types
 from moot.debate.types import Parsed, Vote
-from moot.debate.voters import flips, own_answers
+from moot.debate.vote_filter import flips, own_answers
 from moot.debate.votes import by_pair, clear_consensus, in_both_orders
-from moot.records.played import PlayedDebate
 from moot.rl import calibration
-from moot.rl.explain import ALARMS
 from moot.rl.metrics import Metrics, mean, solution_lengths
-from moot.statistics import wilson
+from moot.rl.trust_help import ALARMS
+from moot.tokens.played import PlayedDebate
+from moot.util.intervals import wilson
 
 Share = tuple[float, float]
 """What was counted in a debate, and what could have been. A number of the panel is the one over the other, each summed over debates."""

@@ -19,15 +19,16 @@ import numpy as np
 from moot.debate.parsing import BALLOT, CONTRACTS
 from moot.debate.play import play
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Message, Observation, Parsed, Question, Said
+from moot.debate.types import Message, Observation, Parsed, Question, Said
 from moot.engine.protocol import Datum, Sample, Sampler, SamplingParams
-from moot.rl.datums import imitated
-from moot.rl.dictation import Dictation
-from moot.rl.rendering import Rendering
-from moot.rl.speaker import answer_plainly, kept_turns, turn_seed
+from moot.errors import ConfigError
 from moot.tasks.answers import answer_in
 from moot.tasks.task import Task
-from moot.turns import tokens_by_section
+from moot.tokens.datums import imitated
+from moot.tokens.rendering import Rendering
+from moot.tokens.speaker import answer_plainly, kept_turns, turn_seed
+from moot.tokens.teacher_forcing import Dictation
+from moot.tokens.turn import tokens_by_section
 
 
 @dataclass(frozen=True)

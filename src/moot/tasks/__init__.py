@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from moot import users
-from moot.debate.choices import near
-from moot.debate.types import ConfigError
+from moot.debate.typed_fields import near
+from moot.errors import ConfigError
 from moot.tasks import aime, arithmetic, code_set, constraints, countdown, files, gsm8k, gym, longwriter, math_set
 from moot.tasks.sets import without
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task
+from moot.util import user_code as users
 
 __all__ = ["TASKS", "Task", "check_name", "load", "load_trained"]
 

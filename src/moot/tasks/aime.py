@@ -3,7 +3,7 @@ it to train on."""
 
 from __future__ import annotations
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks.graders import grading
 from moot.tasks.rows import Hub, Raw, Row, convert, field, load
 from moot.tasks.sets import SetSettings, fixed_set

@@ -13,7 +13,7 @@ from typing import TypeVar
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate, Settled
 from moot.debate.types import Parsed, Question, Turn
-from moot.tasks.comparing import ByKey, Comparing, Grader
+from moot.tasks.answer_classes import ByKey, Comparing, Grader
 
 Extract = Callable[[str], str | None]
 """A solution's text -> its final answer, for solutions without a box."""

@@ -7,7 +7,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks.graders import STEPS
 from moot.tasks.near_misses import slip
 from moot.tasks.spec import Spec

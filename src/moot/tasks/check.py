@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from moot.debate.types import Question
+from moot.tasks.answer_classes import in_time
 from moot.tasks.answers import Checker, answer_in, boxed, in_parallel
-from moot.tasks.comparing import in_time
 from moot.tasks.programs import EqualPrograms
 from moot.tasks.sets import normal
 from moot.tasks.task import Task

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks import sandbox
 from moot.tasks.graders import Grading
 from moot.tasks.programs import CODE, TESTS, EqualPrograms, Problem, last_program

@@ -13,8 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from moot.debate.types import ConfigError, Question
-from moot.tasks.comparing import ByKey
+from moot.debate.types import Question
+from moot.errors import ConfigError
+from moot.tasks.answer_classes import ByKey
 from moot.tasks.constraint_topics import FIRST_WORDS, LAST_WORDS, TOPICS, WORDS
 from moot.tasks.spec import Spec
 from moot.tasks.task import Task

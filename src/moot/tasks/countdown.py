@@ -10,9 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
+from moot.tasks.answer_classes import ByKey
 from moot.tasks.answers import announced, first_clause
-from moot.tasks.comparing import ByKey
 from moot.tasks.expressions import numbers, parsed, plain, value
 from moot.tasks.spec import Spec
 from moot.tasks.task import Exercise, Task, halves

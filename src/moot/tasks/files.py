@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks.graders import grading
 from moot.tasks.rows import Raw, Row, convert, field, read
 from moot.tasks.sets import fixed_set

@@ -10,13 +10,14 @@ from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
 
-from moot import users
-from moot.debate.choices import near
-from moot.debate.types import ConfigError, Question
+from moot.debate.typed_fields import near
+from moot.debate.types import Question
+from moot.errors import ConfigError
+from moot.tasks.answer_classes import ByKey, Grader
 from moot.tasks.answers import TAIL, Checker, Extract, announced, exact, final_number
-from moot.tasks.comparing import ByKey, Grader
 from moot.tasks.math_equality import equal_mathematics, last_mathematics
 from moot.tasks.near_misses import next_letter, slip
+from moot.util import user_code as users
 
 STEPS = "Reason step by step, then put the final answer in \\boxed{}."
 """Measured on 200 training questions of GSM8K at temperature 0.8, untrained: Qwen2.5-Coder-1.5B is right in 62%, in 60% where it is told to

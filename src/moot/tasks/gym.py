@@ -17,7 +17,8 @@ from collections.abc import Callable, Iterator
 from functools import cache, lru_cache
 from typing import Any, get_args, get_origin, get_type_hints
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks.answers import Checker
 from moot.tasks.graders import grading, text
 from moot.tasks.math_pool import Pool

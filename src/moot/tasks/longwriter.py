@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks.rows import Hub, Raw, Row, field
 from moot.tasks.sets import SetSettings, published_set
 from moot.tasks.spec import Spec

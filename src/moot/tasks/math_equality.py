@@ -8,8 +8,8 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from decimal import Decimal
 
+from moot.tasks.answer_classes import Limited
 from moot.tasks.answers import TAIL, announced, first_clause, last_number
-from moot.tasks.comparing import Limited
 from moot.tasks.math_pool import Comparison, Outcome, Pool
 
 LONGEST = 1000

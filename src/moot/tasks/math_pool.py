@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 
 Outcome = Literal["equal", "different", "unreadable", "time", "memory", "lost"]
 """`unreadable`: one of the two is no mathematics. `lost`: the process went away for a reason of its own."""

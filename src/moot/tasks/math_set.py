@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 from functools import partial
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks.answers import boxed
 from moot.tasks.rows import Hub, Raw, Row, field
 from moot.tasks.sets import SetSettings, published_set

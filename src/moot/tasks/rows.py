@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from moot.debate.types import ConfigError
-from moot.json_text import read_json
+from moot.errors import ConfigError
+from moot.util.json_text import read_json
 
 Raw = Mapping[str, Any]
 

@@ -28,7 +28,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks.sandbox_filter import call_filter
 
 Outcome = Literal["passed", "failed", "time", "memory", "crashed"]

@@ -14,7 +14,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks.graders import Grading, grading
 from moot.tasks.rows import Hub, MakeRow, Row, convert, load
 from moot.tasks.spec import Spec

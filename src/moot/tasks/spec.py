@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, TypeVar
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 
 _FILE = re.compile(r"(.+?\.(?:jsonl|json|txt))(?::(.*))?", re.S)
 _TRUE = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from moot.debate.types import Question
+from moot.tasks.answer_classes import Grader
 from moot.tasks.answers import Checker, Extract, exact, final_number
-from moot.tasks.comparing import Grader
 
 
 class Exercise(NamedTuple):

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from moot.checkpoints import best_step, load_checkpoint, load_newest, newest_whole
-from moot.debate.types import ConfigError
-from moot.engine.protocol import EngineError
-from moot.rl.visits import Visits
+from moot.errors import ConfigError, EngineError
+from moot.players.checkpoints import best_step, load_checkpoint, load_newest, newest_whole
+from moot.rl.plurality_history import Visits
 from moot.training.state import History, Progress, Setup
 from moot.training.warm_from import warm_start_of
 

@@ -7,9 +7,9 @@ import time
 from moot.engine.protocol import Sampler
 from moot.evaluate.report import Report
 from moot.evaluate.training import evaluate_in_training
-from moot.records.played import PlayedDebate
 from moot.rl.best import NAME as BEST
 from moot.rl.best import better_step, ranking
+from moot.tokens.played import PlayedDebate
 from moot.training.state import History, Setup
 
 

@@ -19,13 +19,13 @@ from typing import Any
 
 from moot.debate.scoring import Scoring
 from moot.engine.protocol import Datum
-from moot.records.played import PlayedDebate
 from moot.rl.best import ranking, told_best
-from moot.rl.datums import datums_by_debate, with_credits
-from moot.rl.explain import ALARMS
 from moot.rl.metrics import Metrics, answer_metrics, reward_metrics, rollout_metrics
 from moot.rl.schedules import learning_rate
 from moot.rl.trust import panel
+from moot.rl.trust_help import ALARMS
+from moot.tokens.datums import datums_by_debate, with_credits
+from moot.tokens.played import PlayedDebate
 from moot.training.batches import questions
 from moot.training.commit import commit, fresh_optimizer, restore
 from moot.training.evaluations import evaluate_if_due

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Sequence
 import numpy as np
 
 from moot.engine.protocol import AdamParams, Datum, Floats, LossOutput, StepOutput, Trainer
-from moot.rl.config import OptimConfig
 from moot.rl.metrics import Metrics, optim_metrics
+from moot.settings.train import OptimConfig
 from moot.training.state import Progress, Stopped
 
 MEASURED = 64

@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from moot.debate.scoring import Scoring
     from moot.debate.types import Question
     from moot.engine.protocol import Capabilities, Datum, Sampler
-    from moot.rl.config import TrainConfig
     from moot.rl.metrics import Metrics
     from moot.rl.rollout import Guest, Judges, Seats
+    from moot.settings.train import TrainConfig
     from moot.tasks.task import Task
     from moot.training.state import Batch, BatchQuestion, Lesson, Progress, Setup
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from moot.debate.state import Debate
 from moot.engine.protocol import Sampler, SamplingParams
-from moot.records.played import PlayedDebate
-from moot.rl.config import section_limits
 from moot.rl.rollout import Guest, Judges, Seats, rollout
+from moot.settings.train import section_limits
 from moot.tasks.answers import settled_by
+from moot.tokens.played import PlayedDebate
 from moot.training.state import Batch, BatchQuestion, Progress, Setup
 
 

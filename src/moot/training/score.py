@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from moot.debate.rewards import Grades
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.records.played import PlayedDebate
 from moot.rl.advantages import SeatMeans, with_advantages
 from moot.tasks.answers import grade_all_async
 from moot.tasks.task import Task
+from moot.tokens.played import PlayedDebate
 from moot.training.state import Batch, Progress, Setup
 
 

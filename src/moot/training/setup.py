@@ -12,20 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from moot import __version__
-from moot.checkpoints import Note, check_model, check_rank
-from moot.debate.types import ConfigError
 from moot.engine.protocol import Sampler
-from moot.foreign import is_code
-from moot.players import Busy, check_outsiders, check_reachable, make_engine, outsider
-from moot.records import Run
-from moot.records.aside import set_aside
-from moot.records.lock import RunLock, locked
-from moot.rl.choices import find_estimator, find_reward
-from moot.rl.config import TrainConfig
-from moot.rl.ready import check_reward, check_scoring, check_task, check_warm_start
-from moot.rl.resume import differences, told
+from moot.errors import ConfigError
+from moot.players.checkpoints import Note, check_model, check_rank
+from moot.players.find import Busy, check_outsiders, check_reachable, make_engine, outsider
+from moot.players.untrusted import is_code
+from moot.rl.checks import check_reward, check_scoring, check_task, check_warm_start
+from moot.rl.lookup import find_estimator, find_reward
 from moot.rl.rollout import Guest, Player
-from moot.rl.stored import config_of
+from moot.runs import Run
+from moot.runs.aside import set_aside
+from moot.runs.lock import RunLock, locked
+from moot.settings.changes import differences, told
+from moot.settings.saved import config_of
+from moot.settings.train import TrainConfig
 from moot.tasks import check_name, load, load_trained
 from moot.tasks.two_sided import two_sided
 from moot.training.loop import train as train_loop

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Sampler, Trainer
-from moot.records import Run
-from moot.records.lock import RunLock
-from moot.records.played import PlayedDebate
 from moot.rl.advantages import Estimator, SeatMeans
-from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics
-from moot.rl.question_numbers import Further
-from moot.rl.rendering import Rendering
+from moot.rl.plurality_history import Visits
 from moot.rl.rollout import Guest, Player
 from moot.rl.trust import Alarms
-from moot.rl.visits import Visits
+from moot.runs import Run
+from moot.runs.lock import RunLock
+from moot.settings.question_numbers import Further
+from moot.settings.train import TrainConfig
 from moot.tasks.task import Task
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
 
 if TYPE_CHECKING:
     from moot.training.part import Part

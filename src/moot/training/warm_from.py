@@ -7,15 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from moot.checkpoints import newest_whole
-from moot.debate.choices import names_of
+from moot.debate.prompt_texts import Prompts
 from moot.debate.rules import Rules
-from moot.debate.types import ConfigError
-from moot.debate.wording import Prompts
-from moot.records import Run
-from moot.rl.config import TrainConfig
-from moot.rl.resume import differences
-from moot.rl.stored import config_of
+from moot.debate.typed_fields import names_of
+from moot.errors import ConfigError
+from moot.players.checkpoints import newest_whole
+from moot.runs import Run
+from moot.settings.changes import differences
+from moot.settings.saved import config_of
+from moot.settings.train import TrainConfig
 from moot.training.parts import trained_tasks
 
 SAME = {

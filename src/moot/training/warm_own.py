@@ -16,17 +16,17 @@ from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
 from moot.debate.types import Message, Question
-from moot.disk import write_atomically
 from moot.engine.protocol import Sample, Sampler, SamplingParams
-from moot.records.played import PlayedDebate
 from moot.rl.metrics import Metrics, mean
 from moot.rl.rollout import rollout
-from moot.rl.speaker import answer_plainly, turn_seed
 from moot.rl.warm import LONGEST, OwnWords, answers_by_text
 from moot.tasks.answers import answer_in
 from moot.tasks.task import Task
+from moot.tokens.played import PlayedDebate
+from moot.tokens.speaker import answer_plainly, turn_seed
 from moot.training.parts.frozen_labels import plurality_label
 from moot.training.state import Setup, Stopped
+from moot.util.disk import write_atomically
 
 T = TypeVar("T")
 FILE = "warm_own.json"

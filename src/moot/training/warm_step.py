@@ -7,13 +7,13 @@ import random
 import time
 from typing import Any
 
-from moot.disk import write_atomically
 from moot.engine.protocol import SamplingParams
 from moot.rl import warm
 from moot.tasks.task import Task
 from moot.training.optimise import optimise
 from moot.training.state import Progress, Setup
 from moot.training.warm_own import direct_change, looked_at, own_start
+from moot.util.disk import write_atomically
 
 LOOKS = 8
 """How often a warm start in the model's own words looks whether the form is learned."""

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from moot.checkpoints import newest_whole
-from moot.debate.types import ConfigError
 from moot.engine.protocol import Averaging, Capabilities, Sampler
-from moot.rl.config import TrainConfig
+from moot.errors import ConfigError
+from moot.players.checkpoints import newest_whole
+from moot.settings.train import TrainConfig
 from moot.training.state import Setup
 
 OURS = ("base", "start", "ema")

@@ -14,12 +14,12 @@ from moot.cli.evaluate import Eval
 from moot.cli.main import main
 from moot.cli.progress import _nothing_learned
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError
-from moot.engine.create import create_engine
-from moot.records import PlayedDebate, Run
-from moot.rl.config import ModelConfig, TrainConfig
-from moot.rl.presets import PRESETS
-from moot.rl.ready import check_warm_start
+from moot.errors import ConfigError
+from moot.players.create import create_engine
+from moot.rl.checks import check_warm_start
+from moot.runs import PlayedDebate, Run
+from moot.settings.presets import PRESETS
+from moot.settings.train import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from support.making import FAILED, debate, v2
 
@@ -73,7 +73,7 @@ def test_a_judge_that_nobody_answers_for_is_found_before_anything_is_made(
     def never(*_: Any) -> None:
         raise AssertionError("an engine was made")
 
-    monkeypatch.setattr("moot.players.create_engine", never)
+    monkeypatch.setattr("moot.players.find.create_engine", never)
     status, error = said(capsys, *SHORT, "--judge", NOBODY, "--voters", "judges")
     assert status == 2 and f"judge or opponent {NOBODY} cannot be reached" in error and not Path("runs").exists()
     advocates = ("eval", "--engine", "scripted", "--protocol", "advocates", "--modes", "judge", "--task", "arithmetic")
@@ -103,7 +103,7 @@ def test_a_log_says_what_is_being_loaded_before_it_is(capsys: pytest.CaptureFixt
     def gone(*_: Any) -> None:
         raise ConfigError("it did not load")
 
-    monkeypatch.setattr("moot.players.create_engine", gone)
+    monkeypatch.setattr("moot.players.find.create_engine", gone)
     assert main([*SHORT, "--model", "large-model"]) == 2
     assert "loading large-model\n" in capsys.readouterr().out
 

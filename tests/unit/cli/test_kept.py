@@ -10,7 +10,7 @@ import signal
 import pytest
 
 from moot.cli.ending import Ended, interruptible, kept
-from moot.engine.protocol import EngineError
+from moot.errors import EngineError
 from moot.training.state import Stopped
 
 

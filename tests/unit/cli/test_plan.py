@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from moot.cli import plan
-from moot.debate.types import ConfigError
-from moot.engine.create import local_place
-from moot.engine.footprint import GIB, Place
-from moot.rl.config import TrainConfig
-from moot.rl.presets import PRESETS
+from moot.engine.memory_estimate import GIB, Place
+from moot.errors import ConfigError
+from moot.players.create import local_place
+from moot.settings.presets import PRESETS
+from moot.settings.train import TrainConfig
 
 
 def small(**choices: object) -> TrainConfig:

@@ -11,8 +11,8 @@ import pytest
 from moot.cli.console import Terminal, TimeLeft, clock
 from moot.cli.progress import RunProgress, alarm_digest, line, summary
 from moot.evaluate.report import Report, ReportRow
-from moot.records import PlayedDebate, Run
-from moot.rl.presets import PRESETS
+from moot.runs import PlayedDebate, Run
+from moot.settings.presets import PRESETS
 from support.making import debate, v2
 
 ROW: dict[str, Any] = {

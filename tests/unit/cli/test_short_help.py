@@ -10,8 +10,8 @@ import pytest
 
 from moot.cli.main import _parse, main
 from moot.cli.short_help import SHORT
-from moot.debate.types import ConfigError
-from moot.rl.presets import ABOUT, PRESETS
+from moot.errors import ConfigError
+from moot.settings.presets import ABOUT, PRESETS
 from moot.training.parts import about
 
 ESSENTIAL = (

@@ -11,22 +11,23 @@ from typing import Any
 import pytest
 
 import moot
+from moot.debate.prompt_texts import DEFAULT
 from moot.debate.protocol import PRESETS, V2
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Observation, Question, Said
-from moot.debate.wording import DEFAULT
-from moot.export.pages import page as as_page
-from moot.export.sets import LeftOut, best_and_worst, supervised
+from moot.debate.types import Observation, Question, Said
+from moot.errors import ConfigError
 from moot.page.debate import shown
-from moot.records import Run
-from moot.records.codec import from_record, to_record, to_transcript
-from moot.records.played import PlayedDebate
-from moot.records.seen import seen
 from moot.rl.trust import panel
+from moot.runs import Run
+from moot.runs.prompt_of_turn import seen
+from moot.runs.record import from_record, to_record, to_transcript
 from moot.tasks.answers import grade
-from moot.transcripts import BadLine
-from moot.transcripts import score as score_lines
-from moot.turns import turn_in_text
+from moot.tokens.played import PlayedDebate
+from moot.tokens.turn import turn_in_text
+from moot.tools.export.pages import page as as_page
+from moot.tools.export.sets import LeftOut, best_and_worst, supervised
+from moot.tools.transcripts import BadLine
+from moot.tools.transcripts import score as score_lines
 
 ADVOCATES = PRESETS["advocates"]
 QUESTION = Question("What is 3 + 4 * 2?", "11", id="q", sides=("14", "11"))

@@ -19,12 +19,12 @@ from moot.debate.rewards import Scores, Stream, ballots, last_parsed
 from moot.debate.rules import candidates
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said, Turn
-from moot.records.played import PlayedDebate
 from moot.rl.metrics import answer_metrics, reward_metrics
 from moot.rl.trust import panel
 from moot.tasks.answers import grade
-from moot.transcripts import BadLine, score
-from moot.turns import Advantages
+from moot.tokens.played import PlayedDebate
+from moot.tokens.turn import Advantages
+from moot.tools.transcripts import BadLine, score
 from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 

@@ -13,7 +13,8 @@ from moot.debate.parsing import parse
 from moot.debate.protocol import PRESETS, V1, V2, Protocol, preset
 from moot.debate.rules import Rules, candidates, eligible, shown
 from moot.debate.scoring import Scoring
-from moot.debate.types import ConfigError, Turn
+from moot.debate.types import Turn
+from moot.errors import ConfigError
 from support.making import FAILED, text, v1, v2
 
 # The specification's table of choices, column by column.

@@ -16,10 +16,10 @@ from moot.debate.play import Speak, hear
 from moot.debate.protocol import V2
 from moot.debate.rewards import ballots
 from moot.debate.types import Observation, Said
-from moot.records.played import PlayedDebate
 from moot.rl.trust import panel
 from moot.tasks.answers import grade
-from moot.transcripts import BadLine, as_json, score
+from moot.tokens.played import PlayedDebate
+from moot.tools.transcripts import BadLine, as_json, score
 from support.making import FAILED, Tabled, by_agent, by_step, debate, lines, near, text, v1, v2, values
 
 

@@ -18,10 +18,10 @@ from moot.debate.labels import agents_behind, labels_for, relabelled
 from moot.debate.protocol import V2, Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Line, Parsed, Question, Said
-from moot.records.played import PlayedDebate
 from moot.rl.trust import panel
 from moot.tasks.answers import grade
-from moot.transcripts import score
+from moot.tokens.played import PlayedDebate
+from moot.tools.transcripts import score
 from support.making import FAILED, Tabled, by_agent, by_step, lines, near, text, v1, v2
 
 QUESTION = Question("What is 3 + 4?", "7")

@@ -12,7 +12,8 @@ import pytest
 from moot.debate.play import play
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Observation, Question, Said
+from moot.debate.types import Observation, Question, Said
+from moot.errors import ConfigError
 from support.making import FAILED, text, v1, v2
 
 Script = Callable[[int, int], str]

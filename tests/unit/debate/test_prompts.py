@@ -10,11 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.debate.parsing import CONTRACTS
+from moot.debate.prompt_texts import DEFAULT, Prompts, default_file, load_prompts, toml_of
 from moot.debate.prompts import PERSONAS, system_text
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Message, Observation, Question, Said
-from moot.debate.wording import DEFAULT, Prompts, default_file, load_prompts, toml_of
+from moot.debate.types import Message, Observation, Question, Said
+from moot.errors import ConfigError
 from support.making import FAILED, text, v1, v2
 
 N = 3

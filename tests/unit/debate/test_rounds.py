@@ -12,7 +12,8 @@ from moot.debate.parsing import BALLOT
 from moot.debate.play import play
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Observation, Question, Said, Turn
+from moot.debate.types import Observation, Question, Said, Turn
+from moot.errors import ConfigError
 from moot.tasks.answers import settled_by
 from support.making import FAILED, text, v1, v2
 

@@ -14,7 +14,7 @@ import pytest
 
 from moot.engine.handover import Inbox, LoopThread
 from moot.engine.pending import Pending, outcome, settle
-from moot.engine.protocol import EngineError
+from moot.errors import EngineError
 from support.stressing import PATIENCE_S, answered, quick_switches, seeds, tell
 
 

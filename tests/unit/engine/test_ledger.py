@@ -16,11 +16,11 @@ from typing import Any
 
 import pytest
 
-from moot.engine.protocol import EngineError
 from moot.engine.remote import engine as remote
 from moot.engine.remote import wire
 from moot.engine.remote.engine import RemoteEngine, RemoteSampler
 from moot.engine.remote.ledger import Ledger
+from moot.errors import EngineError
 from support.stressing import PATIENCE_S, answered, quick_switches, seeds, tell
 
 

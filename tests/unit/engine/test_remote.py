@@ -18,14 +18,15 @@ pytest.importorskip("tinker")
 import tinker
 
 from moot.debate.rewards import REWARDS
-from moot.engine.protocol import AdamParams, ContextOverflow, EngineError, SamplingParams
+from moot.engine.protocol import AdamParams, SamplingParams
 from moot.engine.remote import RemoteEngine, ledger, probe, wire
 from moot.engine.scripted import ByteTokenizer
-from moot.records import Run
+from moot.errors import ContextOverflow, EngineError
 from moot.rl.advantages import ESTIMATORS
-from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
-from moot.rl.rendering import Rendering
+from moot.runs import Run
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.tasks import load
+from moot.tokens.rendering import Rendering
 from moot.training.loop import train
 from moot.training.state import Setup
 from support.datums import random_datum

@@ -11,8 +11,8 @@ import pytest
 
 pytest.importorskip("tinker")
 
-from moot.engine.protocol import EngineError
 from moot.engine.remote.engine import RemoteSampler
+from moot.errors import EngineError
 
 
 class Server:

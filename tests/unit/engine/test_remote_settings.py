@@ -11,10 +11,10 @@ pytest.importorskip("tinker")
 
 from test_remote import Bytes
 
-from moot.debate.types import ConfigError
 from moot.engine.remote import probe
-from moot.players import make_engine
-from moot.rl.config import ModelConfig, OptimConfig, TrainConfig, WarmConfig
+from moot.errors import ConfigError
+from moot.players.find import make_engine
+from moot.settings.train import ModelConfig, OptimConfig, TrainConfig, WarmConfig
 from support.simulated_server import Manners, Server, serving
 
 

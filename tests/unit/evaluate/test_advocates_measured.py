@@ -12,13 +12,14 @@ import numpy as np
 import pytest
 
 from moot.debate.protocol import PRESETS
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
 from moot.engine.protocol import Ints, Sample, SamplingParams
 from moot.engine.scripted import ByteTokenizer
+from moot.errors import ConfigError
 from moot.evaluate import AnswerStore, EvalConfig, Report, evaluate
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player
 from moot.tasks.task import Task
+from moot.tokens.rendering import Rendering
 
 TOKENIZER = ByteTokenizer()
 RENDERING = Rendering(TOKENIZER)

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from moot.debate.types import ConfigError
-from moot.evaluate.comparing import PANELS, compared, curve, ends, entries, groups, open_runs, picture, saved_report
+from moot.errors import ConfigError
+from moot.evaluate.compare_runs import PANELS, compared, curve, ends, entries, groups, open_runs, picture, saved_report
 from moot.evaluate.counting import QuestionCounts
 from moot.evaluate.report import Report, make_row
 from moot.evaluate.table import latex, markdown
-from moot.records import Run
-from moot.records.run import tokens_spent
-from moot.rl.config import TrainConfig
+from moot.runs import Run
+from moot.runs.run import tokens_spent
+from moot.settings.train import TrainConfig
 
 
 def a_run(where: Path, name: str, seed: int, reward: str = "generator_judge", values: tuple[float, ...] = ()) -> Run:
@@ -163,7 +163,7 @@ def test_tables_are_markdown_and_latex() -> None:
 
 def test_the_figure_is_drawn_in_both_formats(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    from moot.figures import draw
+    from moot.evaluate.figures import draw
 
     members = groups([a_run(tmp_path, f"peer-seed{seed}", seed, values=(0.1, 0.2 + seed / 10)) for seed in (0, 1)])
     targets = draw(picture(members), tmp_path / "out" / "curves")

@@ -11,15 +11,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from moot.debate.types import ConfigError, Observation, Question, Said
+from moot.debate.types import Observation, Question, Said
 from moot.engine.protocol import Ints, Sample, SamplingParams
 from moot.engine.scripted import ByteTokenizer
+from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, Report, ReportRow, evaluate
 from moot.evaluate.store import question_key
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player
-from moot.rl.speaker import turn_seed
 from moot.tasks.task import Task
+from moot.tokens.rendering import Rendering
+from moot.tokens.speaker import turn_seed
 from support.making import lines, text
 
 TOKENIZER = ByteTokenizer()

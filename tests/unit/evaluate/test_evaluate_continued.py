@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.debate.types import ConfigError
-from moot.engine.protocol import EngineError, Ints, Sample, SamplingParams
+from moot.engine.protocol import Ints, Sample, SamplingParams
+from moot.errors import ConfigError, EngineError
 from moot.evaluate import AnswerStore, Report, evaluate
 from moot.evaluate.store import SampleKey
 from moot.evaluate.table import cells

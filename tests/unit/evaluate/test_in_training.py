@@ -8,16 +8,16 @@ from statistics import mean
 
 import pytest
 
-from moot.debate.types import ConfigError
 from moot.engine.scripted import ScriptedEngine
+from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, evaluate
 from moot.evaluate.training import evaluate_in_training
-from moot.records.played import PlayedDebate
-from moot.rl.config import DebateConfig, TrainConfig
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player
+from moot.settings.train import DebateConfig, TrainConfig
 from moot.tasks import load
 from moot.tasks.answers import grade_all
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
 
 CONFIG = TrainConfig(debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=2000), eval_questions=6, seed=3)
 KEYS = """

@@ -13,8 +13,8 @@ from moot.debate.types import Question
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.evaluate.store import debate_of, debate_record
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
+from moot.tokens.rendering import Rendering
 from support.making import v1, v2
 
 ENGINE = ScriptedEngine(style="mixed", seed=5)

@@ -7,7 +7,7 @@ import pytest
 from moot.evaluate.counting import QuestionCounts
 from moot.evaluate.preflight import CHECKS, SAYS, contract_findings, findings, judge
 from moot.evaluate.report import Report, make_row
-from moot.statistics import Interval
+from moot.util.intervals import Interval
 
 
 def report(direct: list[int], votes: list[tuple[int, int]], passed: list[int], judged: list[tuple[int, int]], cut: float = 0.0) -> Report:

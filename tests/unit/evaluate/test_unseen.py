@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.evaluate import unseen
 from moot.evaluate.unseen import unseen_questions
-from moot.rl.config import TrainConfig
+from moot.settings.train import TrainConfig
 from moot.tasks.task import Task
 
 TEXTS = ["a", "b", "c", "d", "e", "f"]

@@ -13,8 +13,8 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from moot.debate.types import ConfigError, Question
-from moot.engine.protocol import EngineError
+from moot.debate.types import Question
+from moot.errors import ConfigError, EngineError
 from moot.integrations.hosted import (
     HostedDebate,
     Setting,
@@ -25,8 +25,8 @@ from moot.integrations.hosted import (
     turn_rewards,
     with_logprobs,
 )
-from moot.records.played import PlayedDebate
-from moot.rl.rendering import Rendering
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
 from support.hosted_model import SETTINGS, own_datums, own_debates, reply, save_tokenizer
 from support.making import FAILED, debate, text, v2
 from support.stressing import answered, seeds, tell

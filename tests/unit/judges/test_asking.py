@@ -12,17 +12,18 @@ import httpx
 import numpy as np
 import pytest
 
-from moot.debate.types import ConfigError, Question
-from moot.debate.wording import DEFAULT
+from moot.debate.prompt_texts import DEFAULT
+from moot.debate.types import Question
 from moot.engine.protocol import Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine
+from moot.errors import ConfigError
 from moot.judges.asking import Asked, ChatJudge, Check, TokenJudge, judge_of, texts_digest
 from moot.judges.ballots import spellings
-from moot.rl.rendering import Rendering
+from moot.players.chat.chat import Chat, Patience
+from moot.players.chat.chat_player import ChatPlayer
+from moot.players.chat.endpoint import Endpoint
 from moot.rl.rollout import Player
-from moot.speakers.chat import Chat, Patience
-from moot.speakers.chat_player import ChatPlayer
-from moot.speakers.endpoint import Endpoint
+from moot.tokens.rendering import Rendering
 from support.chat_server import BASE, DONE, Server, event, stream
 
 QUESTION = Question("What is {two} and two?", "4")

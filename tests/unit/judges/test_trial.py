@@ -18,7 +18,8 @@ from moot.cli.main import main
 from moot.debate.play import Speak
 from moot.debate.types import Observation, Said
 from moot.engine import scripted
-from moot.engine.protocol import EngineError, SamplingParams
+from moot.engine.protocol import SamplingParams
+from moot.errors import EngineError
 from moot.judges.asking import Asked, Check
 from support.dying import dies_after
 

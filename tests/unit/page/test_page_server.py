@@ -17,7 +17,7 @@ pytest.importorskip("starlette")
 from moot.page.rescoring import offered
 from moot.page.runs import Runs
 from moot.page.server import STATIC, make_app
-from moot.rl import explain
+from moot.rl import trust_help as explain
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from moot.cli.main import main
-from moot.debate.types import ConfigError
-from moot.debate.wording import DEFAULT
+from moot.debate.prompt_texts import DEFAULT
+from moot.errors import ConfigError
 from moot.page.debate import seen_in, shown
 from moot.page.runs import Runs
 from moot.page.transcripts import BYTES_PER_SEAT, FREE_SEATS, Transcripts, read_debates

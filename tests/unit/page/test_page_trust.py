@@ -9,11 +9,11 @@ import pytest
 
 from moot.debate.state import Debate
 from moot.page.trust import measured
-from moot.records import Run
-from moot.records.played import PlayedDebate
 from moot.rl.trust import panel
-from moot.statistics import wilson
+from moot.runs import Run
 from moot.tasks.answers import grade
+from moot.tokens.played import PlayedDebate
+from moot.util.intervals import wilson
 from support.making import debate, v2
 
 SILENT = debate(v2(), [["", "", ""]], answers=[["7", "8", "7"]], truth="7")

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.training.loop import train
 from unit.training.test_train import make_setup
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from moot.evaluate.report import Report, ReportRow
-from moot.rl.presets import PRESETS
+from moot.settings.presets import PRESETS
 
 RECIPE = Path(__file__).parents[3] / "recipes" / "experiment.py"
 

@@ -12,12 +12,12 @@ import pytest
 
 from moot.cli.evaluate import Eval
 from moot.cli.main import main
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.evaluate import Report
-from moot.records import Run
-from moot.rescore import rescore
-from moot.rl.presets import PRESETS
+from moot.runs import Run
+from moot.settings.presets import PRESETS
 from moot.tasks import load
+from moot.tools.rescore import rescore
 
 ROOT = Path(__file__).parents[3]
 FILE = ROOT / "recipes" / "two_sided.jsonl"

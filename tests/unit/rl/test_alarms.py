@@ -9,11 +9,11 @@ import pytest
 
 from moot.debate.parsing import BALLOT
 from moot.debate.types import Said
-from moot.records.played import PlayedDebate
 from moot.rl.metrics import rollout_metrics, solution_lengths
 from moot.rl.trust import Alarms
 from moot.tasks.answers import grade
-from moot.turns import SampledTurn
+from moot.tokens.played import PlayedDebate
+from moot.tokens.turn import SampledTurn
 from support.making import FAILED, debate, judged, lines, reward, text, v2
 
 # Alarms: None below 20 debates in the last 5 iterations, then 0 or 1.

@@ -10,17 +10,18 @@ from typing import Any
 
 import pytest
 
-from moot.checkpoints import best_step, find_trained, result_step, split_name, step_named
-from moot.debate.types import ConfigError, Question
-from moot.export.weights import find_adapter
-from moot.players import Players
-from moot.records import Run
-from moot.records.played import PlayedDebate
+from moot.debate.types import Question
+from moot.errors import ConfigError
+from moot.players.checkpoints import best_step, find_trained, result_step, split_name, step_named
+from moot.players.find import Players
 from moot.rl.best import better_step, held_out_score, ranking, told_best
+from moot.rl.plurality_history import Visits, plurality_answer
 from moot.rl.trust import Alarms, panel, plurality_share
-from moot.rl.visits import Visits, plurality_answer
+from moot.runs import Run
 from moot.tasks import load
 from moot.tasks.answers import grade
+from moot.tokens.played import PlayedDebate
+from moot.tools.export.weights import find_adapter
 from moot.training import evaluations
 from moot.training.loop import train
 from moot.training.state import Stopped
@@ -65,7 +66,7 @@ def test_a_flip_is_another_plurality_than_at_the_last_visit(tmp_path: Path) -> N
 
 
 def test_a_run_remembers_the_newest_questions_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("moot.rl.visits.MOST", 2)
+    monkeypatch.setattr("moot.rl.plurality_history.MOST", 2)
     run, task = Run.create(tmp_path / "run", {}, {}), load("arithmetic", 0, 1)
     visits = Visits.until(run, 0)
     for step, name in enumerate(("a", "b", "a", "c"), 1):

@@ -10,7 +10,7 @@ import pytest
 
 from moot.engine.hub import hub_answers
 from moot.rl import cost
-from moot.rl.presets import PRESETS
+from moot.settings.presets import PRESETS
 
 
 def no_network(*_: object, **__: object) -> None:

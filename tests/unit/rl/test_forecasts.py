@@ -18,24 +18,25 @@ from moot.debate.protocol import V2, Protocol
 from moot.debate.rewards import REWARDS
 from moot.debate.rules import Rules
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Observation, Question, Said
+from moot.debate.types import Observation, Question, Said
 from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
+from moot.errors import ConfigError
 from moot.page.debate import shown
 from moot.page.trust import measured
-from moot.records import Run
-from moot.records.codec import from_record, read_line, to_record, to_transcript
-from moot.records.played import PlayedDebate
-from moot.rescore import check, compare, rescore
 from moot.rl.advantages import ESTIMATORS, with_advantages
-from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig
-from moot.rl.datums import datums
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
+from moot.runs import Run
+from moot.runs.record import from_record, read_line, to_record, to_transcript
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from moot.tasks import load
+from moot.tokens.datums import datums
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tools.rescore import check, compare, rescore
+from moot.tools.transcripts import BadLine, score
 from moot.training.loop import train
 from moot.training.state import Setup
-from moot.transcripts import BadLine, score
 from support.making import text
 
 QUESTION = Question("What is 3 + 4?", "7", instruction="Put the answer in a box.")

@@ -11,10 +11,10 @@ from moot.debate.rewards import Scores, Stream
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.protocol import Datum
-from moot.records.played import PlayedDebate
 from moot.rl.metrics import answer_metrics, optim_metrics, reward_metrics, rollout_metrics
 from moot.tasks.answers import grade
-from moot.turns import Advantages, SampledTurn, carries_gradient
+from moot.tokens.played import PlayedDebate
+from moot.tokens.turn import Advantages, SampledTurn, carries_gradient
 from support.datums import datum
 from support.making import FAILED, Tabled, by_agent, by_step, debate, near, spoken, text, v1, v2
 

@@ -24,17 +24,17 @@ from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question
 from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine, read_scene
-from moot.records.arrays import token_arrays, turn_tokens
-from moot.records.codec import read_line, to_record
-from moot.records.played import PlayedDebate
 from moot.rl.advantages import ESTIMATORS, advantages, with_advantages
-from moot.rl.datums import datums
 from moot.rl.metrics import rollout_metrics, token_counts
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, rollout
 from moot.rl.warm import examples
+from moot.runs.arrays import token_arrays, turn_tokens
+from moot.runs.record import read_line, to_record
 from moot.tasks import load
-from moot.turns import NOWHERE, Advantages, SampledTurn, credit, tokens_by_section
+from moot.tokens.datums import datums
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tokens.turn import NOWHERE, Advantages, SampledTurn, credit, tokens_by_section
 
 QUESTION = Question("What is 3 + 4?", "7", instruction="Put the answer in a box.")
 PARTS = ("given", "asked")

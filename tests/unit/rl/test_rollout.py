@@ -15,15 +15,16 @@ from moot.debate.play import Speak
 from moot.debate.protocol import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
-from moot.engine.protocol import ContextOverflow, EngineError, Ints, Sample, SamplingParams
+from moot.engine.protocol import Ints, Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine
-from moot.records.played import PlayedDebate
-from moot.rl.datums import datums
+from moot.errors import ContextOverflow, EngineError
 from moot.rl.metrics import rollout_metrics, token_counts
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import Player, rollout
-from moot.rl.speaker import TokenSpeaker, turn_seed
-from moot.turns import Advantages
+from moot.tokens.datums import datums
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tokens.speaker import TokenSpeaker, turn_seed
+from moot.tokens.turn import Advantages
 from support.making import v1, v2
 
 ENGINE = ScriptedEngine(style="mixed", seed=5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from moot.rl.trust import panel
-from moot.statistics import wilson
+from moot.util.intervals import wilson
 from support.making import FAILED, debate, judged, near, v1, v2
 
 # One debate of four agents, worked by hand. Truth 7. Round 1: 0 and 2 are right, 1 and 3 wrong.

@@ -11,10 +11,10 @@ from moot.debate.rewards import ballots
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Parsed, Said
 from moot.engine.scripted import ScriptedEngine
-from moot.rl.rendering import Rendering
 from moot.rl.warm import _Teacher, examples
 from moot.tasks import load
 from moot.tasks.answers import grade
+from moot.tokens.rendering import Rendering
 from support.making import v2
 
 TASK = load("arithmetic", 0, 4)

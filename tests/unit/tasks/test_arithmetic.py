@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks import load
 from moot.tasks.answers import boxed
 from moot.tasks.arithmetic import near_miss, question, solution

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from moot.debate.state import Debate
-from moot.tasks import comparing
+from moot.tasks import answer_classes as comparing
+from moot.tasks.answer_classes import Comparing, Limited, in_time
 from moot.tasks.answers import exact, grade
-from moot.tasks.comparing import Comparing, Limited, in_time
 from moot.tasks.graders import GRADERS
 from moot.tasks.math_equality import EqualMathematics
 from moot.tasks.math_pool import Comparison, Pool

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from moot.cli import main
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks import load, load_trained
 from moot.tasks.constraint_topics import TOPICS
 from moot.tasks.constraints import KINDS, SEEN, SHORTEST, UNSEEN, check, checks, equal, rules_of

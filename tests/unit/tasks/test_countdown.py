@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from moot.cli import main
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks import load
 from moot.tasks.answers import answer_in, boxed
 from moot.tasks.check import check as check_data

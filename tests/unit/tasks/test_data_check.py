@@ -12,8 +12,8 @@ from rich.console import Console
 from moot.cli.data import show
 from moot.debate.types import Question
 from moot.tasks import Task, load
+from moot.tasks.answer_classes import Limited
 from moot.tasks.check import DataReport, check, gather
-from moot.tasks.comparing import Limited
 
 HERE = Path(__file__).parent / "fixtures"
 

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks.graders import GRADERS, choice, grading, last_choice, last_text, number, text
 from moot.tasks.math_equality import at_a_glance, equal_mathematics, last_mathematics
 from moot.tasks.near_misses import slip

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks import math_pool as pool_module
 from moot.tasks.answers import grade, grade_all, grade_all_async
 from moot.tasks.math_equality import EqualMathematics

@@ -7,7 +7,7 @@ from typing import Literal
 
 import pytest
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks import load
 from moot.tasks.gym import _value, harmless
 

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks import load, load_trained, programs
 from moot.tasks.answers import answer_in, grade
 from moot.tasks.check import check, gather

@@ -11,13 +11,13 @@ import pytest
 from moot.cli import main
 from moot.debate.rewards import score
 from moot.debate.types import Question
-from moot.records.codec import from_record, summary, to_record
-from moot.records.played import PlayedDebate
 from moot.rl.metrics import answer_metrics
+from moot.runs.record import from_record, summary, to_record
 from moot.tasks import Task, load
+from moot.tasks.answer_classes import Limited
 from moot.tasks.answers import exact, grade, settled_by
 from moot.tasks.check import check, gather
-from moot.tasks.comparing import Limited
+from moot.tokens.played import PlayedDebate
 from support.making import debate, v2
 
 MAKE_24 = '''

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from hostile_programs import KINDS, hostile
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks import load, sandbox
 from moot.tasks.sandbox import Limits, Ran, Sandbox, _run, available
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 from moot.tasks import TASKS, Task, load, load_trained
 from moot.tasks import rows as rows_module
 from moot.tasks.answers import boxed

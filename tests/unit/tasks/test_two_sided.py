@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
+from moot.errors import ConfigError
 from moot.tasks import load
 from moot.tasks.two_sided import two_sided
 

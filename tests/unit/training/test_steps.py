@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moot.checkpoints import checkpoints
-from moot.debate.types import ConfigError
-from moot.engine.protocol import AdamParams, Datum, EngineError, LossOutput
+from moot.engine.protocol import AdamParams, Datum, LossOutput
 from moot.engine.scripted import ScriptedEngine
+from moot.errors import ConfigError, EngineError
+from moot.players.checkpoints import checkpoints
 from moot.training.loop import train
 from moot.training.optimise import MEASURED
 from moot.training.state import Setup

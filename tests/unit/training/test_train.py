@@ -12,17 +12,18 @@ import pytest
 
 from moot.debate.protocol import V1, V2
 from moot.debate.rewards import REWARDS
-from moot.engine.protocol import EngineError, LossOutput, StepOutput
+from moot.engine.protocol import LossOutput, StepOutput
 from moot.engine.scripted import ScriptedEngine
-from moot.records import Run
-from moot.records.codec import read_line, to_record
-from moot.records.played import PlayedDebate
+from moot.errors import EngineError
 from moot.rl.advantages import ESTIMATORS
-from moot.rl.config import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
-from moot.rl.presets import PRESETS
-from moot.rl.rendering import Rendering
+from moot.runs import Run
+from moot.runs.record import read_line, to_record
+from moot.settings.presets import PRESETS
+from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.tasks import load
-from moot.tasks.comparing import Limited
+from moot.tasks.answer_classes import Limited
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
 from moot.training.loop import train
 from moot.training.parts import find_parts
 from moot.training.state import Setup, Stopped, Watcher

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from moot.debate.types import ConfigError
-from moot.evaluate.comparing import groups
-from moot.records import Run
-from moot.rl.config import TrainConfig
+from moot.errors import ConfigError
+from moot.evaluate.compare_runs import groups
+from moot.runs import Run
+from moot.settings.train import TrainConfig
 from moot.training.loop import train
 from moot.training.warm_from import warm_start_of
 from unit.training.test_train import CONFIG, make_setup, untimed

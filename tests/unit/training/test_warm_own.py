@@ -14,14 +14,15 @@ import pytest
 from moot.cli.progress import line
 from moot.debate.protocol import V2
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Question
+from moot.debate.types import Question
 from moot.engine.protocol import Sample
 from moot.engine.scripted import ScriptedEngine
-from moot.rl.config import TrainConfig
-from moot.rl.ready import check_warm_start
-from moot.rl.rendering import Rendering
+from moot.errors import ConfigError
+from moot.rl.checks import check_warm_start
 from moot.rl.warm import OwnWords, examples
+from moot.settings.train import TrainConfig
 from moot.tasks import Task, load
+from moot.tokens.rendering import Rendering
 from moot.training.loop import train
 from moot.training.state import Setup, Stopped
 from moot.training.warm_own import measured, sorted_out, why_to_stop

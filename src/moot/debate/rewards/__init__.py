@@ -38,9 +38,9 @@ from moot.debate.scores import Stream as Stream
 from moot.debate.scores import reward_to_go as reward_to_go
 from moot.debate.scoring import Scoring, listed
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError
 from moot.debate.votes import ballots as ballots
 from moot.debate.votes import comparisons as comparisons
+from moot.errors import ConfigError
 
 
 def score(debate: Debate, scoring: Scoring, grades: Grades | None = None, reward: Reward | None = None) -> Scores:

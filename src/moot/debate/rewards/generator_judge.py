@@ -11,7 +11,7 @@ from moot.debate.scores import SECTIONS, Grades, Scores, Stream
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Vote
-from moot.debate.voters import count_responses
+from moot.debate.vote_filter import count_responses
 from moot.debate.votes import ballots, by_pair, clear_consensus
 
 FORMAT_PENALTY = -0.5

@@ -9,7 +9,8 @@ from typing import TypeVar
 from moot.debate.scores import AGENT, EVERY, Grades, Rows, Scores, Stream, answer_stream
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Vote
+from moot.debate.types import Vote
+from moot.errors import ConfigError
 
 FAILED = -1.0
 T = TypeVar("T")

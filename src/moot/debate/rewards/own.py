@@ -15,7 +15,7 @@ from moot.debate.rewards.making import agent_scores
 from moot.debate.scores import EVERY, TURN, Grades, Scores, Stream
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError
+from moot.errors import ConfigError
 
 
 def as_reward(given: Callable[..., Any] | Reward, name: str = "") -> Reward:

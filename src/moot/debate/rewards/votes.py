@@ -10,7 +10,7 @@ from moot.debate.scores import Grades, Scores
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Vote
-from moot.debate.voters import count_agents
+from moot.debate.vote_filter import count_agents
 from moot.debate.votes import comparisons
 
 

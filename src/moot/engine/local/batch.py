@@ -18,7 +18,7 @@ from torch import Tensor
 from moot.engine.local.attention import DecodePlan
 from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PAGE, Cached, PageStore
-from moot.engine.local.picking import Picker, StopCheck
+from moot.engine.local.sampling import Picker, StopCheck
 from moot.engine.local.scoring import Asked
 from moot.engine.protocol import Floats, Ints, Sample, SamplingParams
 

@@ -21,11 +21,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from moot.disk import new_folder
 from moot.engine.local.adapter import NAME
 from moot.engine.local.trainer import LoraTrainer
 from moot.engine.manifest import MANIFEST, DamagedCheckpoint, check_files, read_manifest, sha256
-from moot.engine.protocol import EngineError
+from moot.errors import EngineError
+from moot.util.disk import new_folder
 
 ADAPTER, OPTIMIZER = "adapter_model.safetensors", "optimizer.safetensors"
 AVERAGE = "average.safetensors"

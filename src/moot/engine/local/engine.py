@@ -17,7 +17,6 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from moot.engine.footprint import CACHE_PART, CPU_PASS, FIRST_PART, GIB, Place, Shape, pass_bytes, pass_tokens
 from moot.engine.local import checkpoint
 from moot.engine.local.adapter import add_lora, freeze
 from moot.engine.local.batch import Request, Weights
@@ -26,18 +25,18 @@ from moot.engine.local.memory import give_back, patient
 from moot.engine.local.models import check_forward, load_model, pick_device, pick_dtype
 from moot.engine.local.network import Adapter, Network
 from moot.engine.local.pages import PageStore, make_store, page_size
-from moot.engine.local.picking import StopCheck
+from moot.engine.local.sampling import StopCheck
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.scoring import Asked
 from moot.engine.local.threads import Threads
 from moot.engine.local.trainer import LoraTrainer, averaged_weights, move_average
 from moot.engine.local.worker import Worker
+from moot.engine.memory_estimate import CACHE_PART, CPU_PASS, FIRST_PART, GIB, Place, Shape, pass_bytes, pass_tokens
 from moot.engine.pending import Pending, outcome, settle
 from moot.engine.protocol import (
     AdamParams,
     Capabilities,
     Datum,
-    EngineError,
     Floats,
     Ints,
     LossOutput,
@@ -50,6 +49,7 @@ from moot.engine.protocol import (
     check_start,
     in_words,
 )
+from moot.errors import EngineError
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from moot.engine.local.steps import Heads, Steps
+from moot.engine.local.layer_ops import Heads, Steps
 
 GATE_BLOCK = 1024
 ADAPTED_BLOCK = 64

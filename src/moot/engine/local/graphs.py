@@ -20,12 +20,12 @@ from torch import Tensor
 
 from moot.engine.local.adapter import tensors
 from moot.engine.local.batch import Look, Request
-from moot.engine.local.choosing import choose
 from moot.engine.local.memory import give_back, upload
 from moot.engine.local.network import Adapter, Attend, Network
 from moot.engine.local.paged import Pass, block_rows, paged_attention, paged_prefill, write_pages
 from moot.engine.local.pages import PAGE, PageStore
-from moot.engine.local.picking import Picker, pick
+from moot.engine.local.sampling import Picker, pick
+from moot.engine.local.sampling_triton import choose
 from moot.engine.protocol import in_words
 
 SIZES = (8, 16, 32, 64, 96, 128, 192, 256)

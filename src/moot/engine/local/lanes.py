@@ -17,7 +17,7 @@ from moot.engine.local.batch import Look, Request, Weights
 from moot.engine.local.graphs import DRAW, GIVEN, POSITION, SOURCE, TEMPERATURE, GraphDecoder, filtered
 from moot.engine.local.memory import upload
 from moot.engine.local.pages import PAGE
-from moot.engine.local.picking import Picker
+from moot.engine.local.sampling import Picker
 
 
 class Lanes:

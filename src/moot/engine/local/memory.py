@@ -18,7 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from moot.engine.protocol import EngineError, in_words
+from moot.engine.protocol import in_words
+from moot.errors import EngineError
 
 T = TypeVar("T")
 

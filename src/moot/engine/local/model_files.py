@@ -16,7 +16,8 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging
 
 from moot.engine.hub import hub_answers
-from moot.engine.protocol import EngineError, in_words
+from moot.engine.protocol import in_words
+from moot.errors import EngineError
 
 TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "tokenizer.model")
 

@@ -17,7 +17,7 @@ from moot.engine.local.model_files import local_copy, read_config, read_tokenize
 from moot.engine.local.network import Network
 from moot.engine.local.smollm import NAME as SMOLLM
 from moot.engine.local.smollm import find_smollm
-from moot.engine.protocol import EngineError
+from moot.errors import EngineError
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
 """Pre-norm, rotary positions, gated MLP, full causal attention: the one shape network.py runs. SmolLM and SmolLM2 are llama."""

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from moot.engine.local.steps import Heads, steps_for
+from moot.engine.local.layer_ops import Heads, steps_for
 
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [T, heads, D], k [T, kv_heads, D], v) -> [T, heads * D]"""

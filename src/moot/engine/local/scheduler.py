@@ -20,9 +20,10 @@ from moot.engine.local.batch import Look, PlainBatch, Request, Weights, draws, l
 from moot.engine.local.memory import give_back, out_of_memory, pause, upload
 from moot.engine.local.network import Network
 from moot.engine.local.pages import PAGE, Cached, OutOfPages, PageStore, begin_alike
-from moot.engine.local.picking import Picker
+from moot.engine.local.sampling import Picker
 from moot.engine.local.scoring import asked_logprobs
-from moot.engine.protocol import EngineError, Floats, Ints, Sample, in_words
+from moot.engine.protocol import Floats, Ints, Sample, in_words
+from moot.errors import EngineError
 
 if TYPE_CHECKING:
     # Both need triton, which torch brings along only where there is a GPU.

@@ -19,11 +19,11 @@ import torch
 from safetensors import SafetensorError
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from moot.disk import new_folder
 from moot.engine.hub import hub_answers
 from moot.engine.local.checkpoint import not_written
 from moot.engine.manifest import sha256
-from moot.engine.protocol import EngineError
+from moot.errors import EngineError
+from moot.util.disk import new_folder
 
 NAME = "smollm2-135m"
 HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"

@@ -21,8 +21,9 @@ from moot.engine.local.attention import packed_attention
 from moot.engine.local.losses import Given
 from moot.engine.local.memory import give_back, leaving, out_of_memory, patient, pause, spare, upload
 from moot.engine.local.network import Adapter, Attend, Network
-from moot.engine.local.trees import Forest, pieces, plant, tree_attention
-from moot.engine.protocol import AdamParams, Datum, EngineError, Floats, LossOutput, StepOutput, in_words
+from moot.engine.local.prefix_packing import Forest, pieces, plant, tree_attention
+from moot.engine.protocol import AdamParams, Datum, Floats, LossOutput, StepOutput, in_words
+from moot.errors import EngineError
 
 HEAD_CHUNK_BYTES = 32 << 20
 """Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product. A GPU takes more."""

@@ -19,7 +19,8 @@ from moot.engine.handover import Inbox
 from moot.engine.local.memory import give_up_when
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.pending import Pending, settle
-from moot.engine.protocol import EngineError, in_words
+from moot.engine.protocol import in_words
+from moot.errors import EngineError
 
 T = TypeVar("T")
 

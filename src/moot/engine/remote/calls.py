@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 
 import httpx
 
-from moot.engine.protocol import AdamParams, EngineError, in_words
+from moot.engine.protocol import AdamParams, in_words
 from moot.engine.remote.wire import UNCERTAIN, pause
+from moot.errors import EngineError
 
 T = TypeVar("T")
 

@@ -20,7 +20,6 @@ from moot.engine.protocol import (
     AdamParams,
     Capabilities,
     Datum,
-    EngineError,
     Floats,
     Ints,
     LossOutput,
@@ -40,6 +39,7 @@ from moot.engine.remote.ledger import Ledger
 from moot.engine.remote.probe import Findings
 from moot.engine.remote.units import REDUCTIONS, Scaled, ScaledBatch, check_untempered, from_wire, to_wire
 from moot.engine.remote.wire import Wire, pause
+from moot.errors import EngineError
 
 SAMPLE_TRIES = 6
 FORGOTTEN = ("not loaded", "not found", "Not Found", "expired")

@@ -21,8 +21,9 @@ from typing import Any, TypeVar
 
 from moot.engine.handover import LoopThread
 from moot.engine.pending import Pending, settle
-from moot.engine.protocol import EngineError, in_words
+from moot.engine.protocol import in_words
 from moot.engine.remote.wire import UNCERTAIN, pause
+from moot.errors import EngineError
 
 T = TypeVar("T")
 

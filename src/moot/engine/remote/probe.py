@@ -20,9 +20,10 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 import httpx
 import numpy as np
 
-from moot.engine.protocol import LOSSES, Datum, EngineError, Floats, in_words
+from moot.engine.protocol import LOSSES, Datum, Floats, in_words
 from moot.engine.remote.calls import await_server, fresh_name, gradient_norm, insist, load, save_weights
 from moot.engine.remote.units import Scaled, from_wire, to_wire
+from moot.errors import EngineError
 
 if TYPE_CHECKING:
     from moot.engine.remote.engine import Link

@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from moot.engine.protocol import CLIP, Datum, EngineError, Floats
+from moot.engine.protocol import CLIP, Datum, Floats
+from moot.errors import EngineError
 
 CLOSED = {"clip_low_threshold": 1.0, "clip_high_threshold": 1.0}
 

@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from dataclasses import fields, replace
 from typing import Any, get_type_hints
 
-from moot.debate.choices import near
-from moot.debate.types import ConfigError
-from moot.rl.config import TrainConfig
-from moot.rl.part_names import is_own, split_part
+from moot.debate.typed_fields import near
+from moot.errors import ConfigError
+from moot.settings.part_names import is_own, split_part
+from moot.settings.train import TrainConfig
 from moot.training.part import Part
-from moot.users import load_class
+from moot.util.user_code import load_class
 
 
 def names() -> list[str]:

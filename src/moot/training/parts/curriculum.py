@@ -9,9 +9,9 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator
 from pydantic.dataclasses import dataclass
 
-from moot.debate.types import ConfigError
-from moot.rl.config import TrainConfig
+from moot.errors import ConfigError
 from moot.rl.metrics import Metrics, answer_metrics
+from moot.settings.train import TrainConfig
 from moot.tasks.task import Task
 from moot.training.part import Part
 from moot.training.state import Lesson, Progress, Setup

@@ -10,9 +10,9 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from moot.engine.protocol import Datum
-from moot.records.played import PlayedDebate
-from moot.rl.datums import imitated
 from moot.rl.metrics import Metrics
+from moot.tokens.datums import imitated
+from moot.tokens.played import PlayedDebate
 from moot.training.optimise import optimise
 from moot.training.part import Part
 from moot.training.state import Lesson, Progress, Setup

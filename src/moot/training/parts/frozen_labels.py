@@ -19,18 +19,19 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BeforeValidator, Field
 from pydantic.dataclasses import dataclass
 
-from moot.debate.choices import check_types
-from moot.debate.types import ConfigError, Message, Question
+from moot.debate.typed_fields import check_types
+from moot.debate.types import Message, Question
 from moot.engine.protocol import Capabilities, Sampler, SamplingParams
-from moot.records.files import append_lines, json_lines
-from moot.rl.config import TrainConfig
-from moot.rl.speaker import answer_plainly, turn_seed
+from moot.errors import ConfigError
+from moot.settings.train import TrainConfig
+from moot.tasks.answer_classes import Comparing, Grader
 from moot.tasks.answers import answer_in
-from moot.tasks.comparing import Comparing, Grader
+from moot.tokens.speaker import answer_plainly, turn_seed
 from moot.training.batches import MOST_BATCHES, further_questions
 from moot.training.part import Part
 from moot.training.state import BatchQuestion, Progress, Setup, Stopped
 from moot.training.weights import StillWeights
+from moot.util.files import append_lines, json_lines
 
 FILE = "labels.jsonl"
 

@@ -10,10 +10,10 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from moot.debate.rewards import held_answers
-from moot.debate.types import ConfigError
-from moot.records.played import PlayedDebate
-from moot.rl.config import TrainConfig
+from moot.errors import ConfigError
 from moot.rl.metrics import Metrics
+from moot.settings.train import TrainConfig
+from moot.tokens.played import PlayedDebate
 from moot.training.part import Part
 from moot.training.state import BatchQuestion, Lesson, Progress, Setup
 

@@ -8,11 +8,11 @@ from typing import Annotated
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from moot.debate.types import ConfigError
-from moot.rl.config import Schedule, TrainConfig
-from moot.rl.part_names import split_part
+from moot.errors import ConfigError
 from moot.rl.rollout import Judges
 from moot.rl.schedules import scheduled
+from moot.settings.part_names import split_part
+from moot.settings.train import Schedule, TrainConfig
 from moot.training.part import Part
 
 

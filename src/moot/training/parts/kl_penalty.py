@@ -11,8 +11,8 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from moot.engine.protocol import Capabilities, Datum, Sampler
-from moot.rl.config import TrainConfig
 from moot.rl.metrics import Metrics
+from moot.settings.train import TrainConfig
 from moot.training.part import Part
 from moot.training.state import Setup
 from moot.training.weights import StillWeights

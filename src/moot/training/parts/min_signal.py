@@ -9,12 +9,12 @@ from pydantic import Field
 from pydantic.dataclasses import dataclass
 
 from moot.engine.protocol import Sampler
+from moot.tokens.turn import carries_gradient
 from moot.training.batches import MOST_BATCHES, further_questions
 from moot.training.part import Part
 from moot.training.play import play_batch
 from moot.training.score import score_batch, scoring_at
 from moot.training.state import Batch, Progress, Setup
-from moot.turns import carries_gradient
 
 
 class MinSignal(Part):

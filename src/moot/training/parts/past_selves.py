@@ -9,11 +9,11 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from moot.checkpoints import checkpoints, newest_whole
-from moot.debate.types import ConfigError
 from moot.engine.protocol import Capabilities, Sampler
-from moot.rl.config import TrainConfig
+from moot.errors import ConfigError
+from moot.players.checkpoints import checkpoints, newest_whole
 from moot.rl.rollout import Player, Seats
+from moot.settings.train import TrainConfig
 from moot.training.part import Part
 from moot.training.state import Setup
 

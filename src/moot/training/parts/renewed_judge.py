@@ -11,11 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from moot.debate.types import ConfigError
 from moot.engine.protocol import Capabilities, Sampler
-from moot.rl.config import TrainConfig
+from moot.errors import ConfigError
 from moot.rl.metrics import Metrics
 from moot.rl.rollout import Guest
+from moot.settings.train import TrainConfig
 from moot.training.part import Part
 from moot.training.state import Lesson, Progress, Setup
 from moot.training.weights import weights_of_step

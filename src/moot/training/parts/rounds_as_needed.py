@@ -8,8 +8,8 @@ from typing import Annotated, Any
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from moot.debate.types import ConfigError
-from moot.rl.config import TrainConfig
+from moot.errors import ConfigError
+from moot.settings.train import TrainConfig
 from moot.training.part import Part
 
 

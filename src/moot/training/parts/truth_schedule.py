@@ -7,9 +7,9 @@ from dataclasses import replace
 from pydantic.dataclasses import dataclass
 
 from moot.debate.scoring import Scoring
-from moot.debate.types import ConfigError
-from moot.rl.config import Schedule, TrainConfig
+from moot.errors import ConfigError
 from moot.rl.schedules import scheduled
+from moot.settings.train import Schedule, TrainConfig
 from moot.training.part import Part
 
 

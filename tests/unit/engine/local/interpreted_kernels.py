@@ -13,11 +13,11 @@ from unittest import mock
 import torch
 
 from moot.engine.local.attention import Continuation, DecodePlan, prefill_attention
-from moot.engine.local.choosing import choose
 from moot.engine.local.fused import FUSED
+from moot.engine.local.layer_ops import PLAIN, Heads, tried
 from moot.engine.local.paged import Pass, block_rows, paged_attention, paged_prefill
-from moot.engine.local.picking import Picker, pick
-from moot.engine.local.steps import PLAIN, Heads, tried
+from moot.engine.local.sampling import Picker, pick
+from moot.engine.local.sampling_triton import choose
 from moot.engine.protocol import SamplingParams
 
 

@@ -14,7 +14,8 @@ from peft import LoraConfig
 from safetensors.torch import load_file
 
 from moot.engine.local import DamagedCheckpoint
-from moot.engine.protocol import AdamParams, Datum, EngineError
+from moot.engine.protocol import AdamParams, Datum
+from moot.errors import EngineError
 
 
 def step(engine: Any) -> None:
@@ -66,7 +67,7 @@ def test_a_kill_while_saving_leaves_the_old_state(saved: tuple[Any, Path], monke
         raise OSError("disk full")
 
     with monkeypatch.context() as patch:
-        patch.setattr("moot.disk.sync", killed)
+        patch.setattr("moot.util.disk.sync", killed)
         with pytest.raises(EngineError, match="disk full"):
             engine.save_state(str(path)).result()
     assert {item.name: item.read_bytes() for item in path.iterdir()} == before

@@ -10,7 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from moot.engine.footprint import (
+from moot.engine.local.adapter import arrange
+from moot.engine.local.attention import packed_attention
+from moot.engine.memory_estimate import (
     GIB,
     Place,
     Shape,
@@ -22,12 +24,10 @@ from moot.engine.footprint import (
     pass_tokens,
     weights_bytes,
 )
-from moot.engine.local.adapter import arrange
-from moot.engine.local.attention import packed_attention
 from moot.engine.protocol import AdamParams, Datum
 from moot.rl import cost
 from moot.rl.cost import memory_gib
-from moot.rl.presets import PRESETS
+from moot.settings.presets import PRESETS
 
 QWEN3_8B = Shape(
     hidden=4096, layers=36, inner=12288, heads=32, kv_heads=8, head_dim=128, vocabulary=151936, tied=False, norms_heads=True

@@ -15,9 +15,9 @@ from moot.debate.state import Debate
 from moot.debate.types import Observation, Parsed, Question, Said
 from moot.engine.protocol import AdamParams, Sampler, SamplingParams
 from moot.rl.advantages import advantages, center_group
-from moot.rl.datums import datums
-from moot.rl.rendering import Rendering
-from moot.rl.speaker import TokenSpeaker, kept_turns
+from moot.tokens.datums import datums
+from moot.tokens.rendering import Rendering
+from moot.tokens.speaker import TokenSpeaker, kept_turns
 from support.two_answers import TwoAnswers, random_model
 
 AGENTS, ROUNDS = 5, 2

@@ -13,7 +13,8 @@ import torch
 
 from moot.engine.local.memory import out_of_memory, pause
 from moot.engine.local.pages import make_store
-from moot.engine.protocol import Datum, EngineError, SamplingParams
+from moot.engine.protocol import Datum, SamplingParams
+from moot.errors import EngineError
 
 NAMES: list[Exception] = [
     torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),

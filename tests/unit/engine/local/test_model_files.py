@@ -16,13 +16,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from moot.debate.types import ConfigError
-from moot.engine.create import create_engine
 from moot.engine.local.merge import merge
 from moot.engine.local.model_files import read_tokenizer
 from moot.engine.local.models import load_model
-from moot.engine.protocol import EngineError
-from moot.engine.settings import ModelConfig
+from moot.errors import ConfigError, EngineError
+from moot.players.create import create_engine
+from moot.settings.model import ModelConfig
 from support import tiny_chat
 
 

@@ -21,10 +21,11 @@ from moot.engine.local import LocalEngine
 from moot.engine.local.batch import Request, Weights
 from moot.engine.local.engine import LocalSampler
 from moot.engine.local.pages import PageStore, page_size
-from moot.engine.local.picking import StopCheck
+from moot.engine.local.sampling import StopCheck
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.worker import Worker
-from moot.engine.protocol import EngineError, SamplingParams
+from moot.engine.protocol import SamplingParams
+from moot.errors import EngineError
 from support.stressing import PATIENCE_S, answered, quick_switches, seeds, tell
 
 CALLERS, TURNS = 16, 8

@@ -18,11 +18,12 @@ from moot.engine.local.adapter import freeze
 from moot.engine.local.batch import Request, Weights
 from moot.engine.local.losses import find_loss
 from moot.engine.local.pages import PAGE, PageStore, page_size
-from moot.engine.local.picking import StopCheck, pick
+from moot.engine.local.sampling import StopCheck, pick
 from moot.engine.local.scheduler import Scheduler
 from moot.engine.local.scoring import Asked
 from moot.engine.local.trainer import LoraTrainer
-from moot.engine.protocol import AdamParams, Datum, EngineError, Sample, SamplingParams
+from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
+from moot.errors import EngineError
 from support.datums import datum
 
 SEEDS = range(int(os.environ.get("MOOT_PLANTED_SEEDS", "12")))

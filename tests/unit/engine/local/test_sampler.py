@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from moot.engine.local.pages import PAGE
-from moot.engine.protocol import EngineError, SamplingParams
+from moot.engine.protocol import SamplingParams
+from moot.errors import EngineError
 from support.engine_calls import trainer_logprobs
 
 GIB = 1 << 30

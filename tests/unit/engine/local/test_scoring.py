@@ -11,7 +11,8 @@ import pytest
 
 from moot.engine.local import scoring
 from moot.engine.local.pages import PAGE
-from moot.engine.protocol import ContextOverflow, EngineError, SamplingParams
+from moot.engine.protocol import SamplingParams
+from moot.errors import ContextOverflow, EngineError
 from support.engine_calls import trained, trainer_logprobs
 from unit.engine.local.test_sampler import GIB, PAGE_BYTES, check, prompts
 

@@ -18,11 +18,11 @@ from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.engine.local import LocalEngine
 from moot.engine.protocol import SamplingParams
-from moot.records.played import PlayedDebate
-from moot.rl.datums import datums
-from moot.rl.rendering import Rendering
 from moot.rl.rollout import rollout
-from moot.turns import Advantages
+from moot.tokens.datums import datums
+from moot.tokens.played import PlayedDebate
+from moot.tokens.rendering import Rendering
+from moot.tokens.turn import Advantages
 from support import tiny_chat
 from support.engine_calls import trainer_logprobs
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from moot.engine.local import smollm
-from moot.engine.protocol import EngineError
+from moot.errors import EngineError
 
 
 def test_a_file_with_another_checksum_is_refused(tmp_path: Path) -> None:

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from moot.engine.local.adapter import lora_parameters
 from moot.engine.local.attention import packed_attention
 from moot.engine.local.trainer import CALM, micro_batches
-from moot.engine.protocol import AdamParams, Datum, EngineError
+from moot.engine.protocol import AdamParams, Datum
+from moot.errors import EngineError
 from support.datums import datum
 
 

@@ -11,8 +11,9 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.engine.local import attention, trees
-from moot.engine.local.trees import pieces, plant, tree_attention
+from moot.engine.local import attention
+from moot.engine.local import prefix_packing as trees
+from moot.engine.local.prefix_packing import pieces, plant, tree_attention
 from moot.engine.protocol import Datum
 from support.datums import datum
 

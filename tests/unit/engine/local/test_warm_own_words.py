@@ -15,11 +15,11 @@ from moot.debate.protocol import V2
 from moot.debate.rewards import REWARDS
 from moot.debate.types import Question
 from moot.engine.local import LocalEngine
-from moot.records import Run
 from moot.rl.advantages import ESTIMATORS
-from moot.rl.config import DebateConfig, OptimConfig, TrainConfig, WarmConfig
-from moot.rl.rendering import Rendering
+from moot.runs import Run
+from moot.settings.train import DebateConfig, OptimConfig, TrainConfig, WarmConfig
 from moot.tasks.task import Task
+from moot.tokens.rendering import Rendering
 from moot.training.loop import train
 from moot.training.state import Setup
 from support import tiny_chat

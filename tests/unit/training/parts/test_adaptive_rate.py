@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from moot.engine.protocol import Datum
-from moot.rl.config import OptimConfig
-from moot.rl.presets import PRESETS
 from moot.rl.schedules import learning_rate
+from moot.settings.presets import PRESETS
+from moot.settings.train import OptimConfig
 from moot.training.optimise import kl_step
 from moot.training.parts.adaptive_rate import LOWEST, AdaptiveRate
 

@@ -15,15 +15,16 @@ import pytest
 from moot.debate.protocol import V2
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
-from moot.debate.types import ConfigError, Parsed, Question, Turn
+from moot.debate.types import Parsed, Question, Turn
 from moot.engine.scripted import ScriptedEngine
-from moot.records.played import PlayedDebate
-from moot.rl.config import ModelConfig, RecipeConfig, TrainConfig
+from moot.errors import ConfigError
 from moot.rl.metrics import answer_metrics
 from moot.rl.rollout import Player
 from moot.rl.schedules import scheduled
+from moot.settings.train import ModelConfig, RecipeConfig, TrainConfig
 from moot.tasks import load
 from moot.tasks.answers import grade
+from moot.tokens.played import PlayedDebate
 from moot.training.commit import restore
 from moot.training.loop import answers_by_task, train
 from moot.training.part import Part

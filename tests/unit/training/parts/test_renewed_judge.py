@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from moot.debate.types import ConfigError
 from moot.engine.scripted import ScriptedEngine
+from moot.errors import ConfigError
 from moot.rl.rollout import Player
 from moot.training import evaluations
 from moot.training.loop import train as train_loop

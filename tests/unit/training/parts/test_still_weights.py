@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moot.debate.types import ConfigError
 from moot.engine.protocol import Capabilities, Datum, Sample
 from moot.engine.scripted import ScriptedEngine
-from moot.rl.config import TrainConfig
+from moot.errors import ConfigError
+from moot.settings.train import TrainConfig
 from moot.tasks.answers import exact
 from moot.training.loop import train
 from moot.training.parts import find_parts

@@ -1,0 +1,56 @@
+"""Choices as they come from a file: checked by their types, changed by name, written back."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Hashable, Iterable
+from dataclasses import fields
+from functools import cache
+from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+
+from moot.errors import ConfigError
+
+
+@cache
+def names_of(kind: type) -> tuple[str, ...]:
+    """The choices of `Rules` or `Scoring`."""
+    return tuple(field.name for field in fields(kind))
+
+
+@cache
+def _hints_of(kind: Hashable) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def near(word: str, names: Iterable[str]) -> str:
+    """`; did you mean truth?`, to end what is said about a wrong word; nothing where no name is like it."""
+    meant = difflib.get_close_matches(word, names, n=1, cutoff=0.7)
+    return f"; did you mean {meant[0]}?" if meant else ""
+
+
+def check_types(choices: object) -> None:
+    """Data from a file may hold anything; JSON's true must not pass for 1."""
+    for name, hint in _hints_of(cast(Hashable, type(choices))).items():
+        _check(name, getattr(choices, name), hint)
+
+
+def _check(name: str, value: Any, hint: Any) -> None:
+    if get_origin(hint) is Literal:
+        if value not in get_args(hint) or not isinstance(value, str):
+            raise ConfigError(f"{name} must be {' or '.join(get_args(hint))}, got {value!r}")
+    elif get_origin(hint) is tuple:
+        if not isinstance(value, tuple):
+            raise ConfigError(f"{name} must be a list, got {value!r}")
+        for each in value:
+            _check(f"each of the list {name}", each, get_args(hint)[0])
+    elif hint is float:
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"{name} must be a number, got {value!r}")
+    elif not isinstance(value, hint) or (hint is int and isinstance(value, bool)):
+        raise ConfigError(f"{name} must be {'true or false' if hint is bool else hint.__name__}, got {value!r}")
+
+
+def as_json(choices: object) -> dict[str, Any]:
+    """By name, as JSON has them."""
+    values = {field.name: getattr(choices, field.name) for field in fields(choices)}  # type: ignore[arg-type]
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}

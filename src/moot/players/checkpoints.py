@@ -1,0 +1,189 @@
+"""Which checkpoint of a run is meant, and whether it can be used. Damaged ones are passed over, newest first, and named."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from moot.engine.manifest import MANIFEST, DamagedCheckpoint, read_manifest
+from moot.engine.protocol import Trainer
+from moot.errors import ConfigError, EngineError
+from moot.rl.best import UNRANKED
+from moot.runs import Run
+from moot.runs.run import loop_state
+from moot.settings.saved import config_of
+from moot.util.disk import read_file
+
+Note = Callable[[str], None]
+"""Is told what people should know and nobody has to act on."""
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    step: int
+    path: Path
+    state: Mapping[str, Any] | None
+    """What the training loop remembered; None where that is damaged."""
+
+    @property
+    def engine_state(self) -> str:
+        """What to give to an engine's `load_state`: the folder, or the name under which a server keeps it."""
+        return str((self.state or {}).get("engine_state") or self.path)
+
+    @property
+    def seal(self) -> str:
+        """Tells one training's checkpoint from another's of the same step."""
+        return f"{self.path.name} {hashlib.sha256(read_file(self.path / 'state.json')).hexdigest()[:12]}"
+
+
+def checkpoints(run: Run, step: int | None = None) -> Iterator[Checkpoint]:
+    """Newest first, damaged ones too; of `step` alone where it is given."""
+    return (Checkpoint(number, path, loop_state(path)) for number, path in run.checkpoints() if step in (None, number))
+
+
+def newest_whole(run: Run, step: int | None = None) -> Checkpoint | None:
+    """The newest whose state can be read, or the one of `step`. Whether an engine takes it is not tried."""
+    return next((checkpoint for checkpoint in checkpoints(run, step) if checkpoint.state is not None), None)
+
+
+def best_step(run: Run) -> int | None:
+    """The step that the evaluations during training found best; 0 is the model before training."""
+    found = next((row.get("test/best_step") for row in reversed(run.metrics()) if row["phase"] == "eval"), None)
+    return found if type(found) is int else None
+
+
+def result_step(run: Run) -> int | None:
+    """What is meant by a run whose step is not named: the best where an alarm stopped it, otherwise None, the newest."""
+    last: dict[str, Any] = next((row for row in reversed(run.metrics()) if row["phase"] == "self_play"), {})
+    recipe = run.config.get("recipe")
+    stops = isinstance(recipe, dict) and recipe.get("stop_on_alarm")
+    return best_step(run) if stops and any(name.startswith("alarm/") and value for name, value in last.items()) else None
+
+
+def step_named(run: Run, name: int | str | None) -> int | None:
+    """The step by its number, as `best`, or, not named, as the run ended; None is the newest."""
+    if name is None:
+        return result_step(run)
+    if name == "best":
+        if (best := best_step(run)) is None:
+            if any(row["phase"] == "eval" for row in run.metrics()):
+                logging.getLogger("moot").warning(f"{run.path}@best: of its checkpoints {UNRANKED}")
+                return None
+            raise ConfigError(f"{run.path} has no best checkpoint: nothing was evaluated in training (eval_every); name a step")
+        return best
+    if isinstance(name, str) and not (name.isascii() and name.isdigit()):
+        raise ConfigError(f"{run.path}@{name}: a checkpoint is a step's number, or best")
+    return int(name)
+
+
+def split_name(name: str | Path) -> tuple[Path, str | None] | None:
+    """A run and the step that is named with it: RUN, RUN@STEP, RUN@best. None where it is no run."""
+    if Run.exists(Path(name)):
+        return Path(name), None
+    path, _, at = str(name).rpartition("@")
+    return (Path(path), at) if path and Run.exists(Path(path)) else None
+
+
+UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError)
+"""What loading a checkpoint fails with: damage, another version, another rank, another model."""
+
+
+async def load_newest(
+    engine: Trainer, run: Run, note: Note, accept: Callable[[Mapping[str, Any]], object] = lambda state: None
+) -> Checkpoint | None:
+    """Loads the newest checkpoint that the engine takes, and whose state `accept` does not fail on; None where there is none."""
+    for checkpoint in checkpoints(run):
+        try:
+            if checkpoint.state is not None:
+                accept(checkpoint.state)
+            await _load(engine, checkpoint)
+        except UNUSABLE as error:
+            note(f"checkpoint {checkpoint.path} cannot be used ({error}); trying the one before it")
+        else:
+            return checkpoint
+    return None
+
+
+async def load_checkpoint(engine: Trainer, run: Run, step: int | None, note: Note) -> Checkpoint:
+    """Loads the checkpoint of `step`, or the newest that the engine takes; ConfigError where there is none."""
+    wanted = await load_newest(engine, run, note) if step is None else next(checkpoints(run, step), None)
+    if wanted is None:
+        present = ", ".join(str(number) for number, _ in run.checkpoints()) or "none"
+        missing = "checkpoint that is whole" if step is None else f"checkpoint of step {step}"
+        raise ConfigError(f"{run.path} has no {missing}; it has {present}; step 0 is the model before training")
+    if step is not None:
+        try:
+            await _load(engine, wanted)
+        except UNUSABLE as error:
+            raise ConfigError(f"checkpoint {wanted.path} cannot be used: {error}") from None
+    return wanted
+
+
+async def _load(engine: Trainer, checkpoint: Checkpoint) -> None:
+    if checkpoint.state is None:
+        raise EngineError("its state.json is damaged")
+    await engine.load_state(checkpoint.engine_state)
+
+
+def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
+    """How a model was trained, and what an engine loads: None for the model before training. `given` is a run, RUN@STEP, RUN@best, one of
+    its checkpoints, or the name a server has for one."""
+    path = Path(given)
+    if named := split_name(given):
+        run = Run.open(named[0])
+        if (step := step_named(run, named[1])) == 0:
+            return _model_of(run), None
+        if (checkpoint := newest_whole(run, step)) is None:
+            which = "whole checkpoint yet; train it a step further" if step is None else f"whole checkpoint of step {step}"
+            raise ConfigError(f"checkpoint: the run {run.path} has no {which}")
+        return _model_of(run), checkpoint.engine_state
+    if path.is_dir() and path.resolve().name.isdigit() and Run.exists(path.resolve().parent.parent):
+        run = Run.open(path.resolve().parent.parent)
+        if checkpoint := newest_whole(run, int(path.resolve().name)):
+            return _model_of(run), checkpoint.engine_state
+    if (path / MANIFEST).is_file():
+        try:
+            manifest = read_manifest(path)
+            targets = manifest["lora_targets"]
+            names = targets if isinstance(targets, str) else ",".join(targets)
+            same = {name: manifest[name] for name in ("model", "lora_rank", "lora_alpha")}
+        except (DamagedCheckpoint, KeyError, TypeError) as error:
+            raise ConfigError(f"checkpoint: {path / MANIFEST} is damaged: {type(error).__name__}: {error}") from None
+        return {**same, "lora_targets": names}, given
+    if "://" in given:
+        return {}, given  # an engine elsewhere knows it
+    raise ConfigError(f"checkpoint {given!r} is neither a run, nor a checkpoint in one; look under RUN/checkpoints")
+
+
+def check_model(name: str) -> None:
+    """Refuses a folder that holds what a training made, and no model: transformers would say so in other words, and late."""
+    path = Path(name)
+    if name and (Run.exists(path) or ((path / "adapter_config.json").is_file() and not (path / "config.json").is_file())):
+        what, run = ("a run", path) if Run.exists(path) else ("an adapter", "RUN")
+        merged = f"moot export {run} --merged, then --model {run}/export/merged"
+        raise ConfigError(f"model {name} is the folder of {what}, not of a model; join its weights with the model's first: {merged}")
+
+
+def check_rank(run: Run, rank: int) -> None:
+    """Refuses a rank that the run's own checkpoints do not have, before memory is taken for it."""
+    for _, path in run.checkpoints():
+        with suppress(DamagedCheckpoint, OSError):
+            there = read_manifest(path).get("lora_rank", rank)
+            if there != rank:
+                raise ConfigError(
+                    f"lora_rank is {rank} in {run.path / 'run.json'} and {there!r:.40} in {path}; put back the run.json that moot wrote"
+                )
+            return
+
+
+def _model_of(run: Run) -> dict[str, Any]:
+    if not isinstance(run.config.get("model"), dict):
+        raise ConfigError(f"{run.path / 'run.json'} is damaged: it has no model; put back the run.json that moot wrote")
+    model = config_of(run).model
+    check_rank(run, model.lora_rank)
+    return dict(vars(model))

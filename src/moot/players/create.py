@@ -1,0 +1,94 @@
+"""From a model's settings to a running engine. What is heavy is imported only for the engine that needs it."""
+
+from __future__ import annotations
+
+import os
+
+from moot.engine.memory_estimate import Place
+from moot.engine.protocol import Trainer
+from moot.errors import ConfigError, EngineError
+from moot.settings.model import ModelConfig
+from moot.util.addresses import check_address
+from moot.util.secrets import keep_secret
+
+
+def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
+    """Loads the model, or connects to its server. ConfigError says which setting is wrong and how to mend it."""
+    if model.engine == "openai":
+        raise ConfigError("engine openai cannot be trained: a chat server has no weights to change; it can be asked, checked and evaluated")
+    return {"local": _local, "tinker": _remote, "scripted": _scripted}[model.engine](model, seed)
+
+
+def local_place(model: ModelConfig) -> Place | None:
+    """Where the local engine would run on this machine; None where torch, or the device, is not here."""
+    try:
+        from moot.engine.local.engine import place
+
+        return place(model.dtype, model.device, model.deterministic)
+    except (ModuleNotFoundError, EngineError):
+        return None
+    except ValueError as error:
+        raise ConfigError(str(error)) from error
+
+
+def _scripted(model: ModelConfig, seed: int) -> Trainer:
+    from moot.engine.scripted import ScriptedEngine
+
+    return ScriptedEngine(style="mixed", seed=seed)
+
+
+def _local(model: ModelConfig, seed: int) -> Trainer:
+    for name, value in (("base_url", model.base_url), ("tokenizer", model.tokenizer), ("context_length", model.context_length)):
+        if value:
+            raise ConfigError(f"{name} {value!r} is for a server, and the engine is {model.engine}; add --engine tinker")
+    try:
+        from moot.engine.local import LocalEngine
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"the local engine needs {error.name}, which is not installed; run: pip install 'moot[local]'") from None
+    try:
+        return LocalEngine.create(
+            model.model,
+            dtype=model.dtype,
+            device=model.device,
+            lora_rank=model.lora_rank,
+            lora_alpha=model.lora_alpha,
+            lora_targets=model.lora_targets if "," not in model.lora_targets else model.lora_targets.split(","),
+            deterministic=model.deterministic,
+            gradient_checkpointing=model.gradient_checkpointing,
+            max_cache_gib=model.cache_gib or None,
+            token_budget=model.token_budget or None,
+            seed=seed,
+        )
+    except (EngineError, OSError, ValueError) as error:
+        raise ConfigError(f"model {model.model!r} cannot be loaded: {error}") from error
+
+
+def _remote(model: ModelConfig, seed: int) -> Trainer:
+    """A server that speaks the Tinker API. What no server can do is refused before anything is made or paid for."""
+    url = model.base_url or os.environ.get("TINKER_BASE_URL", "")
+    if url:
+        check_address(url, "base_url" if model.base_url else "TINKER_BASE_URL")
+    if model.deterministic:
+        raise ConfigError("deterministic needs the local engine: a server shares its batches with others")
+    if model.lora_targets != "all-linear":
+        raise ConfigError(f"lora_targets {model.lora_targets!r} cannot be asked of a server; leave it at all-linear")
+    key = os.environ.get("TINKER_API_KEY", "")
+    keep_secret(key)
+    if not key and not url:
+        raise ConfigError("the hosted service needs a key; set TINKER_API_KEY, or name a server of your own with --base-url")
+    try:
+        from moot.engine.remote import RemoteEngine
+    except ModuleNotFoundError as error:
+        raise ConfigError(f"the tinker engine needs {error.name}, which is not installed; run: pip install 'moot[tinker]'") from None
+    try:
+        return RemoteEngine.create(
+            model.model,
+            base_url=url or None,
+            api_key=key or "tml-none",  # the SDK wants one, a server of one's own does not look at it
+            lora_rank=model.lora_rank,
+            seed=seed,
+            tokenizer=model.tokenizer or None,
+            context_length=model.context_length,
+        )
+    except (EngineError, OSError, ValueError) as error:
+        raise ConfigError(f"model {model.model!r} cannot be used: {error}") from error

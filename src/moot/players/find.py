@@ -1,0 +1,218 @@
+"""Who answers: a run's checkpoint, a model, a chat server. From their names to something that can sit in a debate."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from moot.engine.protocol import Trainer
+from moot.errors import ConfigError
+from moot.players.chat.endpoint import Endpoint, is_endpoint, named_endpoint, own_endpoint
+from moot.players.checkpoints import Note, check_model, check_rank, load_checkpoint, split_name, step_named
+from moot.players.create import create_engine
+from moot.players.untrusted import check_trusted, played_names
+from moot.rl.rollout import Guest, Player, TextPlayer
+from moot.runs import Run
+from moot.settings.saved import config_of
+from moot.settings.train import ModelConfig, TrainConfig
+from moot.tokens.rendering import Rendering
+from moot.util.safe_text import one_line
+
+if TYPE_CHECKING:
+    from moot.players.chat.chat_player import ChatPlayer
+
+Busy = Callable[[str], AbstractContextManager[object]]
+"""Shows what is being waited for, as long as the context is open."""
+
+
+def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
+    """The engine a run needs, looked over for what it cannot do, and its chat format."""
+    model = config.model
+    engine = create_engine(model, config.seed)
+    try:
+        config.check(engine.capabilities)
+        name = "" if model.engine == "scripted" else model.model  # a script has a format of its own, whatever the model is called
+        return engine, Rendering(engine.tokenizer, name, model.renderer if name else "auto", model.thinking if name else False)
+    except BaseException:
+        engine.shut()
+        raise
+
+
+def policy_config(
+    run_dir: Path | None,
+    model: str | None,
+    changes: dict[str, Any],
+    task: str | None = None,
+    trust: bool = False,
+    note: Note = lambda text: None,
+) -> tuple[TrainConfig, Run | None]:
+    """The run's own settings, or the defaults for a model, with `changes` to how the model is run.
+
+    Code and addresses of a run are used only where `task` and `changes` name them again, or with `trust`.
+    """
+    if run_dir is not None and model is not None:
+        raise ConfigError(f"name a run or a model, not both; got {run_dir} and {model}")
+    if run_dir is None:
+        check_model(model or "")
+        config = TrainConfig(model=ModelConfig(model) if model else ModelConfig())
+        return replace(config, model=replace(config.model, **changes)), None
+    run = Run.open(run_dir)
+    config = config_of(run)
+    check_rank(run, config.model.lora_rank)
+    named = {"task"} if task else set()
+    check_trusted(run.path, played_names(config), named | set(changes), trust, note)
+    if task and not trust and "task" in played_names(config):
+        config = replace(config, debate=replace(config.debate, task=task))  # the one it was trained on is not asked what it has seen
+    return replace(config, model=replace(config.model, **changes)), run
+
+
+class Players:
+    """The policy and those it plays against; engines are made as they are needed and closed together."""
+
+    def __init__(self, config: TrainConfig, run: Run | None, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
+        self.config, self.run, self._note, self._busy = config, run, note, busy
+        self._opened: list[Any] = []
+        self._own = (
+            self._chat(own_endpoint(config.model.base_url, config.model.model)) if config.model.engine == "openai" else self._make(config)
+        )
+        self.policy: Player | TextPlayer
+        self.identity = ""
+        self.step = 0
+
+    async def load(self, step: int | str | None) -> int:
+        """The policy: the run's checkpoint of `step`, of `best`, or its newest; the model where there is no run. Answers with the step."""
+        if not isinstance(self._own, tuple):
+            where = self._own.chat.endpoint
+            self.policy, self.identity, self.step = self._own, f"{where.model}@{where.base_url}", 0
+            return 0
+        step = None if self.run is None else step_named(self.run, step)
+        self.policy, self.identity, self.step = await _loaded(self._own, self.config.model.model, self.run, step, self._note)
+        return self.step
+
+    async def opponents(self, names: Sequence[str]) -> dict[str, tuple[Guest, str]]:
+        """By name: who it is, and what tells it apart from others of that name."""
+        endpoints = {name: named_endpoint(name, _key(), "opponents") for name in names if is_endpoint(name)}
+        places = {where.base_url for where in endpoints.values()}
+        if not isinstance(self._own, tuple):
+            places.add(self._own.chat.endpoint.base_url)
+        if len(places) > 1 and _key():
+            raise ConfigError(f"opponents name {len(places)} servers, and the key in OPENAI_API_KEY is for one; name one server at a time")
+        return {name: await self._opponent(name, endpoints.get(name)) for name in names}
+
+    async def judge(self, name: str) -> tuple[Guest, str]:
+        """Who decides between advocates, named as opponents are."""
+        return (await self.opponents([name]))[name]
+
+    async def _opponent(self, name: str, where: Endpoint | None) -> tuple[Guest, str]:
+        if where is not None:
+            return self._chat(where), name
+        if not isinstance(self._own, tuple):  # another model at the same server
+            own = self._own.chat.endpoint
+            model = own.model if name == "base" else name
+            return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
+        if self.config.model.engine == "scripted" and name != "base" and split_name(name) is None:
+            raise ConfigError(f"a judge or an opponent here may be base, a run or an endpoint, got {name!r}, which is no run")
+        return await outsider(name, "opponents", self.config, self._own, self._opened.append, self._note, self._busy, sharing=True)
+
+    def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
+        with self._busy(f"loading {config.model.model}"):
+            engine, rendering = make_engine(config)
+        self._opened.append(engine)
+        return engine, rendering
+
+    def _chat(self, where: Endpoint) -> ChatPlayer:
+        player = chat_player(where)
+        self._opened.append(player)
+        return player
+
+    async def close(self) -> None:
+        await asyncio.gather(*(each.close() for each in self._opened))
+
+
+def check_same_server(run: Path | str, theirs: str, ours: str, setting: str) -> None:
+    """A run that is played beside another's is not asked where: a key would go to whoever wrote it."""
+    if theirs and theirs != ours:
+        raise ConfigError(f"{setting}: {run} was trained at {theirs}, which is not the server of this run; name it as MODEL@URL")
+
+
+def _key() -> str | None:
+    return os.environ.get("OPENAI_API_KEY")
+
+
+def chat_player(where: Endpoint) -> ChatPlayer:
+    from moot.players.chat.chat import Chat
+    from moot.players.chat.chat_player import ChatPlayer
+
+    return ChatPlayer(Chat(where))
+
+
+# Those beside the policy in training: the outside judge, the opponents of its evaluations
+
+
+def check_outsiders(config: TrainConfig) -> None:
+    """Refuses an address that must not be written down, before anything is written."""
+    named = [("judge", config.recipe.judge)] + [("eval_opponents", name) for name in config.eval_opponents]
+    for setting, name in named:
+        if is_endpoint(name):
+            named_endpoint(name, _key(), setting)
+
+
+def check_reachable(names: Iterable[str], what: str) -> None:
+    """Servers that nobody answers at are found now, and not after minutes of loading. Whatever they say to this, they are there."""
+    for name in filter(is_endpoint, names):
+        import httpx
+
+        where = named_endpoint(name, None, what).base_url
+        try:
+            with httpx.stream("GET", f"{where}/models", timeout=10):
+                pass
+        except (httpx.ConnectError, httpx.ConnectTimeout) as error:
+            why = one_line(str(error) or type(error).__name__)
+            raise ConfigError(f"{what} {name} cannot be reached ({why}); start the server, or name another") from None
+        except (httpx.HTTPError, httpx.InvalidURL):
+            pass  # it is slow, or speaks in another way: asked for an answer, it is given more time
+
+
+async def outsider(
+    name: str, setting: str, config: TrainConfig, own: tuple[Trainer, Rendering], opened: Callable[[Any], object],
+    note: Note = lambda text: None, busy: Busy = nullcontext, sharing: bool = False,
+) -> tuple[Guest, str]:  # fmt: skip
+    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And what tells it apart
+    from others of that name. What needs closing beside the run's `own` engine is given to `opened`.
+
+    With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter. Not in training,
+    which would continue from what was loaded.
+    """
+    if name == "base":
+        player, identity, _ = await _loaded(own, config.model.model, None, None, note)
+        return replace(player, learns=False), identity
+    if is_endpoint(name):
+        chat = chat_player(named_endpoint(name, _key(), setting))
+        opened(chat)
+        return chat, name
+    named = split_name(name)
+    run, step = (None, None) if named is None else (found := Run.open(named[0]), step_named(found, named[1]))
+    model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
+    model = replace(model, device=config.model.device, dtype=config.model.dtype)
+    check_same_server(name, model.base_url, config.model.base_url, setting)
+    if not (sharing and model == config.model):
+        with busy(f"loading {name}"):
+            own = make_engine(replace(config, model=model))
+        opened(own[0])
+    player, identity, _ = await _loaded(own, model.model, run, step, note)
+    return replace(player, learns=False), identity
+
+
+async def _loaded(own: tuple[Trainer, Rendering], model: str, run: Run | None, step: int | None, note: Note) -> tuple[Player, str, int]:
+    """Who speaks with the weights of that step (None: the run's newest), what tells it apart, and the step; without a run, and at step 0,
+    the model before training."""
+    engine, rendering = own
+    if run is None or step == 0:
+        return Player(await engine.base(), rendering), model, 0
+    checkpoint = await load_checkpoint(engine, run, step, note)
+    return Player(await engine.snapshot(), rendering), f"{model} {checkpoint.seal}", checkpoint.step

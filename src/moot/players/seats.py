@@ -1,0 +1,207 @@
+"""Who takes which seat when a question is asked: from names to a speaker for every seat, heard while it speaks.
+
+What is heavy is imported only where it is needed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from moot.debate.rules import Rules
+from moot.debate.typed_fields import check_types
+from moot.engine.protocol import Sampler, Trainer
+from moot.errors import ConfigError, EngineError
+from moot.players.chat.chat import Chat, Patience
+from moot.players.chat.chat_player import ChatSpeaker
+from moot.players.chat.endpoint import Endpoint, endpoint, own_endpoint
+from moot.players.chat.listening import Casting, CountedSpeaker, Listener
+
+if TYPE_CHECKING:
+    from moot.settings.model import ModelConfig
+    from moot.tokens.rendering import Rendering
+
+
+@dataclass(frozen=True)
+class SpeakingSettings:
+    """How every seat speaks."""
+
+    rules: Rules
+    max_tokens: int
+    seed: int | None = None
+    limits: Mapping[str, int] = field(default_factory=dict)
+    """The most tokens of a section that is spoken on its own."""
+
+    def seed_for(self, number: int) -> str | None:
+        return None if self.seed is None else f"{self.seed}/{number}"
+
+
+@dataclass(frozen=True)
+class CommonModel:
+    """Who takes the seats that are given to nobody else."""
+
+    engine: str
+    model: str | None
+    base_url: str | None
+    tokenizer: str | None
+    checkpoint: str | None
+
+
+# Chat servers
+
+
+def parse_seats(given: Sequence[str], agents: int, base_url: str | None) -> dict[int, Endpoint]:
+    """`1=model@http://host/v1`, or `1=model` at the common base-url.
+
+    A key is for one place: that of OPENAI_API_KEY goes to the common base-url alone. A seat elsewhere has its own, OPENAI_API_KEY_1.
+    """
+    endpoints: dict[int, Endpoint] = {}
+    for each in given:
+        match = re.fullmatch(r"(\d{1,6})=(.+?)(?:@(https?://.+))?", each)
+        if not match:
+            raise ConfigError(f"seat must be NUMBER=MODEL@BASE-URL, got {each!r}; for example 1=qwen3@http://localhost:8000/v1")
+        seat, model, place = int(match[1]), match[2], match[3] or base_url
+        if seat >= agents:
+            raise ConfigError(f"seat {seat} does not exist among {agents} agents, numbered from 0; raise --agents or change it")
+        if seat in endpoints:
+            raise ConfigError(f"seat {seat} is given twice; keep one")
+        if place is None:
+            raise ConfigError(f"seat {each!r} names no server; write {seat}={model}@http://host/v1, or give --base-url")
+        own_key = os.environ.get(f"OPENAI_API_KEY_{seat}")
+        endpoints[seat] = endpoint(place, model, own_key or (os.environ.get("OPENAI_API_KEY") if place == base_url else None))
+    return endpoints
+
+
+class _Chats:
+    """The servers that are spoken to, each opened once and closed with the rest."""
+
+    def __init__(self, patience: Patience, stack: AsyncExitStack) -> None:
+        self._patience, self._stack = patience, stack
+        self._open: dict[tuple[str, str, str | None], Chat] = {}
+
+    def casting(self, where: Endpoint, settings: SpeakingSettings) -> Casting:
+        key = (where.base_url, where.model, where.key)
+        if key not in self._open:
+            self._open[key] = Chat(where, self._patience)
+            self._stack.push_async_callback(self._open[key].close)
+        chat = self._open[key]
+        return lambda number, agent, listener: ChatSpeaker(
+            chat,
+            settings.max_tokens,
+            seed=settings.seed_for(number),
+            limits=settings.limits,
+            heard=lambda piece: listener.heard(agent, piece),
+            retried=lambda why, wait_s: listener.retried(agent, why, wait_s),
+        )
+
+    def notes(self) -> list[str]:
+        return [note for chat in self._open.values() for note in chat.notes]
+
+
+# Engines that speak in tokens
+
+
+@dataclass(frozen=True, eq=False)
+class _LoadedModel:
+    """An engine that trains, used for what it can say."""
+
+    engine: Trainer
+    sampler: Sampler
+    rendering: Rendering
+    config: ModelConfig
+
+    def casting(self, settings: SpeakingSettings) -> Casting:
+        from moot.players.chat.streaming import PIECE, StreamingSampler, StreamingSpeaker
+
+        context = self.engine.capabilities.context_length
+        # A server would have to read the whole prompt again for each piece, and would charge for it.
+        piece = PIECE if self.config.engine == "local" else 0
+
+        def speaker(number: int, agent: int, listener: Listener) -> CountedSpeaker:
+            sampler = StreamingSampler(
+                self.sampler, lambda ids: self.rendering.said(ids)[0], context, lambda text: listener.heard(agent, text), piece
+            )
+            return StreamingSpeaker(sampler, self.rendering, settings.max_tokens, settings.seed_for(number), settings.limits)
+
+        return speaker
+
+
+async def _load(common: CommonModel, seed: int | None, stack: AsyncExitStack) -> _LoadedModel:
+    from moot.players.checkpoints import find_trained
+    from moot.players.find import make_engine
+    from moot.settings.model import ModelConfig
+    from moot.settings.train import TrainConfig
+
+    model, checkpoint = common.model, common.checkpoint
+    stored, state = ({}, None) if checkpoint is None else find_trained(checkpoint)
+    if model and stored.get("model", model) != model:
+        raise ConfigError(f"checkpoint {checkpoint} is of {stored['model']}, not of {model}; leave --model out")
+    if stored.get("base_url") and stored["base_url"] != common.base_url:
+        # A checkpoint may be somebody else's, and the key would go there.
+        raise ConfigError(f"checkpoint {checkpoint} is kept at {stored['base_url']}; if you trust it, name it with --base-url")
+    asked: dict[str, Any] = {"engine": common.engine, "model": model}
+    if common.engine == "tinker":
+        asked |= {"base_url": common.base_url, "tokenizer": common.tokenizer}
+    given = {**{name: value for name, value in asked.items() if value}, **stored}
+    try:
+        chosen = ModelConfig(**given)
+        check_types(chosen)
+        config = TrainConfig(model=chosen, seed=int.from_bytes(os.urandom(4), "big") if seed is None else seed)
+    except (ConfigError, TypeError) as error:
+        raise ConfigError(f"checkpoint {checkpoint} cannot be used: {error}" if stored else str(error)) from None
+    # In a thread: it takes seconds, and an engine may want to run a loop of its own while it is made.
+    engine, rendering = await asyncio.to_thread(make_engine, config)
+    stack.push_async_callback(engine.close)
+    try:
+        if state is not None:
+            await engine.load_state(state)
+        sampler = await (engine.base() if state is None else engine.snapshot())
+    except (EngineError, ValueError, FileNotFoundError) as error:
+        what = f"model {config.model.model}" if state is None else f"checkpoint {checkpoint}"
+        raise ConfigError(f"{what} cannot be used: {error}") from error
+    return _LoadedModel(engine, sampler, rendering, config.model)
+
+
+# All seats together
+
+
+@dataclass(frozen=True)
+class TakenSeats:
+    names: tuple[str, ...]
+    """The model in each seat."""
+    billed: tuple[bool, ...]
+    """Whether the prices given are for this seat: those of the common model."""
+    cast: Casting
+    notes: Callable[[], list[str]]
+    """What the engines want known; more may come while they speak."""
+
+
+async def take_seats(
+    common: CommonModel, others: Mapping[int, Endpoint], agents: int, settings: SpeakingSettings, patience: Patience, stack: AsyncExitStack
+) -> TakenSeats:
+    """Opens what is needed, and nothing for an engine whose every seat is taken by another; `stack` closes it."""
+    chats = _Chats(patience, stack)
+    castings = {agent: chats.casting(where, settings) for agent, where in others.items()}
+    names = {agent: where.model for agent, where in others.items()}
+    notes: tuple[str, ...] = ()
+    rest = [agent for agent in range(agents) if agent not in others]
+    if rest and common.engine == "openai":
+        where = own_endpoint(common.base_url, common.model)
+        castings |= dict.fromkeys(rest, chats.casting(where, settings))
+        names |= dict.fromkeys(rest, where.model)
+    elif rest:
+        loaded = await _load(common, settings.seed, stack)
+        notes = loaded.engine.capabilities.notes
+        castings |= dict.fromkeys(rest, loaded.casting(settings))
+        names |= dict.fromkeys(rest, "scripted" if loaded.config.engine == "scripted" else loaded.config.model)
+    return TakenSeats(
+        names=tuple(names[agent] for agent in range(agents)),
+        billed=tuple(agent in rest for agent in range(agents)),
+        cast=lambda number, agent, listener: castings[agent](number, agent, listener),
+        notes=lambda: [*notes, *chats.notes()],
+    )

@@ -1,0 +1,32 @@
+"""The reward and the estimator that a name stands for: one of ours, or a user's own as `path.py:function`."""
+
+from __future__ import annotations
+
+from moot.debate.reward import reward_names
+from moot.debate.rewards import REWARDS, Reward, as_reward, remember
+from moot.debate.scoring import Scoring
+from moot.debate.typed_fields import near
+from moot.errors import ConfigError
+from moot.rl.advantages import ESTIMATORS, Estimator
+from moot.util.user_code import load
+
+
+def find_reward(name: str) -> Reward:
+    if name in REWARDS:
+        return REWARDS[name]
+    if ":" not in name:
+        raise ConfigError(f"reward must be one of {reward_names()}, got {name!r}{near(name, REWARDS)}")
+    return remember(as_reward(load(name, "reward"), name))
+
+
+def find_estimator(scoring: Scoring) -> Estimator:
+    """The one that `scoring` names, or that belongs to its reward."""
+    name = scoring.estimator
+    if name in ESTIMATORS:
+        if name == "center_round" and scoring.rule.per == "agent":
+            raise ConfigError(f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent; use center_group")
+        return ESTIMATORS[name]
+    if ":" not in name:
+        names = ", ".join(ESTIMATORS)
+        raise ConfigError(f"advantage must be one of {names}, auto or path.py:function, got {name!r}{near(name, ESTIMATORS)}")
+    return load(name, "advantage")

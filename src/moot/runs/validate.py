@@ -1,0 +1,137 @@
+"""Whether a record is a debate at all: each part of the kind it must be, and lists as long as there are agents and turns.
+
+What reads records further on relies on it, so a damaged line is found here, and nowhere else.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from moot.debate.forecasts import FORECASTS
+from moot.errors import ConfigError
+
+MOST = 1000
+_NOTHING = type(None)
+
+
+def check_shape(record: Any) -> None:
+    """ConfigError that names the first part that is wrong."""
+    _kind("the record", record, dict)
+    question = _part(record, "question", dict)
+    _part(question, "text", str)
+    _part(question, "answer", str, _NOTHING)
+    for side in _optional(question, "sides", list):
+        _kind("sides", side, str)
+    agents = _part(record, "num_agents", int)
+    for name, value in (("num_agents", agents), ("max_rounds", _part(record, "max_rounds", int))):
+        if not 1 <= value <= MOST:
+            raise ConfigError(f"{name} must lie in 1 to {MOST}, got {value}")
+    _part(record, "protocol", dict)
+    if record.get("error") is not None:
+        _part(record, "error", str)
+    taken: Counter[int] = Counter()
+    for turn in _part(record, "turns", list):
+        _turn(turn)
+        if not 0 <= _part(turn, "agent", int) < agents:
+            raise ConfigError(f"agent must lie in 0 to {agents - 1}, got {turn['agent']}")
+        taken[turn["agent"]] += 1
+    for forecast in _optional(record, "forecasts", list):
+        _forecast(_kind("forecasts", forecast, dict), agents)
+    for judge in _optional(record, "jury", list):
+        _turn({"round": 1, **_kind("jury", judge, dict)})
+    for vote in _optional(record, "votes", list):
+        if (verdict := _kind("votes", vote, dict).get("verdict")) not in (">", "="):
+            raise ConfigError(f"verdict must be > or =, got {verdict!r}")
+    for name in ("rewards", "returns", "advantages"):
+        if record.get(name) is not None:
+            _rewards(name, record[name], [taken[agent] for agent in range(agents)])
+
+
+def check_said(record: Any) -> None:
+    """ConfigError where what an evaluation kept is neither a plain answer nor a debate."""
+    _part(_kind("the record", record, dict), "tokens", int)
+    if "turns" not in record:
+        _part(record, "text", str)
+        _part(record, "stop", str)
+        return
+    for turn in _part(record, "turns", list):
+        _turn(turn)
+        _part(turn, "agent", int)
+        _part(turn, "stop", str)
+    for forecast in _optional(record, "forecasts", list):
+        _forecast(_kind("forecasts", forecast, dict), MOST)
+    for judge in _optional(record, "jury", list):
+        _turn({"round": 1, **_kind("jury", judge, dict)})
+
+
+def _turn(turn: Any) -> None:
+    _kind("turns", turn, dict)
+    _part(turn, "text", str)
+    _part(turn, "round", int)
+    for name, kinds in (
+        ("answer", (str, _NOTHING)),
+        ("correct", (bool,)),
+        ("same", (int, _NOTHING)),
+        ("failure", (str,)),
+        ("stop", (str,)),
+    ):
+        if name in turn:
+            _part(turn, name, *kinds)
+    for name, section in _optional(turn, "fields", dict).items():
+        _kind(f"fields {name}", section, str)
+
+
+def _forecast(forecast: Mapping[str, Any], agents: int) -> None:
+    _part(forecast, "text", str)
+    if not 0 <= _part(forecast, "agent", int) < agents or forecast.get("about") not in FORECASTS["both"]:
+        raise ConfigError(f"a forecast must be of an agent about win or right, got {dict(forecast)!r:.80}")
+    if (chance := forecast.get("chance")) is not None:
+        _numbers("chance", [chance], 1)
+        if not 0 <= chance <= 1:
+            raise ConfigError(f"chance must lie in 0 to 1, got {chance!r:.80}")
+    _numbers("advantage", [forecast.get("advantage", 0.0)], 1)
+
+
+def _rewards(name: str, given: Any, turns: list[int]) -> None:
+    if isinstance(given, Mapping):
+        for stream, rows in given.items():
+            _long(f"{name} {stream}", rows, len(turns))
+            for row, count in zip(rows, turns, strict=True):
+                _numbers(f"{name} {stream}", row, count)
+    else:
+        _numbers(name, given, len(turns))
+
+
+def _numbers(name: str, given: Any, count: int) -> None:
+    if all(type(number) is float for number in _long(name, given, count)):
+        return  # nearly always, and a page checks thousands
+    for number in given:
+        if isinstance(number, bool) or not isinstance(number, int | float):
+            raise ConfigError(f"{name} must be numbers, got {number!r:.80}")
+
+
+def _long(name: str, given: Any, count: int) -> list[Any]:
+    if len(_kind(name, given, list)) != count:
+        raise ConfigError(f"{name} must have {count} entries, got {len(given)}")
+    return given  # type: ignore[no-any-return]
+
+
+def _part(owner: Mapping[str, Any], name: str, *kinds: type) -> Any:
+    if name not in owner:
+        raise ConfigError(f"{name} is missing")
+    return _kind(name, owner[name], *kinds)
+
+
+def _optional(owner: Mapping[str, Any], name: str, kind: type) -> Any:
+    return kind() if owner.get(name) is None else _kind(name, owner[name], kind)
+
+
+def _kind(name: str, value: Any, *kinds: type) -> Any:
+    if type(value) in kinds:
+        return value
+    if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
+        words = {dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false", _NOTHING: "null"}
+        raise ConfigError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, got {value!r:.80}")
+    return value

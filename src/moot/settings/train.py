@@ -1,0 +1,300 @@
+"""What a training run is made of. The docstrings are the help; presets.py has the usual settings."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import UseAppendAction, arg
+
+from moot.debate.forecasts import FORECAST
+from moot.debate.prompt_texts import DEFAULT, Prompts
+from moot.debate.protocol import V2, Protocol
+from moot.debate.rules import check_advocates_rules
+from moot.debate.scoring import check_advocates_scoring
+from moot.debate.state import Debate
+from moot.debate.types import Question
+from moot.errors import ConfigError
+from moot.settings.limits import check_numbers
+from moot.settings.model import ModelConfig as ModelConfig
+from moot.settings.part_names import last_of_each
+
+if TYPE_CHECKING:
+    from moot.engine.protocol import Capabilities
+
+
+@dataclass(frozen=True)
+class DebateConfig:
+    task: str = "arithmetic"
+    """Where questions come from: arithmetic, countdown, constraints, gsm8k, math, aime24, reasoning-gym:NAME, longwriter,
+    humaneval, code:FILE, or a file; settings follow a colon, as in math:algebra,level=1-3 or countdown:numbers=4.
+    docs/tasks.md lists them."""
+    num_agents: int = 3
+    """Copies of the model in a debate. With fewer than 3 nobody can vote; advocates (positions assigned) are 2, and a
+    judge decides."""
+    max_rounds: int = 2
+    """Rounds of a debate."""
+    debates_per_question: int = 1
+    """Debates of each question per step, for advantage center_question, which compares them seat by seat."""
+    max_tokens: int = 512
+    """Most tokens of a turn; where sections are given or asked, most tokens of a solution."""
+    evaluation_tokens: int = 256
+    """Most tokens of an evaluation, where sections are given or asked."""
+    comparison_tokens: int = 64
+    """Most tokens of a comparison, consensus or reason, where sections are given or asked. A comparison always
+    has at least 12 per pair."""
+    concurrency: int = 256
+    """Most debates in play at once."""
+
+    @property
+    def limits(self) -> dict[str, int]:
+        return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
+
+
+TOKENS_PER_PAIR = 12
+"""Enough for a line such as `Agent 10 > Agent 11`, whatever the tokenizer makes of numbers."""
+
+
+FORECAST_TOKENS = 16
+"""Enough for a number and a few words around it."""
+
+
+def section_limits(evaluation_tokens: int, comparison_tokens: int, num_agents: int) -> dict[str, int]:
+    """The most tokens of each section but the solution, and of a forecast, for `rollout`."""
+    short = max(comparison_tokens, TOKENS_PER_PAIR * math.comb(num_agents, 2))
+    consensus = dict.fromkeys(("consensus", "consensus_reason"), comparison_tokens)
+    return {"evaluation": evaluation_tokens, "comparison": short, **consensus, FORECAST: FORECAST_TOKENS}
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    batch_size: int = 16
+    """Questions per step."""
+    num_train_datapoints: int = 1024
+    """Questions in the whole run. Divided by batch_size this is the number of steps."""
+    num_substeps: int = 1
+    """Optimizer steps per step, each on a part of the debates."""
+    learning_rate: float = 3e-5
+    """Learning rate of Adam in self-play."""
+    lr_schedule: Literal["constant", "linear", "cosine"] = "constant"
+    """How the learning rate falls to 0 over the run."""
+    loss: Literal["importance_sampling", "ppo", "cispo"] = "importance_sampling"
+    """The policy gradient: with importance weights alone, or with clipped ones. docs/rewards.md has the formulas."""
+    lr_warmup: int = 0
+    """Steps over which the learning rate rises to its value. Adam's first steps are as long as later ones, and rest on
+    the least data."""
+    grad_clip: float = 0.0
+    """Largest norm of the gradient; 0 means no limit. The loss is summed over tokens, so norms are in the hundreds: 1
+    would clip every step."""
+    weight_decay: float = 0.0
+    """Weight decay of AdamW."""
+    remove_constant_groups: bool = True
+    """Do not train on debates in which no token has an advantage. A forward pass looks at them, for
+    optim/kl_sample_train and entropy."""
+    max_staleness: int = 0
+    """Sample this many batches ahead of training. The importance weights correct for the older policy."""
+
+
+@dataclass(frozen=True)
+class WarmConfig:
+    warm_questions: int = 0
+    """Labelled questions to learn the contract from before self-play; 0 leaves this phase out."""
+    warm_epochs: int = 1
+    """How often the warm start goes through its questions."""
+    warm_batch_size: int = 8
+    """Questions per optimizer step of the warm start."""
+    warm_learning_rate: float = 1e-4
+    """Learning rate of Adam in the warm start."""
+    warm_wrong: Literal["near_miss", "sampled", "none"] = "near_miss"
+    """Where the wrong answers to be judged come from: near_miss changes the right one a little; sampled asks the
+    untrained model, which shows judges the mistakes they will really meet; with none, right solutions alone are
+    learned, and no judging."""
+    warm_solutions: Literal["task", "own"] = "task"
+    """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by
+    itself (without known answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and
+    the phase ends when the form is learned."""
+    warm_from: str = ""
+    """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from
+    the same weights."""
+
+
+EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
+"""What may be measured besides the debates of the policy with itself."""
+ADVOCATES_MODES = ("direct", "vote", "opponents", "consultancy", "judge")
+"""The same, where agents are advocates."""
+
+Schedule = Literal["constant", "linear", "cosine"]
+
+
+@dataclass(frozen=True)
+class RecipeConfig:
+    """An outside judge, and when a run ends."""
+
+    judge: str = ""
+    """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or
+    MODEL@URL of an OpenAI-compatible server. Use it when judge accuracy is near one half."""
+    max_sampled_tokens: int = 0
+    """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that
+    runs can be compared at equal cost; 0 is no limit."""
+    best_by: Literal["accuracy", "agreement"] = "accuracy"
+    """Which evaluation during training names the best checkpoint, which is kept and called RUN@best: the one with the
+    highest accuracy of its debates; or, without labels, the one whose agents agree most. Where answers are not known,
+    agreement stands in for accuracy if the reward compares answers (majority); otherwise no checkpoint is the best."""
+    stop_on_alarm: bool = False
+    """Stop the run when an alarm rings, with what to do about it. The run's result is then its best checkpoint, not its
+    last."""
+
+    def __post_init__(self) -> None:
+        if self.max_sampled_tokens < 0:
+            raise ConfigError(f"max_sampled_tokens must be 0 or more, got {self.max_sampled_tokens}; 0 is no limit")
+        if self.judge == "renewed":
+            raise ConfigError("judge may not be renewed: the judge that is a frozen copy of the policy is a part; use --with renewed_judge")
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    protocol: Protocol = V2
+    """The rules of the debates, and how votes count."""
+    prompts: Prompts = DEFAULT
+    """A file with the texts that agents read, over the defaults; `moot prompts` prints it."""
+    model: ModelConfig = field(default_factory=ModelConfig)
+    debate: DebateConfig = field(default_factory=DebateConfig)
+    optim: OptimConfig = field(default_factory=OptimConfig)
+    warm: WarmConfig = field(default_factory=WarmConfig)
+    recipe: RecipeConfig = field(default_factory=RecipeConfig)
+    parts: Annotated[tuple[str, ...], UseAppendAction, arg(name="with", metavar="PART")] = ()
+    """An optional part of training, as in past_selves:share=0.3, or your own as file.py:Class:setting=value; NAME:off
+    leaves out a preset's. docs/recipe.md lists them."""
+    seed: int = 0
+    """Chooses questions, their order, and every sample."""
+    eval_every: int = 50
+    """Steps between evaluations on held-out questions. There is also one before the first step and one after the last;
+    0 means none."""
+    eval_questions: int = 64
+    """Held-out questions per evaluation."""
+    eval_modes: tuple[str, ...] = ()
+    """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote
+    (one answer of the group), opponents (the policy in each seat once, against fixed others); with positions assigned
+    also consultancy (one advocate alone) and judge (nobody argues)."""
+    eval_opponents: tuple[str, ...] = ("base",)
+    """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a
+    chat server."""
+    save_every: int = 100
+    """Steps between checkpoints that are kept; the newest two are always there."""
+    log_full_transcript: bool = False
+    """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is
+    much shorter."""
+
+    def under(self, protocol: Protocol) -> TrainConfig:
+        """The same with another protocol, with as many agents and the judge that its rules need, and without what
+        advocates cannot use."""
+        if protocol.rules.positions != "assigned":
+            debate, modes = (
+                replace(self.debate, num_agents=max(3, self.debate.num_agents)),
+                tuple(m for m in self.eval_modes if m in EVAL_MODES),
+            )
+            return replace(self, protocol=protocol, debate=debate, eval_modes=modes)
+        debate, warm = replace(self.debate, num_agents=2), replace(self.warm, warm_questions=0)
+        recipe = replace(self.recipe, judge=self.recipe.judge or "base")
+        return replace(self, protocol=protocol, debate=debate, warm=warm, recipe=recipe)
+
+    def __post_init__(self) -> None:
+        d, o = self.debate, self.optim
+        object.__setattr__(self, "parts", last_of_each(self.parts))
+        if self.protocol.rules.positions == "assigned":
+            _check_advocates(self)
+        elif d.num_agents < 3:
+            raise ConfigError(f"num_agents must be at least 3 to train, got {d.num_agents}: with fewer nobody can vote")
+        check_numbers(self)
+        modes = ADVOCATES_MODES if self.protocol.rules.positions == "assigned" else EVAL_MODES
+        if unknown := [mode for mode in self.eval_modes if mode not in modes]:
+            raise ConfigError(f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played")
+        if self.protocol.scoring.advantage == "center_question" and d.debates_per_question < 2:
+            raise ConfigError(f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}")
+        if self.model.deterministic and o.max_staleness:
+            raise ConfigError(f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the clock")
+
+    @property
+    def iterations(self) -> int:
+        return -(-self.optim.num_train_datapoints // self.optim.batch_size)
+
+    @property
+    def warm_steps(self) -> int:
+        return -(-self.warm.warm_questions // self.warm.warm_batch_size) * self.warm.warm_epochs
+
+    @property
+    def total_steps(self) -> int:
+        return self.warm_steps + self.iterations
+
+    def iteration(self, step: int) -> int:
+        """Which iteration of self-play a step is, from 1 on; up to 0 it belongs to the warm start."""
+        return step - self.warm_steps
+
+    def share_before(self, step: int) -> float:
+        """The share of self-play that is over before `step`."""
+        return (self.iteration(step) - 1) / max(1, self.iterations)
+
+    def is_kept(self, step: int) -> bool:
+        """Whether the checkpoint of `step` stays however many follow."""
+        return step in (self.warm_steps, self.total_steps) or (self.save_every > 0 and self.iteration(step) % self.save_every == 0)
+
+    def empty_debate(self, question: Question) -> Debate:
+        return Debate(question, self.debate.num_agents, self.debate.max_rounds, self.protocol.rules, prompts=self.prompts)
+
+    def check(self, capabilities: Capabilities) -> None:
+        """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid
+        for."""
+        if self.optim.max_staleness and not capabilities.frozen_samplers:
+            raise ConfigError(
+                f"max_staleness must be 0 on this server, got {self.optim.max_staleness}: its samplers do not keep their weights"
+            )
+        if self.optim.loss not in capabilities.losses:
+            raise ConfigError(f"loss {self.optim.loss} is not known to the server; it has {', '.join(capabilities.losses)}")
+        if self.protocol.rules.sections == "given" and "strings" not in capabilities.stop_types:
+            raise ConfigError(
+                "sections given needs an engine that stops at strings, and this one takes token ids alone; use sections asked"
+            )
+        if self.warm_steps and "cross_entropy" not in capabilities.losses:
+            raise ConfigError(f"warm_questions must be 0 on this server, got {self.warm.warm_questions}: it has no cross_entropy to scale")
+
+    def as_dict(self) -> dict[str, Any]:
+        """As run.json has it."""
+        return {**asdict(self), "protocol": self.protocol.as_dict(), "prompts": self.prompts.as_dict()}
+
+    @classmethod
+    def from_dict(cls, given: dict[str, Any]) -> TrainConfig:
+        parts = {
+            "model": ModelConfig,
+            "debate": DebateConfig,
+            "optim": OptimConfig,
+            "warm": WarmConfig,
+            "recipe": RecipeConfig,
+        }
+        built: dict[str, Any] = {name: kind(**given.get(name, {})) for name, kind in parts.items()}
+        lists = ("eval_modes", "eval_opponents", "parts")
+        named: dict[str, Any] = {name: tuple(given[name]) for name in lists if name in given}
+        if "prompts" in given:
+            named["prompts"] = Prompts.from_dict(given["prompts"])
+        return cls(**{**given, **built, **named, "protocol": V2.with_choices(given.get("protocol", {}))})
+
+
+def _check_advocates(config: TrainConfig) -> None:
+    """What two advocates and a judge need, and what makes no sense for positions that are given."""
+    recipe, scoring = config.recipe, config.protocol.scoring
+    if config.debate.num_agents != 2:
+        raise ConfigError(
+            f"num_agents must be 2 with positions assigned, got {config.debate.num_agents}: a question has two sides; use --num-agents 2"
+        )
+    if not recipe.judge:
+        raise ConfigError("positions assigned needs a judge without a seat whose vote counts; use --judge base")
+    check_advocates_rules(config.protocol.rules)
+    check_advocates_scoring(scoring)
+    if config.warm.warm_questions:
+        raise ConfigError(
+            f"warm_questions must be left out with positions assigned, got {config.warm.warm_questions}: the warm "
+            "start teaches to solve "
+            "and to vote, and advocates do neither"
+        )
+    if recipe.best_by != "accuracy":
+        raise ConfigError(f"best_by must be accuracy with positions assigned, got {recipe.best_by}: advocates never agree")

@@ -1,0 +1,72 @@
+"""From a run's checkpoint, or any model, to its report: what `moot eval` and `moot check` share."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from moot.evaluate import AnswerStore, EvalConfig, EvalWatcher, Report, evaluate
+from moot.evaluate.unseen import unseen_questions
+from moot.players.checkpoints import newest_whole
+from moot.players.find import Players
+from moot.runs.lock import PARTS
+from moot.settings.model import ModelConfig
+from moot.tasks.task import Task
+from moot.util.disk import refuse_links
+
+
+async def evaluate_players(
+    players: Players,
+    settings: EvalConfig,
+    task: Task,
+    count: int,
+    watcher: EvalWatcher,
+    *,
+    step: int | str | None = None,
+    opponents: Sequence[str] = (),
+    judge: str | None = None,
+    out: Path | None = None,
+    name: str | None = None,
+) -> tuple[Report, Path]:
+    """The policy on up to `count` held-out questions that its run has not trained on; the report, and the folder that holds the answers.
+
+    `judge` names who decides between advocates; the policy does if nobody is named. What was answered before, with the same weights and
+    settings, is found there again. Closes the players.
+    """
+    config, run = players.config, players.run
+    if run is not None and out is None:
+        refuse_links(run.path, PARTS)
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(players.close)
+        at = await players.load(step)
+        checkpoint = newest_whole(run, at) if run is not None and at else None
+        saved = ((checkpoint and checkpoint.state) or {}).get("further", 0)
+        questions, notes = unseen_questions(task, None if run is None else config, at, count, saved)
+        for note in notes:
+            watcher.note(note)
+        guests = await players.opponents(opponents) if "opponents" in settings.modes else {}
+        identities = {guest: identity for guest, (_, identity) in guests.items()}
+        decides, identity = (None, "") if judge is None or not settings.assigned else await players.judge(judge)
+        settings = replace(settings, policy=players.identity, opponents=identities, judge=identity)
+        folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, at)
+        answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
+        seats = {guest: seat for guest, (seat, _) in guests.items()}
+        report = await evaluate(players.policy, task, settings, questions, opponents=seats, judge=decides, answers=answers, watcher=watcher)
+    about = {
+        "run": None if run is None else str(run.path),
+        "step": at,
+        "model": "The scripted engine" if config.model.engine == "scripted" else config.model.model,
+        **({"judge": "the script"} if config.model.engine == "scripted" and settings.assigned else {}),
+    }
+    return replace(report, settings={**report.settings, **about}), folder
+
+
+def answers_folder(run: Path | None, model: ModelConfig, task: str, name: str | None, step: int) -> Path:
+    """`RUN/evals/TASK-stepN`, or `evals/MODEL-TASK`, unless it is named."""
+    task = re.sub(r"[^\w.=,-]+", "-", task)
+    if run is not None:
+        return run / "evals" / (name or f"{task}-step{step}")
+    return Path("evals") / (name or f"{'scripted' if model.engine == 'scripted' else Path(model.model).name}-{task}")

@@ -1,0 +1,47 @@
+"""The main curves of a run, or of several in one picture, as PNG and SVG."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from moot.errors import ConfigError
+from moot.evaluate.figures import Curve, Panel, draw
+
+Metrics = Sequence[Mapping[str, Any]]
+
+CURVES = (
+    Panel("accuracy", "Right answers, held out", "eval", "test_*/correct", share=True),
+    Panel("accuracy_train", "Right answers, training questions", "self_play", "train_*/correct", share=True),
+    Panel("reward", "Reward of an agent", "self_play", "env/all/reward/total"),
+    Panel("gradient", "Debates with a gradient", "self_play", "debates/with_gradient", share=True),
+    Panel("parse_error", "Turns that could not be read", "self_play", "parse_error", share=True),
+    Panel("judge_accuracy", "Votes for the right answer", "self_play", "trust/judge_accuracy", share=True, level=0.5),
+    Panel("vote_truth_agreement", "Reward of right minus wrong answers", "self_play", "trust/vote_truth_agreement", level=0.0),
+    Panel("winner_correct", "Winners that are right", "self_play", "trust/winner_correct", share=True),
+    Panel("diversity", "Distinct answers per agent", "self_play", "trust/answer_diversity"),
+    Panel("kl", "Sampler against trainer (KL, v2)", "self_play", "optim/kl_sample_train_v2"),
+)
+
+
+def file_names() -> list[str]:
+    return [f"{name}.{kind}" for name in ("curves", *(panel.name for panel in CURVES)) for kind in ("png", "svg")]
+
+
+def curve(panel: Panel, rows: Metrics) -> Curve | None:
+    """A run's values; what could not be measured is left out, which is not 0."""
+    values = {row["step"]: value for row in rows if (value := panel.value(row)) is not None}
+    return Curve([float(step) for step in values], list(values.values()), [], []) if values else None
+
+
+def draw_runs(runs: Mapping[str, Metrics], folder: Path) -> list[Path]:
+    """One picture of all curves and one of each that has points. Answers with the files it wrote."""
+    picture = []
+    for panel in CURVES:
+        lines = {name: line for name, rows in runs.items() if (line := curve(panel, rows)) is not None}
+        if lines:
+            picture.append((panel, lines))
+    if not picture:
+        raise ConfigError(f"{', '.join(runs)}: there are no metrics to draw yet; wait for the first step")
+    return draw(picture, folder / "curves", alone=True)

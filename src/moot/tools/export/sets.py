@@ -1,0 +1,159 @@
+"""Debates as training sets, one JSON object per line, in the layouts that TRL reads.
+
+    supervised     {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}], "debate": "12/3"}
+    preferences    {"prompt": [{"role": "user", ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...], "debate": "12/3"}
+
+The prompt is the question alone, as one would ask it: the debate is how the answer was found, not part of it. Who won is what the run's
+own reward said. A debate that says nothing is left out and counted under its reason.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import IO, Any
+
+from moot.debate.rewards import last_parsed
+from moot.debate.types import Parsed
+from moot.debate.votes import by_pair, clear_consensus
+from moot.runs import Damaged, PlayedDebate
+from moot.runs.prompt_of_turn import seen_to_json
+from moot.tasks.programs import last_program
+
+Row = dict[str, Any]
+_LONE = re.compile("[\ud800-\udfff]")
+
+
+class LeftOut(Exception):
+    """A debate has nothing for a set. The message is the reason it is counted under."""
+
+
+@dataclass
+class Written:
+    rows: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+    damaged: list[Damaged] = field(default_factory=list)
+
+
+def write(debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebate], Iterable[Row]], file: IO[bytes]) -> Written:
+    written = Written()
+    for each in debates:
+        if isinstance(each, Damaged):
+            written.left_out["damaged line"] += 1
+            written.damaged += [each] if len(written.damaged) < 10 else []
+            continue
+        try:
+            for row in make(each):
+                # Half a character, which a model can sample, has no place in a file that others read as UTF-8.
+                file.write(_LONE.sub("\ufffd", json.dumps(row, ensure_ascii=False)).encode() + b"\n")
+                written.rows += 1
+        except LeftOut as reason:
+            written.left_out[str(reason)] += 1
+    return written
+
+
+def supervised(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
+    """The winner's last answer."""
+    turn = winning_turn(each, only_right)
+    # What an advocate says answers what it was told to argue for, not the question.
+    prompt = seen_to_json(each, turn) if each.debate.assigned else _asked(each)
+    yield {"prompt": prompt, "completion": _said(each, turn), "debate": each.name}
+
+
+def best_and_worst(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
+    """One pair per debate: the winner's last answer, and that of the agent with the lowest reward."""
+    chosen = winning_turn(each, only_right)
+    outcome = each.outcome
+    assert outcome is not None
+    last, means = last_parsed(each.debate), outcome.means
+    best = max(mean for mean in means if mean is not None)
+    below = [(mean, agent) for agent, mean in enumerate(means) if mean is not None and mean < best and last[agent] is not None]
+    if not below:
+        raise LeftOut("no readable answer below the winner's")
+    rejected = last[min(below)[1]]
+    assert rejected is not None
+    yield _pair(each, chosen, rejected)
+
+
+def voted_pairs(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
+    """Every two answers between which the judges clearly preferred one."""
+    _check_played(each)
+    written, same = 0, False
+    for pair, cast in by_pair(each.ballots.votes).items():
+        chosen = clear_consensus(cast)
+        if chosen is None or not _solution(each, chosen) or (only_right and not _is_right(each, chosen)):
+            continue
+        (rejected,) = pair - {chosen}
+        try:
+            row = _pair(each, chosen, rejected)
+        except LeftOut:
+            same = True
+            continue
+        written += 1
+        yield row
+    if not written:
+        raise LeftOut("chosen and rejected are the same" if same else "no pair with a clear preference")
+
+
+PAIRS: dict[str, Callable[[PlayedDebate, bool], Iterator[Row]]] = {"best_worst": best_and_worst, "votes": voted_pairs}
+
+
+def winning_turn(each: PlayedDebate, only_right: bool = False) -> int:
+    """The last readable turn of whoever won."""
+    _check_played(each)
+    outcome = each.outcome
+    assert outcome is not None
+    if outcome.winner is None:
+        silent = each.scoring.rule.from_votes and not outcome.voted
+        raise LeftOut("nobody won: no vote was cast" if silent else "nobody won: several are level")
+    turn = last_parsed(each.debate)[outcome.winner]
+    if turn is None:
+        raise LeftOut("the winner gave no readable answer")
+    if not _solution(each, turn):
+        raise LeftOut("the winner's answer is empty")
+    if only_right and not _is_right(each, turn):
+        raise LeftOut("the winner's answer is not known to be right")
+    return turn
+
+
+def _check_played(each: PlayedDebate) -> None:
+    if each.error is not None:
+        raise LeftOut("the engine lost the debate")
+    if each.scores is None:
+        raise LeftOut("the debate was never scored")
+
+
+def _is_right(each: PlayedDebate, turn: int) -> bool:
+    return each.answer_known and each.correct(turn)
+
+
+def _essence(solution: str) -> str:
+    """What is compared: words, whatever stands between them; of programs also how lines are indented, which changes what they do."""
+    if last_program(solution) is None:
+        return " ".join(solution.split())
+    return "\n".join(line.rstrip() for line in solution.strip().splitlines() if line.strip())
+
+
+def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:
+    if each.debate.assigned:
+        raise LeftOut("advocates argue for different sides, so their arguments are no answers to one prompt")
+    if _essence(_solution(each, chosen)) == _essence(_solution(each, rejected)):
+        raise LeftOut("chosen and rejected are the same")
+    return {"prompt": _asked(each), "chosen": _said(each, chosen), "rejected": _said(each, rejected), "debate": each.name}
+
+
+def _solution(each: PlayedDebate, turn: int) -> str:
+    parsed = each.debate.turns[turn].parsed
+    assert isinstance(parsed, Parsed)
+    return parsed.fields["solution"]
+
+
+def _asked(each: PlayedDebate) -> list[dict[str, str]]:
+    return [{"role": "user", "content": each.debate.question.plain}]
+
+
+def _said(each: PlayedDebate, turn: int) -> list[dict[str, str]]:
+    return [{"role": "assistant", "content": _solution(each, turn)}]

@@ -1,0 +1,244 @@
+"""Several ways to judge, asked about the same answers: each check once, kept line by line, and then measured."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from moot.debate.plain import plain_answers
+from moot.debate.prompt_texts import DEFAULT, Prompts
+from moot.debate.rewards import plurality
+from moot.debate.types import Question
+from moot.engine.protocol import SamplingParams
+from moot.errors import EngineError
+from moot.evaluate.play import EvalWatcher
+from moot.evaluate.store import AnswerStore, Record, SampleKey, question_key
+from moot.judges.asking import Asked, Judge, texts_digest
+from moot.judges.ballots import Ballot, Pair, Show, approval, drawn_pairs, scores_in_pairs
+from moot.judges.lines import written
+from moot.judges.measures import Judged, Measures, measure
+from moot.tasks.answers import grade_all
+from moot.tasks.task import Task
+from moot.tokens.speaker import turn_seed
+from moot.util.files import digest
+
+VERDICTS = "verdicts"
+
+
+@dataclass(frozen=True)
+class Answered:
+    """A question and the answers that every judge is asked about."""
+
+    question: Question
+    solutions: tuple[str, ...]
+    answers: tuple[str | None, ...]
+    correct: tuple[bool, ...]
+    classes: tuple[int | None, ...]
+    """Which of them are the same."""
+
+    @property
+    def counting_fails(self) -> bool:
+        most = plurality(self.classes)
+        return most is None or not self.correct[self.classes.index(most)]
+
+    def shown(self, show: Show) -> tuple[str | None, ...]:
+        """None for what no judge is shown: an empty solution, or where only the final answer is shown, none."""
+        texts = self.solutions if show == "solution" else self.answers
+        return tuple(text if text and text.strip() else None for text in texts)
+
+
+def graded(answers: Mapping[Question, Sequence[str]], task: Task) -> list[Answered]:
+    """Answers in text, read and checked by the task."""
+    debates = [plain_answers(question, texts) for question, texts in answers.items()]
+    solutions = [tuple((turn.fields or {})["solution"] for turn in debate.turns) for debate in debates]
+    grades = grade_all(debates, task.equal, task.extract, task.check)
+    each = zip(answers, solutions, grades, strict=True)
+    return [Answered(question, texts, grade.answers, grade.correct, grade.same) for question, texts, grade in each]
+
+
+@dataclass(frozen=True)
+class Way:
+    """One way to judge, the number of checks apart."""
+
+    judge: str
+    ballot: Ballot = "approval"
+    show: Show = "solution"
+    prompts: Prompts = DEFAULT
+    texts: str = ""
+    """Where its texts come from; empty for the defaults."""
+
+
+@dataclass(frozen=True)
+class TrialConfig:
+    checks: tuple[int, ...] = (4,)
+    """Of approval. The most of them are asked for; fewer are the first of these."""
+    opponents: int = 2
+    """Of pairs: how many others an answer draws."""
+    max_tokens: int = 256
+    """Longest thinking."""
+    temperature: float = 1.0
+    """Of the thinking; the verdict's probability is always that at temperature 1."""
+    seed: int = 0
+    concurrency: int = 256
+
+
+@dataclass(frozen=True)
+class TrialRow:
+    way: Way
+    checks: int
+    measures: Measures
+
+    def __str__(self) -> str:
+        ballot = f"approval ×{self.checks}" if self.way.ballot == "approval" else self.way.ballot
+        return ", ".join(filter(None, (self.way.judge, ballot, self.way.show, self.way.texts)))
+
+    def as_dict(self) -> dict[str, Any]:
+        way = {
+            "judge": self.way.judge,
+            "ballot": self.way.ballot,
+            "show": self.way.show,
+            "prompts": self.way.texts or "default",
+        }
+        return {**way, "checks": self.checks, **self.measures.as_dict()}
+
+
+class Trial:
+    """`identities` tell judges apart that have one name, so that a kept verdict is never taken for another's."""
+
+    def __init__(
+        self, answered: Sequence[Answered], judges: Mapping[str, Judge], identities: Mapping[str, str],
+        config: TrialConfig, verdicts: AnswerStore, watcher: EvalWatcher = EvalWatcher(),
+    ) -> None:  # fmt: skip
+        # Where all answers are right, or all are wrong, there is nothing to measure, and nobody is asked.
+        self._answered = [each for each in answered if len(set(each.correct)) == 2]
+        self._judges, self._identities = judges, identities
+        self._config, self._verdicts, self._watch = config, verdicts, watcher
+        self._gate = asyncio.Semaphore(config.concurrency)
+
+    async def ask(self, ways: Sequence[Way]) -> None:
+        """Everything that is not known yet, of all ways at once. What an engine fails at is asked another time."""
+        checks = ((way, self._checks(way, answered)) for way in ways for answered in self._answered)
+        wanted = {place: (way, asked) for way, places in checks for place, asked in places}
+        missing = {place: each for place, each in wanted.items() if self._verdicts.get(place) is None}
+        self._watch.planned(VERDICTS, len(wanted), len(wanted) - len(missing))
+        for way in ways:
+            if any(place.settings == self._settings(way) for place in missing):
+                self._verdicts.note(self._settings(way), self._meaning(way))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for place, (way, asked) in missing.items():
+                    group.create_task(self._one(place, self._judges[way.judge], asked))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+    def rows(self, ways: Sequence[Way]) -> list[TrialRow]:
+        """The best first; those that could not be measured last."""
+        counts = {way: sorted(set(self._config.checks)) if way.ballot == "approval" else [1] for way in ways}
+        rows = [TrialRow(way, checks, self._measures(way, checks)) for way in ways for checks in counts[way]]
+        return sorted(rows, key=lambda row: -row.measures.pair_accuracy.value if row.measures.pair_accuracy else 1.0)
+
+    def _measures(self, way: Way, checks: int) -> Measures:
+        judged = [self._judged(way, answered, checks) for answered in self._answered]
+        return measure(judged, way.ballot, self._config.seed)
+
+    # What is asked
+
+    def _meaning(self, way: Way) -> dict[str, Any]:
+        config = self._config
+        asked = {"ballot": way.ballot, "show": way.show, "texts": texts_digest(way.prompts, way.ballot, way.show)}
+        sampled = {"seed": config.seed, "max_tokens": config.max_tokens, "temperature": config.temperature}
+        return {"judge": self._identities[way.judge], **asked, **sampled}
+
+    def _settings(self, way: Way) -> str:
+        return digest(self._meaning(way))
+
+    def _place(self, way: Way, answered: Answered, texts: Sequence[str], number: int) -> SampleKey:
+        """By what is shown: an answer that several gave in the same words is asked about once."""
+        return SampleKey(self._settings(way), digest([question_key(answered.question), *texts]), number)
+
+    def _pairs(self, way: Way, answered: Answered) -> list[tuple[int, int]]:
+        seed = f"{self._config.seed}/{question_key(answered.question)}"
+        is_shown = [text is not None for text in answered.shown(way.show)]
+        return drawn_pairs(answered.classes, is_shown, self._config.opponents, seed)
+
+    def _checks(self, way: Way, answered: Answered) -> Iterator[tuple[SampleKey, Asked]]:
+        shown = answered.shown(way.show)
+        asked: list[tuple[tuple[str, ...], int]]
+        asked = [((text,), max(self._config.checks)) for text in shown if text is not None]
+        if way.ballot == "pairs":
+            asked = [(texts, 1) for i, j in self._pairs(way, answered) for texts in _orders(shown, i, j)]
+        elif way.ballot == "lines":
+            texts = tuple(text for text in shown if text is not None)
+            asked = [(texts, 1)] if len(texts) > 1 else []
+        for texts, checks in asked:
+            for number in range(checks):
+                yield (
+                    self._place(way, answered, texts, number),
+                    Asked(answered.question, texts, way.ballot, way.show, way.prompts),
+                )
+
+    async def _one(self, place: SampleKey, judge: Judge, asked: Asked) -> None:
+        config = self._config
+        async with self._gate:
+            seed = turn_seed(config.seed, place.settings, place.question, place.number)
+            params = SamplingParams(config.max_tokens, config.temperature, seed=seed)
+            try:
+                if asked.ballot == "lines":
+                    record = await written(judge, asked, params)
+                else:
+                    record = asdict(await judge.check(asked, params))
+            except EngineError as error:
+                self._watch.sampled(VERDICTS, 0, str(error))
+                return
+        self._verdicts.add(place, record)
+        self._watch.sampled(VERDICTS, record["tokens"] or 0, None)
+
+    # What came of it
+
+    def _judged(self, way: Way, answered: Answered, checks: int) -> Judged:
+        shown, pairs = answered.shown(way.show), list[Pair]()
+        records: list[Record] = []
+        scores: list[float | None]
+        if way.ballot == "pairs":
+            for i, j in self._pairs(way, answered):
+                orders = [self._verdicts.get(self._place(way, answered, texts, 0)) for texts in _orders(shown, i, j)]
+                kept = [record for record in orders if record is not None]
+                if len(kept) == 2:
+                    pairs.append(Pair(i, j, kept[0]["value"], kept[1]["value"]))
+                    records += kept
+            scores = [approval(scores_in_pairs(pairs, i)) for i in range(len(shown))]
+        elif way.ballot == "lines":
+            ballots = (self._verdicts.get(place) for place, _ in self._checks(way, answered))
+            records = [ballot for ballot in ballots if ballot is not None]
+            paid = iter(records[0]["scores"] if records else ())
+            scores = [None if text is None else next(paid, None) for text in shown]
+        else:
+            checked = [self._kept(way, answered, text, checks) for text in shown]
+            scores = [approval([record["value"] for record in each]) for each in checked]
+            records = [record for each in checked for record in each]
+        tokens = [record["tokens"] for record in records]
+        spent = None if None in tokens else sum(tokens)
+        lengths = tuple(map(len, answered.solutions))
+        return Judged(answered.correct, tuple(scores), lengths, answered.counting_fails, spent, tuple(pairs))
+
+    def _kept(self, way: Way, answered: Answered, text: str | None, checks: int) -> list[Record]:
+        """The first checks of an answer; none where one of them is missing, so that every score is of so many."""
+        places = [] if text is None else [self._place(way, answered, (text,), number) for number in range(checks)]
+        kept = [record for place in places if (record := self._verdicts.get(place)) is not None]
+        return kept if len(kept) == checks else []
+
+
+def check_verdict(record: Any) -> None:
+    """TypeError or KeyError for what is no verdict, whoever wrote the file."""
+    values, least = (record["scores"], -1) if "scores" in record else ([record["value"]], 0)
+    numbers = all(isinstance(value, int | float) and least <= value <= 1 for value in values)
+    tokens = record["tokens"]
+    if not numbers or not (tokens is None or (isinstance(tokens, int) and tokens >= 0)):
+        raise TypeError(f"no verdict: {record!r:.60}")
+
+
+def _orders(shown: Sequence[str | None], i: int, j: int) -> list[tuple[str, ...]]:
+    one, other = shown[i] or "", shown[j] or ""
+    return [(one, other), (other, one)]
