@@ -119,7 +119,9 @@ async def play(engine: Any, rendering: Rendering, count: int) -> tuple[dict[str,
     sampler = Timed(await engine.snapshot())
     before, started, worked = dict(engine.statistics), time.perf_counter(), time.process_time()
     with Watch() as watch:
-        played = await rollout(debates, sampler, rendering, SamplingParams(max_tokens=512), concurrency=count, tempered=False)
+        played = await rollout(
+            debates, sampler, rendering, SamplingParams(max_tokens=512), concurrency=count, tempered=False
+        )
     wall, cpu = time.perf_counter() - started, time.process_time() - worked
     failed = [each.error for each in played if each.error]
     assert not failed, failed[0]
@@ -143,7 +145,9 @@ async def floor(engine: Any, spans: list[Any], count: int) -> float:
     prompts = [types.ModelInput.from_ints(random.integers(0, 40000, length).tolist()) for length in lengths]
     started, wide = time.process_time(), count * AGENTS
     for at in range(0, len(prompts), wide):
-        await asyncio.gather(*(asyncio.wrap_future(client.sample(prompt, 1, params)) for prompt in prompts[at : at + wide]))
+        await asyncio.gather(
+            *(asyncio.wrap_future(client.sample(prompt, 1, params)) for prompt in prompts[at : at + wide])
+        )
     return 1000 * (time.process_time() - started) / len(prompts)
 
 
@@ -200,7 +204,9 @@ def draw(spans: list[Any], marks: dict[str, Any], latency: float, path: Path) ->
         f'<text x="8" y="{y(top) + 4:.0f}">{top:,}</text><text x="8" y="{y(0) + 4:.0f}">0</text>',
     ]
     longest = max(worked[-1][1] for worked, _ in marks.values())
-    for row, (name, words) in enumerate((("enqueued", "all chunks enqueued at once"), ("awaited", "each awaited before the next"))):
+    for row, (name, words) in enumerate(
+        (("enqueued", "all chunks enqueued at once"), ("awaited", "each awaited before the next"))
+    ):
         at, (worked, idle) = height + 24 + 46 * row, marks[name]
         said = f"{words}: {CHUNKS} chunks in {worked[-1][1]:.2f} s, the server idle {1000 * float(np.median(idle)):.0f} ms between two"
         parts.append(f'<text x="{left}" y="{at}">{said}</text>')

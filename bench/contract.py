@@ -53,7 +53,9 @@ def share(hits: Sequence[float], of: Sequence[float] | None = None) -> dict[str,
     return None if measured is None else {"value": measured.value, "low": measured.low, "high": measured.high}
 
 
-async def plain(args: argparse.Namespace, sampler: Any, rendering: Rendering, task: Task, questions: Sequence[Question]) -> dict[str, Any]:
+async def plain(
+    args: argparse.Namespace, sampler: Any, rendering: Rendering, task: Task, questions: Sequence[Question]
+) -> dict[str, Any]:
     rows: dict[str, Any] = {}
     for name, instruction in WORDINGS.items():
         asked = [replace(q, instruction=instruction) if instruction else q for q in questions]
@@ -66,7 +68,11 @@ async def plain(args: argparse.Namespace, sampler: Any, rendering: Rendering, ta
             given = [answer_in(rendering.said(sample.tokens)[0], task.extract) for sample in samples]
             right = [answer is not None and task.right(question, answer) for answer in given]
             lengths = [len(sample.tokens) for sample in samples]
-            return sum(right) / len(right), sum(lengths) / len(lengths), sum(s.stop_reason == "length" for s in samples) / len(samples)
+            return (
+                sum(right) / len(right),
+                sum(lengths) / len(lengths),
+                sum(s.stop_reason == "length" for s in samples) / len(samples),
+            )
 
         found = await asyncio.gather(*(one(number, question) for number, question in enumerate(asked)))
         tokens = [length for _, length, _ in found]
@@ -77,7 +83,10 @@ async def plain(args: argparse.Namespace, sampler: Any, rendering: Rendering, ta
             "cut": float(np.mean([cut for _, _, cut in found])),
             "tokens_per_s": args.agents * sum(tokens) / (time.perf_counter() - started),
         }
-        print(f"  plain, {name}: {percent(np.mean(rows[name]['right']))} right, {rows[name]['tokens']:.0f} tokens", flush=True)
+        print(
+            f"  plain, {name}: {percent(np.mean(rows[name]['right']))} right, {rows[name]['tokens']:.0f} tokens",
+            flush=True,
+        )
     return rows
 
 
@@ -89,7 +98,9 @@ async def debates(
     empty = [Debate(question, args.agents, 2, rules, prompts=texts) for question in questions]
     limit = args.max_tokens if way != "sampled" else args.max_tokens + sum(LIMITS.values())
     started = time.perf_counter()
-    played = await rollout(empty, sampler, rendering, SamplingParams(limit), limits=LIMITS, concurrency=args.concurrency)
+    played = await rollout(
+        empty, sampler, rendering, SamplingParams(limit), limits=LIMITS, concurrency=args.concurrency
+    )
     seconds = time.perf_counter() - started
     kept = [each for each in played if each.error is None]
     grades = grade_all([each.debate for each in kept], task.equal, task.extract, task.check)
@@ -98,17 +109,23 @@ async def debates(
     for each, grade in zip(kept, grades, strict=True):
         turns = each.debate.turns
         for round in (1, 2):
-            rights[round].append(float(np.mean([grade.correct[i] for i, turn in enumerate(turns) if turn.round == round])))
+            rights[round].append(
+                float(np.mean([grade.correct[i] for i, turn in enumerate(turns) if turn.round == round]))
+            )
         valid.append(float(np.mean([not turn.failed for turn in turns])))
         cast = ballots(each.debate, V2.scoring)
         voted.append(cast.did_vote)
         could.append(cast.could_vote)
-        pairs = [vote for vote in cast.votes if vote.verdict == ">" and grade.correct[vote.left] != grade.correct[vote.right]]
+        pairs = [
+            vote for vote in cast.votes if vote.verdict == ">" and grade.correct[vote.left] != grade.correct[vote.right]
+        ]
         mixed.append(len(pairs))
         good.append(sum(grade.correct[vote.left] for vote in pairs))
         first = [grade.same[i] for i, turn in enumerate(turns) if turn.round == 1]
         common = plurality(first)
-        majority.append(float(common is not None and any(grade.correct[i] for i in range(len(first)) if grade.same[i] == common)))
+        majority.append(
+            float(common is not None and any(grade.correct[i] for i in range(len(first)) if grade.same[i] == common))
+        )
     sampled = [int(turn.sampled.sum()) for each in kept for turn in each.sampled]
     row = {
         "round 1": share(rights[1]),
@@ -163,8 +180,16 @@ def aims(result: dict[str, Any]) -> list[tuple[str, str, bool | None]]:
         least = 0.85 if way == "sampled" else 0.99
         if way != "sampled":
             kept = first >= 0.95 * best
-            lines.append((f"{way}: round 1 at least 0.95 of the best plain wording", f"{percent(first)} of {percent(best)}", kept))
-        lines.append((f"{way}: round 2 not below round 1", f"{percent(second)} after {percent(first)}", second >= first))
+            lines.append(
+                (
+                    f"{way}: round 1 at least 0.95 of the best plain wording",
+                    f"{percent(first)} of {percent(best)}",
+                    kept,
+                )
+            )
+        lines.append(
+            (f"{way}: round 2 not below round 1", f"{percent(second)} after {percent(first)}", second >= first)
+        )
         lines.append((f"{way}: valid turns at least {least:.0%}", percent(valid), valid >= least))
         lines.append((f"{way}: turns with a vote at least 90%", percent(vote), vote is not None and vote >= 0.9))
     return lines
@@ -178,13 +203,21 @@ def save(args: argparse.Namespace, result: dict[str, Any]) -> None:
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
     from moot.engine.local import LocalEngine
 
-    engine = LocalEngine.create(args.model, max_batch=args.concurrency * args.agents, max_cache_gib=args.cache_gib or None)
+    engine = LocalEngine.create(
+        args.model, max_batch=args.concurrency * args.agents, max_cache_gib=args.cache_gib or None
+    )
     rendering = Rendering(engine.tokenizer, args.model)
     sampler = await engine.snapshot()
     task = tasks.load(args.task)
     questions = [task.train(number) for number in range(args.questions)]
-    result: dict[str, Any] = {"model": args.model, "task": args.task, "settings": {k: v for k, v in vars(args).items() if k != "json"}}
-    print(f"{args.model} on {task.name}: {len(questions)} questions, temperature {args.temperature:g}, at most {args.max_tokens} tokens")
+    result: dict[str, Any] = {
+        "model": args.model,
+        "task": args.task,
+        "settings": {k: v for k, v in vars(args).items() if k != "json"},
+    }
+    print(
+        f"{args.model} on {task.name}: {len(questions)} questions, temperature {args.temperature:g}, at most {args.max_tokens} tokens"
+    )
     result["plain"] = await plain(args, sampler, rendering, task, questions)
     for way in args.ways:
         result[way] = await debates(args, way, sampler, rendering, task, questions)

@@ -89,7 +89,9 @@ def step(what: str, command: Sequence[str | Path]) -> str:
     """Runs one command of the making; what it wrote is shown only if it failed."""
     print(f"  {what}", flush=True)
     try:
-        done = subprocess.run([str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False)
+        done = subprocess.run(
+            [str(part) for part in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+        )
     except OSError as error:
         raise NoVenv(f"{what}: {error}") from None
     if done.returncode:
@@ -116,10 +118,15 @@ def make_venv(venv: Path, python: str, fresh: bool) -> Path:
     pip: list[str | Path] = [installed, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     # torch comes first and is then held where it is: the cookbook would take any newer one.
     step(TORCH, [*pip, TORCH])
-    found = step("which torch that is", [installed, "-c", "from importlib.metadata import version; print(version('torch'))"]).split()[-1]
+    found = step(
+        "which torch that is", [installed, "-c", "from importlib.metadata import version; print(version('torch'))"]
+    ).split()[-1]
     held = venv / "constraints.txt"
     held.write_text(f"torch=={found}\n")
-    step(f"moot, {', '.join(PINNED)}, with torch held at {found}", [*pip, "--constraint", held, "--editable", ROOT, *PINNED])
+    step(
+        f"moot, {', '.join(PINNED)}, with torch held at {found}",
+        [*pip, "--constraint", held, "--editable", ROOT, *PINNED],
+    )
     stamp.write_text(made_of)
     return installed
 
@@ -172,7 +179,11 @@ class Group:
     def theirs(self) -> list[tinker.Datum]:
         # Where moot has more than one an agent, the cookbook's are not compared.
         values = self.advantages.values if self.advantages.per == "agent" else (0.0,) * len(self.trajectories)
-        return [datum for each, value in zip(self.trajectories, values, strict=True) for datum in trajectory_to_data(each, value)]
+        return [
+            datum
+            for each, value in zip(self.trajectories, values, strict=True)
+            for datum in trajectory_to_data(each, value)
+        ]
 
 
 @dataclass(frozen=True)
@@ -184,8 +195,15 @@ class Case:
     """How many datums there should be, where that is known without building them."""
 
 
-def transition(prompt: list[int], tokens: list[int], logprobs: list[float], reward: float = 0.0, done: bool = False) -> Transition:
-    return Transition(ob=tinker.ModelInput.from_ints(prompt), ac=TokensWithLogprobs(tokens, logprobs), reward=reward, episode_done=done)
+def transition(
+    prompt: list[int], tokens: list[int], logprobs: list[float], reward: float = 0.0, done: bool = False
+) -> Transition:
+    return Transition(
+        ob=tinker.ModelInput.from_ints(prompt),
+        ac=TokensWithLogprobs(tokens, logprobs),
+        reward=reward,
+        episode_done=done,
+    )
 
 
 def trajectory(transitions: list[Transition]) -> Trajectory:
@@ -230,7 +248,9 @@ def group(agents: Sequence[Sequence[Step]], values: Sequence[float], as_new: Cal
                 )
             )
     debate = Debate(Question("?"), len(agents), max(1, max(map(len, agents))), turns=tuple(turns))
-    trajectories = [trajectory([transition(each.prompt, each.tokens, each.logprobs) for each in steps]) for steps in agents]
+    trajectories = [
+        trajectory([transition(each.prompt, each.tokens, each.logprobs) for each in steps]) for steps in agents
+    ]
     return Group(debate, tuple(sampled), Advantages.per_agent(tuple(values)), trajectories)
 
 
@@ -261,11 +281,15 @@ def difference(ours: Datum, theirs: tinker.Datum, names: Sequence[str], slack: f
         wrong = np.flatnonzero(~(np.abs(a.astype(np.float64) - b.astype(np.float64)) <= allowed))
         if len(wrong):
             place = int(wrong[0])
-            return f"field {name}, place {place} of {len(a)}: moot has {a[place].item()}, the cookbook {b[place].item()}"
+            return (
+                f"field {name}, place {place} of {len(a)}: moot has {a[place].item()}, the cookbook {b[place].item()}"
+            )
     return None
 
 
-def compare(ours: Sequence[Datum], theirs: Sequence[tinker.Datum], names: Sequence[str], slack: float = 0.0) -> str | None:
+def compare(
+    ours: Sequence[Datum], theirs: Sequence[tinker.Datum], names: Sequence[str], slack: float = 0.0
+) -> str | None:
     for number, (a, b) in enumerate(zip(ours, theirs, strict=False)):
         if found := difference(a, b, names, slack):
             return f"datum {number}, {found}"
@@ -296,7 +320,14 @@ def check(case: Case) -> Row:
         found = f"both made {count} datums, right would be {case.expected}"
     left_out = [name for name in FIELDS if name not in case.fields]
     said = "all 5" if not left_out else f"all but {', '.join(left_out)}"
-    return Row(case.name, sum(len(g.trajectories) for g in case.groups), sum(len(g.sampled) for g in case.groups), count, said, found)
+    return Row(
+        case.name,
+        sum(len(g.trajectories) for g in case.groups),
+        sum(len(g.sampled) for g in case.groups),
+        count,
+        said,
+        found,
+    )
 
 
 def check_centring(name: str, groups: Sequence[Group]) -> Row:
@@ -314,7 +345,12 @@ def check_centring(name: str, groups: Sequence[Group]) -> Row:
         slack = 4 * float(np.finfo(np.float32).eps) * max(1.0, *map(abs, totals))
         ours = each.ours()
         count += len(ours)
-        here = compare(ours, [datum for datum, where in zip(data, metadata, strict=True) if where["group_idx"] == number], FIELDS, slack)
+        here = compare(
+            ours,
+            [datum for datum, where in zip(data, metadata, strict=True) if where["group_idx"] == number],
+            FIELDS,
+            slack,
+        )
         if tuple(totals) != each.returns:
             here = f"rewards: moot has {each.returns}, the cookbook {totals}"
         elif max(gaps) > slack:
@@ -384,7 +420,11 @@ def by_hand() -> list[Case]:
     ]
     values = (0.1, -2.5, 1 / 3)
     return [
-        Case(name, [group([w.steps for w in writers], values[: len(writers)], always if as_new else never)], expected=expected)
+        Case(
+            name,
+            [group([w.steps for w in writers], values[: len(writers)], always if as_new else never)],
+            expected=expected,
+        )
         for name, writers, expected, as_new in written
     ]
 
@@ -426,14 +466,20 @@ def random_steps(chance: np.random.Generator) -> list[Step]:
 def from_chance(count: int = 300) -> list[Case]:
     chance = np.random.default_rng(SEED)
     agents = [[random_steps(chance) for _ in range(int(chance.integers(1, 5)))] for _ in range(count)]
-    values = [[float(value) for value in chance.normal(scale=chance.choice([0.0, 1e-6, 1.0, 1e4]), size=len(each))] for each in agents]
+    values = [
+        [float(value) for value in chance.normal(scale=chance.choice([0.0, 1e-6, 1.0, 1e4]), size=len(each))]
+        for each in agents
+    ]
     coins = chance.random(100) < 0.5
     forms: list[tuple[str, Callable[[int], bool]]] = [
         ("new part only", always),
         ("whole", never),
         ("either, by chance", lambda turn: bool(coins[turn % len(coins)])),
     ]
-    return [Case(f"random, {name}", [group(each, row, form) for each, row in zip(agents, values, strict=True)]) for name, form in forms]
+    return [
+        Case(f"random, {name}", [group(each, row, form) for each, row in zip(agents, values, strict=True)])
+        for name, form in forms
+    ]
 
 
 # ---------------------------------------------------------------- cases from debates
@@ -459,7 +505,9 @@ class Recorder:
         return await self.engine.compute_logprobs(tokens)
 
 
-def play(protocol: Protocol, style: Style, *, agents: int, rounds: int, count: int, max_tokens: int = 2000) -> list[Group]:
+def play(
+    protocol: Protocol, style: Style, *, agents: int, rounds: int, count: int, max_tokens: int = 2000
+) -> list[Group]:
     recorder = Recorder(ScriptedEngine(style=style, seed=SEED))
     rendering = Rendering(recorder.engine.tokenizer)
     asked = [Debate(Question(f"What is {i} and {i + 1}?"), agents, rounds, protocol.rules) for i in range(count)]
@@ -468,7 +516,9 @@ def play(protocol: Protocol, style: Style, *, agents: int, rounds: int, count: i
     if errors:
         raise RuntimeError(f"a scripted debate failed: {errors[0]}")
     scores = [score(each.debate, protocol.scoring) for each in played]
-    values = advantages(zip([each.debate for each in played], scores, strict=True), ESTIMATORS[protocol.scoring.advantage])
+    values = advantages(
+        zip([each.debate for each in played], scores, strict=True), ESTIMATORS[protocol.scoring.advantage]
+    )
     groups = []
     for each, score, value in zip(played, scores, values, strict=True):
         trajectories = []
@@ -477,7 +527,9 @@ def play(protocol: Protocol, style: Style, *, agents: int, rounds: int, count: i
             for i in turns:
                 prompt, answer = recorder.asked[id(each.sampled[i].tokens)]
                 charged = FAILED if each.debate.turns[i].failed else 0.0
-                transitions.append(transition(prompt, answer.tokens.tolist(), answer.logprobs.tolist(), charged, i == turns[-1]))
+                transitions.append(
+                    transition(prompt, answer.tokens.tolist(), answer.logprobs.tolist(), charged, i == turns[-1])
+                )
             trajectories.append(trajectory(transitions))
         rewards, returns = (score.rewards, score.returns) if score.per == "agent" else ((), ())
         groups.append(Group(each.debate, each.sampled, value, trajectories, rewards, returns))
@@ -537,12 +589,16 @@ def known_differences() -> list[str]:
             theirs = f"{len(tiny.theirs())} datums"
         except DataValidationError as error:
             theirs = f"an error ({error})"
-        lines.append(f"a sequence of {what}: moot {[len(datum) for datum in tiny.ours()]} (lengths of its datums), the cookbook {theirs}")
+        lines.append(
+            f"a sequence of {what}: moot {[len(datum) for datum in tiny.ours()]} (lengths of its datums), the cookbook {theirs}"
+        )
     equal = TrajectoryGroup([trajectory([]) for _ in range(7)], [0.7] * 7, [{} for _ in range(7)])
     silent = Debate(Question("?"), 7)
     (ours,) = advantages([(silent, agent_scores(silent, [0.7] * 7))], ESTIMATORS["center_group"])
     assert ours.per == "agent"
-    lines.append(f"seven rewards of 0.7 centred: moot {ours.values[0]}, the cookbook {float(compute_advantages([equal])[0][0]):.1e}")
+    lines.append(
+        f"seven rewards of 0.7 centred: moot {ours.values[0]}, the cookbook {float(compute_advantages([equal])[0][0]):.1e}"
+    )
     return lines
 
 
@@ -562,7 +618,11 @@ def seconds(build: Callable[[], object], repeats: int = 5) -> float:
 def timing(cases: Sequence[Case]) -> tuple[float, float, int]:
     groups = [each for case in cases for each in case.groups]
     tokens = sum(len(datum) for each in groups for datum in each.ours())
-    return seconds(lambda: [each.ours() for each in groups]), seconds(lambda: [each.theirs() for each in groups]), tokens
+    return (
+        seconds(lambda: [each.ours() for each in groups]),
+        seconds(lambda: [each.theirs() for each in groups]),
+        tokens,
+    )
 
 
 # ---------------------------------------------------------------- all of it
@@ -572,7 +632,9 @@ def inside() -> int:
     torch.set_num_threads(1)
     console = Console(width=None if sys.stdout.isatty() else 140, highlight=False, markup=False)
     names = ("tinker-cookbook", "tinker", "torch", "numpy", "moot")
-    console.print(f"{', '.join(f'{name} {version(name)}' for name in names)}, Python {sys.version.split()[0]}, seed {SEED}")
+    console.print(
+        f"{', '.join(f'{name} {version(name)}' for name in names)}, Python {sys.version.split()[0]}, seed {SEED}"
+    )
 
     hand, chance, debates = by_hand(), from_chance(), from_debates()
     rows = [check(case) for case in [*hand, *chance, *debates]]
@@ -593,7 +655,9 @@ def inside() -> int:
     for line in known_differences():
         console.print(f"- {line}")
 
-    console.print("Time to build the same datums, one thread, best of 5 (information only: each side makes its own kind of object):")
+    console.print(
+        "Time to build the same datums, one thread, best of 5 (information only: each side makes its own kind of object):"
+    )
     kinds = {
         "random": chance,
         "v1 debates": [case for case in debates if case.name.startswith("v1")],
@@ -607,7 +671,9 @@ def inside() -> int:
 
     bad = [row for row in rows if row.difference]
     if bad:
-        console.print(f"{len(bad)} of {len(rows)} cases differ. The first: {bad[0].name}: {bad[0].difference}", style="bold red")
+        console.print(
+            f"{len(bad)} of {len(rows)} cases differ. The first: {bad[0].name}: {bad[0].difference}", style="bold red"
+        )
         return 1
     console.print(f"All {len(rows)} cases are equal: {sum(row.datums for row in rows)} datums compared.")
     return 0
@@ -615,7 +681,9 @@ def inside() -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
-    parser.add_argument("--venv", type=Path, default=ROOT / ".cache" / "cookbook-venv", help="where the virtual environment is, or goes")
+    parser.add_argument(
+        "--venv", type=Path, default=ROOT / ".cache" / "cookbook-venv", help="where the virtual environment is, or goes"
+    )
     parser.add_argument("--python", default="python3.11", help="the interpreter it is made with")
     parser.add_argument("--fresh", action="store_true", help="make it anew")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)

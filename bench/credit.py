@@ -52,8 +52,16 @@ RULES = V2.with_choices(personas=False).rules
 class Parts(TwoAnswers):
     """Each section of a turn is one token, in red or in blue."""
 
-    SECTIONS = ("<solution>\\boxed{{{}}}</solution>", "<evaluation>The {} one is right.</evaluation>", "<comparison>{}</comparison>")
-    TOKENS = (*TwoAnswers.SPECIAL, *(text.format(c) for text in SECTIONS for c in COLOURS), *(f"word{i} " for i in range(4)))
+    SECTIONS = (
+        "<solution>\\boxed{{{}}}</solution>",
+        "<evaluation>The {} one is right.</evaluation>",
+        "<comparison>{}</comparison>",
+    )
+    TOKENS = (
+        *TwoAnswers.SPECIAL,
+        *(text.format(c) for text in SECTIONS for c in COLOURS),
+        *(f"word{i} " for i in range(4)),
+    )
     MARKS = 8
 
     def encode(self, text: str, add_special_tokens: bool = False) -> list[int]:
@@ -90,7 +98,9 @@ async def planted(rendering: Rendering, rng: random.Random) -> list[Datum]:
     return [
         datum
         for turns in debate.turns_by_agent()
-        for datum in imitated([sampled[i] for i in turns], [np.ones(len(sampled[i].tokens), dtype=np.float32) for i in turns])
+        for datum in imitated(
+            [sampled[i] for i in turns], [np.ones(len(sampled[i].tokens), dtype=np.float32) for i in turns]
+        )
     ]
 
 
@@ -116,7 +126,9 @@ class Voting:
 
 
 async def debated(sampler: Sampler, rendering: Rendering, seed: str) -> tuple[Debate, Any, list[str]]:
-    speaker = TokenSpeaker(sampler, rendering, SamplingParams(max_tokens=4, stop=rendering.stops("three_tag")), seed=seed)
+    speaker = TokenSpeaker(
+        sampler, rendering, SamplingParams(max_tokens=4, stop=rendering.stops("three_tag")), seed=seed
+    )
     voting = Voting(speaker)
     played = await play(new_debate(), voting, voting.watch)
     sampled, _ = kept_turns(speaker, played)
@@ -126,8 +138,12 @@ async def debated(sampler: Sampler, rendering: Rendering, seed: str) -> tuple[De
 def shares(played: Sequence[tuple[Debate, Any, list[str]]]) -> Shares:
     turns = [(turn, text) for debate, _, texts in played for turn, text in zip(debate.turns, texts, strict=True)]
     readable = [text for turn, text in turns if not turn.failed]
-    answers, votes = ([c for text in readable if (c := said(text, section)) is not None] for section in Parts.SECTIONS[::2])
-    return Shares(*(colours.count("red") / max(1, len(colours)) for colours in (answers, votes)), len(readable) / len(turns))
+    answers, votes = (
+        [c for text in readable if (c := said(text, section)) is not None] for section in Parts.SECTIONS[::2]
+    )
+    return Shares(
+        *(colours.count("red") / max(1, len(colours)) for colours in (answers, votes)), len(readable) / len(turns)
+    )
 
 
 def start(folder: Path, seed: int) -> Path:
@@ -141,7 +157,9 @@ def start(folder: Path, seed: int) -> Path:
     for _ in range(PLANTING):
         for datum in asyncio.run(planted(rendering, rng)):
             logits = model(torch.tensor(datum.tokens, dtype=torch.long)[None]).logits[0]
-            losses = torch.nn.functional.cross_entropy(logits, torch.tensor(datum.targets, dtype=torch.long), reduction="none")
+            losses = torch.nn.functional.cross_entropy(
+                logits, torch.tensor(datum.targets, dtype=torch.long), reduction="none"
+            )
             (losses * torch.tensor(datum.mask)).sum().backward()
         adam.step()
         adam.zero_grad()
@@ -160,7 +178,11 @@ async def learn(model: Path, credit: str, seed: int, iterations: int) -> list[Sh
         played = await asyncio.gather(*(debated(sampler, rendering, f"{seed}/{iteration}/{i}") for i in range(DEBATES)))
         history.append(shares(played))
         values = advantages([(debate, generator_judge(debate, scoring, None)) for debate, _, _ in played], center_group)
-        taught = [d for (debate, sampled, _), value in zip(played, values, strict=True) for d in datums(debate, sampled, value)]
+        taught = [
+            d
+            for (debate, sampled, _), value in zip(played, values, strict=True)
+            for d in datums(debate, sampled, value)
+        ]
         engine.forward_backward(taught, "importance_sampling")
         await engine.optim_step(AdamParams(learning_rate=RATE))
     await engine.close()
@@ -182,7 +204,10 @@ def main(given: Sequence[str] | None = None) -> int:
                 first, *last = ([each.answers, each.votes, each.readable] for each in (history[0], *history[-3:]))
                 result.setdefault(credit, []).append([*first, *np.mean(last, axis=0).tolist()])
         if not args.json:
-            print(f"seed {seed}: " + "; ".join(f"{credit} {rows[-1][3]:.0%} red" for credit, rows in result.items()), flush=True)
+            print(
+                f"seed {seed}: " + "; ".join(f"{credit} {rows[-1][3]:.0%} red" for credit, rows in result.items()),
+                flush=True,
+            )
     for credit, rows in result.items() if not args.json else ():
         middle, spread = np.mean(rows, axis=0), np.std(rows, axis=0)
         told = (

@@ -81,18 +81,24 @@ def record(tokenizer: Any, agents: int, tokens: int, count: int = 2000) -> list[
             f"<solution>{' '.join(words[:half])} \\boxed{{{chance.randint(1, 9)}}}</solution>\n"
             f"<evaluation>{' '.join(words[half:])}</evaluation>\n<comparison>{lines}</comparison>"
         )
-        turns.append(np.array([*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id], dtype=np.int32))
+        turns.append(
+            np.array([*tokenizer.encode(text, add_special_tokens=False), tokenizer.eos_token_id], dtype=np.int32)
+        )
     return turns
 
 
 def run(rendering: Rendering, replay: Replay, count: int, agents: int, rounds: int) -> tuple[float, int, int]:
     """Processor seconds (others on the machine do not count), sampled tokens, all tokens of the datums."""
     protocol = PRESETS["v2"]
-    debates = [Debate(Question(f"Question {i}: what follows?", "7"), agents, rounds, protocol.rules) for i in range(count)]
+    debates = [
+        Debate(Question(f"Question {i}: what follows?", "7"), agents, rounds, protocol.rules) for i in range(count)
+    ]
     gc.collect()
     start = time.process_time()
     # Another seed each time, or the next run would find its texts remembered.
-    played = asyncio.run(rollout(debates, replay, rendering, SamplingParams(1000), concurrency=count, seed=next(_SEEDS)))  # type: ignore[arg-type]
+    played = asyncio.run(
+        rollout(debates, replay, rendering, SamplingParams(1000), concurrency=count, seed=next(_SEEDS))
+    )  # type: ignore[arg-type]
     scored = [(each.debate, score(each.debate, protocol.scoring)) for each in played]
     taught = advantages(scored, ESTIMATORS[protocol.scoring.estimator])
     made = [d for each, values in zip(played, taught, strict=True) for d in datums(each.debate, each.sampled, values)]
@@ -107,13 +113,25 @@ def in_flight(count: int, agents: int, rounds: int) -> None:
     tokenizer = real_tokenizer()
     engine, rendering = ScriptedEngine(style="well_formed", tokenizer=tokenizer, latency_s=1.0), Rendering(tokenizer)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    debates = [Debate(Question(f"Question {i}: what follows?", "7"), agents, rounds, PRESETS["v2"].rules) for i in range(count)]
+    debates = [
+        Debate(Question(f"Question {i}: what follows?", "7"), agents, rounds, PRESETS["v2"].rules) for i in range(count)
+    ]
     start = time.perf_counter()
     played = asyncio.run(rollout(debates, engine, rendering, SamplingParams(1000), concurrency=count))
     seconds = time.perf_counter() - start
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     errors = sum(each.error is not None for each in played)
-    print(json.dumps({"debates": count, "errors": errors, "seconds": seconds, "before_mib": before / 1024, "peak_mib": peak / 1024}))
+    print(
+        json.dumps(
+            {
+                "debates": count,
+                "errors": errors,
+                "seconds": seconds,
+                "before_mib": before / 1024,
+                "peak_mib": peak / 1024,
+            }
+        )
+    )
 
 
 def main() -> int:
@@ -142,12 +160,16 @@ def main() -> int:
     print("\nslope in debates (should stay level):")
     for count in (options.debates // 4, options.debates // 2, options.debates, options.debates * 2):
         seconds, sampled, _ = run(rendering, replay, count, options.agents, options.rounds)
-        print(f"  {count:6d} debates {1e3 * seconds / count:8.2f} ms a debate {sampled / seconds:12,.0f} sampled tokens/s")
+        print(
+            f"  {count:6d} debates {1e3 * seconds / count:8.2f} ms a debate {sampled / seconds:12,.0f} sampled tokens/s"
+        )
     print("slope in turns (should stay level once others have spoken; round 1 has no one to quote):")
     for rounds in (1, 2, 4, 8, 16):
         seconds, sampled, _ = run(rendering, replay, max(10, options.debates // (2 * rounds)), options.agents, rounds)
         turns = max(10, options.debates // (2 * rounds)) * options.agents * rounds
-        print(f"  {rounds:3d} rounds {1e6 * seconds / turns:8.0f} µs a turn {sampled / seconds:12,.0f} sampled tokens/s")
+        print(
+            f"  {rounds:3d} rounds {1e6 * seconds / turns:8.0f} µs a turn {sampled / seconds:12,.0f} sampled tokens/s"
+        )
 
     if options.in_flight:
         command = [sys.executable, __file__, "--only-in-flight", "--in-flight", str(options.in_flight)]

@@ -40,7 +40,12 @@ from gpu_measure import AGENTS, ROUNDS, SHAPES
 def child(args: argparse.Namespace, what: str, model: str, limit: float) -> tuple[list[dict[str, Any]], str]:
     """What it said before it ended or was ended, and what went wrong."""
     program = ["gpu_measure.py"] if what == "ours" else ["gpu_peers.py", what]
-    command = [sys.executable, str(Path(__file__).with_name(program[0])), *program[1:], json.dumps({**vars(args), "model": model})]
+    command = [
+        sys.executable,
+        str(Path(__file__).with_name(program[0])),
+        *program[1:],
+        json.dumps({**vars(args), "model": model}),
+    ]
     with tempfile.TemporaryFile("w+") as errors:
         # A session of its own: vLLM starts processes, and one that outlives it would hold the memory that the next needs.
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, start_new_session=True)
@@ -62,7 +67,10 @@ def child(args: argparse.Namespace, what: str, model: str, limit: float) -> tupl
         said = errors.read()[-1500:]
     if code == 0:
         return results, ""
-    return results, f"ended after {limit:.0f} s" if time.perf_counter() - begin >= limit else f"exit status {code}: {said}"
+    return (
+        results,
+        f"ended after {limit:.0f} s" if time.perf_counter() - begin >= limit else f"exit status {code}: {said}",
+    )
 
 
 def end_all(process: subprocess.Popen[str]) -> None:
@@ -72,7 +80,9 @@ def end_all(process: subprocess.Popen[str]) -> None:
 
 
 def brief(result: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in result.items())
+    return ", ".join(
+        f"{name} {value:.4g}" if isinstance(value, float) else f"{name} {value}" for name, value in result.items()
+    )
 
 
 def table(results: list[dict[str, Any]]) -> str:
@@ -83,21 +93,31 @@ def table(results: list[dict[str, Any]]) -> str:
         for item in (one for one in mine if one["kind"] == "sampling"):
             found = {one["kind"]: one for one in mine if one.get("sequences") == item["sequences"]}
             split, peer = found.get("profile", {}), found.get("vllm", {})
-            parts = [f"{split[name]:.2f}" if name in split else "-" for name in ("kernels", "launch", "host", "waiting")]
+            parts = [
+                f"{split[name]:.2f}" if name in split else "-" for name in ("kernels", "launch", "host", "waiting")
+            ]
             rate = f"{peer['rate']:.0f}" if peer else "-"
             lines.append(
                 f"{Path(model).name[:28]:28} {item['sequences']:>9} {item['rate']:>9.0f} {rate:>9} {item['step_ms']:>8.2f} {parts[0]:>8} "
                 f"{parts[1]:>7} {parts[2]:>7} {parts[3]:>8} {item['prefill_rate']:>10.0f}"
             )
     for item in (one for one in results if one["kind"] == "debate"):
-        peers = [one for one in results if one["kind"] == "vllm debate" and all(one[name] == item[name] for name in ("model", "questions"))]
+        peers = [
+            one
+            for one in results
+            if one["kind"] == "vllm debate" and all(one[name] == item[name] for name in ("model", "questions"))
+        ]
         rate = f"{peers[0]['rate']:.0f}" if peers else "-"
         lines.append(
             f"{Path(item['model']).name[:28]:28} debate {item['questions']} questions x {AGENTS} agents x {ROUNDS} rounds: "
             f"{item['rate']:.0f} tokens/s, vLLM {rate}"
         )
     for item in (one for one in results if one["kind"] in ("training", "recomputed training")):
-        peers = [one for one in results if one["kind"] == "peft" and all(one[name] == item[name] for name in ("model", "datums"))]
+        peers = [
+            one
+            for one in results
+            if one["kind"] == "peft" and all(one[name] == item[name] for name in ("model", "datums"))
+        ]
         rate = f"{peers[0]['rate']:.0f}" if peers else "-"
         lines.append(
             f"{Path(item['model']).name[:28]:28} {item['kind']} {item['datums']} x {item['tokens']}: {item['rate']:.0f} tokens/s, "
@@ -119,22 +139,38 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     shapes = ["qwen2.5-0.5b", "qwen2.5-1.5b", "qwen3-8b"]
     parser.add_argument("--models", nargs="+", default=shapes, help=f"folders, or {', '.join(SHAPES)}")
-    parser.add_argument("--sequences", type=int, nargs="+", help="default: 48 192 512 for qwen3-8b, 64 256 512 for others")
+    parser.add_argument(
+        "--sequences", type=int, nargs="+", help="default: 48 192 512 for qwen3-8b, 64 256 512 for others"
+    )
     parser.add_argument("--prompt", type=int, default=512, help="tokens of a prompt")
     parser.add_argument("--tokens", type=int, default=256, help="tokens sampled of each")
-    parser.add_argument("--debates", type=int, nargs="*", default=[16, 64], help=f"questions debated by {AGENTS} agents in {ROUNDS} rounds")
-    parser.add_argument("--iterations", type=int, nargs="*", help="questions of a step, sampled and trained; default: 64 for qwen3-8b")
-    parser.add_argument("--layouts", nargs="+", default=["growing", "shared"], choices=["growing", "shared"], help="of our iterations")
+    parser.add_argument(
+        "--debates",
+        type=int,
+        nargs="*",
+        default=[16, 64],
+        help=f"questions debated by {AGENTS} agents in {ROUNDS} rounds",
+    )
+    parser.add_argument(
+        "--iterations", type=int, nargs="*", help="questions of a step, sampled and trained; default: 64 for qwen3-8b"
+    )
+    parser.add_argument(
+        "--layouts", nargs="+", default=["growing", "shared"], choices=["growing", "shared"], help="of our iterations"
+    )
     parser.add_argument("--datums", type=int, nargs="*", default=[4, 16], help="sequences of a training step")
     parser.add_argument("--datum-tokens", type=int, default=2048)
     parser.add_argument("--device", default="auto")
     parser.add_argument("--cache-gib", type=float, default=None)
-    parser.add_argument("--limit", type=float, default=300, help="seconds for each model, and again for vLLM and for peft")
+    parser.add_argument(
+        "--limit", type=float, default=300, help="seconds for each model, and again for vLLM and for peft"
+    )
     parser.add_argument("--out", default="gpu.json")
     args = parser.parse_args()
     results: list[dict[str, Any]] = []
     peer = importlib.util.find_spec("vllm") is not None
-    print("vLLM runs beside it" if peer else "vLLM is not installed here, so there is nothing to compare with", flush=True)
+    print(
+        "vLLM runs beside it" if peer else "vLLM is not installed here, so there is nothing to compare with", flush=True
+    )
     for model in args.models:
         large = model == "qwen3-8b"
         own = argparse.Namespace(**vars(args))

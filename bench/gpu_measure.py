@@ -44,7 +44,9 @@ def make_engine(args: argparse.Namespace) -> Any:
 
     if args.model in SHAPES:  # the weights are made where they are used: a disk would take longer than all the rest
         engine.load_model = lambda name, device, dtype: random_model(name, device, dtype)
-    return LocalEngine.create(args.model, device=args.device, max_batch=max(args.sequences), max_cache_gib=args.cache_gib)
+    return LocalEngine.create(
+        args.model, device=args.device, max_batch=max(args.sequences), max_cache_gib=args.cache_gib
+    )
 
 
 def random_model(name: str, device: Any, dtype: Any) -> Any:
@@ -121,7 +123,9 @@ async def ours(args: argparse.Namespace) -> None:
     async def sample(sampler: Any, count: int, tokens: int) -> float:
         prompts = random.integers(0, vocabulary, (count, args.prompt)).astype(np.int32)
         begin = time.perf_counter()
-        await asyncio.gather(*(sampler.sample(p, SamplingParams(max_tokens=tokens, seed=i)) for i, p in enumerate(prompts)))
+        await asyncio.gather(
+            *(sampler.sample(p, SamplingParams(max_tokens=tokens, seed=i)) for i, p in enumerate(prompts))
+        )
         return time.perf_counter() - begin
 
     for count in args.sequences:
@@ -147,10 +151,14 @@ async def ours(args: argparse.Namespace) -> None:
             prompts = [random.integers(0, vocabulary, args.prompt).tolist() for _ in range(questions * AGENTS)]
             for _ in range(ROUNDS if timed else 1):
                 begin = time.perf_counter()
-                calls = [sampler.sample(p, SamplingParams(max_tokens=args.tokens, seed=i)) for i, p in enumerate(prompts)]
+                calls = [
+                    sampler.sample(p, SamplingParams(max_tokens=args.tokens, seed=i)) for i, p in enumerate(prompts)
+                ]
                 turns = [one.tokens.tolist() for (one,) in await asyncio.gather(*calls)]
                 seconds += time.perf_counter() - begin
-                prompts = [prompt + turn + heard(random, args, vocabulary) for prompt, turn in zip(prompts, turns, strict=True)]
+                prompts = [
+                    prompt + turn + heard(random, args, vocabulary) for prompt, turn in zip(prompts, turns, strict=True)
+                ]
         say("debate", questions=questions, seconds=seconds, rate=questions * AGENTS * ROUNDS * args.tokens / seconds)
     say("statistics", **engine.statistics)
     for count in args.datums:
@@ -164,7 +172,9 @@ async def ours(args: argparse.Namespace) -> None:
     await engine.close()
 
 
-async def training(args: argparse.Namespace, engine: Any, random: np.random.Generator, vocabulary: int, count: int, cuda: bool) -> None:
+async def training(
+    args: argparse.Namespace, engine: Any, random: np.random.Generator, vocabulary: int, count: int, cuda: bool
+) -> None:
     import torch
 
     from moot.engine.protocol import AdamParams, Datum
@@ -180,8 +190,12 @@ async def training(args: argparse.Namespace, engine: Any, random: np.random.Gene
     await engine.optim_step(AdamParams(1e-5))
     seconds = time.perf_counter() - begin
     rate = count * args.datum_tokens / seconds
-    matrices = sum(p.numel() for layer in engine._network.layers for p in (linear.weight for linear in layer.linear.values()))
-    flops = 4 * (matrices + engine._network.head.numel())  # forward, and backward to the activations: the base has no gradient
+    matrices = sum(
+        p.numel() for layer in engine._network.layers for p in (linear.weight for linear in layer.linear.values())
+    )
+    flops = 4 * (
+        matrices + engine._network.head.numel()
+    )  # forward, and backward to the activations: the base has no gradient
     say(
         "recomputed training" if engine._trainer.recompute else "training", datums=count, tokens=args.datum_tokens, rate=rate,
         tflops=rate * flops / 1e12, micro_batches=out.metrics["micro_batches"], out_of_memory=out.metrics["out_of_memory"],
@@ -218,9 +232,15 @@ async def iteration(
         else:
             datums = list(zip(whole, sampled, strict=True))
             prompts = [each + heard(random, args, vocabulary, agents) for each in whole]
-            sampled = [np.append(mask, np.zeros(len(p) - len(mask), np.float32)) for mask, p in zip(sampled, prompts, strict=True)]
+            sampled = [
+                np.append(mask, np.zeros(len(p) - len(mask), np.float32))
+                for mask, p in zip(sampled, prompts, strict=True)
+            ]
     between = time.perf_counter()
-    made = [Datum(np.array(x[:-1], np.int32), np.array(x[1:], np.int32), -8 * mask[1:], mask[1:], mask[1:]) for x, mask in datums]
+    made = [
+        Datum(np.array(x[:-1], np.int32), np.array(x[1:], np.int32), -8 * mask[1:], mask[1:], mask[1:])
+        for x, mask in datums
+    ]
     out = await engine.forward_backward(made, "importance_sampling")
     await engine.optim_step(AdamParams(1e-5))
     end = time.perf_counter()
@@ -235,10 +255,17 @@ def predicted(engine: Any, tokens: int) -> int:
     """Bytes, as a dry run counts them: weights, adapter and Adam, the cache that there is, and a pass of so many tokens."""
     from moot.engine.memory_estimate import Shape, adapter_bytes, pass_bytes, weights_bytes
 
-    shape, rank, size = Shape.of(engine._wrapped.config), engine._wrapped.peft_config["default"].r, engine._network.dtype.itemsize
+    shape, rank, size = (
+        Shape.of(engine._wrapped.config),
+        engine._wrapped.peft_config["default"].r,
+        engine._network.dtype.itemsize,
+    )
     cache: int = engine._store._all.nbytes
     return (
-        weights_bytes(shape, size) + adapter_bytes(shape, rank) + cache + tokens * pass_bytes(shape, rank, size, engine._trainer.recompute)
+        weights_bytes(shape, size)
+        + adapter_bytes(shape, rank)
+        + cache
+        + tokens * pass_bytes(shape, rank, size, engine._trainer.recompute)
     )
 
 
@@ -299,8 +326,12 @@ async def profile(engine: Any, sampler: Any, watch: Watch, sample: Any, count: i
         numbers["kernels_per_step"] = len(kernels) / taken
         totals: dict[str, float] = {}
         for event in kernels:
-            totals[event.name] = totals.get(event.name, 0.0) + (event.time_range.end - event.time_range.start) / taken / 1e3
-        numbers["longest"] = {name[:70]: round(value, 4) for name, value in sorted(totals.items(), key=lambda item: -item[1])[:12]}
+            totals[event.name] = (
+                totals.get(event.name, 0.0) + (event.time_range.end - event.time_range.start) / taken / 1e3
+            )
+        numbers["longest"] = {
+            name[:70]: round(value, 4) for name, value in sorted(totals.items(), key=lambda item: -item[1])[:12]
+        }
     return numbers
 
 

@@ -35,8 +35,12 @@ def vllm(args: argparse.Namespace) -> None:
             path, options = folder, {"load_format": "dummy"}
         start = time.perf_counter()
         # It captures steps of 51 sizes by itself, which takes a while; all sizes that are sampled here are among these.
-        rows = {questions * AGENTS for questions in args.debates} | {questions * ITERATION_AGENTS for questions in args.iterations}
-        sizes = sorted(size for size in {8, 16, 32, 64, 96, 128, 256, *args.sequences, *rows} if size <= max(args.sequences))
+        rows = {questions * AGENTS for questions in args.debates} | {
+            questions * ITERATION_AGENTS for questions in args.iterations
+        }
+        sizes = sorted(
+            size for size in {8, 16, 32, 64, 96, 128, 256, *args.sequences, *rows} if size <= max(args.sequences)
+        )
         llm = LLM(
             path, dtype="bfloat16", skip_tokenizer_init=True, max_num_seqs=max(args.sequences),
             max_model_len=args.prompt + END + ROUNDS * (ITERATION_AGENTS * args.tokens + END) + 16,
@@ -46,7 +50,9 @@ def vllm(args: argparse.Namespace) -> None:
         vocabulary = llm.llm_engine.model_config.get_vocab_size()
         for count in args.sequences:
             for tokens in (8, args.tokens):
-                prompts = [{"prompt_token_ids": row} for row in random.integers(0, vocabulary, (count, args.prompt)).tolist()]
+                prompts = [
+                    {"prompt_token_ids": row} for row in random.integers(0, vocabulary, (count, args.prompt)).tolist()
+                ]
                 params = SamplingParams(temperature=1.0, max_tokens=tokens, ignore_eos=True, detokenize=False)
                 begin = time.perf_counter()
                 llm.generate(prompts, params, use_tqdm=False)
@@ -63,7 +69,10 @@ def vllm(args: argparse.Namespace) -> None:
                 outs = llm.generate([{"prompt_token_ids": prompt} for prompt in prompts], params, use_tqdm=False)
                 seconds += time.perf_counter() - begin
                 turns = [list(out.outputs[0].token_ids) for out in outs]
-                prompts = [prompt + turn + heard(random, args, vocabulary, agents) for prompt, turn in zip(prompts, turns, strict=True)]
+                prompts = [
+                    prompt + turn + heard(random, args, vocabulary, agents)
+                    for prompt, turn in zip(prompts, turns, strict=True)
+                ]
             say(kind, questions=questions, seconds=seconds, rate=questions * agents * ROUNDS * args.tokens / seconds)
 
 
@@ -79,7 +88,9 @@ def peft(args: argparse.Namespace) -> None:
         model = random_model(args.model, device, dtype).model
     else:
         model = AutoModelForCausalLM.from_pretrained(args.model, dtype=dtype, attn_implementation="sdpa").to(device)
-    wrapped: Any = get_peft_model(model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM"))
+    wrapped: Any = get_peft_model(
+        model, LoraConfig(r=16, lora_alpha=32, target_modules="all-linear", task_type="CAUSAL_LM")
+    )
     trained = [parameter for parameter in wrapped.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-5)
 
@@ -88,7 +99,9 @@ def peft(args: argparse.Namespace) -> None:
         begin = time.perf_counter()
         for part in tokens.split(batch):
             logits = wrapped(input_ids=part[:, :-1], use_cache=False).logits
-            torch.nn.functional.cross_entropy(logits.flatten(0, 1).float(), part[:, 1:].flatten(), reduction="sum").backward()
+            torch.nn.functional.cross_entropy(
+                logits.flatten(0, 1).float(), part[:, 1:].flatten(), reduction="sum"
+            ).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         if device.type == "cuda":
@@ -107,7 +120,14 @@ def peft(args: argparse.Namespace) -> None:
         count = min(sequences, max(2, PEFT_TOKENS // length))
         step(2, length, 2)
         seconds = step(count, length, 2)
-        say("peft iteration", questions=questions, seconds=seconds * sequences / count, timed=count, sequences=sequences, length=length)
+        say(
+            "peft iteration",
+            questions=questions,
+            seconds=seconds * sequences / count,
+            timed=count,
+            sequences=sequences,
+            length=length,
+        )
 
 
 if __name__ == "__main__":

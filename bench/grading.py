@@ -29,8 +29,14 @@ FORMS: list[Callable[[random.Random], Pair]] = [
     lambda r: (f"{(a := r.randint(1000, 9_999_999)):,}", str(r.choice((a, a + 1)))),
     lambda r: (f"{(a := r.randint(1, 99)) / 4}", f"\\frac{{{r.choice((a, a + 1))}}}{{4}}"),
     lambda r: (f"\\frac{{{2 * (a := r.randint(1, 99))}}}{{14}}", f"\\frac{{{r.choice((a, a + 1))}}}{{7}}"),
-    lambda r: (f"{(a := r.randint(2, 30))}\\sqrt{{{(b := r.randint(2, 9))}}}", f"\\sqrt{{{r.choice((a * a * b, a * a * b + 1))}}}"),
-    lambda r: (f"({(a := r.randint(0, 99))}, {(b := r.randint(0, 99))})", f"\\left( {a}, {r.choice((b, b + 1))} \\right)"),
+    lambda r: (
+        f"{(a := r.randint(2, 30))}\\sqrt{{{(b := r.randint(2, 9))}}}",
+        f"\\sqrt{{{r.choice((a * a * b, a * a * b + 1))}}}",
+    ),
+    lambda r: (
+        f"({(a := r.randint(0, 99))}, {(b := r.randint(0, 99))})",
+        f"\\left( {a}, {r.choice((b, b + 1))} \\right)",
+    ),
     lambda r: (f"x^2 + {(a := r.randint(2, 99))}x + {(b := r.randint(1, 99))}", f"{b}+x^2+{r.choice((a, a + 1))}x"),
     lambda r: (f"{(a := r.randint(2, 99))}\\pi", f"{r.choice((a, a + 1))} \\pi"),
     lambda r: (f"x = {(a := r.randint(100, 999))}", str(r.choice((a, a + 1)))),
@@ -51,7 +57,9 @@ def made(count: int) -> list[Pair]:
 
 def read(path: Path) -> list[Pair]:
     rows = [json.loads(line) for line in path.read_text().splitlines()]
-    pairs = {(answer, row["gold"]): None for row in rows if (answer := answer_in(row["text"], last_mathematics)) is not None}
+    pairs = {
+        (answer, row["gold"]): None for row in rows if (answer := answer_in(row["text"], last_mathematics)) is not None
+    }
     return list(pairs)
 
 
@@ -64,10 +72,15 @@ class Speed:
 
 
 def processor_time() -> float:
-    return sum(used.ru_utime + used.ru_stime for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
+    return sum(
+        used.ru_utime + used.ru_stime
+        for used in map(resource.getrusage, (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    )
 
 
-def measure(begin: Callable[[int], tuple[Callable[[Pair], object], Callable[[], None]]], pairs: list[Pair], threads: int) -> Speed:
+def measure(
+    begin: Callable[[int], tuple[Callable[[Pair], object], Callable[[], None]]], pairs: list[Pair], threads: int
+) -> Speed:
     """`begin` starts as many as are asked for and gives what to call and how to end it. Children's time is known when they have ended,
     so what starting costs is measured apart."""
     before = processor_time()
@@ -122,7 +135,9 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--answers", type=Path, help="JSON lines with gold and text: real answers instead of made ones")
     chosen = parser.parse_args()
-    logging.disable(logging.WARNING)  # math-verify warns of the time-outs that are turned off, because they cannot be had in a thread
+    logging.disable(
+        logging.WARNING
+    )  # math-verify warns of the time-outs that are turned off, because they cannot be had in a thread
     pairs = read(chosen.answers) if chosen.answers else made(chosen.count)
 
     speeds = {

@@ -41,7 +41,9 @@ PIECES = (
 )
 READERS: dict[str, Callable[[str], object]] = {
     "parse": lambda text: parse(text, "three_tag"),
-    "parse_comparison": lambda text: parse(f"<solution>S</solution><evaluation>E</evaluation><comparison>{text}</comparison>", "three_tag"),
+    "parse_comparison": lambda text: parse(
+        f"<solution>S</solution><evaluation>E</evaluation><comparison>{text}</comparison>", "three_tag"
+    ),
     "answer_in": answer_in,
     "exact": lambda text: exact(text, "7"),
     **{f"extract_{name}": grading.extract for name, grading in GRADERS.items()},

@@ -44,7 +44,10 @@ RATE = 0.02
 ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     # The protocol's choices and the optimizer's, over the preset `easy`. The two whole turns of this model stand in tags.
     "defaults": ({"reward": "truth", "sections": "sampled"}, {}),
-    "before": ({"reward": "truth_last", "advantage": "center_group", "sections": "sampled"}, {"grad_clip": 1.0, "lr_warmup": 0}),
+    "before": (
+        {"reward": "truth_last", "advantage": "center_group", "sections": "sampled"},
+        {"grad_clip": 1.0, "lr_warmup": 0},
+    ),
 }
 
 
@@ -89,18 +92,26 @@ async def learn(arm: str, seed: int, iterations: int, folder: Path) -> Learned:
 
     config, model = settings(arm, seed, iterations), random_model(folder / "model", seed)
     m = config.model
-    engine = LocalEngine.create(str(model), dtype=m.dtype, device=m.device, lora_rank=m.lora_rank, max_cache_gib=0.1, seed=seed)
+    engine = LocalEngine.create(
+        str(model), dtype=m.dtype, device=m.device, lora_rank=m.lora_rank, max_cache_gib=0.1, seed=seed
+    )
     rows: list[dict[str, Any]] = []
     run = Run.create(folder / "run", config.as_dict(), {})
     scoring = config.protocol.scoring
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     try:
         task, watcher = colours(seed), RowsWatcher(rows.append)
-        await train(Setup(config, engine, Rendering(TwoAnswers()), task, [task], reward, estimator, run, watcher=watcher))
+        await train(
+            Setup(config, engine, Rendering(TwoAnswers()), task, [task], reward, estimator, run, watcher=watcher)
+        )
     finally:
         await engine.close()
-    right = [sum(turn["correct"] for turn in turns) / len(turns) for step in run.steps() if (turns := _turns(run, step))]
-    return Learned(seed, right[0], sum(right[-3:]) / 3, max((abs(row.get("optim/kl_step") or 0.0) for row in rows), default=0.0))
+    right = [
+        sum(turn["correct"] for turn in turns) / len(turns) for step in run.steps() if (turns := _turns(run, step))
+    ]
+    return Learned(
+        seed, right[0], sum(right[-3:]) / 3, max((abs(row.get("optim/kl_step") or 0.0) for row in rows), default=0.0)
+    )
 
 
 def _turns(run: Run, step: int) -> list[dict[str, Any]]:
@@ -134,9 +145,7 @@ def main(given: Sequence[str] | None = None) -> int:
             "seconds": round(time.perf_counter() - began, 1),
         }
         if not args.json:
-            told = (
-                "{rose} of {seeds} seeds rose; right answers {first:.0%} -> {last:.0%}; longest step {longest_step:.3f} nats; {seconds} s"
-            )
+            told = "{rose} of {seeds} seeds rose; right answers {first:.0%} -> {last:.0%}; longest step {longest_step:.3f} nats; {seconds} s"
             print(f"{arm:<10} {told.format(**result[arm])}", flush=True)
     if args.json:
         print(json.dumps(result))

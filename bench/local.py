@@ -30,7 +30,9 @@ import numpy as np
 def recorded(args: argparse.Namespace, count: int) -> list[list[tuple[int, int]]]:
     """For each sequence and round: new prompt tokens, sampled tokens."""
     found = json.loads(Path(__file__).with_name("debate_lengths.json").read_text())[args.lengths]
-    return [[(prompt, max(2, int(turn * args.shorten))) for prompt, turn in found[i % len(found)]] for i in range(count)]
+    return [
+        [(prompt, max(2, int(turn * args.shorten))) for prompt, turn in found[i % len(found)]] for i in range(count)
+    ]
 
 
 def reset_peak() -> None:
@@ -83,9 +85,13 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
             for prompt, rows in zip(prompts, lengths, strict=True):
                 prompt += random.integers(10, 40000, rows[number][0]).tolist()
             if number == len(lengths[0]) - 1:
-                fresh = await engine.snapshot()  # same weights, but nothing cached: what the round's prompts cost without reuse
+                fresh = (
+                    await engine.snapshot()
+                )  # same weights, but nothing cached: what the round's prompts cost without reuse
                 start = time.perf_counter()
-                await asyncio.gather(*(fresh.sample(p, SamplingParams(max_tokens=1, seed=i)) for i, p in enumerate(prompts)))
+                await asyncio.gather(
+                    *(fresh.sample(p, SamplingParams(max_tokens=1, seed=i)) for i, p in enumerate(prompts))
+                )
                 cold = time.perf_counter() - start
                 del fresh
             before, spent[:] = engine.statistics, [0.0, 0.0]
@@ -107,7 +113,13 @@ def sampling_ours(args: argparse.Namespace, count: int) -> dict[str, Any]:
         peak = memory_peak()
         await engine.close()
         whole = sum(sum(p + (rows[r - 1][1] if r else 0) for r, (p, _) in enumerate(rows)) for rows in lengths)
-        return {"rounds": rounds, "peak_mib": peak, "prefill_rate": whole / cold, "cold_prefill_s": cold, "cold_tokens": whole}
+        return {
+            "rounds": rounds,
+            "peak_mib": peak,
+            "prefill_rate": whole / cold,
+            "cold_prefill_s": cold,
+            "cold_tokens": whole,
+        }
 
     return asyncio.run(main())
 
@@ -177,11 +189,18 @@ def report_sampling(args: argparse.Namespace) -> None:
                         f"{side['prefilled']} tokens prefilled in {side['prefill']:.1f} s, "
                         f"{side['steps']} steps of {side['step'] * 1e3:.0f} ms"
                     )
-        print(f"  peak memory: moot {ours['peak_mib']:.0f} MiB" + (f", generate {stock['peak_mib']:.0f} MiB" if stock else ""))
+        print(
+            f"  peak memory: moot {ours['peak_mib']:.0f} MiB"
+            + (f", generate {stock['peak_mib']:.0f} MiB" if stock else "")
+        )
         if stock:
             ratio = {name: total(stock["rounds"], name) / total(ours["rounds"], name) for name in ("seconds", "cpu")}
-            print(f"  generate / moot: {ratio['seconds']:.1f}x the time over all rounds, {ratio['cpu']:.1f}x the processor time")
-        computed = (total(ours["rounds"], "prefilled") + total(ours["rounds"], "sampled")) / total(ours["rounds"], "seconds")
+            print(
+                f"  generate / moot: {ratio['seconds']:.1f}x the time over all rounds, {ratio['cpu']:.1f}x the processor time"
+            )
+        computed = (total(ours["rounds"], "prefilled") + total(ours["rounds"], "sampled")) / total(
+            ours["rounds"], "seconds"
+        )
         print(
             f"  ceiling: prefill runs at {ours['prefill_rate']:.0f} tokens/s, the rounds at {computed:.0f} prefilled and sampled tokens/s, "
             f"{computed / ours['prefill_rate']:.0%} of it"
@@ -327,7 +346,15 @@ def contender(args: argparse.Namespace, name: str, python: str, count: int) -> d
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1] / "src")}
     if args.threads:
         environment["OMP_NUM_THREADS"] = str(args.threads)
-    command = [python, __file__, args.what, "--child", name, "--child-options", json.dumps({**vars(args), "count": count})]
+    command = [
+        python,
+        __file__,
+        args.what,
+        "--child",
+        name,
+        "--child-options",
+        json.dumps({**vars(args), "count": count}),
+    ]
     result = subprocess.run(command, env=environment, capture_output=True, text=True)
     lines = [line for line in result.stdout.splitlines() if line.startswith("RESULT ")]
     if not lines:
@@ -345,7 +372,9 @@ def main() -> None:
     parser.add_argument("--sequences", type=int, nargs="+", default=[12, 48])
     parser.add_argument("--lengths", choices=["gsm8k", "arithmetic"], default="gsm8k")
     parser.add_argument("--shorten", type=float, default=1.0, help="share of each turn that is really sampled")
-    parser.add_argument("--quick", action="store_true", help="12 sequences, a tenth of each turn; 4 debates to train on")
+    parser.add_argument(
+        "--quick", action="store_true", help="12 sequences, a tenth of each turn; 4 debates to train on"
+    )
     parser.add_argument("--threads", type=int, default=0, help="0: torch's choice")
     parser.add_argument("--cache-gib", type=float, default=6.0)
     parser.add_argument("--adapter", type=int, default=1, help="0: sample from the base model")
@@ -365,7 +394,9 @@ def main() -> None:
         return
     if args.quick:
         args.sequences, args.shorten = [12], min(args.shorten, 0.1) if args.what != "training" else args.shorten
-    print(f"{args.model}, dtype {args.dtype}, {args.threads or 'default'} threads, load average {os.getloadavg()[0]:.1f}")
+    print(
+        f"{args.model}, dtype {args.dtype}, {args.threads or 'default'} threads, load average {os.getloadavg()[0]:.1f}"
+    )
     if args.what in ("sampling", "all"):
         report_sampling(args)
     if args.what in ("training", "all"):

@@ -38,17 +38,29 @@ def main() -> None:
                 process.kill()
                 code = process.wait()
             results.append({"run": number, "status": code, **told(Path(folder), number)})
-            print(f"run {number}: status {code}, {results[-1]['steps']} steps, KL {results[-1]['kl']}, {results[-1]['last']}", flush=True)
+            print(
+                f"run {number}: status {code}, {results[-1]['steps']} steps, KL {results[-1]['kl']}, {results[-1]['last']}",
+                flush=True,
+            )
     Path(args.out).write_text(json.dumps(results, indent=1) + "\n")
     died = sum(result["status"] != 0 for result in results)
-    print(f"{len(results) - died} of {len(results)} runs ended well in {time.perf_counter() - begin:.0f} s; written to {args.out}")
+    print(
+        f"{len(results) - died} of {len(results)} runs ended well in {time.perf_counter() - begin:.0f} s; written to {args.out}"
+    )
     sys.exit(1 if died else 0)
 
 
 def start(args: argparse.Namespace, folder: Path, number: int) -> subprocess.Popen[bytes]:
     command = [sys.executable, "-m", "moot", "train", "--preset", "easy", "--model", args.model, "--task", "arithmetic"]
     command += ["--sections", "asked", "--no-personas", "--num-agents", "5", "--max-rounds", "2", "--batch-size", "16"]
-    command += ["--max-tokens", str(args.max_tokens), "--num-train-datapoints", str(args.questions), "--learning-rate", "1e-4"]
+    command += [
+        "--max-tokens",
+        str(args.max_tokens),
+        "--num-train-datapoints",
+        str(args.questions),
+        "--learning-rate",
+        "1e-4",
+    ]
     command += ["--eval-every", "0", "--save-every", "0", "--warm-questions", "0", "--seed", str(number)]
     command += ["--dtype", "fp32"] if number == args.runs - 1 else []
     log = (folder / f"{number}.log").open("wb")

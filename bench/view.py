@@ -46,7 +46,9 @@ def make_run(place: Path, debates: int) -> Path:
     options = f"--engine scripted --num-agents 3 --max-rounds 3 --max-tokens 2000 --batch-size {PER_STEP} --warm-questions 0 --eval-every 0"
     count = f"--num-train-datapoints {PER_STEP * POOL}"
     subprocess.run(
-        [sys.executable, "-m", "moot", "train", *options.split(), *count.split(), "--run", str(pool)], check=True, stdout=subprocess.DEVNULL
+        [sys.executable, "-m", "moot", "train", *options.split(), *count.split(), "--run", str(pool)],
+        check=True,
+        stdout=subprocess.DEVNULL,
     )
     run = place / "large"
     (run / "debates").mkdir(parents=True)
@@ -62,7 +64,11 @@ def make_run(place: Path, debates: int) -> Path:
             source = step % POOL
             wanted = min(PER_STEP, debates - (step - 1) * PER_STEP)
             said = [
-                line.replace(marker, f'"text": "Question {step}-{i}, word{(step * PER_STEP + i) * 7919 % debates}: what is '.encode(), 1)
+                line.replace(
+                    marker,
+                    f'"text": "Question {step}-{i}, word{(step * PER_STEP + i) * 7919 % debates}: what is '.encode(),
+                    1,
+                )
                 for i, line in enumerate(lines[source][:wanted])
             ]
             (run / "debates" / f"{step:06d}.jsonl").write_bytes(b"\n".join(said) + b"\n")
@@ -107,7 +113,9 @@ def main() -> None:
         files = list((run / "debates").glob("*.jsonl"))
         size = sum(file.stat().st_size for file in files)
         took = time.perf_counter() - started
-        print(f"{run.name}: {len(files):,} steps, {size / 1e6:,.0f} MB of text, made in {took:.0f} s; {os.cpu_count()} cores")
+        print(
+            f"{run.name}: {len(files):,} steps, {size / 1e6:,.0f} MB of text, made in {took:.0f} s; {os.cpu_count()} cores"
+        )
         with serving(run, cache=place / "cache") as address, browser(place / "profile") as driver:
             driver.set_script_timeout(300)
             measure(driver, address, run.name, place)
@@ -144,7 +152,10 @@ def measure(driver: Any, address: str, run: str, place: Path) -> None:
     print("Afterwards:")
     show("debates: first paint", middle(lambda _: first_paint(driver, query, rows)[0]))
     show("debates: the newest fifty on the screen", middle(lambda _: first_paint(driver, query, rows)[1]))
-    show("runs: trust panel and first curves on the screen", middle(lambda _: first_paint(driver, f"{url}?run={run}", chart)[1]))
+    show(
+        "runs: trust panel and first curves on the screen",
+        middle(lambda _: first_paint(driver, f"{url}?run={run}", chart)[1]),
+    )
     first_paint(driver, query, rows)
     for what, name, values in (
         ("filter: some right, some wrong", "correct", ("mixed", "")),
@@ -162,7 +173,9 @@ def measure(driver: Any, address: str, run: str, place: Path) -> None:
         "(250 of them the pause after typing)",
     )
     show(
-        "search: a word that nearly all have", middle(lambda i: changed(driver, "q", ["answer", "solution"][i % 2], "input")), "(likewise)"
+        "search: a word that nearly all have",
+        middle(lambda i: changed(driver, "q", ["answer", "solution"][i % 2], "input")),
+        "(likewise)",
     )
     driver.get(query)
     driver.execute_async_script(WATCH, "", rows)
@@ -183,7 +196,9 @@ def measure(driver: Any, address: str, run: str, place: Path) -> None:
         ),
     )
     heap = driver.execute_script("return performance.memory?.usedJSHeapSize ?? 0")
-    print(f"  the page holds {heap / 1e6:.0f} MB; console: {[entry['message'][:200] for entry in driver.get_log('browser')] or 'silent'}")
+    print(
+        f"  the page holds {heap / 1e6:.0f} MB; console: {[entry['message'][:200] for entry in driver.get_log('browser')] or 'silent'}"
+    )
 
 
 def changed(driver: Any, name: str, value: str, event: str) -> float:
@@ -195,7 +210,9 @@ def changed(driver: Any, name: str, value: str, event: str) -> float:
       field.dispatchEvent(new Event('{event}', {{bubbles: true}}));
     """
     return float(
-        driver.execute_async_script(WATCH, action, "document.querySelector('table.debates tbody').firstElementChild !== window.before")
+        driver.execute_async_script(
+            WATCH, action, "document.querySelector('table.debates tbody').firstElementChild !== window.before"
+        )
     )
 
 

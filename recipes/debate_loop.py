@@ -47,7 +47,9 @@ async def teach_the_contract(engine: Any, rendering: Rendering, task: Task, args
         await engine.optim_step(AdamParams(args.warm_rate))
         tokens = sum(float(datum.mask.sum()) for datum in batch)
         print(f"warm start {first:4d}: loss {out.loss / tokens:.3f} a token", flush=True)
-    with tempfile.TemporaryDirectory() as folder:  # Adam forgets it: moments of another loss would steer the first steps of self-play
+    with (
+        tempfile.TemporaryDirectory() as folder
+    ):  # Adam forgets it: moments of another loss would steer the first steps of self-play
         await engine.load_state(await engine.save_state(folder), optimizer=False)
 
 
@@ -57,7 +59,10 @@ async def play(
     """Self-play: every seat of every debate is the same policy, under another persona and temperature. All debates run at once; the
     engine batches what they ask for, and a turn that extends the last one is only prefilled where it is new."""
     first = args.warm_questions + (iteration - 1) * args.batch
-    debates = [Debate(task.train(number), args.agents, args.rounds, args.protocol.rules) for number in range(first, first + args.batch)]
+    debates = [
+        Debate(task.train(number), args.agents, args.rounds, args.protocol.rules)
+        for number in range(first, first + args.batch)
+    ]
     played = await rollout(
         debates, sampler, rendering, SamplingParams(args.max_tokens),
         tempered=engine.capabilities.tempered_training, seed=f"{args.seed}/{iteration}",
@@ -65,7 +70,9 @@ async def play(
     return [each for each in played if each.error is None]  # what the engine lost is nobody's fault, and never scored
 
 
-def datums_from(played: list[PlayedDebate], task: Task, args: argparse.Namespace, seats: SeatMeans) -> tuple[list[Datum], dict[str, Any]]:
+def datums_from(
+    played: list[PlayedDebate], task: Task, args: argparse.Namespace, seats: SeatMeans
+) -> tuple[list[Datum], dict[str, Any]]:
     """Votes to per-token advantages.
 
     The reward reads each debate's comparisons: `generator_judge` gives every step two numbers, how the others liked its answer and how
@@ -151,7 +158,9 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     args = parser.parse_args(given)
     if args.agents < 3:
         parser.error(f"--agents must be at least 3, got {args.agents}: with fewer nobody can vote")
-    args.protocol = V2.with_choices(reward=args.reward, advantage=args.advantage, evaluation_credit="judge")  # as the presets for training
+    args.protocol = V2.with_choices(
+        reward=args.reward, advantage=args.advantage, evaluation_credit="judge"
+    )  # as the presets for training
     return args
 
 

@@ -100,7 +100,10 @@ PLANS = {
 def moot(arguments: list[str], log: Path) -> bool:
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as file:
-        return subprocess.run([sys.executable, "-m", "moot", *arguments], stdout=file, stderr=subprocess.STDOUT).returncode == 0
+        return (
+            subprocess.run([sys.executable, "-m", "moot", *arguments], stdout=file, stderr=subprocess.STDOUT).returncode
+            == 0
+        )
 
 
 def main() -> None:
@@ -112,21 +115,35 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False, parents=[chosen]
     )
     parser.add_argument("--out", type=Path, default=Path("runs/experiment" if name == "sums" else f"runs/{name}"))
-    parser.add_argument("--arms", nargs="*", default=list(plan.arms), choices=list(plan.arms), help="none: only the warm starts")
+    parser.add_argument(
+        "--arms", nargs="*", default=list(plan.arms), choices=list(plan.arms), help="none: only the warm starts"
+    )
     parser.add_argument("--seeds", nargs="+", type=int, default=[0, 1, 2])
     parser.add_argument("--task", default=plan.task)
     parser.add_argument("--tokens", type=int, default=plan.tokens, help="sampled in self-play, for every run")
     parser.add_argument("--learning-rate", default=plan.learning_rate, help="of self-play")
     parser.add_argument("--questions", type=int, default=plan.questions, help="held out, for every evaluation")
-    parser.add_argument("--modes", nargs="+", default=plan.modes.split(), help="of every evaluation; vote makes the line of an arm")
+    parser.add_argument(
+        "--modes", nargs="+", default=plan.modes.split(), help="of every evaluation; vote makes the line of an arm"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time")
-    parser.add_argument("--best", action="store_true", help="evaluate each run's best checkpoint by its own evaluations, not its last")
-    parser.add_argument("--as-is", action="store_true", help="train nothing further; evaluate and compare what there is")
+    parser.add_argument(
+        "--best", action="store_true", help="evaluate each run's best checkpoint by its own evaluations, not its last"
+    )
+    parser.add_argument(
+        "--as-is", action="store_true", help="train nothing further; evaluate and compare what there is"
+    )
     parser.add_argument("--device", default="auto")
     args, others = parser.parse_known_args()
     settings = [*plan.settings.split(), "--task", args.task, "--device", args.device]
     test = args.task if not plan.test else f"{args.task}{',' if ':' in args.task else ':'}{plan.test}"
-    given = {"plan": name, "task": args.task, "tokens": args.tokens, "learning_rate": args.learning_rate, "questions": args.questions}
+    given = {
+        "plan": name,
+        "task": args.task,
+        "tokens": args.tokens,
+        "learning_rate": args.learning_rate,
+        "questions": args.questions,
+    }
     keep_settings(args.out, {**given, "modes": args.modes, "others": others})
     before, after = "warm" if plan.warm else "start", "as-is" if args.as_is else "best" if args.best else "final"
     began, unfinished, lock = time.time(), set[Path](), threading.Lock()
@@ -188,7 +205,12 @@ def main() -> None:
         return args.out / f"{name}-seed{seed}"
 
     def finished(names: Iterable[str], evals: Iterable[str] = (after,)) -> list[Path]:
-        return [run for name in names for seed in args.seeds if all(evaluated(run := place(name, seed), each) for each in evals)]
+        return [
+            run
+            for name in names
+            for seed in args.seeds
+            if all(evaluated(run := place(name, seed), each) for each in evals)
+        ]
 
     def compare(names: Iterable[str], evals: list[str], into: str) -> None:
         runs = [str(run) for run in finished(names)]
@@ -228,7 +250,12 @@ def result(arms: dict[str, list[Path]], before: str, after: str) -> str:
 
     def shares(run: Path, name: str, mode: str, metric: str) -> dict[str, float]:
         rows = [row for row in Report.read(run / "evals" / name / "report.json").rows if row.name.split("@")[0] == mode]
-        return {question: top / bottom for row in rows for question, (top, bottom) in row.by_question.get(metric, {}).items() if bottom}
+        return {
+            question: top / bottom
+            for row in rows
+            for question, (top, bottom) in row.by_question.get(metric, {}).items()
+            if bottom
+        }
 
     def cell(runs: list[Path], *sides: tuple[str, str, str]) -> Interval | None:
         """Of the first side, minus the second where there is one."""
@@ -245,8 +272,14 @@ def result(arms: dict[str, list[Path]], before: str, after: str) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for name, runs in arms.items():
-        cells = [percent(each and each.as_dict(), bounds=True) for each in (cell(runs, (after, *mode)) for mode in (one, most, debate))]
-        gaps = [signed(each and each.as_dict()) for each in (cell(runs, (after, *mode), (before, *mode)) for mode in (one, most, debate))]
+        cells = [
+            percent(each and each.as_dict(), bounds=True)
+            for each in (cell(runs, (after, *mode)) for mode in (one, most, debate))
+        ]
+        gaps = [
+            signed(each and each.as_dict())
+            for each in (cell(runs, (after, *mode), (before, *mode)) for mode in (one, most, debate))
+        ]
         against = cell(runs, (after, *one), (before, *most))
         told = [cells[0], gaps[0], signed(against and against.as_dict()), cells[1], gaps[1], cells[2], gaps[2]]
         lines.append(f"| {name} | {len(runs)} | {' | '.join(told)} |")
@@ -257,7 +290,9 @@ def keep_settings(out: Path, given: dict[str, object]) -> None:
     """One folder, one experiment: runs of other settings would be taken for this one's."""
     file = out / "experiment.json"
     if file.exists() and (earlier := json.loads(file.read_text())) != given:
-        changed = ", ".join(f"{name} {earlier.get(name)} -> {given[name]}" for name in given if earlier.get(name) != given[name])
+        changed = ", ".join(
+            f"{name} {earlier.get(name)} -> {given[name]}" for name in given if earlier.get(name) != given[name]
+        )
         sys.exit(f"{out} holds an experiment with other settings ({changed}); name another --out")
     (out / "tables").mkdir(parents=True, exist_ok=True)
     file.write_text(json.dumps(given))

@@ -63,7 +63,9 @@ async def main() -> None:
 
     async def look(when: str) -> None:
         sampler = await engine.snapshot()
-        shares = [await probability(sampler, rendering, task, config, questions) for questions in (asked, task.held_out)]
+        shares = [
+            await probability(sampler, rendering, task, config, questions) for questions in (asked, task.held_out)
+        ]
         print(f"{when:<24} right answers: {shares[0]:.1%} in the batch, {shares[1]:.1%} held out", flush=True)
 
     try:
@@ -72,7 +74,9 @@ async def main() -> None:
         debates = [Debate(question, args.agents, 1, config.protocol.rules) for question in asked]
         params = SamplingParams(max_tokens=config.debate.max_tokens)
         tempered = engine.capabilities.tempered_training
-        played = await rollout(debates, await engine.snapshot(), rendering, params, concurrency=256, tempered=tempered, seed="step-size")
+        played = await rollout(
+            debates, await engine.snapshot(), rendering, params, concurrency=256, tempered=tempered, seed="step-size"
+        )
         scoring = replace(config.protocol.scoring, reward="truth", advantage="auto")
         grades = grade_all([each.debate for each in played], task.equal, task.extract, task.check)
         scores = [truth(each.debate, scoring, found) for each, found in zip(played, grades, strict=True)]
@@ -91,11 +95,15 @@ async def main() -> None:
         await engine.close()
 
 
-async def probability(sampler: Sampler, rendering: Rendering, task: Task, config: TrainConfig, questions: list[Question]) -> float:
+async def probability(
+    sampler: Sampler, rendering: Rendering, task: Task, config: TrainConfig, questions: list[Question]
+) -> float:
     """Of the right answer as the warm start would have it, from the first tag to the last; the mean over questions."""
     found = []
     for question in questions:
-        prompt = rendering.prompt(Debate(question, config.debate.num_agents, 1, config.protocol.rules).observe(0).conversation())
+        prompt = rendering.prompt(
+            Debate(question, config.debate.num_agents, 1, config.protocol.rules).observe(0).conversation()
+        )
         assert task.solution is not None, f"task {task.name} has no worked solutions"
         text = f"<solution>{task.solution(question)}</solution>\n<evaluation>N/A</evaluation>\n<comparison>N/A</comparison>"
         said = [*rendering.tokenizer.encode(text, add_special_tokens=False), rendering.stop_ids[0]]

@@ -20,7 +20,9 @@ def shop(rng: random.Random) -> tuple[str, int, int]:
     """The mistake: what is given away is added."""
     who, what = rng.choice(NAMES), rng.choice(THINGS)
     boxes, each, gone = rng.randint(3, 9), rng.randint(4, 9), rng.randint(2, 9)
-    text = f"{who} buys {boxes} boxes of {each} {what} and gives {gone} {what} away. How many {what} does {who} have left?"
+    text = (
+        f"{who} buys {boxes} boxes of {each} {what} and gives {gone} {what} away. How many {what} does {who} have left?"
+    )
     return text, boxes * each - gone, boxes * each + gone
 
 

@@ -15,7 +15,9 @@ for folder in (HERE, HERE / "oracle"):
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
 
-settings.register_profile("repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "repeatable", derandomize=True, deadline=None, database=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("repeatable")
 
 _STATUS = pytest.StashKey[int]()

@@ -84,7 +84,10 @@ def score(
 ) -> PlayedDebate: ...
 @overload
 def score(
-    debate: Iterable[Debate | PlayedDebate], protocol: Protocol = V2, reward: GivenReward | None = None, equal: Grader = exact
+    debate: Iterable[Debate | PlayedDebate],
+    protocol: Protocol = V2,
+    reward: GivenReward | None = None,
+    equal: Grader = exact,
 ) -> list[PlayedDebate]: ...
 def score(
     debate: Debate | PlayedDebate | Iterable[Debate | PlayedDebate],
@@ -135,7 +138,10 @@ def _speaking(speaker: Speaker) -> Speak:
         if inspect.isawaitable(said):
             said = await said
         if not isinstance(said, str | Said):
-            raise TypeError(f"a speaker must return a string or Said, and {getattr(speaker, '__name__', speaker)!r} returned {said!r:.80}")
+            raise TypeError(
+                f"a speaker must return a string or Said, and {getattr(speaker, '__name__', speaker)!r} returned "
+                f"{said!r:.80}"
+            )
         return Said(said) if isinstance(said, str) else said
 
     return speak
@@ -162,7 +168,12 @@ def _reward(given: GivenReward) -> Reward:
     return register(given) if isinstance(given, Reward) else as_reward(given)
 
 
-def train(config: TrainConfig, path: str | Path, watch: Callable[[dict[str, Any]], object] | None = None, restart: bool = False) -> Run:
+def train(
+    config: TrainConfig,
+    path: str | Path,
+    watch: Callable[[dict[str, Any]], object] | None = None,
+    restart: bool = False,
+) -> Run:
     """Trains as `moot train` does, without printing anything, and gives the run. Where `path` holds an unfinished run
     of the same settings, that run is continued; with `restart` it is moved aside instead. `watch` is called with
     each row of the metrics."""

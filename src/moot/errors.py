@@ -15,7 +15,8 @@ class ConfigError(ValueError):
 
 
 class EngineError(Exception):
-    """Trouble of the world: a time-out, a server error, a lost connection. The debate that meets it is left out of training."""
+    """Trouble of the world: a time-out, a server error, a lost connection. The debate that meets it is left out of
+    training."""
 
     def __init__(self, message: object = "") -> None:
         super().__init__(redact(str(message)))  # a server may repeat the key it was given

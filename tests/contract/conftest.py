@@ -30,7 +30,9 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
         head_dim=8, max_position_embeddings=1024, initializer_range=0.3, bos_token_id=None, eos_token_id=None,
     )  # fmt: skip
     transformers.LlamaForCausalLM(config).save_pretrained(path)
-    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({char: index for index, char in enumerate(ALPHABET)}, unk_token="a"))
+    words = tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({char: index for index, char in enumerate(ALPHABET)}, unk_token="a")
+    )
     words.pre_tokenizer = tokenizers.pre_tokenizers.Split("", "isolated")
     words.decoder = tokenizers.decoders.Fuse()
     transformers.PreTrainedTokenizerFast(tokenizer_object=words).save_pretrained(path)

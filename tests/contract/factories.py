@@ -15,7 +15,13 @@ def make_local(tiny_model: Path, **options: Any) -> Any:
 
     engine = LocalEngine.create(
         str(tiny_model),
-        **{"dtype": "fp32", "device": os.environ.get("MOOT_TEST_DEVICE", "cpu"), "lora_rank": 4, "max_cache_gib": 0.02, **options},
+        **{
+            "dtype": "fp32",
+            "device": os.environ.get("MOOT_TEST_DEVICE", "cpu"),
+            "lora_rank": 4,
+            "max_cache_gib": 0.02,
+            **options,
+        },
     )
     # On a GPU the captured steps are what is tested, not what stands in for them.
     assert not any("could not be captured" in note for note in engine.capabilities.notes), engine.capabilities.notes
@@ -33,7 +39,12 @@ def make_remote(tiny_model: Path, *, skyrl: Any, **_: Any) -> Any:
     from moot.engine.remote import RemoteEngine
 
     engine = RemoteEngine.create(
-        str(tiny_model), base_url=skyrl.url, api_key=KEY, lora_rank=4, context_length=1024, findings=FOUND.get(skyrl.url)
+        str(tiny_model),
+        base_url=skyrl.url,
+        api_key=KEY,
+        lora_rank=4,
+        context_length=1024,
+        findings=FOUND.get(skyrl.url),
     )
     FOUND[skyrl.url] = engine.findings
     return engine

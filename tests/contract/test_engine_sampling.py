@@ -32,7 +32,9 @@ def test_one_logprob_a_token_and_none_above_zero(engine: Any) -> None:
 def test_a_seed_gives_the_same_sample_and_another_seed_another(engine: Any) -> None:
     async def main() -> None:
         sampler = await engine.snapshot()
-        first, again, *others = [(await one(sampler, params=greedy_free(60, seed=seed))).tokens.tolist() for seed in (1, 1, 2, 3, 4)]
+        first, again, *others = [
+            (await one(sampler, params=greedy_free(60, seed=seed))).tokens.tolist() for seed in (1, 1, 2, 3, 4)
+        ]
         assert first == again
         assert any(other != first for other in others)  # a script has eight answers, and two seeds may meet
 
@@ -43,7 +45,9 @@ def test_a_seed_gives_the_same_sample_and_another_seed_another(engine: Any) -> N
 def test_samples_of_one_call_differ_and_are_the_same_again(engine: Any) -> None:
     async def main() -> None:
         sampler = await engine.snapshot()
-        first, again = [[s.tokens.tolist() for s in await sampler.sample(PROMPT, greedy_free(), num_samples=4)] for _ in range(2)]
+        first, again = [
+            [s.tokens.tolist() for s in await sampler.sample(PROMPT, greedy_free(), num_samples=4)] for _ in range(2)
+        ]
         assert first == again
         assert len({tuple(tokens) for tokens in first}) == 4
 
@@ -105,7 +109,14 @@ def test_too_long_a_request_is_refused_with_its_three_numbers(engine: Any) -> No
 
 @pytest.mark.parametrize(
     "options",
-    [{"temperature": 0.6}, {"temperature": 1.0}, {"temperature": 1.7}, {"top_k": 5}, {"top_p": 0.7}, {"top_k": 8, "top_p": 0.8}],
+    [
+        {"temperature": 0.6},
+        {"temperature": 1.0},
+        {"temperature": 1.7},
+        {"top_k": 5},
+        {"top_p": 0.7},
+        {"top_k": 8, "top_p": 0.8},
+    ],
     ids=str,
 )
 def test_exp_logprob_is_the_frequency_with_which_a_token_comes(engine: Any, options: dict[str, Any]) -> None:
@@ -113,7 +124,9 @@ def test_exp_logprob_is_the_frequency_with_which_a_token_comes(engine: Any, opti
 
     async def main() -> None:
         draws = 2000
-        samples = await (await engine.snapshot()).sample(PROMPT, SamplingParams(max_tokens=1, seed=11, **options), num_samples=draws)
+        samples = await (await engine.snapshot()).sample(
+            PROMPT, SamplingParams(max_tokens=1, seed=11, **options), num_samples=draws
+        )
         counts: dict[int, int] = {}
         probability: dict[int, float] = {}
         for sample in samples:

@@ -91,14 +91,18 @@ def test_known_a_sampler_follows_the_live_weights_and_an_older_one_takes_them_ba
         item = await sampled(remote)
 
         async def sampler() -> Any:
-            return await sdk.create_sampling_client_async((await sdk.save_weights_for_sampler(f"known-{np.random.randint(1 << 30)}")).path)
+            return await sdk.create_sampling_client_async(
+                (await sdk.save_weights_for_sampler(f"known-{np.random.randint(1 << 30)}")).path
+            )
 
         async def train() -> None:
             await sdk.forward_backward([raw(item)], "importance_sampling")
             await sdk.optim_step(types.AdamParams(learning_rate=0.05))
 
         async def live() -> np.ndarray:
-            return np.asarray((await sdk.forward([raw(item)], "importance_sampling")).loss_fn_outputs[0]["logprobs"].data)
+            return np.asarray(
+                (await sdk.forward([raw(item)], "importance_sampling")).loss_fn_outputs[0]["logprobs"].data
+            )
 
         first = await sampler()
         before, start = np.asarray(await first.compute_logprobs_async(text)), await live()
@@ -187,7 +191,9 @@ def unpacked(server: Path, here: Path) -> Path:
     return adapter
 
 
-def test_local_and_remote_agree_in_logprobs_and_in_the_update(remote: Any, skyrl: Any, tiny_model: Path, tmp_path: Path) -> None:
+def test_local_and_remote_agree_in_logprobs_and_in_the_update(
+    remote: Any, skyrl: Any, tiny_model: Path, tmp_path: Path
+) -> None:
     """The same adapter on both sides, the same datums of unequal length, three losses, three steps of Adam, two accumulated calls.
 
     Tolerances: 1e-4 in any logprob before training, 2e-3 after each step, in which logprobs move by more than 0.05.
@@ -204,7 +210,10 @@ def test_local_and_remote_agree_in_logprobs_and_in_the_update(remote: Any, skyrl
 
             sampler = await local.snapshot()
             samples = [await one(sampler, params=greedy_free(length, seed=length)) for length in (5, 20, 33)]
-            items = [sampled_datum(PROMPT, sample, advantage) for sample, advantage in zip(samples, (1.0, -0.5, 0.7), strict=True)]
+            items = [
+                sampled_datum(PROMPT, sample, advantage)
+                for sample, advantage in zip(samples, (1.0, -0.5, 0.7), strict=True)
+            ]
             here, there = [(await engine.forward(items)).logprobs for engine in (local, remote)]
             for a, b, item in zip(here, there, items, strict=True):
                 np.testing.assert_allclose(a[item.mask > 0], b[item.mask > 0], atol=1e-4)
@@ -224,7 +233,9 @@ def test_local_and_remote_agree_in_logprobs_and_in_the_update(remote: Any, skyrl
     run(main())
 
 
-def test_with_the_newest_sdk_it_is_given_up_in_time_with_both_versions_and_the_remedy(skyrl: Any, tiny_model: Path) -> None:
+def test_with_the_newest_sdk_it_is_given_up_in_time_with_both_versions_and_the_remedy(
+    skyrl: Any, tiny_model: Path
+) -> None:
     try:
         python = newest_sdk()
     except Unavailable as reason:
@@ -234,7 +245,8 @@ def test_with_the_newest_sdk_it_is_given_up_in_time_with_both_versions_and_the_r
     done = subprocess.run(command, capture_output=True, text=True, env=settings, timeout=300)
     said = json.loads(done.stdout.splitlines()[-1])
     assert (
-        f"tinker SDK {NEWEST} and the server at {skyrl.url}, which calls itself 'Tinker API Mock' 0.0.1 do not get along" in said["message"]
+        f"tinker SDK {NEWEST} and the server at {skyrl.url}, which calls itself 'Tinker API Mock' 0.0.1 do not get along"
+        in said["message"]
     )
     assert "run: pip install tinker==0.24.1" in said["message"]
     assert said["seconds"] < 60

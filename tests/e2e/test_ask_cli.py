@@ -25,7 +25,9 @@ TAGS = ("--sections", "sampled")
 """One request per turn is easier to script; what people get by default is tested at the end."""
 
 
-def ask(server: ChatServer, *arguments: object, question: str | None = QUESTION, **more: Any) -> subprocess.CompletedProcess[str]:
+def ask(
+    server: ChatServer, *arguments: object, question: str | None = QUESTION, **more: Any
+) -> subprocess.CompletedProcess[str]:
     named = [] if question is None else [question]
     return here(*named, "--engine", "openai", "--base-url", server.url, "--model", "m", *arguments, **more)
 
@@ -75,7 +77,11 @@ def test_json_holds_everything_and_nothing_else_is_printed() -> None:
     assert found["ended"] == "done" and found["error"] is None
     assert (found["answer"], found["winner_answer"], found["winner"], found["level_with"]) == ("7", "7", 0, [])
     assert found["answers"] == ["7", "7", "8"] and abs(found["agreement"] - 2 / 3) < 1e-12
-    assert [(v["round"], v["author"], v["left"], v["right"]) for v in found["votes"]] == [(2, 0, 1, 2), (2, 1, 0, 2), (2, 2, 0, 1)]
+    assert [(v["round"], v["author"], v["left"], v["right"]) for v in found["votes"]] == [
+        (2, 0, 1, 2),
+        (2, 1, 0, 2),
+        (2, 2, 0, 1),
+    ]
     # Round 1: won 2 of 2, 1 of 2, 0 of 2 is +1, 0, -1; round 2 is not judged and is 0.
     assert found["rewards"] == [0.5, 0.0, -0.5]
     assert found["tokens"] == {"read": 600, "written": 60, "turns_without_count": 0}
@@ -88,7 +94,10 @@ def test_a_price_nobody_gave_is_unknown_and_so_is_one_for_tokens_nobody_counted(
         assert "Cost: unknown (give --price-in and --price-out" in ask(server).stdout
     with ChatServer(lambda number, body: saying(scripted(body), usage=None)) as server:
         done = ask(server, "--price-in", 1, "--price-out", 5)
-    assert "Tokens: 0 read, 0 written, and 6 turns whose server did not say. Cost: unknown (not every turn's" in done.stdout
+    assert (
+        "Tokens: 0 read, 0 written, and 6 turns whose server did not say. Cost: unknown (not every turn's"
+        in done.stdout
+    )
 
 
 def test_a_closing_ballot_judges_the_last_answers() -> None:
@@ -130,11 +139,28 @@ def test_where_winner_and_plurality_differ_both_are_shown() -> None:
 def test_other_models_sit_in_other_seats_and_each_key_goes_to_its_own_server() -> None:
     keys = {"OPENAI_API_KEY": "common-key", "OPENAI_API_KEY_2": "second-key"}
     with ChatServer() as common, ChatServer() as first, ChatServer() as second:
-        seats = ("--seat", f"1=one@{first.url}", "--seat", f"2=org/two@v1@{second.url}", "--price-in", 1, "--price-out", 1)
+        seats = (
+            "--seat",
+            f"1=one@{first.url}",
+            "--seat",
+            f"2=org/two@v1@{second.url}",
+            "--price-in",
+            1,
+            "--price-out",
+            1,
+        )
         done = ask(common, *seats, environment=keys)
     assert done.returncode == 0, done.stderr
-    assert [{body["model"] for body in server.requests} for server in (common, first, second)] == [{"m"}, {"one"}, {"org/two@v1"}]
-    assert [set(server.keys) for server in (common, first, second)] == [{"Bearer common-key"}, {None}, {"Bearer second-key"}]
+    assert [{body["model"] for body in server.requests} for server in (common, first, second)] == [
+        {"m"},
+        {"one"},
+        {"org/two@v1"},
+    ]
+    assert [set(server.keys) for server in (common, first, second)] == [
+        {"Bearer common-key"},
+        {None},
+        {"Bearer second-key"},
+    ]
     assert [len(server.requests) for server in (common, first, second)] == [2, 2, 2]
     assert "unknown (the prices are those of --model, and other models sit in seats 1, 2)" in done.stdout
 
@@ -168,7 +194,9 @@ sys.exit(main())
 """
     with ChatServer() as server:
         arguments = ["ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m", *TAGS]
-        done = subprocess.run([sys.executable, "-c", script, *arguments], capture_output=True, text=True, env=surroundings(), timeout=60)
+        done = subprocess.run(
+            [sys.executable, "-c", script, *arguments], capture_output=True, text=True, env=surroundings(), timeout=60
+        )
     assert done.returncode == 0, done.stderr
     assert "Answer:" in done.stdout
 
@@ -178,7 +206,11 @@ sys.exit(main())
 
 def test_a_rate_limit_is_waited_out() -> None:
     def answer(number: int, body: dict[str, Any]) -> Answer:
-        return (429, {"Retry-After": "1"}, [b'{"error": {"message": "slow down"}}']) if number < 2 else saying(scripted(body))
+        return (
+            (429, {"Retry-After": "1"}, [b'{"error": {"message": "slow down"}}'])
+            if number < 2
+            else saying(scripted(body))
+        )
 
     with ChatServer(answer) as server:
         began = time.monotonic()
@@ -293,7 +325,9 @@ def test_ctrl_c_ends_with_what_there_is() -> None:
 
 
 def test_a_script_can_be_asked_and_the_same_seed_gives_the_same_debate(tmp_path: Path) -> None:
-    first, second, third = (here(QUESTION, "--engine", "scripted", "--seed", seed, "--json", cwd=tmp_path) for seed in (5, 5, 6))
+    first, second, third = (
+        here(QUESTION, "--engine", "scripted", "--seed", seed, "--json", cwd=tmp_path) for seed in (5, 5, 6)
+    )
     assert first.returncode == 0, first.stderr
     assert record(first)["turns"] == record(second)["turns"] != record(third)["turns"]
 
@@ -355,11 +389,17 @@ def test_without_a_word_about_sections_each_is_asked_for_and_a_file_in_tags_is_n
         ]
         assert main([*given, "--out", str(tmp_path / "new.jsonl")]) == 0
         assert len(server.requests) == 2 * (3 + 3 * 3)
-        assert [message["role"] for message in server.requests[0]["messages"]] == ["user"], "round 1 is the plain question"
-        assert {json.loads(line)["settings"]["sections"] for line in (tmp_path / "new.jsonl").read_text().splitlines()} == {"asked"}
+        assert [message["role"] for message in server.requests[0]["messages"]] == ["user"], (
+            "round 1 is the plain question"
+        )
+        assert {
+            json.loads(line)["settings"]["sections"] for line in (tmp_path / "new.jsonl").read_text().splitlines()
+        } == {"asked"}
         assert main([*given, *TAGS, "--out", str(tmp_path / "tags.jsonl")]) == 0
         capsys.readouterr()
-        assert main([*given, "--out", str(tmp_path / "tags.jsonl")]) == 2, "begun in tags, so it continues in tags alone"
+        assert main([*given, "--out", str(tmp_path / "tags.jsonl")]) == 2, (
+            "begun in tags, so it continues in tags alone"
+        )
         assert "begun with sections 'sampled', not 'asked'" in capsys.readouterr().err
         assert main([*given, "--protocol", "v1", "--rounds", "1", "--out", str(tmp_path / "v1.jsonl")]) == 0
         assert "<solution>" in server.requests[-1]["messages"][0]["content"], "v1 keeps its tags"

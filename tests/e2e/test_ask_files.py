@@ -37,7 +37,9 @@ def test_a_file_of_questions_is_answered_and_asked_only_once(tmp_path: Path) -> 
 
 
 def test_a_file_goes_on_where_a_dead_server_left_it(tmp_path: Path) -> None:
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps({"question": f"What is {n} + 1?", "answer": n + 1}) + "\n" for n in range(6)))
+    (tmp_path / "q.jsonl").write_text(
+        "".join(json.dumps({"question": f"What is {n} + 1?", "answer": n + 1}) + "\n" for n in range(6))
+    )
     options = ("--file", "q.jsonl", "--out", "a.jsonl", "--concurrency", 1, "--retries", 0)
     server = Dying(2 * 6 + 4)
     server.__enter__()
@@ -46,7 +48,10 @@ def test_a_file_goes_on_where_a_dead_server_left_it(tmp_path: Path) -> None:
     assert "2 answered" in first.stdout and "The same command again asks only these" in first.stderr
     rows = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()]
     assert [row["ended"] for row in rows] == ["done"] * 2 + ["failed"] * 3  # then nobody is there, and the rest waits
-    assert len(rows[2]["turns"]) in (3, 4)  # round 1, and the turn that was answered if it came before the failure beside it
+    assert len(rows[2]["turns"]) in (
+        3,
+        4,
+    )  # round 1, and the turn that was answered if it came before the failure beside it
 
     def seven(number: int, body: dict[str, Any]) -> Answer:
         return saying(turn_text("N/A", "\\boxed{6}"))
@@ -55,7 +60,9 @@ def test_a_file_goes_on_where_a_dead_server_left_it(tmp_path: Path) -> None:
         environment = {"OPENAI_BASE_URL": alive.url}
         other = here("--engine", "openai", "--model", "m", *options, cwd=tmp_path, environment=environment)
         assert other.returncode == 2 and "was begun with base_url" in other.stderr
-        (tmp_path / "a.jsonl").write_text((tmp_path / "a.jsonl").read_text().replace(server.url, alive.url) + '{"number": 6, "torn')
+        (tmp_path / "a.jsonl").write_text(
+            (tmp_path / "a.jsonl").read_text().replace(server.url, alive.url) + '{"number": 6, "torn'
+        )
         second = ask(alive, *options, question=None, cwd=tmp_path)
         assert second.returncode == 0, second.stderr
         assert len(alive.requests) == 4 * 6
@@ -93,14 +100,30 @@ def test_a_reader_that_goes_away_is_no_trouble(tmp_path: Path) -> None:
     (tmp_path / "q.txt").write_text("\n".join(f"What is {n} + 1?" for n in range(40)))
     with ChatServer(lambda number, body: saying(turn_text("N/A", "x" * 20_000))) as server:
         given = command(
-            "ask", "--engine", "openai", "--base-url", server.url, "--model", "m", *TAGS, "--file", "q.txt", "--json", "--rounds", 1
+            "ask",
+            "--engine",
+            "openai",
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+            *TAGS,
+            "--file",
+            "q.txt",
+            "--json",
+            "--rounds",
+            1,
         )
         line = f"{shlex.join(given)} | head -c 100"
-        done = subprocess.run(line, shell=True, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, timeout=60)
+        done = subprocess.run(
+            line, shell=True, cwd=tmp_path, env=surroundings(), capture_output=True, text=True, timeout=60
+        )
     assert "Traceback" not in done.stderr and len(done.stdout) == 100
 
 
-def test_a_full_disk_is_one_clear_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_is_one_clear_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def full(handle: int) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
@@ -127,10 +150,22 @@ def test_a_file_that_is_not_ours_is_not_written_over(tmp_path: Path) -> None:
         (("  ",), "ask one question, or give --file"),
         (("q", "--engine", "openai", "--model", "m"), "engine openai needs --base-url"),
         (("q", "--engine", "openai", "--base-url", "http://x"), "engine openai needs --model"),
-        (("q", "--engine", "openai", "--base-url", "x:1", "--model", "m"), "base-url must begin with http:// or https://, got 'x:1'"),
-        (("q", "--engine", "openai", "--base-url", "http://[::1", "--model", "m"), "base-url must begin with http:// or https://"),
-        (("q", "--engine", "openai", "--base-url", "http://x:99999", "--model", "m"), "base-url must begin with http:// or https://"),
-        (("q", "--engine", "openai", "--base-url", "http://me:secret@x/v1", "--model", "m"), "must not hold a name or a password"),
+        (
+            ("q", "--engine", "openai", "--base-url", "x:1", "--model", "m"),
+            "base-url must begin with http:// or https://, got 'x:1'",
+        ),
+        (
+            ("q", "--engine", "openai", "--base-url", "http://[::1", "--model", "m"),
+            "base-url must begin with http:// or https://",
+        ),
+        (
+            ("q", "--engine", "openai", "--base-url", "http://x:99999", "--model", "m"),
+            "base-url must begin with http:// or https://",
+        ),
+        (
+            ("q", "--engine", "openai", "--base-url", "http://me:secret@x/v1", "--model", "m"),
+            "must not hold a name or a password",
+        ),
         (("q", "--tokenizer", "x"), "tokenizer is for --engine tinker"),
         (("q", "--base-url", "http://x"), "base-url is for --engine openai"),
         (("q", "--seat", "1:m"), "seat must be NUMBER=MODEL@BASE-URL, got '1:m'"),
@@ -171,4 +206,7 @@ def test_a_bad_file_is_found_before_anything_is_asked(raw: bytes, says: str, tmp
 def test_the_help_shows_how_to_begin() -> None:
     done = moot("ask", "--help")
     assert done.returncode == 0
-    assert all(option in done.stdout for option in ("QUESTION", "--seat", "--base-url", "--checkpoint", "--price-in", "OPENAI_API_KEY"))
+    assert all(
+        option in done.stdout
+        for option in ("QUESTION", "--seat", "--base-url", "--checkpoint", "--price-in", "OPENAI_API_KEY")
+    )

@@ -64,7 +64,10 @@ def test_a_run_and_one_of_its_checkpoints_speak_with_what_was_trained(model: Pat
     wrong = here("q", "--checkpoint", run.path, "--model", "other")
     assert wrong.returncode == 2 and f"is of {model}, not of other; leave --model out" in wrong.stderr
     empty = Run.create(tmp_path / "empty", config.as_dict(), {})
-    for place, says in ((empty.path, "has no whole checkpoint yet"), (tmp_path / "nowhere", "is neither a run, nor a checkpoint in one")):
+    for place, says in (
+        (empty.path, "has no whole checkpoint yet"),
+        (tmp_path / "nowhere", "is neither a run, nor a checkpoint in one"),
+    ):
         done = here("q", "--checkpoint", place)
         assert done.returncode == 2 and says in done.stderr
 
@@ -72,7 +75,9 @@ def test_a_run_and_one_of_its_checkpoints_speak_with_what_was_trained(model: Pat
 def test_a_debate_too_long_for_the_model_ends_with_what_to_do(model: Path) -> None:
     done = here("x" * 17_000, "--model", model, "--rounds", 1)
     assert done.returncode == 1
-    assert "exceed the model's context of" in done.stderr and "use fewer --rounds or a smaller --max-tokens" in done.stderr
+    assert (
+        "exceed the model's context of" in done.stderr and "use fewer --rounds or a smaller --max-tokens" in done.stderr
+    )
 
 
 def test_what_is_heard_piece_by_piece_is_what_is_said_and_what_would_be_said_in_one_go(engine: Any) -> None:

@@ -36,9 +36,19 @@ class Serve:
             self.port = free.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}/v1"
         self._log = folder / "serve.log"
-        given = [str(Path(sys.executable).parent / "transformers"), "serve", self.model, "--host", "127.0.0.1", "--port", str(self.port)]
+        given = [
+            str(Path(sys.executable).parent / "transformers"),
+            "serve",
+            self.model,
+            "--host",
+            "127.0.0.1",
+            "--port",
+            str(self.port),
+        ]
         environment = surroundings({"HF_HUB_OFFLINE": "1", "OMP_NUM_THREADS": "1"})
-        self.process = subprocess.Popen([*given, "--device", "cpu"], stdout=self._log.open("w"), stderr=subprocess.STDOUT, env=environment)
+        self.process = subprocess.Popen(
+            [*given, "--device", "cpu"], stdout=self._log.open("w"), stderr=subprocess.STDOUT, env=environment
+        )
         until = time.monotonic() + 300
         while not self._ready():
             assert self.process.poll() is None and time.monotonic() < until, self._log.read_text()[-4000:]
@@ -85,7 +95,9 @@ def test_a_real_model_debates_and_its_server_counts_the_tokens(serve: Serve) -> 
     assert abs(found["cost"] - (tokens["read"] + 2 * tokens["written"]) / 1e6) < 1e-12
 
 
-def test_a_real_model_is_asked_section_by_section_and_one_that_cannot_continue_an_answer_is_refused_by_name(serve: Serve) -> None:
+def test_a_real_model_is_asked_section_by_section_and_one_that_cannot_continue_an_answer_is_refused_by_name(
+    serve: Serve,
+) -> None:
     """Each of three answers the plain question in round 1; in round 2 it is asked to evaluate, to compare and to solve again."""
     done = ask(serve.model, serve.url, "--sections", "asked", "--max-tokens", 8, "--rounds", 2, "--json")
     assert done.returncode == 0, done.stderr
@@ -95,14 +107,19 @@ def test_a_real_model_is_asked_section_by_section_and_one_that_cannot_continue_a
     assert 12 <= found["tokens"]["written"] <= 12 * 8
     given = ask(serve.model, serve.url, "--sections", "given", "--max-tokens", 8, "--rounds", 1)
     assert given.returncode == 1
-    assert "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled" in given.stderr
+    assert (
+        "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled"
+        in given.stderr
+    )
 
 
 def test_a_rate_limit_before_a_real_server_is_waited_out(serve: Serve) -> None:
     forward = forwarding(serve.url)
 
     def answer(number: int, body: dict[str, Any]) -> Answer:
-        return (429, {"Retry-After": "1"}, [b'{"error": {"message": "too fast"}}']) if number % 2 == 0 else forward(body)
+        return (
+            (429, {"Retry-After": "1"}, [b'{"error": {"message": "too fast"}}']) if number % 2 == 0 else forward(body)
+        )
 
     with ChatServer(answer) as proxy:
         done = ask(serve.model, proxy.url, "--max-tokens", 8, "--rounds", 1, "--retries", 9)
@@ -114,7 +131,9 @@ def test_a_rate_limit_before_a_real_server_is_waited_out(serve: Serve) -> None:
 def test_a_server_killed_in_the_middle_of_a_debate_leaves_what_was_said_and_a_clear_end(tmp_path: Path) -> None:
     serve = Serve(tmp_path)
     try:
-        given = asking(serve.model, serve.url, "--max-tokens", 16, "--rounds", 9, "--retries", 1, "--out", tmp_path / "a.jsonl")
+        given = asking(
+            serve.model, serve.url, "--max-tokens", 16, "--rounds", 9, "--retries", 1, "--out", tmp_path / "a.jsonl"
+        )
         # Unbuffered, so that the moment of the kill can be chosen by what is shown.
         environment = surroundings({"PYTHONUNBUFFERED": "1"})
         process = subprocess.Popen(given, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

@@ -24,10 +24,23 @@ HOSTILE = "\x1b]0;PWNED\x07\x1b[2J\x1b[31m\x9b5n \u202egnp.exe \x08\x08\r\x00 [r
 
 def on_a_terminal(server: ChatServer, *arguments: object) -> tuple[int, str]:
     """The exit status and every byte that a terminal would have got."""
-    given = command("ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", f"m{HOSTILE[:20]}", *TAGS, *arguments)
+    given = command(
+        "ask",
+        QUESTION,
+        "--engine",
+        "openai",
+        "--base-url",
+        server.url,
+        "--model",
+        f"m{HOSTILE[:20]}",
+        *TAGS,
+        *arguments,
+    )
     main, other = pty.openpty()
     environment = {**surroundings({"TERM": "xterm-256color", "COLUMNS": "100", "LINES": "30"})}
-    process = subprocess.Popen([part.replace("\0", "") for part in given], stdin=other, stdout=other, stderr=other, env=environment)
+    process = subprocess.Popen(
+        [part.replace("\0", "") for part in given], stdin=other, stdout=other, stderr=other, env=environment
+    )
     os.close(other)
     raw = b""
     while True:
@@ -48,7 +61,9 @@ OURS = re.compile(r"\x1b\[[0-9;]*m|\r?\x1b\[(?:[0-9]*A|2K)|\x1b\[\?25[lh]")
 
 def test_hostile_text_moves_no_cursor_rings_no_bell_and_sets_no_title() -> None:
     def answer(number: int, body: dict[str, Any]) -> Answer:
-        sections = turn_text("N/A", f"It is {HOSTILE} \\boxed{{{HOSTILE}}}", evaluation=HOSTILE).removesuffix("</comparison>")
+        sections = turn_text("N/A", f"It is {HOSTILE} \\boxed{{{HOSTILE}}}", evaluation=HOSTILE).removesuffix(
+            "</comparison>"
+        )
         status, headers, pieces = saying(sections if number % 3 else HOSTILE)
 
         def slowly() -> Iterable[bytes]:
@@ -62,9 +77,13 @@ def test_hostile_text_moves_no_cursor_rings_no_bell_and_sets_no_title() -> None:
         status, shown = on_a_terminal(server)
     assert status == 0, shown
     left = OURS.sub("", shown)
-    assert [hex(ord(char)) for char in left if (ord(char) < 32 and char not in "\r\n\t") or 127 <= ord(char) < 160] == []
+    assert [
+        hex(ord(char)) for char in left if (ord(char) < 32 and char not in "\r\n\t") or 127 <= ord(char) < 160
+    ] == []
     assert not {"\u202e", "\ud800"} & set(left)
-    assert [left[i - 20 : i + 20] for i in range(len(left)) if left[i] == "\r" and left[i + 1 : i + 2] not in ("\r", "\n")] == []
+    assert [
+        left[i - 20 : i + 20] for i in range(len(left)) if left[i] == "\r" and left[i + 1 : i + 2] not in ("\r", "\n")
+    ] == []
     assert "[red]markup[/red]" in left
     assert "\\u001b]0;PWNED\\u0007" in left.replace("\r\n", "")
 

@@ -17,14 +17,18 @@ SCRIPTED = ["--engine", "scripted", "--max-tokens", "2000"]
 
 def train(where: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "moot", "train", *arguments]
-    return subprocess.run(command, cwd=where, capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
+    return subprocess.run(
+        command, cwd=where, capture_output=True, text=True, timeout=300, env={**os.environ, **environment}
+    )
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(place)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=100k", "tmpfs", str(place)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
     yield place
@@ -40,7 +44,9 @@ def test_a_full_disk_stops_the_run_in_one_line_and_room_lets_it_go_on(small_disk
     subprocess.run(["mount", "-o", "remount,size=20m", str(small_disk)], check=True)
     again = train(small_disk, *SCRIPTED)
     assert again.returncode == 0, again.stdout + again.stderr
-    rows = [json.loads(line) for line in (small_disk / "runs/demo-arithmetic-seed0/metrics.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (small_disk / "runs/demo-arithmetic-seed0/metrics.jsonl").read_text().splitlines()
+    ]
     assert [row["step"] for row in rows if row["phase"] != "eval"] == list(range(1, 8))
 
 
@@ -85,12 +91,17 @@ def test_the_small_model_that_does_not_fit_the_cache_is_a_full_disk_too(
     assert main(["train", "--model", "smollm2-135m", "--device", "cpu"]) == 2
     said = capsys.readouterr().err
     place = small_disk / "smollm2-135m"
-    assert said.splitlines()[-1] == f"moot: model 'smollm2-135m' cannot be loaded: [Errno 28] no space left on the device: '{place}'"
+    assert (
+        said.splitlines()[-1]
+        == f"moot: model 'smollm2-135m' cannot be loaded: [Errno 28] no space left on the device: '{place}'"
+    )
     assert "Traceback" not in said
     assert not list(small_disk.iterdir()) and not (tmp_path / "runs").exists(), "nothing is left half written"
 
 
-def test_a_checkpoint_of_another_rank_is_named_in_one_line_and_an_older_one_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_of_another_rank_is_named_in_one_line_and_an_older_one_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("torch")
     import asyncio
 
@@ -104,7 +115,10 @@ def test_a_checkpoint_of_another_rank_is_named_in_one_line_and_an_older_one_used
     run = Run.create(tmp_path / "run", TrainConfig(model=ModelConfig(model=model, lora_rank=2)).as_dict(), {})
 
     async def saved_and_loaded() -> tuple[int | None, list[str]]:
-        ranks = {step: LocalEngine.create(model, device="cpu", dtype="fp32", lora_rank=4 if step == 3 else 2) for step in (2, 3)}
+        ranks = {
+            step: LocalEngine.create(model, device="cpu", dtype="fp32", lora_rank=4 if step == 3 else 2)
+            for step in (2, 3)
+        }
         for step, engine in ranks.items():
             await engine.save_state(str(run.checkpoint_place(step)))
             run.commit_checkpoint(step, {}, keep=True)
@@ -143,7 +157,9 @@ def test_curves_go_to_weights_and_biases_and_to_trackio_when_asked(tmp_path: Pat
     places = {"WANDB_MODE": "offline", "TRACKIO_DIR": str(tmp_path / "trackio")}
     done = train(tmp_path, *SCRIPTED, "--log", "wandb", "trackio", **places)
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [json.loads(line) for line in (tmp_path / "runs/demo-arithmetic-seed0/metrics.jsonl").read_text().splitlines()]
+    rows = [
+        json.loads(line) for line in (tmp_path / "runs/demo-arithmetic-seed0/metrics.jsonl").read_text().splitlines()
+    ]
     expected = [row["env/all/reward/total"] for row in rows if row["phase"] == "self_play"]
 
     (binary,) = (tmp_path / "wandb").glob("offline-run-*/run-*.wandb")

@@ -28,7 +28,19 @@ def test_a_chat_server_is_evaluated_in_every_mode_with_its_own_count_of_tokens(
     monkeypatch.setenv("OPENAI_API_KEY", "a-key-for-one-server")
     modes = ("--modes", "direct", "vote", "debate", "opponents", "--k", 3)
     with ChatServer(answer) as server:
-        given = ("eval", "--engine", "openai", "--base-url", server.url, "--model", "m", "--questions", 2, *modes, "--json")
+        given = (
+            "eval",
+            "--engine",
+            "openai",
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+            "--questions",
+            2,
+            *modes,
+            "--json",
+        )
         assert here(tmp_path, monkeypatch, *given) == 0, capsys.readouterr()
         asked = len(server.requests)
         # Two questions: 3 plain answers each (the first is direct's), a debate of 3 + 3 * 3 requests, and one per seat against itself.
@@ -40,7 +52,9 @@ def test_a_chat_server_is_evaluated_in_every_mode_with_its_own_count_of_tokens(
     assert {"direct", "vote@3", "debate", "against base"} <= rows.keys()
     assert report["settings"]["policy"] == f"m@{server.url}"
     kept = [json.loads(line) for line in (tmp_path / "evals/m-arithmetic/answers.jsonl").read_text().splitlines()]
-    assert {row["tokens"] for row in kept if "text" in row} == {10} and {row["tokens"] for row in kept if "turns" in row} == {120}
+    assert {row["tokens"] for row in kept if "text" in row} == {10} and {
+        row["tokens"] for row in kept if "turns" in row
+    } == {120}
 
 
 def test_one_model_argues_and_another_at_the_same_server_judges(
@@ -53,7 +67,19 @@ def test_one_model_argues_and_another_at_the_same_server_judges(
         return saying("Agent 0 > Agent 1" if "Now decide which" in body["messages"][-1]["content"] else "Because.")
 
     with ChatServer(speaks) as server:
-        given = ("eval", "--engine", "openai", "--base-url", server.url, "--model", "strong", "--judge", "weak", "--questions", 2)
+        given = (
+            "eval",
+            "--engine",
+            "openai",
+            "--base-url",
+            server.url,
+            "--model",
+            "strong",
+            "--judge",
+            "weak",
+            "--questions",
+            2,
+        )
         modes = ("--protocol", "advocates", "--modes", "debate", "consultancy", "judge", "--json")
         assert here(tmp_path, monkeypatch, *given, *modes) == 0, capsys.readouterr()
         asked = [body["model"] for body in server.requests]
@@ -79,7 +105,12 @@ def test_a_chat_server_is_checked_before_anybody_thinks_of_training(
 def test_a_chat_server_cannot_be_trained_and_one_line_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert here(tmp_path, monkeypatch, "train", "--engine", "openai", "--base-url", "http://localhost:1/v1", "--model", "m") == 2
+    assert (
+        here(
+            tmp_path, monkeypatch, "train", "--engine", "openai", "--base-url", "http://localhost:1/v1", "--model", "m"
+        )
+        == 2
+    )
     assert "engine openai cannot be trained" in capsys.readouterr().err
     assert here(tmp_path, monkeypatch, "eval", "--engine", "openai", "--model", "m") == 2
     assert "engine openai needs --base-url" in capsys.readouterr().err
@@ -93,7 +124,19 @@ def test_a_dead_server_loses_the_answers_and_says_which_command_tries_again(
         return 401, {}, [b'{"error": "no"}']
 
     with ChatServer(broken) as server:
-        given = ("eval", "--engine", "openai", "--base-url", server.url, "--model", "m", "--questions", 2, "--modes", "direct")
+        given = (
+            "eval",
+            "--engine",
+            "openai",
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+            "--questions",
+            2,
+            "--modes",
+            "direct",
+        )
         assert here(tmp_path, monkeypatch, *given) == 1
     shown = capsys.readouterr()
     assert "set OPENAI_API_KEY to a key it takes" in " ".join((shown.out + shown.err).split())
@@ -111,8 +154,22 @@ def test_a_chat_server_answers_and_judges_and_another_model_there_judges_too(
     rows = [{"question": f"What is 7 plus {i} minus {i}?", "answer": "7"} for i in range(40)]
     (tmp_path / "sevens.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     with ChatServer(speaks) as server:
-        given = ("judge", "--engine", "openai", "--base-url", server.url, "--model", "fair", "--judges", "base", "kind", "--json")
-        assert here(tmp_path, monkeypatch, *given, "--task", "sevens.jsonl", "--questions", 4, "--checks", 2) == 0, capsys.readouterr()
+        given = (
+            "judge",
+            "--engine",
+            "openai",
+            "--base-url",
+            server.url,
+            "--model",
+            "fair",
+            "--judges",
+            "base",
+            "kind",
+            "--json",
+        )
+        assert here(tmp_path, monkeypatch, *given, "--task", "sevens.jsonl", "--questions", 4, "--checks", 2) == 0, (
+            capsys.readouterr()
+        )
         verdicts = [body for body in server.requests if "Yes or No" in body["messages"][-1]["content"]]
     assert {body["top_logprobs"] for body in verdicts} == {20}
     report = json.loads(capsys.readouterr().out)

@@ -22,7 +22,9 @@ def line(rounds: list[list[str]] | None = None, contract: str = "three_tag", **m
         for number, row in enumerate(rounds or FOUR_VOTES, 1)
         for agent, said in enumerate(row)
     ]
-    return json.dumps({"question": "What is 3 + 4?", "num_agents": len((rounds or FOUR_VOTES)[0]), "turns": turns, **more})
+    return json.dumps(
+        {"question": "What is 3 + 4?", "num_agents": len((rounds or FOUR_VOTES)[0]), "turns": turns, **more}
+    )
 
 
 def one_clear_line(done: subprocess.CompletedProcess[str], *says: str) -> None:
@@ -55,7 +57,10 @@ def test_nothing_asked_for_is_wrong_usage_with_the_help() -> None:
 def test_help_of_score_names_every_option() -> None:
     done = moot("score", "--help")
     assert (done.returncode, done.stderr) == (0, "")
-    assert all(option in done.stdout for option in ("FILE", "--protocol", "--reward", "--json", "v2_literal", "path.py:function"))
+    assert all(
+        option in done.stdout
+        for option in ("FILE", "--protocol", "--reward", "--json", "v2_literal", "path.py:function")
+    )
 
 
 def test_version() -> None:
@@ -96,7 +101,9 @@ def test_demo_in_other_protocols(tmp_path: Path, protocol: str) -> None:
 def test_the_demo_notes_few_judges_and_not_many(tmp_path: Path) -> None:
     few = moot("demo", "--debates", 1, "--agents", 3, cwd=tmp_path)
     assert "one possible judge" in few.stdout
-    assert "Use --num-agents 5 or more." in few.stdout and "--judge-consensus" not in few.stdout, "demo has no such option"
+    assert "Use --num-agents 5 or more." in few.stdout and "--judge-consensus" not in few.stdout, (
+        "demo has no such option"
+    )
     assert "possible judge" not in moot("demo", "--debates", 1, "--agents", 5, cwd=tmp_path).stdout
 
 
@@ -173,7 +180,8 @@ def test_json_by_agent(reward: str) -> None:
 def test_the_protocol_option_is_the_base_of_every_line() -> None:
     given = line() + "\n" + line(protocol={"literal": False}) + "\n"
     literal, plain = (
-        json.loads(each) for each in moot("score", "-", "--json", "--protocol", "v2_literal", given=given).stdout.splitlines()
+        json.loads(each)
+        for each in moot("score", "-", "--json", "--protocol", "v2_literal", given=given).stdout.splitlines()
     )
     assert literal["generator"][0] == [1.0, -1.0]
     assert plain["generator"][0] == [1.0, 0.0]
@@ -199,13 +207,18 @@ BAD: list[tuple[str, str]] = [
     (json.dumps({**GOOD, "protocol": {"schedule": "random"}}), "schedule must be sequential or parallel"),
     (json.dumps({**GOOD, "protocol": {"colour": "red"}}), "no choice 'colour'"),
     (json.dumps({**GOOD, "protocol": {"reward": "best"}}), "reward must be one of"),
-    (json.dumps({**GOOD, "protocol": {"reward": "win_rate", "advantage": "center_round"}}), "center_round needs rewards per turn"),
+    (
+        json.dumps({**GOOD, "protocol": {"reward": "win_rate", "advantage": "center_round"}}),
+        "center_round needs rewards per turn",
+    ),
     (json.dumps({**GOOD, "protocol": {"reward": "truth"}}), "known answer"),
 ]
 
 
 @pytest.mark.parametrize("options", [[], ["--json"]])
-def test_every_kind_of_bad_line_is_reported_with_its_number_and_the_others_are_scored(tmp_path: Path, options: list[str]) -> None:
+def test_every_kind_of_bad_line_is_reported_with_its_number_and_the_others_are_scored(
+    tmp_path: Path, options: list[str]
+) -> None:
     """Good and bad lines in turn, with a blank one after each pair: good ones are 1, 4, 7, ..., bad ones 2, 5, 8, ..."""
     path = tmp_path / "mixed.jsonl"
     path.write_text("".join(f"{line()}\n{bad}\n\n" for bad, _ in BAD))
@@ -220,7 +233,9 @@ def test_every_kind_of_bad_line_is_reported_with_its_number_and_the_others_are_s
     if options:
         assert [json.loads(each)["line"] for each in done.stdout.splitlines()] == good
     else:
-        assert [int(each.split()[1].rstrip(":")) for each in done.stdout.splitlines() if each.startswith("Line ")] == good
+        assert [
+            int(each.split()[1].rstrip(":")) for each in done.stdout.splitlines() if each.startswith("Line ")
+        ] == good
 
 
 def test_bytes_that_are_no_text_are_a_bad_line() -> None:
@@ -280,7 +295,12 @@ def test_more_agents_than_memory_is_a_bad_line(num_agents: int) -> None:
 
     given = json.dumps({"question": "q", "num_agents": num_agents, "turns": []}) + "\n" + line() + "\n"
     done = subprocess.run(
-        command("score", "-", "--json"), input=given.encode(), capture_output=True, env=surroundings(), preexec_fn=limit, timeout=120
+        command("score", "-", "--json"),
+        input=given.encode(),
+        capture_output=True,
+        env=surroundings(),
+        preexec_fn=limit,
+        timeout=120,
     )
     assert done.returncode == 1
     assert b"Traceback" not in done.stderr
@@ -313,7 +333,9 @@ def test_wrong_usage_is_one_clear_line(tmp_path: Path) -> None:
 
 def test_a_users_own_reward(tmp_path: Path) -> None:
     """Turns taken, doubled: 4 each."""
-    (tmp_path / "mine.py").write_text("def doubled(debate):\n    return [2 * len(steps) for steps in debate.turns_by_agent()]\n")
+    (tmp_path / "mine.py").write_text(
+        "def doubled(debate):\n    return [2 * len(steps) for steps in debate.turns_by_agent()]\n"
+    )
     done = moot("score", "-", "--json", "--reward", f"{tmp_path}/mine.py:doubled", given=line())
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["rewards"] == [4.0, 4.0, 4.0]
@@ -333,7 +355,9 @@ def test_a_users_reward_by_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("key", ["reward", "advantage"])
 def test_a_transcript_cannot_name_python_to_run(tmp_path: Path, key: str) -> None:
-    (tmp_path / "evil.py").write_text("import pathlib\npathlib.Path('was_here').touch()\n\ndef f(*a):\n    return [0, 0, 0]\n")
+    (tmp_path / "evil.py").write_text(
+        "import pathlib\npathlib.Path('was_here').touch()\n\ndef f(*a):\n    return [0, 0, 0]\n"
+    )
     named = ["evil.py:f", f"{tmp_path}/evil.py:f", "evil:f", "os:system", "evil.py", "evil.f"]
     given = "\n".join(line(protocol={key: name}) for name in named)
     for options in ([], ["--json"], ["--protocol", "v1"]):

@@ -27,7 +27,12 @@ def test_a_reader_that_goes_away_is_not_an_error_message(options: list[str], cou
     try:
         given = (line() + "\n").encode() * count
         done = subprocess.run(
-            command("score", "-", *options), input=given, stdout=write, stderr=subprocess.PIPE, env=surroundings(), timeout=120
+            command("score", "-", *options),
+            input=given,
+            stdout=write,
+            stderr=subprocess.PIPE,
+            env=surroundings(),
+            timeout=120,
         )
     finally:
         os.close(write)
@@ -39,7 +44,9 @@ def test_help_into_a_closed_pipe(arguments: list[str]) -> None:
     read, write = os.pipe()
     os.close(read)
     try:
-        done = subprocess.run(command(*arguments), stdout=write, stderr=subprocess.PIPE, env=surroundings(), timeout=120)
+        done = subprocess.run(
+            command(*arguments), stdout=write, stderr=subprocess.PIPE, env=surroundings(), timeout=120
+        )
     finally:
         os.close(write)
     assert done.stderr == b""
@@ -94,7 +101,12 @@ def test_escape_codes_never_reach_the_terminal(options: list[str]) -> None:
 
 
 def test_escape_codes_on_the_command_line_do_not_either() -> None:
-    for arguments in (["score", f"{ESCAPES}.jsonl"], [ESCAPES], ["score", "-", "--reward", ESCAPES], ["score", "-", "--protocol", ESCAPES]):
+    for arguments in (
+        ["score", f"{ESCAPES}.jsonl"],
+        [ESCAPES],
+        ["score", "-", "--reward", ESCAPES],
+        ["score", "-", "--protocol", ESCAPES],
+    ):
         done = moot(*arguments)
         assert done.returncode == 2
         assert [raw for raw in RAW if raw in (done.stdout + done.stderr).encode()] == []
@@ -116,14 +128,18 @@ def test_markup_in_a_question_is_text() -> None:
 
 @pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
 def test_a_terminal_that_cannot_spell_it_gets_the_rest(encoding: str) -> None:
-    done = moot("score", "-", given=line(question="数学 🙂?"), environment={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"})
+    done = moot(
+        "score", "-", given=line(question="数学 🙂?"), environment={"PYTHONIOENCODING": encoding, "PYTHONUTF8": "0"}
+    )
     assert "Traceback" not in done.stderr
     assert done.returncode == 0
     assert "Agent 0 won" in done.stdout
 
 
 def test_a_file_name_with_odd_bytes_is_reported() -> None:
-    done = subprocess.run([*map(os.fsencode, command("score")), b"\xff\xfe.jsonl"], capture_output=True, env=surroundings(), timeout=120)
+    done = subprocess.run(
+        [*map(os.fsencode, command("score")), b"\xff\xfe.jsonl"], capture_output=True, env=surroundings(), timeout=120
+    )
     assert done.returncode == 2
     assert b"no such file" in done.stderr
     assert b"Traceback" not in done.stderr
@@ -134,7 +150,9 @@ def test_a_file_name_with_odd_bytes_is_reported() -> None:
 
 def imported(statement: str) -> set[str]:
     code = f"import sys; {statement}; print(*sorted({{name.split('.')[0] for name in sys.modules}}))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=surroundings(), timeout=120, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=surroundings(), timeout=120, check=True
+    )
     return set(done.stdout.split())
 
 

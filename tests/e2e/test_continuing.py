@@ -13,7 +13,18 @@ import pytest
 
 from moot.cli import main
 
-SMALL = ["--engine", "scripted", "--batch-size", "2", "--num-train-datapoints", "4", "--warm-questions", "2", "--eval-questions", "2"]
+SMALL = [
+    "--engine",
+    "scripted",
+    "--batch-size",
+    "2",
+    "--num-train-datapoints",
+    "4",
+    "--warm-questions",
+    "2",
+    "--eval-questions",
+    "2",
+]
 SMALL += ["--max-tokens", "2000", "--eval-every", "3"]
 
 
@@ -49,7 +60,10 @@ def test_a_finished_run_says_so_and_how_to_make_it_longer(finished: Path) -> Non
     before = steps(finished / "run")
     done = train(finished, "--resume", "run")
     assert done.returncode == 0 and steps(finished / "run") == before
-    assert "This run is finished: 3 steps. Make it longer with: moot train --resume run --num-train-datapoints 8" in done.stdout
+    assert (
+        "This run is finished: 3 steps. Make it longer with: moot train --resume run --num-train-datapoints 8"
+        in done.stdout
+    )
 
 
 def test_more_questions_make_a_finished_run_longer(finished: Path, tmp_path: Path) -> None:
@@ -58,7 +72,12 @@ def test_more_questions_make_a_finished_run_longer(finished: Path, tmp_path: Pat
     done = train(tmp_path, "--resume", "run", "--num-train-datapoints", "8")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Note: num_train_datapoints is 8 from here on; it was 4." in done.stdout
-    assert [each for each in steps(run) if each[0] > 3] == [(4, "self_play"), (4, "eval"), (5, "self_play"), (5, "eval")]
+    assert [each for each in steps(run) if each[0] > 3] == [
+        (4, "self_play"),
+        (4, "eval"),
+        (5, "self_play"),
+        (5, "eval"),
+    ]
     assert config(run)["optim"]["num_train_datapoints"] == 8
     assert "This run is finished: 5 steps." in train(tmp_path, "--resume", "run").stdout
 
@@ -66,10 +85,16 @@ def test_more_questions_make_a_finished_run_longer(finished: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--learning-rate", "0.001"], "--resume cannot change learning_rate 0.0002 -> 0.001 of run; start another run with --run"),
+        (
+            ["--learning-rate", "0.001"],
+            "--resume cannot change learning_rate 0.0002 -> 0.001 of run; start another run with --run",
+        ),
         (["--task", "gsm8k", "--seed", "4"], "--resume cannot change task arithmetic -> gsm8k, seed 0 -> 4 of run"),
         (["--reward", "truth"], "--resume cannot change reward generator_judge -> truth of run"),
-        (["--num-train-datapoints", "2"], "num_train_datapoints must be at least 4, got 2: that many were debated already"),
+        (
+            ["--num-train-datapoints", "2"],
+            "num_train_datapoints must be at least 4, got 2: that many were debated already",
+        ),
         (["--preset", "math"], "--resume continues with the settings of the run; leave --preset out"),
         (["--run", "other"], "--resume run names the run already; leave --run out"),
     ],
@@ -84,7 +109,10 @@ def test_what_cannot_change_is_refused_by_name(finished: Path, options: list[str
 def test_several_seeds_are_several_runs(tmp_path: Path) -> None:
     done = train(tmp_path, *SMALL, "--seeds", "0", "1")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["demo-arithmetic-seed0", "demo-arithmetic-seed1"]
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == [
+        "demo-arithmetic-seed0",
+        "demo-arithmetic-seed1",
+    ]
     assert [config(tmp_path / f"runs/demo-arithmetic-seed{seed}")["seed"] for seed in (0, 1)] == [0, 1]
 
 
@@ -117,12 +145,18 @@ def test_evaluations_play_against_whom_the_run_names(finished: Path, tmp_path: P
         (["--learning-rate", "nan"], "learning_rate must be a number, got nan"),
         (["--grad-clip", "-1"], "grad_clip must be 0 or more, got -1.0"),
         (["--with", "kl_penalty:coef=-1"], "with kl_penalty:coef=-1: coef must be greater than 0, got '-1'"),
-        (["--kl-coef", "0.1"], "there is no option --kl-coef; it belongs to a part of training now: --with kl_penalty:coef=…"),
+        (
+            ["--kl-coef", "0.1"],
+            "there is no option --kl-coef; it belongs to a part of training now: --with kl_penalty:coef=…",
+        ),
         (["--no-stop_when_settled"], "--with rounds_as_needed:stop_when_settled=yes"),
         (["--with", "past_self"], "got 'past_self'; did you mean past_selves?"),
         (["--dry-run", "--task", "nope"], "task must be one of arithmetic, countdown, "),
         (["--dry-run", "--with", "curriculum:tasks=nope"], "task must be one of arithmetic, countdown, "),
-        (["--task", "prompts.txt"], "warm_questions must be 0 with task prompts, got 2: the warm start needs worked solutions"),
+        (
+            ["--task", "prompts.txt"],
+            "warm_questions must be 0 with task prompts, got 2: the warm start needs worked solutions",
+        ),
         (["--run", "prompts.txt"], "--run must name a folder, and prompts.txt is a file"),
         (["--reward", "mine.py:fails"], "ZeroDivisionError: division by zero (mine.py:2)"),
         (["--reward", "mine.py:unready"], "(mine.py:5)"),

@@ -44,7 +44,9 @@ def test_what_was_left_out_is_said_aloud() -> None:
     done = moot("data", "check", f"math:prealgebra,train={FIXTURES}/math_train.jsonl")
     assert done.returncode == 0
     done = moot("data", "check", f"math:algebra,train={FIXTURES}/math_train.jsonl", "--json")
-    assert json.loads(done.stdout)["notes"] == ["1 of the 2 train questions of math:algebra have no answer and are left out"]
+    assert json.loads(done.stdout)["notes"] == [
+        "1 of the 2 train questions of math:algebra have no answer and are left out"
+    ]
     assert "have no answer and are left out" in done.stderr
 
 

@@ -35,9 +35,13 @@ def test_the_switch_of_colours_and_the_search_work_in_pages_opened_from_a_folder
             assert len(set(colours)) == 2
         driver.execute_script("document.querySelector('[data-bs-target=\"#mkdocs_search_modal\"]').click()")
         field = driver.find_element("id", "mkdocs-search-query")
-        driver.execute_script("arguments[0].value = 'judge accuracy'; arguments[0].dispatchEvent(new Event('input'))", field)
+        driver.execute_script(
+            "arguments[0].value = 'judge accuracy'; arguments[0].dispatchEvent(new Event('input'))", field
+        )
         end = time.monotonic() + 10
-        while not (found := driver.find_elements("css selector", "#mkdocs-search-results a")) and time.monotonic() < end:
+        while (
+            not (found := driver.find_elements("css selector", "#mkdocs-search-results a")) and time.monotonic() < end
+        ):
             time.sleep(0.05)
         pages = [each.get_attribute("href").rpartition("/")[2] for each in found]
         assert any(page.startswith("trust.html") for page in pages), pages

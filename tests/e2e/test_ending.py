@@ -16,7 +16,11 @@ from support.making import command, moot, surroundings
 def test_a_reader_that_goes_away_ends_the_command_in_peace(tmp_path: Path) -> None:
     """`moot demo | head -1`: the pipe is closed after the first line, long before the last."""
     started = subprocess.Popen(
-        command("demo", "--debates", "3"), cwd=tmp_path, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command("demo", "--debates", "3"),
+        cwd=tmp_path,
+        env=surroundings(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     assert started.stdout is not None and started.stderr is not None
     started.stdout.close()
@@ -58,7 +62,12 @@ def test_ctrl_c_is_heard_at_once_where_the_work_takes_long_to_end() -> None:
 def test_term_ends_a_command_without_a_loop_as_ctrl_c_does(tmp_path: Path) -> None:
     """`moot score -` waits for its input; TERM finds it there."""
     started = subprocess.Popen(
-        command("score", "-"), cwd=tmp_path, env=surroundings(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command("score", "-"),
+        cwd=tmp_path,
+        env=surroundings(),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     deadline = time.monotonic() + 60
     while "read" not in Path(f"/proc/{started.pid}/wchan").read_text() and time.monotonic() < deadline:

@@ -23,7 +23,17 @@ from moot.cli import main
 from support.making import command, moot, surroundings, text
 
 SCRIPTED = ["--engine", "scripted", "--max-tokens", "2000"]
-SMALL = [*SCRIPTED, "--batch-size", "2", "--num-train-datapoints", "2", "--warm-questions", "2", "--eval-questions", "2"]
+SMALL = [
+    *SCRIPTED,
+    "--batch-size",
+    "2",
+    "--num-train-datapoints",
+    "2",
+    "--warm-questions",
+    "2",
+    "--eval-questions",
+    "2",
+]
 ALL = ["--modes", "direct", "vote", "debate", "debate+vote", "opponents"]
 
 
@@ -46,7 +56,11 @@ def evaluate(where: Path, *arguments: object) -> subprocess.CompletedProcess[str
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two seeds under peer votes, one under truth."""
     where = tmp_path_factory.mktemp("trained")
-    for name, options in {"peer-seed0": [], "peer-seed1": ["--seed", "1"], "truth-seed0": ["--reward", "truth"]}.items():
+    for name, options in {
+        "peer-seed0": [],
+        "peer-seed1": ["--seed", "1"],
+        "truth-seed0": ["--reward", "truth"],
+    }.items():
         # Only where turns can fail does truth differ between agents that are never right.
         done = here(where, "train", *SMALL, "--sections", "sampled", "--run", name, *options)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -62,7 +76,10 @@ def test_a_model_is_evaluated_in_every_mode_and_the_same_command_again_goes_on(t
     report, answers = (folder / "report.json").read_text(), (folder / "answers.jsonl").read_bytes()
     rows = json.loads(report)["rows"]
     assert [row["name"] for row in rows] == ["direct", "vote@3", "debate", "debate+vote", "against base"]
-    assert all(row["questions"] == 6 and 0 <= row["metrics"]["accuracy"]["low"] <= row["metrics"]["accuracy"]["high"] <= 1 for row in rows)
+    assert all(
+        row["questions"] == 6 and 0 <= row["metrics"]["accuracy"]["low"] <= row["metrics"]["accuracy"]["high"] <= 1
+        for row in rows
+    )
 
     again = evaluate(tmp_path, *SCRIPTED, "--questions", "6", *ALL, "--k", "3")
     assert again.returncode == 0
@@ -87,7 +104,10 @@ def test_a_report_of_other_settings_is_kept_and_the_new_one_is_named_after_what_
     beside = tmp_path / "evals/scripted-arithmetic,max_tokens=1500/report.json"
     assert json.loads(beside.read_text())["settings"]["max_tokens"] == 1500
     assert evaluate(tmp_path, *short, "--max-tokens", "1500").returncode == 0
-    assert sorted(path.name for path in (tmp_path / "evals").iterdir()) == ["scripted-arithmetic", "scripted-arithmetic,max_tokens=1500"]
+    assert sorted(path.name for path in (tmp_path / "evals").iterdir()) == [
+        "scripted-arithmetic",
+        "scripted-arithmetic,max_tokens=1500",
+    ]
 
 
 def test_json_and_markdown_are_all_that_is_printed(tmp_path: Path) -> None:
@@ -98,7 +118,18 @@ def test_json_and_markdown_are_all_that_is_printed(tmp_path: Path) -> None:
 
 
 def test_a_runs_checkpoint_is_evaluated_with_its_own_settings(trained: Path) -> None:
-    done = evaluate(trained, "peer-seed0", "--questions", "3", "--modes", "debate", "opponents", "--opponents", "base", "truth-seed0@2")
+    done = evaluate(
+        trained,
+        "peer-seed0",
+        "--questions",
+        "3",
+        "--modes",
+        "debate",
+        "opponents",
+        "--opponents",
+        "base",
+        "truth-seed0@2",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((trained / "peer-seed0/evals/arithmetic-step2/report.json").read_text())
     assert [row["name"] for row in report["rows"]] == ["debate", "against base", "against truth-seed0@2"]
@@ -137,7 +168,10 @@ def test_a_checkpoint_that_is_not_there_is_named_with_those_that_are(trained: Pa
 
 def test_runs_are_compared_in_one_table_and_one_figure(trained: Path) -> None:
     for run in ("peer-seed0", "peer-seed1", "truth-seed0"):
-        assert evaluate(trained, run, "--questions", "4", "--modes", "direct", "debate", "--name", "held-out").returncode == 0
+        assert (
+            evaluate(trained, run, "--questions", "4", "--modes", "direct", "debate", "--name", "held-out").returncode
+            == 0
+        )
     done = here(trained, "compare", "peer-seed0", "peer-seed1", "truth-seed0", "--evals", "held-out", "--out", "side")
     assert done.returncode == 0, done.stdout + done.stderr
     numbers = json.loads((trained / "side/compare.json").read_text())
@@ -150,11 +184,24 @@ def test_runs_are_compared_in_one_table_and_one_figure(trained: Path) -> None:
     assert numbers["evaluations"][1]["difference"]["versus"] == "peer"
     assert (trained / "side/curves.png").read_bytes().startswith(b"\x89PNG")
     assert "\\toprule" in (trained / "side/table.tex").read_text()
-    printed = here(trained, "compare", "peer-seed0", "truth-seed0", "--evals", "held-out", "--no-figure", "--out", "b", "--markdown")
+    printed = here(
+        trained,
+        "compare",
+        "peer-seed0",
+        "truth-seed0",
+        "--evals",
+        "held-out",
+        "--no-figure",
+        "--out",
+        "b",
+        "--markdown",
+    )
     assert printed.stdout.count("| direct | ") == 2 and not (trained / "b/curves.png").exists()
 
 
-def test_compare_prints_its_table_without_matplotlib(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_compare_prints_its_table_without_matplotlib(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     done = here(tmp_path, "compare", trained / "peer-seed0", trained / "truth-seed0")
     assert done.returncode == 0, done.stderr
@@ -165,7 +212,11 @@ def test_compare_prints_its_table_without_matplotlib(trained: Path, tmp_path: Pa
 def test_compare_says_what_is_missing(trained: Path, tmp_path: Path) -> None:
     done = here(tmp_path, "compare", trained / "truth-seed0", "--evals", "none", "--no-figure")
     words = " ".join(done.stdout.split())
-    assert done.returncode == 0 and "No saved evaluation: " in words and "truth-seed0. Make one with: moot eval RUN" in words
+    assert (
+        done.returncode == 0
+        and "No saved evaluation: " in words
+        and "truth-seed0. Make one with: moot eval RUN" in words
+    )
     assert here(tmp_path, "compare", tmp_path / "nothing").returncode == 2
 
 
@@ -186,14 +237,16 @@ def test_check_measures_the_list_and_fails_with_the_remedy(tmp_path: Path) -> No
         "majority minus mean, round 1",
         "tokens of a turn, of a plain answer's",
     ]
-    assert found["failed"] and all(check["measured"]["low"] <= check["measured"]["value"] for check in found["checks"] if check["measured"])
+    assert found["failed"] and all(
+        check["measured"]["low"] <= check["measured"]["value"] for check in found["checks"] if check["measured"]
+    )
 
 
 def test_check_takes_a_run_and_wants_it_first(trained: Path) -> None:
     done = here(trained, "check", "peer-seed0", "--questions", "4")
-    assert done.returncode in (0, 1) and "peer-seed0/evals/arithmetic-step2/answers.jsonl" in " ".join(done.stdout.split()).replace(
-        "\n", ""
-    )
+    assert done.returncode in (0, 1) and "peer-seed0/evals/arithmetic-step2/answers.jsonl" in " ".join(
+        done.stdout.split()
+    ).replace("\n", "")
     wrong = here(trained, "check", "--questions", "4", "peer-seed0")
     assert wrong.returncode == 2 and "the run must come first" in wrong.stderr
 
@@ -214,7 +267,9 @@ def test_help_tells_every_option(tmp_path: Path) -> None:
 def test_ctrl_c_keeps_what_was_answered(tmp_path: Path, number: signal.Signals) -> None:
     """Enough debates that the scripted engine is still at it; then the interrupt, and the same command ends the work."""
     arguments = ["eval", *SCRIPTED, "--questions", "150", "--modes", "direct", "debate", "--concurrency", "4"]
-    started = subprocess.Popen(command(*arguments), cwd=tmp_path, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    started = subprocess.Popen(
+        command(*arguments), cwd=tmp_path, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
     answers = tmp_path / "evals/scripted-arithmetic/answers.jsonl"
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline and (not answers.exists() or answers.read_bytes().count(b"\n") < 5):
@@ -237,7 +292,13 @@ class Server(http.server.BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         type(self).asked.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
         said = {
-            "choices": [{"index": 0, "message": {"role": "assistant", "content": text(solution="\\boxed{7}")}, "finish_reason": "stop"}]
+            "choices": [
+                {
+                    "index": 0,
+                    "message": {"role": "assistant", "content": text(solution="\\boxed{7}")},
+                    "finish_reason": "stop",
+                }
+            ]
         }
         body = json.dumps(said).encode()
         self.send_response(200)
@@ -254,7 +315,18 @@ def test_a_chat_server_takes_the_seats_that_the_policy_does_not(tmp_path: Path) 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Server) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         name = f"tiny@http://127.0.0.1:{server.server_address[1]}/v1"
-        done = evaluate(tmp_path, *SCRIPTED, "--sections", "sampled", "--questions", "2", "--modes", "opponents", "--opponents", name)
+        done = evaluate(
+            tmp_path,
+            *SCRIPTED,
+            "--sections",
+            "sampled",
+            "--questions",
+            "2",
+            "--modes",
+            "opponents",
+            "--opponents",
+            name,
+        )
         server.shutdown()
     assert done.returncode == 0, done.stdout + done.stderr
     # Two questions, three debates each, two seats in each of them, two rounds.
@@ -266,7 +338,19 @@ def test_a_chat_server_takes_the_seats_that_the_policy_does_not(tmp_path: Path) 
 
 def test_other_texts_are_named_by_their_file(tmp_path: Path) -> None:
     (tmp_path / "mine.toml").write_text('[asked]\nquestion = "Sums, please: {question} {instruction}"\n')
-    done = evaluate(tmp_path, *SCRIPTED, "--sections", "asked", "--questions", "2", "--modes", "direct", "--prompts", "mine.toml", "--json")
+    done = evaluate(
+        tmp_path,
+        *SCRIPTED,
+        "--sections",
+        "asked",
+        "--questions",
+        "2",
+        "--modes",
+        "direct",
+        "--prompts",
+        "mine.toml",
+        "--json",
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "prompts:" not in evaluate(tmp_path, "--help-all").stdout  # a file, not a subcommand
     refused = evaluate(tmp_path, *SCRIPTED, "--prompts", "nowhere.toml")

@@ -18,7 +18,20 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def experiment(out: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    common = ["--engine", "scripted", "--questions", "4", "--warm-questions", "16", "--seeds", "0", "--jobs", "2", "--out", str(out)]
+    common = [
+        "--engine",
+        "scripted",
+        "--questions",
+        "4",
+        "--warm-questions",
+        "16",
+        "--seeds",
+        "0",
+        "--jobs",
+        "2",
+        "--out",
+        str(out),
+    ]
     command = [sys.executable, str(ROOT / "recipes" / "experiment.py"), *common, *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=out.parent)
 
@@ -47,15 +60,21 @@ def test_what_failed_is_named_and_the_rest_is_still_told(tmp_path: Path) -> None
     (out / "truth-seed0" / "run.json").write_text("{")
     done = experiment(out, "--tokens", "20000", "--arms", "peers", "truth")
     assert done.returncode == 1 and "NOT DONE: truth-seed0" in done.stdout
-    assert [g["label"] for g in json.loads((out / "tables" / "arms" / "compare.json").read_text())["groups"]] == ["peers"]
+    assert [g["label"] for g in json.loads((out / "tables" / "arms" / "compare.json").read_text())["groups"]] == [
+        "peers"
+    ]
 
 
 @pytest.mark.slow
 def test_the_look_at_the_learning_rate_says_when_it_looked(tmp_path: Path) -> None:
-    warm = "train --engine scripted --max-rounds 1 --warm-questions 4 --num-train-datapoints 0 --eval-every 0 --run warm"
+    warm = (
+        "train --engine scripted --max-rounds 1 --warm-questions 4 --num-train-datapoints 0 --eval-every 0 --run warm"
+    )
     subprocess.run([sys.executable, "-m", "moot", *warm.split()], check=True, cwd=tmp_path, capture_output=True)
     asked = ["warm", "--rates", "1e-3", "1e-5", "--questions", "2", "--held-out", "2", "--steps", "1", "2"]
-    done = subprocess.run([sys.executable, str(ROOT / "recipes" / "step_size.py"), *asked], capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "recipes" / "step_size.py"), *asked], capture_output=True, text=True, cwd=tmp_path
+    )
     assert done.returncode == 0, done.stderr
     looks = [line.split("  ")[0] for line in done.stdout.splitlines() if "right answers" in line]
     assert looks == ["before", "1 steps of 0.001", "2 steps of 0.001", "1 steps of 1e-05", "2 steps of 1e-05"]
@@ -72,12 +91,22 @@ def test_an_interrupted_arm_continues_and_its_end_is_paired_with_the_model_it_st
     (tmp_path / "test.jsonl").write_text(rows_of(8, 500))
     out = tmp_path / "gsm8k"
     small = "--engine scripted --tokens 120000 --batch-size 4 --eval-questions 2 --questions 4 --seeds 0 --jobs 2"
-    command = [sys.executable, str(ROOT / "recipes" / "experiment.py"), "--plan", "gsm8k", *small.split(), "--out", str(out)]
+    command = [
+        sys.executable,
+        str(ROOT / "recipes" / "experiment.py"),
+        "--plan",
+        "gsm8k",
+        *small.split(),
+        "--out",
+        str(out),
+    ]
     command += ["--task", f"gsm8k:train={tmp_path / 'train.jsonl'},test={tmp_path / 'test.jsonl'}"]
     frozen = [*command, "--arms", "frozen"]
     with subprocess.Popen(frozen, stdout=subprocess.DEVNULL, start_new_session=True) as begun:
         checkpoints = out / "frozen-seed0" / "checkpoints"
-        while begun.poll() is None and not any(int(kept.name) >= 2 for kept in checkpoints.glob("[0-9]" * 6)):  # the newest two are kept
+        while begun.poll() is None and not any(
+            int(kept.name) >= 2 for kept in checkpoints.glob("[0-9]" * 6)
+        ):  # the newest two are kept
             time.sleep(0.01)
         os.killpg(begun.pid, signal.SIGTERM)
     assert not (out / "frozen-seed0" / "evals").exists(), "it was stopped on its way"

@@ -31,7 +31,9 @@ def test_scoring_once_more_as_trained_changes_nothing(run: Path) -> None:
     assert "The winner changes in 0 of 6 debates (0.0%)." in done.stdout
 
 
-def test_the_same_holds_with_parts_that_change_debates_and_scores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_same_holds_with_parts_that_change_debates_and_scores(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     parts = [
         "--closing-ballot", "--shuffle-labels", "--reward-mix", "0.5", "--judge", "base", "--advantage", "center_seat",
         "--with", "truth_schedule", "--with", "judge_share:share=0.7", "--with", "hard_agents:agents=4",
@@ -71,7 +73,10 @@ def test_a_preset_counts_votes_its_own_way(run: Path, capsys: pytest.CaptureFixt
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--contract", "five_tag"], "contract cannot be changed afterwards: it decides which sections agents were asked to write"),
+        (
+            ["--contract", "five_tag"],
+            "contract cannot be changed afterwards: it decides which sections agents were asked to write",
+        ),
         (["--no-personas"], "personas cannot be changed afterwards"),
         (["--history-rounds=2"], "history_rounds cannot be changed afterwards"),
         (["--reward", "applause"], "reward must be one of win_rate"),
@@ -81,7 +86,9 @@ def test_a_preset_counts_votes_its_own_way(run: Path, capsys: pytest.CaptureFixt
         (["--flavour", "mint"], "--flavour"),
     ],
 )
-def test_rescore_refuses_in_one_line(run: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_rescore_refuses_in_one_line(
+    run: Path, arguments: list[str], complaint: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["rescore", str(run), *arguments]) == 2
     said = capsys.readouterr().err
     assert complaint in said and len(said.strip().splitlines()) == 1
@@ -104,7 +111,9 @@ def test_what_is_not_a_run_or_is_of_a_newer_format_is_refused_in_one_line(
     assert "no debates yet" in refusal()
 
 
-def test_everything_that_can_be_exported_is_and_is_not_written_twice(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_everything_that_can_be_exported_is_and_is_not_written_twice(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("matplotlib")
     done = moot("export", run, "--out", tmp_path / "out")
     assert done.returncode == 0, done.stdout + done.stderr

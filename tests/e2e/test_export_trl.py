@@ -38,7 +38,11 @@ def environment_with_trl() -> Path:
         venv.create(home, with_pip=True, symlinks=True)
         (own,) = home.glob("lib/python*/site-packages")
         (own / "moot-tests.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
-        subprocess.run([python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *WANTED], check=True, timeout=1500)
+        subprocess.run(
+            [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *WANTED],
+            check=True,
+            timeout=1500,
+        )
         stamp.write_text(made_for)
     return python
 
@@ -51,7 +55,9 @@ AWKWARD = "a\u2028b\x85c\r\nd\ud800e\x00f <|im_end|> \U0001f600"
 def test_trl_reads_both_sets_and_takes_a_step_on_each(tmp_path: Path) -> None:
     asked = Question("What is 3 + 4?", "7", instruction="Put it in a box.")
     plain = replace(debate(v2(), [["", "", ""], ["1 > 2", "", ""]], [["5", "7", "6"]] * 2, "7"), question=asked)
-    words = [(agent, text("Agent 1 > Agent 2" if agent == 0 else "N/A", solution=f"{AWKWARD} {agent}")) for agent in range(3)]
+    words = [
+        (agent, text("Agent 1 > Agent 2" if agent == 0 else "N/A", solution=f"{AWKWARD} {agent}")) for agent in range(3)
+    ]
     awkward = spoken([words, words], v2(), 3)
     run = record(tmp_path / "run", [[plain, LOST, awkward]])
     assert main(["export", str(run.path), "--supervised", "--preferences", "--out", str(tmp_path / "sets")]) == 0
@@ -66,7 +72,11 @@ def test_trl_reads_both_sets_and_takes_a_step_on_each(tmp_path: Path) -> None:
 
     supervised, preferences = told["supervised"], told["preferences"]
     for name, found in told.items():
-        written = [json.loads(line) for line in (tmp_path / "sets" / f"{name}.jsonl").read_text(encoding="utf-8").split("\n") if line]
+        written = [
+            json.loads(line)
+            for line in (tmp_path / "sets" / f"{name}.jsonl").read_text(encoding="utf-8").split("\n")
+            if line
+        ]
         assert found["rows"] == written
         assert len(written) == found["prepared"] == 2
         assert found["moved"]
@@ -74,6 +84,10 @@ def test_trl_reads_both_sets_and_takes_a_step_on_each(tmp_path: Path) -> None:
     # Only the answer and the end of its turn are trained on.
     assert supervised["first"] == {"all": question + "\\boxed{7}<|im_end|>\n", "trained": "\\boxed{7}<|im_end|>\n"}
     assert math.isfinite(supervised["loss"]) and supervised["loss"] > 0
-    assert preferences["first"] == {"prompt": question, "chosen": "\\boxed{7}<|im_end|>\n", "rejected": "\\boxed{6}<|im_end|>\n"}
+    assert preferences["first"] == {
+        "prompt": question,
+        "chosen": "\\boxed{7}<|im_end|>\n",
+        "rejected": "\\boxed{6}<|im_end|>\n",
+    }
     # Before its first step the policy is its own reference, so that either answer is as likely to be the better one.
     assert preferences["loss"] == pytest.approx(math.log(2), abs=1e-4)

@@ -39,20 +39,28 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
     tokenizer.save_pretrained(model)
     GenerationConfig(eos_token_id=tokenizer.eos_token_id).save_pretrained(model)
     status = main(["train", "--model", str(model), "--run", str(folder / "run"), *OPTIONS])
-    assert status in (0, 1)  # 1: a random model's debates may carry no gradient; the warm start has moved the weights all the same
+    assert status in (
+        0,
+        1,
+    )  # 1: a random model's debates may carry no gradient; the warm start has moved the weights all the same
     return Run.open(folder / "run")
 
 
 @pytest.fixture(scope="module")
 def spoken(run: Run) -> list[int]:
     with np.load(run.path / "debates" / f"{run.steps()[-1]:06d}.npz") as arrays:
-        return [*map(int, arrays["prompt_tokens"][: arrays["prompt_offsets"][1]]), *map(int, arrays["tokens"][: arrays["offsets"][1]])]
+        return [
+            *map(int, arrays["prompt_tokens"][: arrays["prompt_offsets"][1]]),
+            *map(int, arrays["tokens"][: arrays["offsets"][1]]),
+        ]
 
 
 @pytest.fixture(scope="module")
 def engines(run: Run, spoken: list[int]) -> tuple[Any, Any]:
     """The engine's logprobs of a turn as it was sampled: trained, and before any training."""
-    engine = LocalEngine.create(run.config["model"]["model"], dtype="fp32", device="cpu", lora_rank=4, max_cache_gib=0.05)
+    engine = LocalEngine.create(
+        run.config["model"]["model"], dtype="fp32", device="cpu", lora_rank=4, max_cache_gib=0.05
+    )
     engine.load_state(str(run.checkpoints()[0][1])).result()
 
     async def both() -> tuple[Any, Any]:
@@ -83,7 +91,9 @@ def test_the_exported_adapter_gives_peft_the_engines_logprobs(
     ]
     trained, base = engines
     assert np.abs(trained - base).max() > 0.1  # otherwise an adapter that does nothing would pass
-    wrapped = PeftModel.from_pretrained(AutoModelForCausalLM.from_pretrained(run.config["model"]["model"]), tmp_path / "adapter")
+    wrapped = PeftModel.from_pretrained(
+        AutoModelForCausalLM.from_pretrained(run.config["model"]["model"]), tmp_path / "adapter"
+    )
     assert np.abs(logprobs(wrapped, spoken) - trained).max() < 1e-4
     by_itself = AutoPeftModelForCausalLM.from_pretrained(tmp_path / "adapter")
     assert np.abs(logprobs(by_itself, spoken) - trained).max() < 1e-4
@@ -92,7 +102,10 @@ def test_the_exported_adapter_gives_peft_the_engines_logprobs(
 def test_an_older_checkpoint_is_another_adapter(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (newest, _), (older, _), *_ = run.checkpoints()
     for step in (newest, older):
-        assert main(["export", str(run.path), "--adapter", "--checkpoint", str(step), "--out", str(tmp_path / str(step))]) == 0
+        assert (
+            main(["export", str(run.path), "--adapter", "--checkpoint", str(step), "--out", str(tmp_path / str(step))])
+            == 0
+        )
         assert f"the adapter of step {step}" in capsys.readouterr().out
     name = "adapter/adapter_model.safetensors"
     assert (tmp_path / str(newest) / name).read_bytes() != (tmp_path / str(older) / name).read_bytes()
@@ -114,7 +127,9 @@ def test_the_merged_model_is_plain_and_ends_its_turns_where_training_did(
     assert tokenizer.apply_chat_template(asked, tokenize=False) == base.apply_chat_template(asked, tokenize=False)
 
 
-def test_precision_is_chosen_and_a_half_merged_folder_is_never_left(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_precision_is_chosen_and_a_half_merged_folder_is_never_left(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main(["export", str(run.path), "--merged", "--merged-dtype", "bf16", "--out", str(tmp_path)]) == 0
     assert AutoModelForCausalLM.from_pretrained(tmp_path / "merged", dtype="auto").dtype == torch.bfloat16
     before = {path.name: path.read_bytes() for path in (tmp_path / "merged").iterdir()}

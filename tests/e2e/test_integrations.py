@@ -46,7 +46,11 @@ def hosted(name: str, packages: tuple[str, ...], script: str, tokenizer: str) ->
     (own / "moot-tests.pth").write_text(sysconfig.get_paths()["purelib"] + "\n")
     settings = surroundings({"PYTHONPATH": str(ROOT / "src"), "TINKER_TELEMETRY": "0", "HF_HUB_OFFLINE": "1"})
     done = subprocess.run(
-        [str(python), str(ROOT / "tests" / "support" / script), tokenizer], capture_output=True, text=True, env=settings, timeout=300
+        [str(python), str(ROOT / "tests" / "support" / script), tokenizer],
+        capture_output=True,
+        text=True,
+        env=settings,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
@@ -61,7 +65,10 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> str:
 def own(tokenizer: str) -> dict[str, list[dict[str, Any]]]:
     """The same debates without a host."""
     return {
-        name: [{**own_rewards(played), "datums": own_datums(played)} for played in asyncio.run(own_debates(tokenizer, setting))]
+        name: [
+            {**own_rewards(played), "datums": own_datums(played)}
+            for played in asyncio.run(own_debates(tokenizer, setting))
+        ]
         for name, setting in SETTINGS.items()
     }
 
@@ -96,7 +103,9 @@ def test_the_cookbooks_own_rollouts_read_and_pay_what_moot_does(name: str, own: 
 
 
 @pytest.mark.parametrize("name", ["per debate", "rebuilt"])
-def test_where_a_reward_is_the_whole_debates_the_cookbooks_own_advantages_are_moots(name: str, own: Any, in_cookbook: Any) -> None:
+def test_where_a_reward_is_the_whole_debates_the_cookbooks_own_advantages_are_moots(
+    name: str, own: Any, in_cookbook: Any
+) -> None:
     assert any(any(datum["advantages"]) for debate in own[name] for datum in debate["datums"])
     for there, here in zip(in_cookbook[name], own[name], strict=True):
         same(there["host"], here["datums"], "advantages")
@@ -160,7 +169,9 @@ def test_a_trace_earns_what_its_seat_does(own: Any, in_verifiers: Any) -> None:
         for there, here in zip(in_verifiers[name], own[name], strict=True):
             assert [trace["reward"] for trace in by_seat(there)] == pytest.approx(here["seats"])
     for there, here in zip(in_verifiers["rebuilt"], own["rebuilt"], strict=True):
-        assert [trace["reward"] for trace in by_seat(there)] == pytest.approx([here["seats"][trace["seat"]] for trace in by_seat(there)])
+        assert [trace["reward"] for trace in by_seat(there)] == pytest.approx(
+            [here["seats"][trace["seat"]] for trace in by_seat(there)]
+        )
 
 
 def test_minus_the_mean_of_its_traces_a_reward_is_moots_own_advantage(own: Any, in_verifiers: Any) -> None:
@@ -172,7 +183,9 @@ def test_minus_the_mean_of_its_traces_a_reward_is_moots_own_advantage(own: Any, 
             assert given == pytest.approx(datum["advantages"], abs=1e-6)
 
 
-def test_without_a_tokenizer_the_tokens_have_no_credit_and_the_rewards_are_the_same(own: Any, in_verifiers: Any) -> None:
+def test_without_a_tokenizer_the_tokens_have_no_credit_and_the_rewards_are_the_same(
+    own: Any, in_verifiers: Any
+) -> None:
     traces = by_seat(in_verifiers["without a tokenizer"])
     assert [trace["reward"] for trace in traces] == pytest.approx(own["per turn"][0]["seats"])
     assert [branch["advantages"] for trace in traces for branch in trace["branches"]] == [None] * 3

@@ -66,7 +66,9 @@ def test_a_run_killed_twenty_times_ends_with_the_metrics_of_one_that_was_not(tmp
     began = time.monotonic()
     output, _ = whole.communicate(timeout=900)
     duration = time.monotonic() - began
-    assert whole.returncode in (0, 1), output  # 1: a random model's debates carry no gradient, which is said and is no crash
+    assert whole.returncode in (0, 1), (
+        output
+    )  # 1: a random model's debates carry no gradient, which is said and is no crash
     expected = metrics(tmp_path / "whole")
     assert len(expected) == 4 + 12 + 5
 

@@ -27,7 +27,11 @@ def found() -> Any:
         pytest.skip(f"DID NOT RUN with tinker {NEWEST}: {reason}")
     settings = surroundings({"PYTHONPATH": str(ROOT / "src"), "TINKER_TELEMETRY": "0"})
     done = subprocess.run(
-        [str(python), str(ROOT / "tests" / "support" / "newest_sdk.py")], capture_output=True, text=True, env=settings, timeout=300
+        [str(python), str(ROOT / "tests" / "support" / "newest_sdk.py")],
+        capture_output=True,
+        text=True,
+        env=settings,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])

@@ -39,9 +39,13 @@ def test_it_runs_and_shows_a_debate_a_table_and_a_curve(tmp_path: Path, monkeypa
     kernel = tmp_path / "jupyter" / "kernels" / "here"
     kernel.mkdir(parents=True)
     command = [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-    (kernel / "kernel.json").write_text(json.dumps({"argv": command, "display_name": "this interpreter", "language": "python"}))
+    (kernel / "kernel.json").write_text(
+        json.dumps({"argv": command, "display_name": "this interpreter", "language": "python"})
+    )
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="here", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    nbclient.NotebookClient(
+        notebook, timeout=300, kernel_name="here", resources={"metadata": {"path": str(tmp_path)}}
+    ).execute()
     shown = [output for cell in notebook.cells for output in cell.get("outputs", ())]
     kinds: list[Any] = [set(output.get("data", {})) for output in shown]
     assert sum("text/html" in kind for kind in kinds) == 3, "two debates and one table"

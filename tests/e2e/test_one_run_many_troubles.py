@@ -48,7 +48,9 @@ def wait_for(run: Path, steps: int, process: subprocess.Popen[str]) -> None:
 def disk(tmp_path: Path) -> Iterator[Path]:
     place = tmp_path / "disk"
     place.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=50m", "tmpfs", str(place)], capture_output=True, text=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=50m", "tmpfs", str(place)], capture_output=True, text=True
+    )
     if mounted.returncode:
         pytest.skip(f"a small disk cannot be mounted here: {mounted.stderr.strip()}")
     yield place
@@ -68,7 +70,11 @@ def test_a_run_through_all_of_it_is_the_run_of_a_quiet_day(disk: Path, tmp_path:
         if kill == 5:
             second = start(run)
             _, complaint = second.communicate(timeout=300)
-            assert second.returncode == 2 and f"in use by process {process.pid} on " in complaint and complaint.count("\n") == 1
+            assert (
+                second.returncode == 2
+                and f"in use by process {process.pid} on " in complaint
+                and complaint.count("\n") == 1
+            )
         os.kill(process.pid, signal.SIGKILL)
         process.communicate()
         seen = rows(run)
@@ -107,7 +113,12 @@ def test_a_run_through_all_of_it_is_the_run_of_a_quiet_day(disk: Path, tmp_path:
     (given / "run.json").write_text(json.dumps(header))
     commands = (["rescore"], ["eval", "--questions", "2"], ["check", "--questions", "2"], ["train", "--resume"])
     for name, *options in commands:
-        refused = moot(name, *(options if options == ["--resume"] else []), str(given), *(options if options != ["--resume"] else []))
+        refused = moot(
+            name,
+            *(options if options == ["--resume"] else []),
+            str(given),
+            *(options if options != ["--resume"] else []),
+        )
         assert refused.returncode == 2 and "names code or an address" in refused.stderr, refused.stderr
     assert moot("export", str(given), "--supervised", "--transcripts", "--html").returncode == 0
     assert not mark.exists()

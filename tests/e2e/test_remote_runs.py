@@ -45,7 +45,12 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
 def start(where: Path, server: Running, url: str | None = None, *more: object) -> subprocess.Popen[str]:
     arguments = ["train", *SMALL, "--base-url", url or server.url, "--model", server.model, *more]
     return subprocess.Popen(
-        command(*arguments), cwd=where, env=surroundings(ENVIRONMENT), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        command(*arguments),
+        cwd=where,
+        env=surroundings(ENVIRONMENT),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
     )
 
 
@@ -65,7 +70,9 @@ def check_every_debate_is_there_once(where: Path) -> None:
     assert [row["step"] for row in told] == [2, 3, 4, 5]
     questions = []
     for row in told:
-        debates = [json.loads(line) for line in (where / f"run/debates/{row['step']:06d}.jsonl").read_text().splitlines()]
+        debates = [
+            json.loads(line) for line in (where / f"run/debates/{row['step']:06d}.jsonl").read_text().splitlines()
+        ]
         assert [debate["number"] for debate in debates] == list(range(BATCH))
         assert row["debates/played"] + row["debates/failed"] == BATCH
         assert sum("error" in debate for debate in debates) == row["debates/failed"]
@@ -101,7 +108,9 @@ def test_a_whole_run_of_four_iterations_and_again_for_nothing(server: Running, t
     assert (tmp_path / "run/metrics.jsonl").read_text() == before
 
 
-def test_with_a_fault_on_every_fifth_call_the_run_ends_with_every_debate_accounted_for(server: Running, tmp_path: Path) -> None:
+def test_with_a_fault_on_every_fifth_call_the_run_ends_with_every_debate_accounted_for(
+    server: Running, tmp_path: Path
+) -> None:
     proxy, loop = FaultProxy(server.port, share=0.2, seed=3), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -129,7 +138,9 @@ def test_a_server_killed_in_the_middle_and_started_again_does_not_end_the_run(se
     check_every_debate_is_there_once(tmp_path)
 
 
-def test_a_server_that_stays_away_stops_the_run_and_a_later_one_goes_on_from_its_saved_state(server: Running, tmp_path: Path) -> None:
+def test_a_server_that_stays_away_stops_the_run_and_a_later_one_goes_on_from_its_saved_state(
+    server: Running, tmp_path: Path
+) -> None:
     process = start(tmp_path, server)
     deadline = time.monotonic() + 600
     while not (tmp_path / "run/metrics.jsonl").exists() or len(rows(tmp_path)) < 3:

@@ -28,7 +28,9 @@ SMALL = [
 
 
 def train(where: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command("train", *arguments), cwd=where, env=surroundings(), capture_output=True, text=True, timeout=120)
+    return subprocess.run(
+        command("train", *arguments), cwd=where, env=surroundings(), capture_output=True, text=True, timeout=120
+    )
 
 
 def test_a_run_says_what_improved_and_where_to_look(tmp_path: Path) -> None:
@@ -66,7 +68,10 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["--preset", "nope"], "preset must be one of demo, majority, truth, math, easy, hard, v1, aime, advocates, got 'nope'"),
+        (
+            ["--preset", "nope"],
+            "preset must be one of demo, majority, truth, math, easy, hard, v1, aime, advocates, got 'nope'",
+        ),
         (["--num-agents", "2"], "num_agents must be at least 3 to train, got 2: with fewer nobody can vote"),
         (["--reward-mix", "2"], "reward_mix must be between 0 and 1, got 2.0"),
         (["--task", "nope"], "task must be one of arithmetic, countdown, "),
@@ -111,17 +116,24 @@ def test_curves_go_to_tensorboard_when_asked(tmp_path: Path) -> None:
     ("typed", "said"),
     [
         (["--max-rounds", "1"], "max_rounds must be at least 2 with the reward generator_judge, got 1"),
-        (["--task", "open.jsonl", "--reward", "truth", "--warm-questions", "0"], "the reward truth needs known answers"),
+        (
+            ["--task", "open.jsonl", "--reward", "truth", "--warm-questions", "0"],
+            "the reward truth needs known answers",
+        ),
     ],
 )
-def test_a_reward_that_nothing_could_pay_is_refused_before_there_is_a_folder(tmp_path: Path, typed: list[str], said: str) -> None:
+def test_a_reward_that_nothing_could_pay_is_refused_before_there_is_a_folder(
+    tmp_path: Path, typed: list[str], said: str
+) -> None:
     (tmp_path / "open.jsonl").write_text("".join(f'{{"question": "What is {i} + 1?"}}\n' for i in range(6)))
     done = train(tmp_path, *typed)
     assert (done.returncode, (tmp_path / "runs").exists()) == (2, False), done.stdout + done.stderr
     assert said in done.stderr
 
 
-@pytest.mark.parametrize("typed", [["--closing-ballot"], ["--reward", "majority"], ["--judge", "base", "--voters", "judges"]])
+@pytest.mark.parametrize(
+    "typed", [["--closing-ballot"], ["--reward", "majority"], ["--judge", "base", "--voters", "judges"]]
+)
 def test_one_round_is_enough_where_somebody_votes_or_nobody_needs_to(tmp_path: Path, typed: list[str]) -> None:
     done = train(tmp_path, *SMALL, "--max-rounds", "1", *typed)
     assert done.returncode == 0, done.stdout + done.stderr

@@ -1,7 +1,5 @@
 """The page as a reader uses it: runs side by side, and their debates found; a real run, the real command, a real browser."""
 
-# ruff: noqa: F811 - a fixture that is imported is asked for by its name
-
 from __future__ import annotations
 
 import json
@@ -13,7 +11,16 @@ import pytest
 
 from support.browsing import resize
 from support.paging import write_run
-from support.viewing import all_text, console, driver, one_text, place, press, records, rows_shown, runs, settled, until, url, visiting  # noqa: F401
+from support.viewing import (
+    all_text,
+    one_text,
+    press,
+    records,
+    rows_shown,
+    settled,
+    until,
+    visiting,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -32,11 +39,16 @@ def test_runs_stand_side_by_side_with_their_alarms_in_words_and_every_metric(dri
     for line in (runs / "real" / "metrics.jsonl").read_text().splitlines():
         row = json.loads(line)
         phase = "eval" if row["phase"] == "eval" else "train"
-        measured |= {f"{phase} {key}" for key, value in row.items() if key not in ("step", "phase") and value is not None}
+        measured |= {
+            f"{phase} {key}" for key, value in row.items() if key not in ("step", "phase") and value is not None
+        }
     assert len(measured) > 60
     shown = driver.execute_script("return [...document.querySelectorAll('.chart')].map((chart) => chart.dataset.id)")
     assert measured <= set(shown)
-    until(lambda: driver.find_elements("css selector", ".key .chart canvas"), "the key curves are drawn at once, above the panel")
+    until(
+        lambda: driver.find_elements("css selector", ".key .chart canvas"),
+        "the key curves are drawn at once, above the panel",
+    )
     assert not driver.find_elements("css selector", ".others .chart canvas")  # nobody has opened them
     top = "return document.querySelector(arguments[0]).getBoundingClientRect().top"
     assert driver.execute_script(top, ".curves") < driver.execute_script(top, ".alarms")
@@ -63,7 +75,10 @@ def test_a_run_that_is_not_ticked_leaves_the_curves(driver: Any, url: str) -> No
     until(lambda: len(driver.find_elements("css selector", values)) == 2)
     driver.execute_script("document.querySelector('input[aria-label=\"Show real\"]').click()")
     until(lambda: len(driver.find_elements("css selector", values)) == 1)
-    until(lambda: one_text(driver, ".chart:not([hidden]) .values").startswith("0.300"), "the last value of the run by hand")
+    until(
+        lambda: one_text(driver, ".chart:not([hidden]) .values").startswith("0.300"),
+        "the last value of the run by hand",
+    )
     assert "run=by-hand" in driver.current_url and "run=real" not in driver.current_url
 
 
@@ -85,7 +100,9 @@ def test_the_page_claims_no_more_than_its_intervals_say(driver: Any, url: str) -
 
 def test_runs_of_one_recipe_stand_together_and_are_ticked_together(driver: Any, place: Path) -> None:
     for seed, reward in ((0, 1.0), (1, 2.0), (2, 6.0)):
-        run = write_run(place / "seeds" / f"s{seed}", {}, [{"step": 1, "phase": "self_play", "env/all/reward/total": reward}])
+        run = write_run(
+            place / "seeds" / f"s{seed}", {}, [{"step": 1, "phase": "self_play", "env/all/reward/total": reward}]
+        )
         header = json.loads((run / "run.json").read_text())
         (run / "run.json").write_text(json.dumps({**header, "config": {**header["config"], "seed": seed}}))
     with visiting(driver, place / "seeds", cache=place / "cache") as url:
@@ -98,16 +115,27 @@ def test_runs_of_one_recipe_stand_together_and_are_ticked_together(driver: Any, 
         until(lambda: driver.current_url.count("run=") == 3)
 
 
-def test_green_is_only_what_was_measured_and_a_run_without_votes_has_no_rows_about_them(driver: Any, place: Path) -> None:
-    steps = [{"step": step, "phase": "self_play", "trust/plurality_share": 0.5, "trust/judge_accuracy": None} for step in (1, 2)]
+def test_green_is_only_what_was_measured_and_a_run_without_votes_has_no_rows_about_them(
+    driver: Any, place: Path
+) -> None:
+    steps = [
+        {"step": step, "phase": "self_play", "trust/plurality_share": 0.5, "trust/judge_accuracy": None}
+        for step in (1, 2)
+    ]
     run = write_run(place / "kinds" / "majority", {}, steps)
     header = json.loads((run / "run.json").read_text())
     header["config"]["protocol"]["reward"] = "majority"
     (run / "run.json").write_text(json.dumps(header))
-    write_run(place / "kinds" / "quiet", {}, [{"step": 1, "phase": "self_play", "trust/judge_accuracy": None, "alarm/random_noise": 0.0}])
+    write_run(
+        place / "kinds" / "quiet",
+        {},
+        [{"step": 1, "phase": "self_play", "trust/judge_accuracy": None, "alarm/random_noise": 0.0}],
+    )
     said = "<solution>7</solution><evaluation>N/A</evaluation><comparison>N/A</comparison>"
     turns = [{"round": 1, "agent": agent, "text": said} for agent in range(3)]
-    (place / "kinds" / "file.jsonl").write_text(json.dumps({"question": "q", "answer": "7", "num_agents": 3, "turns": turns}) + "\n")
+    (place / "kinds" / "file.jsonl").write_text(
+        json.dumps({"question": "q", "answer": "7", "num_agents": 3, "turns": turns}) + "\n"
+    )
     with visiting(driver, place / "kinds", cache=place / "cache") as url:
 
         def calm(run: str) -> tuple[str, bool]:
@@ -115,10 +143,16 @@ def test_green_is_only_what_was_measured_and_a_run_without_votes_has_no_rows_abo
             text = one_text(driver, ".calm")
             return text, bool(driver.find_elements("css selector", ".calm:not(.unsure)"))
 
-        assert calm("file.jsonl") == ("No alarm was measured: alarms watch training, and files of debates have none.", False)
+        assert calm("file.jsonl") == (
+            "No alarm was measured: alarms watch training, and files of debates have none.",
+            False,
+        )
         assert calm("quiet") == ("No alarm rings.", True)
         assert calm("quiet&run=majority") == ("No alarm rings in quiet. The others have not been measured.", False)
-        assert until(lambda: all_text(driver, "table.trust td.quiet")) == ["has no votes", *["nothing to measure yet"] * 2]
+        assert until(lambda: all_text(driver, "table.trust td.quiet")) == [
+            "has no votes",
+            *["nothing to measure yet"] * 2,
+        ]
         driver.get(f"{url}?run=majority")
         names = until(lambda: all_text(driver, "table.trust tbody th"))
         assert len(names) == 1 and names[0].startswith("Agents agree")
@@ -136,12 +170,18 @@ def test_filters_leave_what_the_records_say(driver: Any, url: str, runs: Path) -
 
     Select(driver.find_element("name", "failed")).select_by_value("no")
     until(lambda: one_text(driver, "#found").startswith(f"{len(known) - failed} debate"))
-    none = {f"{step}.{number}" for (step, number), each in known.items() if not any("failure" in turn for turn in each["turns"])}
+    none = {
+        f"{step}.{number}"
+        for (step, number), each in known.items()
+        if not any("failure" in turn for turn in each["turns"])
+    }
     assert set(settled(driver)) == none and 0 < len(none) < 50
     assert "failed=no" in driver.current_url
 
     driver.get(f"{url}?view=debates&run=real&from=5&to=6&disagree=yes")
-    last = {place: {t["agent"]: t["answer"] for t in each["turns"] if "failure" not in t} for place, each in known.items()}
+    last = {
+        place: {t["agent"]: t["answer"] for t in each["turns"] if "failure" not in t} for place, each in known.items()
+    }
     differ = {f"{s}.{n}" for (s, n), held in last.items() if s in (5, 6) and len(set(held.values())) > 1}
     until(lambda: set(settled(driver)) == differ)
 
@@ -175,7 +215,9 @@ def test_search_finds_what_was_said_and_enter_opens_it(driver: Any, url: str, ru
     until(lambda: driver.find_element("name", "q").get_attribute("value") == text)
 
 
-def test_what_evaluations_played_is_listed_and_a_question_is_followed_from_step_to_step(driver: Any, url: str, runs: Path) -> None:
+def test_what_evaluations_played_is_listed_and_a_question_is_followed_from_step_to_step(
+    driver: Any, url: str, runs: Path
+) -> None:
     from selenium.webdriver.support.select import Select
 
     steps = sorted(int(file.stem) for file in (runs / "real" / "held_out").glob("*.jsonl"))

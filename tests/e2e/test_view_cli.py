@@ -42,10 +42,15 @@ def test_a_wrong_value_gets_one_line_that_names_it(tmp_path: Path, arguments: li
 
 
 def test_a_missing_package_is_named_with_what_installs_it(tmp_path: Path) -> None:
-    (tmp_path / "starlette.py").write_text("raise ModuleNotFoundError(\"No module named 'starlette'\", name='starlette')")
+    (tmp_path / "starlette.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'starlette'\", name='starlette')"
+    )
     path = os.pathsep.join(filter(None, [str(tmp_path), os.environ.get("PYTHONPATH", "")]))
     done = moot("view", tmp_path, environment={"PYTHONPATH": path})
-    assert done.returncode == 2 and "the page needs starlette, which is not installed; run: pip install 'moot[view]'" in done.stderr
+    assert (
+        done.returncode == 2
+        and "the page needs starlette, which is not installed; run: pip install 'moot[view]'" in done.stderr
+    )
 
 
 def test_it_listens_on_this_machine_alone_and_moves_on_where_a_port_is_taken() -> None:
@@ -64,7 +69,9 @@ def test_ctrl_c_ends_it_quietly(tmp_path: Path) -> None:
     write_run(tmp_path / "runs" / "a", {1: [record()]})
     command = [sys.executable, "-u", "-m", "moot", "view", "--port", "0"]
     environment = surroundings({"XDG_CACHE_HOME": str(tmp_path / "cache")})
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as server:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as server:
         assert server.stdout is not None
         assert server.stdout.readline() == "1 run. New ones turn up by themselves.\n"
         assert "http://127.0.0.1:" in server.stdout.readline()
@@ -81,7 +88,9 @@ def test_a_closed_terminal_takes_the_scratch_folder_along(tmp_path: Path, number
     scratch.mkdir()
     command = [sys.executable, "-u", "-m", "moot", "view", "--port", "0"]
     environment = surroundings({"XDG_CACHE_HOME": str(tmp_path / "cache"), "TMPDIR": str(scratch)})
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as server:
+    with subprocess.Popen(
+        command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as server:
         assert server.stdout is not None
         assert [server.stdout.readline() for _ in range(2)][1].startswith("Look at them: ")
         assert [each.name.startswith("moot-view-") for each in scratch.iterdir()] == [True]
@@ -108,12 +117,16 @@ def test_a_closed_terminal_takes_the_scratch_folder_along(tmp_path: Path, number
         ("nonsense", "localhost", b"400"),
     ],
 )
-def test_what_comes_over_the_wire_is_refused_as_it_should_be(tmp_path: Path, request_line: str, host: str, status: bytes) -> None:
+def test_what_comes_over_the_wire_is_refused_as_it_should_be(
+    tmp_path: Path, request_line: str, host: str, status: bytes
+) -> None:
     run = write_run(tmp_path / "a", {1: [record()]})
     with serving(run, cache=tmp_path / "cache") as url:
         port, request_line = urlsplit(url).port, request_line.replace("TOKEN", urlsplit(url).query)
         with socket.create_connection(("127.0.0.1", port), 10) as wire:
-            wire.sendall(f"{request_line}\r\n{f'Host: {host}' if host else 'X: y'}\r\nConnection: close\r\n\r\n".encode())
+            wire.sendall(
+                f"{request_line}\r\n{f'Host: {host}' if host else 'X: y'}\r\nConnection: close\r\n\r\n".encode()
+            )
             answer = b""
             while part := wire.recv(65536):
                 answer += part

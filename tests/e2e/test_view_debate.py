@@ -1,7 +1,5 @@
 """One debate on the page: votes, tokens, mathematics, programs, and what another reward would have said."""
 
-# ruff: noqa: F811 - a fixture that is imported is asked for by its name
-
 from __future__ import annotations
 
 import json
@@ -15,7 +13,16 @@ import pytest
 from support.accessible import findings
 from support.making import command, surroundings
 from support.paging import record, turn, write_run
-from support.viewing import TRAIN, all_text, console, driver, one_text, place, press, records, rows_shown, runs, until, url, visiting  # noqa: F401
+from support.viewing import (
+    TRAIN,
+    all_text,
+    one_text,
+    press,
+    records,
+    rows_shown,
+    until,
+    visiting,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -28,7 +35,9 @@ def test_a_debate_shows_its_votes_as_they_were_cast(driver: Any, url: str, runs:
         return {each["turns"][vote["turn"]]["round"] for vote in each["votes"]}
 
     found = records(runs / "real").items()
-    (step, number), each = next((place, each) for place, each in found if voted_in(each) == {2, 3} and each["winner"] is not None)
+    (step, number), each = next(
+        (place, each) for place, each in found if voted_in(each) == {2, 3} and each["winner"] is not None
+    )
     driver.get(f"{url}?view=debate&run=real&debate={step}.{number}")
     until(lambda: driver.find_elements("css selector", ".turn"))
     assert one_text(driver, ".question-box h1") == each["question"]["text"]
@@ -37,7 +46,9 @@ def test_a_debate_shows_its_votes_as_they_were_cast(driver: Any, url: str, runs:
     assert "Methodical Analyst" in one_text(driver, ".turn .persona")
     assert f"Agent {each['winner']} ★" in one_text(driver, ".standing tr.winner th")
     for round in (2, 3):
-        cast = [vote for vote in each["votes"] if each["turns"][vote["turn"]]["round"] == round and vote["verdict"] == ">"]
+        cast = [
+            vote for vote in each["votes"] if each["turns"][vote["turn"]]["round"] == round and vote["verdict"] == ">"
+        ]
         beat = np.zeros((4, 4), dtype=int)
         for vote in cast:
             beat[each["turns"][vote["left_turn"]]["agent"], each["turns"][vote["right_turn"]]["agent"]] += 1
@@ -55,7 +66,11 @@ def test_hovering_a_token_tells_its_stream_reward_advantage_and_logprob(driver: 
 
     each = records(runs / "real")[8, 1]
     with np.load(runs / "real" / "debates" / "000008.npz") as arrays:
-        k = next(k for k in range(len(arrays["turn"])) if arrays["debate"][k] == 1 and "failure" not in each["turns"][arrays["turn"][k]])
+        k = next(
+            k
+            for k in range(len(arrays["turn"]))
+            if arrays["debate"][k] == 1 and "failure" not in each["turns"][arrays["turn"][k]]
+        )
         begin = arrays["offsets"][k]
         advantage, logprob = float(arrays["advantages"][begin + 3]), float(arrays["logprobs"][begin + 3])
         which = int(arrays["turn"][k])
@@ -82,19 +97,27 @@ def test_hovering_a_token_tells_its_stream_reward_advantage_and_logprob(driver: 
 
 
 def test_a_turn_that_could_not_be_read_says_why_and_what_it_costs(driver: Any, url: str, runs: Path) -> None:
-    (step, number), each = next((place, each) for place, each in sorted(records(runs / "real").items()) if "failure" in each["turns"][0])
+    (step, number), each = next(
+        (place, each) for place, each in sorted(records(runs / "real").items()) if "failure" in each["turns"][0]
+    )
     driver.get(f"{url}?view=debate&run=real&debate={step}.{number}")
     told = one_text(driver, ".turn.failed .failure")
     assert each["turns"][0]["failure"] in told
     assert "it earns −1" in told and "no vote can be about it" in told
 
 
-def test_credit_is_drawn_on_what_was_sampled_and_a_cut_turn_is_explained_in_its_own_mode(driver: Any, place: Path) -> None:
+def test_credit_is_drawn_on_what_was_sampled_and_a_cut_turn_is_explained_in_its_own_mode(
+    driver: Any, place: Path
+) -> None:
     run = place / "asked" / "run"
-    options = (
-        "--engine scripted --sections asked --batch-size 4 --num-train-datapoints 8 --max-tokens 2000 --warm-questions 0 --eval-every 0"
+    options = "--engine scripted --sections asked --batch-size 4 --num-train-datapoints 8 --max-tokens 2000 --warm-questions 0 --eval-every 0"
+    done = subprocess.run(
+        command("train", *options.split(), "--run", run),
+        env=surroundings(),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
-    done = subprocess.run(command("train", *options.split(), "--run", run), env=surroundings(), capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     taught = 0
     with visiting(driver, run, cache=place / "cache") as url:
@@ -141,7 +164,15 @@ def test_mathematics_is_typeset_and_what_is_none_stays_text(driver: Any, url: st
     pieces = driver.execute_async_script(
         "const done = arguments[arguments.length - 1]; import('/static/maths.js').then(({pieces}) => done(arguments[0].map((text) =>"
         " pieces(text).map((piece) => piece.tex ?? piece.text))))",
-        ["It costs $5 and $6.", "so $x=1$.", r"\[a\] and \(b\)", r"is \boxed{\frac{1}{2}}!", r"\boxed{never", "$$", "$$x$$"],
+        [
+            "It costs $5 and $6.",
+            "so $x=1$.",
+            r"\[a\] and \(b\)",
+            r"is \boxed{\frac{1}{2}}!",
+            r"\boxed{never",
+            "$$",
+            "$$x$$",
+        ],
     )
     assert pieces == [
         ["It costs $5 and $6."],
@@ -163,7 +194,8 @@ def test_programs_are_highlighted_and_set_against_the_round_before(driver: Any, 
         return {**made, "fields": {**made["fields"], "solution": solution}}
 
     debate = record(
-        *(said(agent, code, n) for n, code in ((1, before), (2, after)) for agent in range(3)), answer="# tests of f\nassert f(2)"
+        *(said(agent, code, n) for n, code in ((1, before), (2, after)) for agent in range(3)),
+        answer="# tests of f\nassert f(2)",
     )
     with visiting(driver, write_run(place / "code" / "run", {1: [debate]}), cache=place / "cache") as url:
         driver.get(f"{url}?view=debate&run=run&debate=1.0")
@@ -179,29 +211,58 @@ def test_programs_are_highlighted_and_set_against_the_round_before(driver: Any, 
 def test_ballots_outside_judges_and_shuffled_labels_are_told_apart(driver: Any, place: Path) -> None:
     run = place / "remedied" / "run"
     options = f"{TRAIN} --max-rounds 2 --shuffle-labels --closing-ballot --judge base"
-    done = subprocess.run(command("train", *options.split(), "--run", run), env=surroundings(), capture_output=True, text=True, timeout=120)
+    done = subprocess.run(
+        command("train", *options.split(), "--run", run),
+        env=surroundings(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     each = records(run)[9, 0]
     with visiting(driver, run, cache=place / "cache") as url:
         driver.get(f"{url}?view=debate&run=run&debate=9.0")
-        assert until(lambda: all_text(driver, ".round h2")) == ["Round 1", "Round 2", "Closing ballot", "A judge without a seat"]
+        assert until(lambda: all_text(driver, ".round h2")) == [
+            "Round 1",
+            "Round 2",
+            "Closing ballot",
+            "A judge without a seat",
+        ]
         assert len(driver.find_elements("css selector", ".turn")) == len(each["turns"]) + 1
         assert driver.find_elements("css selector", ".renamed")
-        votes = [sum(int(t.split()[0]) for t in all_text(driver, f".round:nth-of-type({n}) .matrix caption")) for n in range(1, 8)]
+        votes = [
+            sum(int(t.split()[0]) for t in all_text(driver, f".round:nth-of-type({n}) .matrix caption"))
+            for n in range(1, 8)
+        ]
         assert sum(votes) == len(each["votes"])
 
 
 def test_what_an_evaluation_found_stands_with_its_interval(driver: Any, url: str, runs: Path) -> None:
     number = {"value": 0.625, "low": 0.5, "high": 0.75}
     rows = [
-        {"name": "direct", "k": 1, "questions": 64, "failed": 0, "tokens": 41.6, "metrics": {"accuracy": number}, "difference": None},
-        {"name": "<b>debate</b>", "metrics": {"accuracy": None}, "difference": {"value": -0.05, "low": -0.1, "high": 0.0, "p": 0.0002}},
+        {
+            "name": "direct",
+            "k": 1,
+            "questions": 64,
+            "failed": 0,
+            "tokens": 41.6,
+            "metrics": {"accuracy": number},
+            "difference": None,
+        },
+        {
+            "name": "<b>debate</b>",
+            "metrics": {"accuracy": None},
+            "difference": {"value": -0.05, "low": -0.1, "high": 0.0, "p": 0.0002},
+        },
     ]
     (runs / "by-hand" / "evals" / "held out").mkdir(parents=True, exist_ok=True)
     (runs / "by-hand" / "evals" / "held out" / "report.json").write_text(json.dumps({"format": 1, "rows": rows}))
     driver.get(f"{url}?run=by-hand")
     until(lambda: len(all_text(driver, "table.evals tbody tr")) == 2)
-    first, second = ([" ".join(cell.split()) for cell in all_text(driver, f"table.evals tbody tr:nth-child({n}) > *")] for n in (1, 2))
+    first, second = (
+        [" ".join(cell.split()) for cell in all_text(driver, f"table.evals tbody tr:nth-child({n}) > *")]
+        for n in (1, 2)
+    )
     assert first == ["by-hand held out", "direct", "62.5 [50.0, 75.0]", "–", "–", "–", "–", "–", "64", "42"]
     assert second == ["", "<b>debate</b>", "–", "−5.0 [−10.0, 0.0]", "<0.001", "–", "–", "–", "–", "–"]
 
@@ -227,5 +288,7 @@ def test_another_reward_shows_what_the_command_says(driver: Any, url: str, runs:
     assert [float(cell.replace("−", "-")) for cell in mean[:2]] == pytest.approx(
         [told["before"]["reward_mean"], told["after"]["reward_mean"]], abs=6e-4
     )
-    assert all_text(driver, "table.changes tbody a") == [f"{each['step']}.{each['number']}" for each in told["changes"][:100]]
+    assert all_text(driver, "table.changes tbody a") == [
+        f"{each['step']}.{each['number']}" for each in told["changes"][:100]
+    ]
     assert "reward=win_rate" in driver.current_url

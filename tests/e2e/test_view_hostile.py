@@ -16,7 +16,13 @@ from support.viewing import all_text, driver, one_text, place, until, visiting  
 pytestmark = pytest.mark.slow
 
 # A model that repeats itself writes these; no browser lays them out.
-NESTED = ((r"\frac{1}{", "}", 150), (r"\sqrt{", "}", 150), ("x^{", "}", 300), (r"\sqrt[", "]{x}", 150), (r"\boxed{", "}", 250))
+NESTED = (
+    (r"\frac{1}{", "}", 150),
+    (r"\sqrt{", "}", 150),
+    ("x^{", "}", 300),
+    (r"\sqrt[", "]{x}", 150),
+    (r"\boxed{", "}", 250),
+)
 ATTACKS = [
     "<script>window.hurt = 1</script>",
     "<img src=x onerror='window.hurt = 2'>",
@@ -39,7 +45,12 @@ ATTACKS = [
 
 def hostile(attack: str) -> dict[str, Any]:
     """The attack wherever a run can hold text."""
-    nasty = turn(0, attack[:500], True, fields={"solution": attack, "evaluation": attack, "comparison": f"{attack}\nAgent 1 > Agent 2"})
+    nasty = turn(
+        0,
+        attack[:500],
+        True,
+        fields={"solution": attack, "evaluation": attack, "comparison": f"{attack}\nAgent 1 > Agent 2"},
+    )
     nasty["text"] = (
         f"{attack}<solution>{attack}</solution><evaluation>{attack}</evaluation><comparison>{attack}\nAgent 1 > Agent 2</comparison>"
     )
@@ -53,11 +64,20 @@ def hostile(attack: str) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def url(place: Path, driver: Any) -> Iterator[str]:  # noqa: F811
     metrics: list[dict[str, Any]] = [
-        {"step": 1, "phase": "<img src=x onerror=window.hurt=10>", "<script>window.hurt=11</script>": 1.0, "x": float("nan")},
+        {
+            "step": 1,
+            "phase": "<img src=x onerror=window.hurt=10>",
+            "<script>window.hurt=11</script>": 1.0,
+            "x": float("nan"),
+        },
         {"step": 1, "phase": "self_play", "<img src=x onerror=window.hurt=12>": 1.0, "alarm/random_noise": 1.0},
     ]
     # A debate that the engine lost is never scored.
-    told = {name: value for name, value in record().items() if name not in ("rewards", "advantages", "votes", "winner", "signal")}
+    told = {
+        name: value
+        for name, value in record().items()
+        if name not in ("rewards", "advantages", "votes", "winner", "signal")
+    }
     lost = {**told, "turns": [], "error": ATTACKS[0] * 50}
     folder = place / "hostile" / "<img src=x onerror=window.hurt=13>"
     run = write_run(folder, {1: [hostile(attack) for attack in ATTACKS] + [lost]}, metrics)
@@ -80,7 +100,12 @@ def unharmed(browser: Any, url: str) -> None:
     assert browser.execute_script("return document.title").endswith("moot")
     assert browser.current_url.startswith(url)
     kinds = ("script", "img", "iframe", "form:not(.filters)", "style", "link", "meta", "[onerror]", "[onload]", "#bait")
-    assert browser.execute_script("return document.querySelectorAll(arguments[0]).length", ", ".join(f"main {kind}" for kind in kinds)) == 0
+    assert (
+        browser.execute_script(
+            "return document.querySelectorAll(arguments[0]).length", ", ".join(f"main {kind}" for kind in kinds)
+        )
+        == 0
+    )
     links = browser.execute_script("return [...document.querySelectorAll('a')].map((a) => a.href)")
     assert all(link.startswith(url) for link in links)
     asked = browser.execute_script("return performance.getEntriesByType('resource').map((entry) => entry.name)")
@@ -138,7 +163,10 @@ def test_formulas_nested_so_deep_that_a_browser_dies_of_them_stay_as_they_were_w
     driver.get(f"{url}?view=debate&run={quote(NAME)}&debate=1.{len(ATTACKS) - 1}")
     said = one_text(driver, ".turn .part.solution .said")
     assert r"\frac{1}{\frac{1}{" in said and r"\sqrt{\sqrt{" in said and "x^{x^{" in said
-    assert driver.execute_script("return document.querySelectorAll('.turn .part.solution .said .maths .mfrac').length") == 1
+    assert (
+        driver.execute_script("return document.querySelectorAll('.turn .part.solution .said .maths .mfrac').length")
+        == 1
+    )
 
 
 def test_lists_runs_and_broken_records_hold_too(driver: Any, url: str) -> None:  # noqa: F811
@@ -165,9 +193,7 @@ def test_should_markup_ever_get_in_the_policy_still_runs_none_of_it(driver: Any,
         "try { document.body.innerHTML = '<b>x</b>'; return false } catch (error) { return error instanceof TypeError }"
     )
     assert refused
-    handler = (
-        "try { document.body.setAttribute('onclick', 'window.hurt = 1'); return false } catch (error) { return error instanceof TypeError }"
-    )
+    handler = "try { document.body.setAttribute('onclick', 'window.hurt = 1'); return false } catch (error) { return error instanceof TypeError }"
     assert driver.execute_script(handler)
     driver.execute_async_script(
         "const done = arguments[0]; const bad = document.createElement('a'); bad.href = 'javascript:window.hurt = 1';"

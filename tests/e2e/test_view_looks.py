@@ -1,7 +1,5 @@
 """The page in the dark, in a narrow window, read by a machine, and while a run is written."""
 
-# ruff: noqa: F811 - a fixture that is imported is asked for by its name
-
 from __future__ import annotations
 
 import re
@@ -15,7 +13,15 @@ from support.accessible import findings
 from support.browsing import resize, scheme
 from support.making import command, surroundings
 from support.paging import record, turn, write_run, write_step
-from support.viewing import TRAIN, all_text, console, driver, one_text, place, press, rows_shown, runs, until, url, visiting  # noqa: F401
+from support.viewing import (
+    TRAIN,
+    all_text,
+    one_text,
+    press,
+    rows_shown,
+    until,
+    visiting,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -64,7 +70,9 @@ def test_axe_finds_nothing_serious(driver: Any, url: str, colours: str, width: i
     debate = "?view=debate&run=real&debate=8.1"
     for address in ("", "?view=debates&run=real", debate, f"{debate}&shade=advantage", "?view=rescore&run=real"):
         driver.get(url + address)
-        until(lambda: driver.find_elements("css selector", "table.trust tbody tr, tr[data-place], .turn, table.rescored"))
+        until(
+            lambda: driver.find_elements("css selector", "table.trust tbody tr, tr[data-place], .turn, table.rescored")
+        )
         assert findings(driver) == [], address
 
 
@@ -89,14 +97,21 @@ def test_a_run_that_is_being_written_is_followed(driver: Any, place: Path) -> No
     long = TRAIN.replace("--num-train-datapoints 96", "--num-train-datapoints 40000")
     with (
         subprocess.Popen(
-            command("train", *long.split(), "--run", run), env=surroundings(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            command("train", *long.split(), "--run", run),
+            env=surroundings(),
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
         ) as trainer,
         visiting(driver, place / "live", cache=place / "cache") as url,
     ):
         try:
             driver.get(url)
             seen: set[str] = set()
-            until(lambda: seen.update(all_text(driver, "td.progress")) or len(seen) >= 3, "three states of the same page", 60)
+            until(
+                lambda: seen.update(all_text(driver, "td.progress")) or len(seen) >= 3,
+                "three states of the same page",
+                60,
+            )
             driver.get(f"{url}?view=debates&run=going")
             first = until(lambda: rows_shown(driver))[0]
             until(lambda: rows_shown(driver)[0] != first, "newer debates come in by themselves", 30)
@@ -125,7 +140,12 @@ def test_a_step_that_is_played_again_replaces_what_it_said(driver: Any, place: P
         driver.get(f"{url}?view=debates&run=resumed")
         until(lambda: "Gone soon?" in all_text(driver, "td.question"))
         write_step(run, 2, [record(question="Here instead?")])
-        until(lambda: "Here instead?" in all_text(driver, "td.question") and "Gone soon?" not in all_text(driver, "td.question"))
+        until(
+            lambda: (
+                "Here instead?" in all_text(driver, "td.question")
+                and "Gone soon?" not in all_text(driver, "td.question")
+            )
+        )
         driver.get(f"{url}?view=debates&run=resumed&q=soon")
         until(lambda: one_text(driver, "#found").startswith("0 debates"))
 
@@ -133,7 +153,9 @@ def test_a_step_that_is_played_again_replaces_what_it_said(driver: Any, place: P
 def test_forecasts_are_drawn_against_what_came_and_stand_beside_each_agent(tmp_path: Path, driver: Any) -> None:
     """Agent 0 won. Of 70 and 72, said by agents 0 and 1, one came true: one point at 71. Agent 2's word cannot be read."""
     said = (("70", 0.7, 0.16), ("72", 0.72, -0.27), ("no idea", None, -0.75))
-    forecasts = [{"agent": i, "about": "win", "text": t, "chance": p, "advantage": a} for i, (t, p, a) in enumerate(said)]
+    forecasts = [
+        {"agent": i, "about": "win", "text": t, "chance": p, "advantage": a} for i, (t, p, a) in enumerate(said)
+    ]
     told = record(forecasts=forecasts, protocol={**record()["protocol"], "forecast": "win"})
     row = {"step": 1, "phase": "self_play", "forecast/win_brier": 0.3, "forecast/readable": 2 / 3}
     run = write_run(tmp_path / "runs" / "forecasts", {1: [told]}, [row])

@@ -41,7 +41,10 @@ def test_votes_and_lines_tell_the_same_story(tmp_path: Path, options: str) -> No
             record, found = json.loads(line), shown(run, int(file.stem), number)
             assert found is not None and "broken" not in found and found["tokens_error"] is None
             cast = Counter(vote["turn"] for vote in record["votes"] if vote["turn"] is not None)
-            counted = {i: sum(each["fate"] == "vote" for each in turn.get("lines", ())) for i, turn in enumerate(found["turns"])}
+            counted = {
+                i: sum(each["fate"] == "vote" for each in turn.get("lines", ()))
+                for i, turn in enumerate(found["turns"])
+            }
             assert {i: count for i, count in counted.items() if count} == dict(cast)
             votes += sum(cast.values())
             for judge, said in zip(record.get("jury", ()), found["jury"], strict=True):
@@ -53,7 +56,9 @@ def test_votes_and_lines_tell_the_same_story(tmp_path: Path, options: str) -> No
                     stream = section["stream"] if "generator" in turn["advantages"] else "agent"
                     expected = turn["advantages"].get(stream, 0.0)
                     put = turn["tokens"].get("inserted") or [False] * len(starts)
-                    sampled = [(start, a) for start, a, inserted in zip(starts, given, put, strict=True) if not inserted]
+                    sampled = [
+                        (start, a) for start, a, inserted in zip(starts, given, put, strict=True) if not inserted
+                    ]
                     inside = [a for start, a in sampled if section["begin"] <= start < section["end"]]
                     assert inside == pytest.approx([expected] * len(inside), abs=1e-4)
     assert votes > 20

@@ -17,7 +17,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]  # torch is installed
 def run(*command: object, cwd: Path) -> str:
     """Nothing of this checkout is on the path of what runs here."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "VIRTUAL_ENV"))}
-    done = subprocess.run([str(word) for word in command], cwd=cwd, env=clean, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [str(word) for word in command], cwd=cwd, env=clean, capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, f"{command}\n{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 
@@ -46,9 +48,31 @@ def test_the_wheel_brings_the_licences_of_what_it_ships_and_every_text(bin: Path
 def test_the_demo_runs_from_the_wheel(bin: Path, tmp_path: Path) -> None:
     """The preset demo, cut to one warm-up step and one step of self-play."""
     assert run(bin / "moot", "demo", "--debates", 2, cwd=tmp_path).lstrip().startswith("Question: ")
-    cut = ["--warm-questions", 2, "--warm-batch-size", 2, "--batch-size", 2, "--num-train-datapoints", 2, "--max-tokens", 32]
+    cut = [
+        "--warm-questions",
+        2,
+        "--warm-batch-size",
+        2,
+        "--batch-size",
+        2,
+        "--num-train-datapoints",
+        2,
+        "--max-tokens",
+        32,
+    ]
     run(
-        bin / "moot", "train", *cut, "--evaluation-tokens", 16, "--eval-every", 0, "--eval-questions", 0, "--run", "runs/demo", cwd=tmp_path
+        bin / "moot",
+        "train",
+        *cut,
+        "--evaluation-tokens",
+        16,
+        "--eval-every",
+        0,
+        "--eval-questions",
+        0,
+        "--run",
+        "runs/demo",
+        cwd=tmp_path,
     )
     rows = [json.loads(line) for line in (tmp_path / "runs" / "demo" / "metrics.jsonl").read_text().splitlines()]
     assert [(row["step"], row["phase"]) for row in rows] == [(1, "warm"), (2, "self_play")]

@@ -84,9 +84,14 @@ def test_a_forecast_is_one_number_from_0_to_100(reply: str, chance: float | None
 
 def test_the_brier_score_is_the_squared_distance_and_what_is_taught_is_a_quarter_minus_it() -> None:
     near([brier(0.8, True), brier(0.3, False), brier(0.5, True), brier(1, False)], [0.04, 0.09, 0.25, 1])
-    near([advantage(0.8, True), advantage(0.3, False), advantage(0.5, True), advantage(1, False)], [0.21, 0.16, 0, -0.75])
+    near(
+        [advantage(0.8, True), advantage(0.3, False), advantage(0.5, True), advantage(1, False)], [0.21, 0.16, 0, -0.75]
+    )
     # Unreadable is as bad as the worst; where nobody knows what came nothing is taught.
-    near([advantage(None, True), advantage(None, False), advantage(0.9, None), advantage(None, None)], [-0.75, -0.75, 0, 0])
+    near(
+        [advantage(None, True), advantage(None, False), advantage(0.9, None), advantage(None, None)],
+        [-0.75, -0.75, 0, 0],
+    )
 
 
 def test_no_forecast_expects_more_than_what_one_believes() -> None:
@@ -128,7 +133,14 @@ def test_calibration_of_one_debate() -> None:
 
 def test_a_reliability_picture_has_a_point_for_each_tenth_that_was_said() -> None:
     """70, 75 and 79 stand together: 74 2/3 on average, and 1 of 3 won. 100 belongs to the nineties, 30 stands alone."""
-    known = [("win", 0.7, True), ("win", 0.75, False), ("win", 0.79, False), ("win", 1.0, True), ("win", 0.9, True), ("win", 0.3, False)]
+    known = [
+        ("win", 0.7, True),
+        ("win", 0.75, False),
+        ("win", 0.79, False),
+        ("win", 1.0, True),
+        ("win", 0.9, True),
+        ("win", 0.3, False),
+    ]
     found = reliability([[*known, ("right", 0.5, True)]], "win")
     assert [each.of for each in found] == [1, 3, 2]
     near([each.forecast for each in found], [0.3, 2.24 / 3, 0.95])
@@ -147,7 +159,9 @@ def test_forecasts_of_one_debate_hang_together_in_the_picture_as_in_the_panel() 
     (point,) = reliability(debates, "right")
     share = cautious_interval([4.0] * 5 + [0.0] * 5, [4.0] * 10)
     assert share is not None and (point.came, point.low, point.high, point.of) == (0.5, share.low, share.high, 40)
-    assert (point.low, point.high) == (pytest.approx(0.2), pytest.approx(0.8)), "2 and 8 of ten questions end the middle 95% of draws"
+    assert (point.low, point.high) == (pytest.approx(0.2), pytest.approx(0.8)), (
+        "2 and 8 of ten questions end the middle 95% of draws"
+    )
     low, high = wilson(20, 40)
     assert low > 0.35 and high < 0.65, "forty independent forecasts would claim much more"
     assert reliability([], "win") == [] == reliability([[], []], "win")
@@ -254,7 +268,9 @@ def test_win_rate_and_win_minus_loss_weigh_votes_too() -> None:
         ((), 0.5, ()),
     ],
 )
-def test_a_turns_reward_to_go(row: tuple[float | None, ...], discount: float, expected: tuple[float | None, ...]) -> None:
+def test_a_turns_reward_to_go(
+    row: tuple[float | None, ...], discount: float, expected: tuple[float | None, ...]
+) -> None:
     near(reward_to_go(row, discount), expected)
 
 

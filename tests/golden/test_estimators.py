@@ -29,7 +29,9 @@ def agents(batch: list[Debate], name: str, seats: SeatMeans | None = None) -> li
     return [each.values for each in found]  # type: ignore[union-attr]
 
 
-def steps(batch: list[Debate], name: str, stream: str, seats: SeatMeans | None = None) -> list[tuple[tuple[float, ...], ...]]:
+def steps(
+    batch: list[Debate], name: str, stream: str, seats: SeatMeans | None = None
+) -> list[tuple[tuple[float, ...], ...]]:
     found = advantages([(each, reward(each)) for each in batch], ESTIMATORS[name], seats)
     assert all(each.per == "turn" for each in found)
     return [each.streams[stream] for each in found]  # type: ignore[union-attr]
@@ -111,7 +113,8 @@ def test_center_round() -> None:
     In round 3 Agent 3 says 1 > 0 as well, so round 2 has 1: 2 for, 2: -1, 0: -1. Mean of 1, -1, -1 is -1/3.
     """
     played = debate(
-        v2(advantage="center_round", enable_format_penalty=False), [[""] * 4, ["1 > 2", "", "", ""], ["1 > 2", "", "", "1 > 0"]]
+        v2(advantage="center_round", enable_format_penalty=False),
+        [[""] * 4, ["1 > 2", "", "", ""], ["1 > 2", "", "", "1 > 0"]],
     )
     (found,) = steps([played], "center_round", "generator")
     near(found, [[0, -2 / 3, 0], [1, 4 / 3, 0], [-1, -2 / 3, 0], [0, 0, 0]])
@@ -138,7 +141,9 @@ def test_center_round_with_rewards_by_agent_is_a_bad_line_and_the_others_are_sco
 
 def test_scores_of_two_kinds_are_not_centred_together() -> None:
     with pytest.raises(ConfigError, match="one reward"):
-        advantages([(each, reward(each)) for each in (ZERO_WINS, debate(v2(), [["", "", ""]]))], ESTIMATORS["center_group"])
+        advantages(
+            [(each, reward(each)) for each in (ZERO_WINS, debate(v2(), [["", "", ""]]))], ESTIMATORS["center_group"]
+        )
 
 
 def test_an_empty_batch_has_no_advantages() -> None:

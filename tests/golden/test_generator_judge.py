@@ -283,7 +283,9 @@ def test_a_stuffed_ballot_changes_nothing_in_v2() -> None:
     once, one = by_step(debate(v2(), FULL))
     many, all_ = by_step(debate(v2(), stuffed))
     assert (len(many.votes), many.lines_invalid) == (3, 0), "superseded lines are not invalid"
-    assert {name: stream.values for name, stream in many.streams.items()} == {name: stream.values for name, stream in once.streams.items()}
+    assert {name: stream.values for name, stream in many.streams.items()} == {
+        name: stream.values for name, stream in once.streams.items()
+    }
     assert all_ == one
 
 

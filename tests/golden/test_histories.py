@@ -73,7 +73,9 @@ def test_v1_as_it_stands_is_rebuilt() -> None:
 
 def check(result: PlayedDebate, rounds: list[list[int]]) -> None:
     debate = result.debate
-    assert [(turn.round, turn.agent) for turn in debate.turns] == [(r, a) for r in range(1, ROUNDS + 1) for a in range(AGENTS)]
+    assert [(turn.round, turn.agent) for turn in debate.turns] == [
+        (r, a) for r in range(1, ROUNDS + 1) for a in range(AGENTS)
+    ]
     made = datums(debate, result.sampled, Advantages.per_agent((1.0, 2.0, 3.0)))
     assert len(made) == AGENTS * len(rounds)
     for agent in range(AGENTS):

@@ -26,7 +26,12 @@ YES_NO, A_B = ("Yes", "No"), ("A", "B")
 def test_the_spellings_of_a_word_are_its_single_tokens_or_all_where_it_has_none() -> None:
     known = {"Yes": [1], "yes": [2], " Yes": [3], " yes": [4, 5]}
     assert spellings("Yes", lambda text: known[text]) == [(1,), (3,), (2,)]
-    assert spellings("No", lambda text: list(text.encode())) == [tuple(b"No"), tuple(b" No"), tuple(b"no"), tuple(b" no")]
+    assert spellings("No", lambda text: list(text.encode())) == [
+        tuple(b"No"),
+        tuple(b" No"),
+        tuple(b"no"),
+        tuple(b" no"),
+    ]
     assert spellings("A", lambda text: [7]) == [(7,)], "a tokenizer that knows neither case nor spaces has one"
 
 
@@ -40,7 +45,9 @@ def test_the_spellings_of_a_word_are_its_single_tokens_or_all_where_it_has_none(
         ([float("-inf")], [float("-inf")], 0.5),
     ],
 )
-def test_the_value_of_a_check_is_the_first_words_share_of_both(first: list[float], second: list[float], share: float) -> None:
+def test_the_value_of_a_check_is_the_first_words_share_of_both(
+    first: list[float], second: list[float], share: float
+) -> None:
     assert share_of_first(first, second) == pytest.approx(share, abs=1e-12)
 
 
@@ -103,7 +110,9 @@ def test_opponents_are_drawn_by_the_seed_among_different_answers() -> None:
     assert all(i < j and classes[i] != classes[j] and 6 not in (i, j) for i, j in pairs)
     assert all(sum(i in pair for pair in pairs) >= 2 for i in range(6))
     assert any(drawn_pairs(classes, shown, 1, seed) != drawn_pairs(classes, shown, 1, 0) for seed in range(1, 9))
-    assert drawn_pairs(classes, shown, 9, 0) == [(i, j) for i in range(6) for j in range(i + 1, 6) if classes[i] != classes[j]]
+    assert drawn_pairs(classes, shown, 9, 0) == [
+        (i, j) for i in range(6) for j in range(i + 1, 6) if classes[i] != classes[j]
+    ]
     assert drawn_pairs([0, 0, 0], [True] * 3, 2, 0) == [], "all the same: nobody to meet"
 
 

@@ -42,7 +42,9 @@ def differences(found: Any, expected: Any, where: str = "") -> list[str]:
         if where.endswith(".failures"):
             assert all(isinstance(reason, str) and reason for _, _, reason in found)
             found, expected = [failure[:2] for failure in found], [failure[:2] for failure in expected]
-        return [d for i, (f, e) in enumerate(zip(found, expected, strict=True)) for d in differences(f, e, f"{where}[{i}]")]
+        return [
+            d for i, (f, e) in enumerate(zip(found, expected, strict=True)) for d in differences(f, e, f"{where}[{i}]")
+        ]
     if isinstance(expected, float):
         return [] if abs(found - expected) <= TOLERANCE else [f"{where}: {found!r}, expected {expected!r}"]
     return [] if found == expected else [f"{where}: {found!r}, expected {expected!r}"]
@@ -59,7 +61,9 @@ def test_transcripts_one_by_one(part: int) -> None:
     for number, ((name, line), scored) in enumerate(zip(debates, oracle, strict=True)):
         (result,) = score([json.dumps(line)], preset(name))
         assert isinstance(result, PlayedDebate), f"debate {number}: {result}"
-        assert not differences(through_json(result), {"line": 1, **scored}), f"debate {number}, {name}: {json.dumps(line)}"
+        assert not differences(through_json(result), {"line": 1, **scored}), (
+            f"debate {number}, {name}: {json.dumps(line)}"
+        )
 
 
 def test_whole_files() -> None:

@@ -46,8 +46,22 @@ def test_the_generator_reaches_what_it_should() -> None:
         alike = [{**line, "protocol": {**line["protocol"], **other, "advantage": "center_group"}} for line in kept]
         return sum(a != b for a, b in zip(score_lines(alike), plain, strict=True))
 
-    assert {line["protocol"]["reward"] for line in lines} == {"truth", "majority", "truth_last", "majority_last", "generator_judge"}
-    assert min(changed(voters="agents"), changed(voters="judges"), changed(drop_own_answer=False), changed(both_orders=False)) > 30
+    assert {line["protocol"]["reward"] for line in lines} == {
+        "truth",
+        "majority",
+        "truth_last",
+        "majority_last",
+        "generator_judge",
+    }
+    assert (
+        min(
+            changed(voters="agents"),
+            changed(voters="judges"),
+            changed(drop_own_answer=False),
+            changed(both_orders=False),
+        )
+        > 30
+    )
     twice = [file for file in files if file[0]["protocol"].get("advantage") == "center_question" and len(file) > 3]
     assert len(twice) > 20
 
@@ -55,15 +69,23 @@ def test_the_generator_reaches_what_it_should() -> None:
 @pytest.mark.parametrize("pays", ["generator", "judge", "nobody", "truth"])
 def test_who_pays_for_the_tokens_of_an_evaluation(pays: str) -> None:
     """500 turns, readable and not, cut into tokens anywhere. Under truth only the solution is paid for."""
-    protocol = {**LATER, "reward": "truth"} if pays == "truth" else {**LATER, "reward": "generator_judge", "evaluation_credit": pays}
+    protocol = (
+        {**LATER, "reward": "truth"}
+        if pays == "truth"
+        else {**LATER, "reward": "generator_judge", "evaluation_credit": pays}
+    )
     scoring = V2.with_choices({name: protocol[name] for name in ("reward", "evaluation_credit")}).scoring
     values = {"generator": 0.5} if pays == "truth" else {"generator": 0.5, "judge": -0.25}
     failures = 0
     for text, starts in turn_texts(500, seed=3):
         turn = Turn(1, 0, text, parse(text, "three_tag"))
         ids = np.zeros(len(starts), dtype=np.int32)
-        sampled = SampledTurn(ids[:0], False, ids, np.zeros(len(starts), dtype=np.float32), np.array(starts, dtype=np.int32))
-        found = credited(turn, sampled, 0, Advantages({name: ((value,),) for name, value in values.items()}, scoring.stream_of))
+        sampled = SampledTurn(
+            ids[:0], False, ids, np.zeros(len(starts), dtype=np.float32), np.array(starts, dtype=np.int32)
+        )
+        found = credited(
+            turn, sampled, 0, Advantages({name: ((value,),) for name, value in values.items()}, scoring.stream_of)
+        )
         assert found.tolist() == credit(text, starts, values, protocol), text
         failures += turn.failed
     assert 20 < failures < 200

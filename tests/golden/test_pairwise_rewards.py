@@ -55,7 +55,9 @@ def test_rewards_as_worked_by_hand(name: str, reward: str) -> None:
     near(advantages, [value - sum(expected) / 3 for value in expected])
 
 
-@pytest.mark.parametrize("choices", [{"schedule": "parallel"}, {"one_ballot_per_pair": True}, {"contract": "three_tag"}])
+@pytest.mark.parametrize(
+    "choices", [{"schedule": "parallel"}, {"one_ballot_per_pair": True}, {"contract": "three_tag"}]
+)
 def test_the_other_choices_do_not_change_these_rewards(choices: dict[str, Any]) -> None:
     """One ballot per pair is a rule of generator_judge: here 0 > 1 counts twice and 1 > 0 once, 2/3 and 1/3."""
     scores, _ = by_agent(debate(v1(**choices), [["", "", "0 > 1; 0 > 1; 1 > 0"]]))

@@ -102,7 +102,12 @@ def test_mixing_in_the_rewards_by_agent(reward: str, mix: float, bonus: float, e
 
 def test_the_last_parsed_answer_counts_and_failures_stay_in_the_return() -> None:
     """Agent 1 answers 7, then fails: its answer is 7, its return one less. 0 changes its mind to 8."""
-    played = debate(v1(on_parse_failure="continue"), [["", "", ""], ["", FAILED, ""]], answers=[["7", "7", "8"], ["8", "", "7"]], truth="7")
+    played = debate(
+        v1(on_parse_failure="continue"),
+        [["", "", ""], ["", FAILED, ""]],
+        answers=[["7", "7", "8"], ["8", "", "7"]],
+        truth="7",
+    )
     scores, _ = by_agent(played, mix=0.5)
     near(scores.rewards, [0, 0.5, 0.5])
     near(scores.returns, [0, -0.5, 0.5])
@@ -130,7 +135,9 @@ def test_truth_pays_each_turn_for_its_own_answer() -> None:
 
     round 1: 1, 0, 1 with mean 2/3; round 2: 0, 1 and a failed turn's -1, with mean 0.
     """
-    played = debate(v2(reward="truth"), [["", "", ""], ["", "", FAILED]], answers=[["7", "8", "7"], ["8", "7", None]], truth="7")
+    played = debate(
+        v2(reward="truth"), [["", "", ""], ["", "", FAILED]], answers=[["7", "8", "7"], ["8", "7", None]], truth="7"
+    )
     scores, advantages = by_step(played)
     near(values(scores, "generator"), [[1, 0], [0, 1], [1, -1]])
     near(advantages["generator"], [[1 / 3, 0], [-2 / 3, 1], [1 / 3, -1]])
@@ -226,7 +233,9 @@ def test_who_pays_for_the_evaluation_is_a_choice(whose: str, expected: dict[str,
 
 
 def test_the_sources_own_protocols_pay_for_the_evaluation_with_the_answers_reward() -> None:
-    assert {name: protocol.scoring.evaluation_credit for name, protocol in PRESETS.items()} == dict.fromkeys(PRESETS, "generator")
+    assert {name: protocol.scoring.evaluation_credit for name, protocol in PRESETS.items()} == dict.fromkeys(
+        PRESETS, "generator"
+    )
 
 
 # Baselines: one number an agent, by its last answer
@@ -234,7 +243,12 @@ def test_the_sources_own_protocols_pay_for_the_evaluation_with_the_answers_rewar
 
 def test_truth_last() -> None:
     """Last parsed answers 7, 8, 7 (then a failed turn): rewards 1, 0, 1, returns 1, 0, 0, mean 1/3."""
-    played = debate(v2(reward="truth_last"), [["", "", ""], ["", "", FAILED]], answers=[["8", "7", "7"], ["7", "8", None]], truth="7")
+    played = debate(
+        v2(reward="truth_last"),
+        [["", "", ""], ["", "", FAILED]],
+        answers=[["8", "7", "7"], ["7", "8", None]],
+        truth="7",
+    )
     scores, advantages = by_agent(played)
     near(scores.rewards, [1, 0, 1])
     near(scores.returns, [1, 0, 0])

@@ -103,7 +103,9 @@ def test_judges_alone_in_win_rate() -> None:
 
 def test_a_debate_without_a_vote_that_counts_has_no_winner() -> None:
     played = four(voters="judges")
-    assert PlayedDebate(played, scoring=played.scoring, scores=reward(played), grades=grade(played)).outcome.winner is None  # type: ignore[union-attr]
+    assert (
+        PlayedDebate(played, scoring=played.scoring, scores=reward(played), grades=grade(played)).outcome.winner is None
+    )  # type: ignore[union-attr]
 
 
 # Both orders

@@ -52,7 +52,9 @@ def second_ballot(rng, text, agents):
     lines = []
     for line in text.split("\n"):
         for old in range(agents):
-            line = line.replace(f"Agent {old} ", f"Agent <{agents - 1 - old}> ").replace(f"Agent {old}<", f"Agent <{agents - 1 - old}><")
+            line = line.replace(f"Agent {old} ", f"Agent <{agents - 1 - old}> ").replace(
+                f"Agent {old}<", f"Agent <{agents - 1 - old}><"
+            )
             if line.endswith(f"Agent {old}"):
                 line = line.removesuffix(f"Agent {old}") + f"Agent <{agents - 1 - old}>"
         for new in range(agents):
@@ -71,7 +73,12 @@ def debate(rng, question, shared):
         for agent in range(agents)
         if rng.random() > 0.05
     ]
-    line = {"question": question, "num_agents": agents, "turns": without_gaps(turns), "answer": rng.choice(["7", "8", 7])}
+    line = {
+        "question": question,
+        "num_agents": agents,
+        "turns": without_gaps(turns),
+        "answer": rng.choice(["7", "8", 7]),
+    }
     own = dict(shared)
     if shared["reward"] == "generator_judge":
         own |= {
@@ -82,7 +89,11 @@ def debate(rng, question, shared):
         own |= {"judge_consensus": rng.choice(["all", "leave_one_out"]), "lambda_judge": rng.choice([1, 2])}
         if rng.random() < 0.8:
             first = [ballot_text(rng, agents) for _ in range(rng.choice([1, 2]))]
-            texts = [text for each in first for text in (each, second_ballot(rng, each, agents))] if own["both_orders"] else first
+            texts = (
+                [text for each in first for text in (each, second_ballot(rng, each, agents))]
+                if own["both_orders"]
+                else first
+            )
             line["jury"] = [{"text": text} for text in texts]
     elif shared["reward"] in ("truth", "majority"):
         own |= {"reward_mix": rng.choice([0, 0, 0.5]), "correct_bonus": rng.choice([0, 0, 0.25])}

@@ -115,7 +115,9 @@ def ballot(turns, text, num_agents, author, mirrored):
         if mirrored:  # the second time the last agent is number 0
             left, right = num_agents - 1 - left, num_agents - 1 - right
         if left != right and left in newest and right in newest:
-            votes.append({"author": author, "step": None, "left": newest[left], "operator": operator, "right": newest[right]})
+            votes.append(
+                {"author": author, "step": None, "left": newest[left], "operator": operator, "right": newest[right]}
+            )
     return votes
 
 
@@ -163,18 +165,35 @@ def debate_of(obj):
     debate = {"protocol": protocol, "num_agents": num_agents, "obj": obj}
     if protocol["reward"] in BY_TURN:
         debate["streams"] = [{**kind, "kind": "generator", "values": rewards_by_turn(turns, protocol, right)}]
-        debate["counts"] = {"votes": 0, "lines_invalid": 0, "missing_comparisons": 0, "failures": oracle.failures_of(turns)}
+        debate["counts"] = {
+            "votes": 0,
+            "lines_invalid": 0,
+            "missing_comparisons": 0,
+            "failures": oracle.failures_of(turns),
+        }
     elif protocol["reward"] in BY_LAST:
         rewards = rewards_by_last_answer(turns, num_agents, protocol, right)
-        failed = [sum(1 for turn in turns if turn["agent"] == agent and turn["fields"] is None) for agent in range(num_agents)]
+        failed = [
+            sum(1 for turn in turns if turn["agent"] == agent and turn["fields"] is None) for agent in range(num_agents)
+        ]
         returns = [reward - count for reward, count in zip(rewards, failed, strict=True)]
-        values = [{"agent": agent, "round": None, "value": value, "signal": True} for agent, value in enumerate(returns)]
+        values = [
+            {"agent": agent, "round": None, "value": value, "signal": True} for agent, value in enumerate(returns)
+        ]
         debate["streams"] = [{**kind, "kind": "return", "values": values}]
-        debate["counts"] = {"valid": 0, "malformed": 0, "failures": oracle.failures_of(turns), "rewards": rewards, "returns": returns}
+        debate["counts"] = {
+            "valid": 0,
+            "malformed": 0,
+            "failures": oracle.failures_of(turns),
+            "rewards": rewards,
+            "returns": returns,
+        }
     else:
         if protocol["voters"] == "judges":
             protocol = {**protocol, "enable_format_penalty": False}  # what is not counted is not missed either
-        debate["counts"], debate["steps"] = oracle.generator_judge(turns, num_agents, protocol, chooser(obj, turns, protocol))
+        debate["counts"], debate["steps"] = oracle.generator_judge(
+            turns, num_agents, protocol, chooser(obj, turns, protocol)
+        )
         debate["streams"] = [{**stream, **kind} for stream in oracle.streams_of_steps(debate["steps"], protocol)]
     return debate
 

@@ -328,7 +328,9 @@ def read_turns(obj, protocol):
     for raw in obj["turns"]:
         fields, reason = parse(raw["text"], protocol["contract"])
         agent = raw["agent"]
-        turns.append({"round": raw["round"], "agent": agent, "step": steps_so_far[agent], "fields": fields, "reason": reason})
+        turns.append(
+            {"round": raw["round"], "agent": agent, "step": steps_so_far[agent], "fields": fields, "reason": reason}
+        )
         steps_so_far[agent] += 1
         if fields is None and protocol["on_parse_failure"] == "abort":
             break
@@ -447,7 +449,13 @@ def pairwise_rewards(turns, num_agents, mode):
     for agent in range(num_agents):
         failed = sum(1 for turn in turns if turn["agent"] == agent and turn["fields"] is None)
         returns.append(rewards[agent] - failed)
-    printed = {"valid": len(valid), "malformed": malformed, "failures": failures_of(turns), "rewards": rewards, "returns": returns}
+    printed = {
+        "valid": len(valid),
+        "malformed": malformed,
+        "failures": failures_of(turns),
+        "rewards": rewards,
+        "returns": returns,
+    }
     return printed, returns
 
 
@@ -455,7 +463,9 @@ def consensus(pair, votes):
     """The better response of a pair of responses, or None for a tie."""
     first, second = pair
     for_first = sum(1 for vote in votes if vote["operator"] == ">" and (vote["left"], vote["right"]) == (first, second))
-    for_second = sum(1 for vote in votes if vote["operator"] == ">" and (vote["left"], vote["right"]) == (second, first))
+    for_second = sum(
+        1 for vote in votes if vote["operator"] == ">" and (vote["left"], vote["right"]) == (second, first)
+    )
     if for_first > for_second:
         return first
     if for_second > for_first:
@@ -577,7 +587,9 @@ def center_all(streams):
                 item["centred"] = item["value"] - mean([other["value"] for other in part])
         elif stream["estimator"] == "center_round":
             for item in part:
-                item["centred"] = item["value"] - mean([other["value"] for other in part if other["round"] == item["round"]])
+                item["centred"] = item["value"] - mean(
+                    [other["value"] for other in part if other["round"] == item["round"]]
+                )
         elif stream["estimator"] == "center_question":
             for item in part:
                 same = [
@@ -677,7 +689,9 @@ def judge_debate(obj, preset, reward):
         debate["streams"] = streams_of_steps(debate["steps"], protocol)
     else:
         debate["counts"], returns = pairwise_rewards(turns, num_agents, protocol["reward"])
-        values = [{"agent": agent, "round": None, "value": returns[agent], "signal": True} for agent in range(num_agents)]
+        values = [
+            {"agent": agent, "round": None, "value": returns[agent], "signal": True} for agent in range(num_agents)
+        ]
         debate["streams"] = [{"kind": "return", "estimator": protocol["advantage"], "values": values}]
     return debate
 

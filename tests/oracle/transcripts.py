@@ -92,7 +92,15 @@ def decorated_line(rng, left, operator, right):
             "; see Agent 3 >", " > 'Agent 2'", " with gap > Agent two",
         ]
     )  # fmt: skip
-    line = spacing(rng, True) + marker + dressed(left) + spacing(rng, True) + operator + spacing(rng, True) + dressed(right)
+    line = (
+        spacing(rng, True)
+        + marker
+        + dressed(left)
+        + spacing(rng, True)
+        + operator
+        + spacing(rng, True)
+        + dressed(right)
+    )
     # A tail that starts with a digit would make the number longer.
     return line + tail + rng.choice(["", "", " ", "\r", "\t"])
 
@@ -160,7 +168,9 @@ def broken_line(rng, others, num_agents, author):
 
 def quiet_line(rng):
     """Lines that are no attempt at a vote and are not counted."""
-    return rng.choice(["", "   ", "\t", "\r", "\u00a0", "```", "```text", "```xml", " ``` ", "N/A", "n/a", "N/a.", " n/A. ", "N/A\r"])
+    return rng.choice(
+        ["", "   ", "\t", "\r", "\u00a0", "```", "```text", "```xml", " ``` ", "N/A", "n/a", "N/a.", " n/A. ", "N/A\r"]
+    )
 
 
 def open_line(rng, a, b):
@@ -202,7 +212,9 @@ def comparison(rng, author, num_agents, spoken, style, ambiguous):
             write = tidy_line if style == "tidy" or rng.random() < 0.5 else decorated_line
             lines.append(write(rng, left, operator, right))
             if style != "tidy" and rng.random() < 0.15:  # the same pair again, perhaps with another word on it
-                again = rng.choice([(left, operator, right), (right, operator, left), (left, "=", right), (left, ">", right)])
+                again = rng.choice(
+                    [(left, operator, right), (right, operator, left), (left, "=", right), (left, ">", right)]
+                )
                 lines.append(decorated_line(rng, *again))
     if style != "tidy":
         for _ in range(rng.choice([0, 0, 1, 2]) if style == "sloppy" else rng.choice([0, 1, 3])):
@@ -354,7 +366,9 @@ def ruined(rng, made, names, style):
     if how == 12 and "consensus" in names:
         for section in made:
             if section[0] == "consensus":
-                section[1] = rng.choice(["MAYBE", "", "YES.", "**YES**", "Y E S", "YES NO", "yeſ", "<think>YES</think>"])
+                section[1] = rng.choice(
+                    ["MAYBE", "", "YES.", "**YES**", "Y E S", "YES NO", "yeſ", "<think>YES</think>"]
+                )
         return written(rng, made, style)
     if how == 13:
         return text.replace("<", "&lt;")
@@ -394,7 +408,11 @@ def overrides(rng, preset, ambiguous):
     options = {
         "schedule": ["sequential", "parallel"],
         "contract": ["five_tag", "three_tag"],
-        "visible": [["solution"], ["solution", "evaluation"], ["solution", "evaluation", "comparison", "consensus_reason"]],
+        "visible": [
+            ["solution"],
+            ["solution", "evaluation"],
+            ["solution", "evaluation", "comparison", "consensus_reason"],
+        ],
         "layout": ["rebuilt", "growing"],
         "history_rounds": [-1, 0, 1, 1, 2, 2],
         "max_chars_per_field": [1, 10, 2000],
@@ -421,7 +439,12 @@ def overrides(rng, preset, ambiguous):
 
 def setting(chosen, preset, key):
     first = {"schedule": "sequential", "contract": "five_tag", "on_parse_failure": "abort", "reward": "win_rate"}
-    second = {"schedule": "parallel", "contract": "three_tag", "on_parse_failure": "continue", "reward": "generator_judge"}
+    second = {
+        "schedule": "parallel",
+        "contract": "three_tag",
+        "on_parse_failure": "continue",
+        "reward": "generator_judge",
+    }
     return chosen.get(key, (first if preset == "v1" else second)[key])
 
 
@@ -490,7 +513,11 @@ def transcripts(count: int, seed: int, ambiguous: bool = False) -> Iterator[tupl
 
 # ---------------------------------------------------------------- files
 
-GOOD = {"question": "q", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text": "x"}, {"round": 2, "agent": 1, "text": "y"}]}
+GOOD = {
+    "question": "q",
+    "num_agents": 3,
+    "turns": [{"round": 1, "agent": 0, "text": "x"}, {"round": 2, "agent": 1, "text": "y"}],
+}
 
 
 def bad_line(rng):

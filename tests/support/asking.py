@@ -25,7 +25,9 @@ Answer = tuple[int, dict[str, str], Iterable[bytes]]
 
 
 def chunk(content: str | None = None, finish: str | None = None, usage: tuple[int, int] | None = None) -> bytes:
-    body: dict[str, Any] = {"choices": [{"index": 0, "delta": {} if content is None else {"content": content}, "finish_reason": finish}]}
+    body: dict[str, Any] = {
+        "choices": [{"index": 0, "delta": {} if content is None else {"content": content}, "finish_reason": finish}]
+    }
     if usage:
         body["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
     return b"data: " + json.dumps(body).encode() + b"\n\n"
@@ -47,7 +49,9 @@ def scripted(body: dict[str, Any]) -> str:
 class ChatServer:
     """`answer` gets the number of the request and its body."""
 
-    def __init__(self, answer: Callable[[int, dict[str, Any]], Answer] = lambda number, body: saying(scripted(body))) -> None:
+    def __init__(
+        self, answer: Callable[[int, dict[str, Any]], Answer] = lambda number, body: saying(scripted(body))
+    ) -> None:
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
         outer, lock = self, threading.Lock()
@@ -110,14 +114,22 @@ def forwarding(target: str) -> Callable[[dict[str, Any]], Answer]:
 
     def answer(body: dict[str, Any]) -> Answer:
         connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=300)
-        connection.request("POST", f"{place.path}/chat/completions", json.dumps(body), {"Content-Type": "application/json"})
+        connection.request(
+            "POST", f"{place.path}/chat/completions", json.dumps(body), {"Content-Type": "application/json"}
+        )
         response = connection.getresponse()
-        return response.status, {"Content-Type": response.headers.get("Content-Type", "")}, iter(lambda: response.read1(4096), b"")
+        return (
+            response.status,
+            {"Content-Type": response.headers.get("Content-Type", "")},
+            iter(lambda: response.read1(4096), b""),
+        )
 
     return answer
 
 
-def here(*arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def here(
+    *arguments: object, cwd: Path | None = None, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """The command in this process, which spares a second of imports each time; as a process of its own where that is what is tested."""
     output, errors = io.StringIO(), io.StringIO()
     with (

@@ -31,7 +31,9 @@ FLAGS = (
 
 def binaries() -> tuple[str, str] | None:
     """Chromium and its driver; None where either is missing. scripts/browser installs them where it may."""
-    browser = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    browser = os.environ.get("CHROMIUM") or next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     driver = os.environ.get("CHROMEDRIVER") or shutil.which("chromedriver")
     return (browser, driver) if browser and driver else None
 
@@ -42,7 +44,9 @@ def missing() -> tuple[str, bool]:
         shutil.which("sudo") is not None and subprocess.run(["sudo", "-n", "true"], capture_output=True).returncode == 0
     )
     able = shutil.which("apt-get") is not None and root
-    return "no Chromium with chromedriver here (apt-get install chromium chromium-driver)", able and os.environ.get("CI", "") not in (
+    return "no Chromium with chromedriver here (apt-get install chromium chromium-driver)", able and os.environ.get(
+        "CI", ""
+    ) not in (
         "",
         "0",
         "false",
@@ -84,7 +88,9 @@ def serving(*runs: Path, cache: Path) -> Iterator[str]:
     """`moot view` as a user types it; gives the address it prints, with the token."""
     command = [sys.executable, "-u", "-m", "moot", "view", *map(str, runs), "--port", "0"]
     environment = surroundings({"XDG_CACHE_HOME": str(cache), "PYTHONUNBUFFERED": "1"})
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment) as server:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as server:
         try:
             assert server.stdout is not None
             said = ""

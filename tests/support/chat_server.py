@@ -36,9 +36,13 @@ class Pieces(httpx.AsyncByteStream):
             yield piece
 
 
-def event(content: str | None = None, finish: str | None = None, usage: tuple[int, int] | None = None, **more: Any) -> bytes:
+def event(
+    content: str | None = None, finish: str | None = None, usage: tuple[int, int] | None = None, **more: Any
+) -> bytes:
     chunk: dict[str, Any] = {
-        "choices": [{"index": 0, "delta": {} if content is None else {"content": content}, "finish_reason": finish, **more}]
+        "choices": [
+            {"index": 0, "delta": {} if content is None else {"content": content}, "finish_reason": finish, **more}
+        ]
     }
     if usage:
         chunk["usage"] = {"prompt_tokens": usage[0], "completion_tokens": usage[1]}
@@ -67,7 +71,12 @@ class Server(httpx.AsyncBaseTransport):
     """Gives the answers in turn, the last of them for ever; keeps what it was asked."""
 
     def __init__(self, *answers: Callable[[], httpx.Response]) -> None:
-        self._answers, self.bodies, self.headers, self.urls = list(answers), list[Any](), list[httpx.Headers](), list[str]()
+        self._answers, self.bodies, self.headers, self.urls = (
+            list(answers),
+            list[Any](),
+            list[httpx.Headers](),
+            list[str](),
+        )
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         self.bodies.append(json.loads(request.content))
@@ -80,7 +89,11 @@ class Asked:
     """What one call came to."""
 
     def __init__(
-        self, server: Server, patience: Patience = Patience(retries=2), key: str | None = None, request: ChatRequest = REQUEST
+        self,
+        server: Server,
+        patience: Patience = Patience(retries=2),
+        key: str | None = None,
+        request: ChatRequest = REQUEST,
     ) -> None:
         self.server, self.pieces, self.waits, self.again = server, list[str](), list[float](), list[str]()
         self.reply: Reply | None = None

@@ -35,7 +35,9 @@ class Policy(TokenCompleter):
     def __init__(self, folder: str, fails_at: int = -1) -> None:
         self.folder, self.calls, self.fails_at = folder, 0, fails_at
 
-    async def __call__(self, model_input: tinker.ModelInput, stop: Any, *, max_tokens: int | None = None) -> TokensWithLogprobs:
+    async def __call__(
+        self, model_input: tinker.ModelInput, stop: Any, *, max_tokens: int | None = None
+    ) -> TokensWithLogprobs:
         self.calls += 1
         if self.calls == self.fails_at:
             raise ConnectionError("the server is gone")
@@ -93,7 +95,9 @@ async def as_documented(folder: str) -> dict[str, Any]:
     """The page's examples, with the scripted model's tokenizer: what its loop would be trained on."""
     names: dict[str, Any] = {"__name__": "docs"}
     for block in documented("cookbook", "python"):
-        block = block.replace("Qwen/Qwen3-8B", folder).replace('task="arithmetic"', 'task="arithmetic", renderer="qwen3"')
+        block = block.replace("Qwen/Qwen3-8B", folder).replace(
+            'task="arithmetic"', 'task="arithmetic", renderer="qwen3"'
+        )
         exec(compile(block, "docs/integrations.md", "exec"), names)
     training, _ = await names["config"].dataset_builder()
     data = await names["batch"](training.get_batch(0)[:QUESTIONS], Policy(folder))

@@ -93,7 +93,9 @@ def odd_value(run: Path, chance: random.Random) -> str:
     if not files:
         return "no JSON"
     file = chance.choice(files)
-    lines = file.read_text(errors="replace").split("\n") if file.suffix == ".jsonl" else [file.read_text(errors="replace")]
+    lines = (
+        file.read_text(errors="replace").split("\n") if file.suffix == ".jsonl" else [file.read_text(errors="replace")]
+    )
     i = chance.randrange(len(lines))
     try:
         content = json.loads(lines[i])
@@ -152,7 +154,13 @@ def outside(run: Path) -> Path:
     """Files of the user, beside the run: whatever a command does, they stay as they are."""
     folder = run.parent / "outside"
     if not folder.exists():
-        for name in ("thesis.tex", "notes/000009.jsonl", "notes/000009/state.json", "notes/answers.jsonl", "notes/report.md"):
+        for name in (
+            "thesis.tex",
+            "notes/000009.jsonl",
+            "notes/000009/state.json",
+            "notes/answers.jsonl",
+            "notes/report.md",
+        ):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
             (folder / name).write_text("years of work\n")
         (folder / "evil.py").write_text(f"open({str(folder / 'ran')!r}, 'w').write('ran')\ndef f(*a, **k): ...\n")
@@ -170,7 +178,9 @@ def _cleared(run: Path, chance: random.Random) -> Path:
 def link(run: Path, chance: random.Random) -> str:
     try:
         place = _cleared(run, chance)
-        to = chance.choice([outside(run) / "thesis.tex", outside(run) / "notes", outside(run) / "none", place, run / "run.json", run])
+        to = chance.choice(
+            [outside(run) / "thesis.tex", outside(run) / "notes", outside(run) / "none", place, run / "run.json", run]
+        )
         place.symlink_to(to)
     except OSError:  # another damage took the folder it would stand in
         return "nothing linked"
@@ -185,7 +195,9 @@ def pipe(run: Path, chance: random.Random) -> str:
         else:
             folder = os.open(place.parent, os.O_RDONLY)
             with socket.socket(socket.AF_UNIX) as listening:
-                listening.bind(f"/proc/self/fd/{folder}/{place.name}")  # because a socket's path may have few characters
+                listening.bind(
+                    f"/proc/self/fd/{folder}/{place.name}"
+                )  # because a socket's path may have few characters
             os.close(folder)
     except OSError:
         return "no pipe"
@@ -266,7 +278,14 @@ def odd_arrays(run: Path, chance: random.Random) -> str:
     except (IndexError, ValueError, OSError, EOFError, zipfile.BadZipFile):
         return "no arrays"
     name = chance.choice(sorted(arrays))
-    odd = [np.array("text"), np.zeros((3, 2)), np.array(["a", "b"]), np.zeros(0), np.array(10**12), -arrays[name].astype(float)]
+    odd = [
+        np.array("text"),
+        np.zeros((3, 2)),
+        np.array(["a", "b"]),
+        np.zeros(0),
+        np.array(10**12),
+        -arrays[name].astype(float),
+    ]
     arrays[name] = chance.choice(odd)
     written = io.BytesIO()
     np.savez(written, **arrays)

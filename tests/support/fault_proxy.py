@@ -71,7 +71,9 @@ class FaultProxy:
             return False
         if fault in ("429", "500_before"):
             status = fault[:3]
-            writer.write(f"HTTP/1.1 {status} no\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}".encode())
+            writer.write(
+                f"HTTP/1.1 {status} no\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}".encode()
+            )
             await writer.drain()
             return True
         try:

@@ -21,7 +21,16 @@ from moot.tokens.datums import datums
 from moot.tokens.played import PlayedDebate
 from support.making import text
 
-SPECIAL = ["<|im_start|>", "<|endoftext|>", "<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"]
+SPECIAL = [
+    "<|im_start|>",
+    "<|endoftext|>",
+    "<tool_call>",
+    "</tool_call>",
+    "<tool_response>",
+    "</tool_response>",
+    "<think>",
+    "</think>",
+]
 SETTINGS = {
     "per debate": Setting(choices={"reward": "win_rate"}),
     "per turn": Setting(),
@@ -91,7 +100,9 @@ class Scripted:
 async def own_debates(folder: str, setting: Setting) -> list[PlayedDebate]:
     """The debates of a setting as moot plays and scores them, without any host."""
     debates = [setting.debate(setting.loaded_task.train(i)) for i in range(QUESTIONS)]
-    played = await rollout(debates, Scripted(folder), rendering_of(folder, "qwen3"), SamplingParams(max_tokens=4096), tempered=False)
+    played = await rollout(
+        debates, Scripted(folder), rendering_of(folder, "qwen3"), SamplingParams(max_tokens=4096), tempered=False
+    )
     assert not any(each.error for each in played)
     return [await setting.scored(each) for each in played]
 

@@ -40,10 +40,20 @@ def lines(shorthand: str) -> str:
 
 
 def text(
-    comparison: str = "N/A", solution: str = "Some solution.", contract: str = "three_tag", consensus: str = "NO", evaluation: str = "Fine."
+    comparison: str = "N/A",
+    solution: str = "Some solution.",
+    contract: str = "three_tag",
+    consensus: str = "NO",
+    evaluation: str = "Fine.",
 ) -> str:
     """One response in the given contract."""
-    content = {"solution": solution, "evaluation": evaluation, "comparison": comparison, "consensus": consensus, "consensus_reason": "So."}
+    content = {
+        "solution": solution,
+        "evaluation": evaluation,
+        "comparison": comparison,
+        "consensus": consensus,
+        "consensus_reason": "So.",
+    }
     return "\n".join(f"<{name}>{content[name]}</{name}>" for name in CONTRACTS[contract])
 
 
@@ -128,7 +138,9 @@ def v2(**choices: Any) -> Protocol:
 def spoken(rounds: Iterable[Iterable[tuple[int, str]]], protocol: Protocol, num_agents: int) -> Tabled:
     """As `debate`, from (agent, raw text) pairs, for tests that care about the text itself."""
     turns = tuple(
-        Turn(number, agent, raw, parse(raw, protocol.rules.contract)) for number, row in enumerate(rounds, 1) for agent, raw in row
+        Turn(number, agent, raw, parse(raw, protocol.rules.contract))
+        for number, row in enumerate(rounds, 1)
+        for agent, raw in row
     )
     last = max((turn.round for turn in turns), default=1)
     return Tabled(Question("What is 3 + 4?"), num_agents, last, protocol.rules, turns, scoring=protocol.scoring)
@@ -139,7 +151,9 @@ def moot(
 ) -> subprocess.CompletedProcess[str]:
     """The real command in a process of its own, as a user's shell would start it."""
     raw = given.encode() if isinstance(given, str) else given
-    done = subprocess.run(command(*arguments), input=raw, capture_output=True, cwd=cwd, env=surroundings(environment), timeout=120)
+    done = subprocess.run(
+        command(*arguments), input=raw, capture_output=True, cwd=cwd, env=surroundings(environment), timeout=120
+    )
     return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
 
 
@@ -149,7 +163,11 @@ def command(*arguments: object) -> list[str]:
 
 def surroundings(environment: dict[str, str] | None = None) -> dict[str, str]:
     """Without what a test machine may have set and a user has not: unbuffered output would hide what happens at the last flush."""
-    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONUNBUFFERED", "PYTHONIOENCODING", "COLUMNS")}
+    kept = {
+        key: value
+        for key, value in os.environ.items()
+        if key not in ("PYTHONUNBUFFERED", "PYTHONIOENCODING", "COLUMNS")
+    }
     return {**kept, **(environment or {})}
 
 

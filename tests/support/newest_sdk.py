@@ -86,4 +86,6 @@ def refused_by(url: str, model: str) -> dict[str, Any]:
 if __name__ == "__main__" and len(sys.argv) > 1:
     print(json.dumps(refused_by(*sys.argv[1:])))
 elif __name__ == "__main__":
-    print(json.dumps({"trained": run(Manners(protobuf=True, numbered=True, reduction="mean")), "refused": refused(5.0)}))
+    print(
+        json.dumps({"trained": run(Manners(protobuf=True, numbered=True, reduction="mean")), "refused": refused(5.0)})
+    )

@@ -42,7 +42,9 @@ def failed(agent: int, round: int = 1, said: str = "mumble") -> dict[str, Any]:
     }
 
 
-def record(*turns: dict[str, Any], question: str = "What is 3 + 4?", answer: str | None = "7", **changes: Any) -> dict[str, Any]:
+def record(
+    *turns: dict[str, Any], question: str = "What is 3 + 4?", answer: str | None = "7", **changes: Any
+) -> dict[str, Any]:
     """A debate of three agents that agent 0 won, unless told otherwise."""
     said = list(turns) or [turn(0, correct=True), turn(1, "8"), turn(2, "8")]
     zeros = [[0.0] * sum(each["agent"] == agent for each in said) for agent in range(3)]
@@ -50,7 +52,11 @@ def record(*turns: dict[str, Any], question: str = "What is 3 + 4?", answer: str
     answers = [i for i, each in enumerate(said) if not each.get("ballot")]
     best = next((i for i in answers if said[i]["agent"] == winner), None)
     other = next((i for i in answers if said[i]["agent"] != winner), None)
-    preferred = [] if best is None or other is None else [{"turn": answers[-1], "left_turn": best, "right_turn": other, "verdict": ">"}]
+    preferred = (
+        []
+        if best is None or other is None
+        else [{"turn": answers[-1], "left_turn": best, "right_turn": other, "verdict": ">"}]
+    )
     paid = [[1.0, *row[1:]] if row and agent == winner else row for agent, row in enumerate(zeros)]
     return {
         "number": 0,
@@ -68,9 +74,15 @@ def record(*turns: dict[str, Any], question: str = "What is 3 + 4?", answer: str
     }
 
 
-def write_run(path: Path, steps: dict[int, Sequence[dict[str, Any]]], metrics: Sequence[dict[str, Any]] = (), tokens: bool = True) -> Path:
+def write_run(
+    path: Path, steps: dict[int, Sequence[dict[str, Any]]], metrics: Sequence[dict[str, Any]] = (), tokens: bool = True
+) -> Path:
     """The folder is the library's own; only its debates are written by hand, so that they may be what no moot would write."""
-    config = {"model": {"model": "none"}, "debate": {"task": "made up", "num_agents": 3, "max_rounds": 2}, "protocol": V2.as_dict()}
+    config = {
+        "model": {"model": "none"},
+        "debate": {"task": "made up", "num_agents": 3, "max_rounds": 2},
+        "protocol": V2.as_dict(),
+    }
     run = Run.create(path, config, {"moot": "a test"})
     (path / "metrics.jsonl").touch()
     for row in metrics:
@@ -104,7 +116,9 @@ def write_tokens(file: Path, records: Sequence[dict[str, Any]]) -> None:
         offsets=np.cumsum([0, *counts], dtype=np.int64),
         tokens=np.arange(total, dtype=np.int32),
         logprobs=(-np.arange(total) / 1000).astype(np.float32),
-        advantages=np.concatenate([np.full(n, 0.5 if i % 2 else -0.25) for i, n in enumerate(counts)] or [[]]).astype(np.float32),
+        advantages=np.concatenate([np.full(n, 0.5 if i % 2 else -0.25) for i, n in enumerate(counts)] or [[]]).astype(
+            np.float32
+        ),
         inserted=np.zeros(total, dtype=bool),
         starts=np.concatenate(starts or [np.zeros(0, dtype=np.int32)]),
     )

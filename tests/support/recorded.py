@@ -61,14 +61,21 @@ def judged(protocol: Protocol, jury_counts: bool = True, words: str = "Fine.") -
     the other way round; all by the author's own labels."""
     scoring = replace(protocol.scoring, judge_counts=jury_counts)
     empty = Tabled(Question("What is 3 + 4?", "7", id="q"), 3, 1, protocol.rules, scoring=scoring)
-    answers = tuple(empty.read(1, agent, Said(text(solution=f"\\boxed{{{5 + agent}}}", evaluation=words))) for agent in range(3))
+    answers = tuple(
+        empty.read(1, agent, Said(text(solution=f"\\boxed{{{5 + agent}}}", evaluation=words))) for agent in range(3)
+    )
 
     def ballot(author: int, better: int, worse: int) -> Said:
         labels = empty.labels(author)
         line = f"Agent {labels[better]} > Agent {labels[worse]}"
-        return Said(f"<evaluation>Agent {labels[better]} is right. {words}</evaluation>\n<comparison>{line}</comparison>")
+        return Said(
+            f"<evaluation>Agent {labels[better]} is right. {words}</evaluation>\n<comparison>{line}</comparison>"
+        )
 
     nothing = Said("<evaluation>N/A</evaluation>\n<comparison>N/A</comparison>")
-    closing = (empty.read(2, 0, ballot(0, 1, 2), ballot=True), *(empty.read(2, agent, nothing, ballot=True) for agent in (1, 2)))
+    closing = (
+        empty.read(2, 0, ballot(0, 1, 2), ballot=True),
+        *(empty.read(2, agent, nothing, ballot=True) for agent in (1, 2)),
+    )
     turns = (*answers, *closing) if protocol.rules.closing_ballot else answers
     return replace(empty, turns=turns).heard([ballot(3, 2, 1), ballot(4, 2, 1)])  # type: ignore[return-value]

@@ -59,13 +59,18 @@ class Table:
         return logits - np.log(np.exp(logits).sum(-1, keepdims=True))
 
     def model_pass(self, body: dict[str, Any], model: Model, backward: bool) -> dict[str, Any]:
-        loss, config = body["loss_fn"], {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2, **(body.get("loss_fn_config") or {})}
+        loss, config = (
+            body["loss_fn"],
+            {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2, **(body.get("loss_fn_config") or {})},
+        )
         if loss not in self.manners.losses:
             raise Failed(422, f"loss {loss} is not one of {self.manners.losses}")
         outputs = []
         for datum in body["data"]:
             tokens = [t % self.manners.vocabulary for chunk in datum["model_input"]["chunks"] for t in chunk["tokens"]]
-            inputs = {name: np.asarray(value["data"], dtype=np.float64) for name, value in datum["loss_fn_inputs"].items()}
+            inputs = {
+                name: np.asarray(value["data"], dtype=np.float64) for name, value in datum["loss_fn_inputs"].items()
+            }
             targets = inputs["target_tokens"].astype(int) % self.manners.vocabulary
             rows = self.rows(model.trained, tokens)
             logprobs = rows[np.arange(len(tokens)), targets]
@@ -89,7 +94,9 @@ class Table:
                 change = -np.exp(rows)
                 change[np.arange(len(tokens)), targets] += 1.0
                 np.add.at(model.gradient, tokens, change * (slope / size)[:, None])
-                model.divisor += {"sum": 0.0, "mean": 1.0, "datums": 1.0, "tokens": float(len(tokens))}[self.manners.reduction]
+                model.divisor += {"sum": 0.0, "mean": 1.0, "datums": 1.0, "tokens": float(len(tokens))}[
+                    self.manners.reduction
+                ]
             shown = logprobs if self.manners.logprobs else np.zeros_like(logprobs)
             outputs.append({"logprobs": {"data": shown.tolist(), "dtype": "float32", "shape": [len(tokens)]}})
         return {"loss_fn_output_type": "scalar", "loss_fn_outputs": outputs, "metrics": {}}
@@ -111,7 +118,9 @@ class Table:
         model.gradient, model.divisor = None, 0.0
         return {"metrics": {"grad_norm": norm} if self.manners.tells_norm else {}}
 
-    def say(self, trained: np.ndarray, prompt: list[int], given: dict[str, Any], chance: np.random.Generator) -> dict[str, Any]:
+    def say(
+        self, trained: np.ndarray, prompt: list[int], given: dict[str, Any], chance: np.random.Generator
+    ) -> dict[str, Any]:
         if self.manners.canned:
             tokens = list(self.manners.canned[int(chance.integers(len(self.manners.canned)))])[: given["max_tokens"]]
             return {"tokens": tokens, "logprobs": [-0.5] * len(tokens), "stop_reason": "stop"}

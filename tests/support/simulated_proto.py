@@ -16,9 +16,14 @@ def read_model_pass(raw: bytes) -> tuple[str, dict[str, Any]]:
     message.ParseFromString(raw)
     data = [
         {
-            "model_input": {"chunks": [{"tokens": np.frombuffer(c.encoded_text.tokens, np.int32).tolist()} for c in datum.model_input]},
+            "model_input": {
+                "chunks": [
+                    {"tokens": np.frombuffer(c.encoded_text.tokens, np.int32).tolist()} for c in datum.model_input
+                ]
+            },
             "loss_fn_inputs": {
-                name: {"data": np.frombuffer(tensor.dense, KINDS[tensor.dtype]).tolist()} for name, tensor in datum.loss_fn_inputs.items()
+                name: {"data": np.frombuffer(tensor.dense, KINDS[tensor.dtype]).tolist()}
+                for name, tensor in datum.loss_fn_inputs.items()
             },
         }
         for datum in message.data

@@ -140,10 +140,14 @@ class Server:
                 self.models.pop(body["model_id"], None)
                 return self.later(lambda: {"model_id": body["model_id"], "type": "unload_model"})
             case "forward":
-                return self.later(lambda: self.table.model_pass(body["forward_input"], self._model(body), backward=False))
+                return self.later(
+                    lambda: self.table.model_pass(body["forward_input"], self._model(body), backward=False)
+                )
             case "forward_backward" as name:
                 return self._once(
-                    name, body, lambda: self.table.model_pass(body["forward_backward_input"], self._model(body), backward=True)
+                    name,
+                    body,
+                    lambda: self.table.model_pass(body["forward_backward_input"], self._model(body), backward=True),
                 )
             case "optim_step" as name:
                 return self._once(name, body, lambda: self.table.step(self._model(body), body["adam_params"]))
@@ -185,7 +189,11 @@ class Server:
                     self.samplers[path] = (body["model_id"], self._model(body).trained.copy())
                     if unnamed:
                         self.sessions[path] = path
-                    return {"path": None if unnamed else path, "sampling_session_id": path, "type": "save_weights_for_sampler"}
+                    return {
+                        "path": None if unnamed else path,
+                        "sampling_session_id": path,
+                        "type": "save_weights_for_sampler",
+                    }
 
                 return self.later(keep)
             case "create_sampling_session":
@@ -235,12 +243,20 @@ class Server:
         try:
             while True:
                 head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
-                headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+                headers = {
+                    name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)
+                }
                 raw = await reader.readexactly(int(headers.get("content-length", 0)))
                 status, content, kind = await self.respond(
-                    head[0].split(" ")[1].partition("?")[0], raw, headers.get("content-type", ""), headers.get("accept", "")
+                    head[0].split(" ")[1].partition("?")[0],
+                    raw,
+                    headers.get("content-type", ""),
+                    headers.get("accept", ""),
                 )
-                writer.write(f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(content)}\r\n\r\n".encode() + content)
+                writer.write(
+                    f"HTTP/1.1 {status} X\r\ncontent-type: {kind}\r\ncontent-length: {len(content)}\r\n\r\n".encode()
+                    + content
+                )
                 await writer.drain()
         except (asyncio.IncompleteReadError, ConnectionError, asyncio.CancelledError):
             pass
@@ -290,7 +306,9 @@ async def _main() -> None:
     if given.canned:
         with open(given.canned) as file:  # noqa: PTH123, ASYNC230
             canned = tuple(map(tuple, json.load(file)))
-    listening, port = await start(Server(Manners(vocabulary=given.vocabulary, latency_s=given.latency, canned=canned)), given.port)
+    listening, port = await start(
+        Server(Manners(vocabulary=given.vocabulary, latency_s=given.latency, canned=canned)), given.port
+    )
     print(port, flush=True)
     async with listening:
         await listening.serve_forever()

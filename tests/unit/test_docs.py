@@ -110,7 +110,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, Page]:
 @pytest.fixture(scope="module")
 def readme() -> Page:
     page = Page()
-    page.feed(markdown.markdown((DOCS / README).read_text(encoding="utf-8"), extensions=["tables", "fenced_code", "toc"]))
+    page.feed(
+        markdown.markdown((DOCS / README).read_text(encoding="utf-8"), extensions=["tables", "fenced_code", "toc"])
+    )
     return page
 
 
@@ -125,7 +127,9 @@ def test_every_link_of_the_readme_resolves(readme: Page) -> None:
     assert [link.path for link in near if not (ROOT / link.path).exists()] == []
     for link in near:
         text = (ROOT / (link.path or "README.md")).read_text(encoding="utf-8") if link.fragment else ""
-        headings = {re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in re.findall(r"(?m)^#+ (.*)", text)}
+        headings = {
+            re.sub(r"[^\w -]", "", head).strip().lower().replace(" ", "-") for head in re.findall(r"(?m)^#+ (.*)", text)
+        }
         assert not link.fragment or link.fragment in headings, link
 
 
@@ -153,7 +157,9 @@ def test_the_citation_has_the_version_of_the_package() -> None:
 
 
 def test_what_the_readme_the_demo_and_the_image_install_are_extras_that_exist() -> None:
-    known = set(tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"])
+    known = set(
+        tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    )
     for name in ("README.md", "Dockerfile", "scripts/demo"):
         (extras,) = re.findall(r"(?:'\.\[|install )([a-z,]+)(?:\]|$)", (ROOT / name).read_text(encoding="utf-8"), re.M)
         assert set(extras.split(",")) == {"local", "data", "view"} <= known, name
@@ -178,14 +184,21 @@ def test_every_link_and_anchor_of_the_site_resolves(site: dict[Path, Page]) -> N
 def test_the_site_needs_no_network(site: dict[Path, Page]) -> None:
     assert [f"{html.name}: {url}" for html, page in site.items() for url in page.loaded if urlsplit(url).netloc] == []
     folder = next(iter(site)).parent
-    sheets = [css for css in folder.rglob("*.css") if re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", css.read_text(encoding="utf-8"))]
+    sheets = [
+        css
+        for css in folder.rglob("*.css")
+        if re.search(r"(url\(|@import)\s*['\"]?(https?:)?//", css.read_text(encoding="utf-8"))
+    ]
     assert sheets == []
 
 
 def test_lists_are_lists(site: dict[Path, Page]) -> None:
     """A list without a blank line before it would be built as one long paragraph."""
     swallowed = [
-        f"{html.name}: {text[:80]}" for html, page in site.items() for text in page.paragraphs if re.search(r"\n\s*([-*]|\d+\.) ", text)
+        f"{html.name}: {text[:80]}"
+        for html, page in site.items()
+        for text in page.paragraphs
+        if re.search(r"\n\s*([-*]|\d+\.) ", text)
     ]
     assert not swallowed
 
@@ -212,7 +225,9 @@ def commands(code: str) -> Iterator[tuple[str, list[str]]]:
             yield name, re.findall(r"(?<!\S)(--[a-z][a-z0-9-]*)", rest)
 
 
-def test_every_command_and_option_named_in_the_docs_exists(texts: dict[Path, Page], options: dict[str, set[str]]) -> None:
+def test_every_command_and_option_named_in_the_docs_exists(
+    texts: dict[Path, Page], options: dict[str, set[str]]
+) -> None:
     wrong, seen = [], 0
     anywhere = set.union(*options.values()) | FOREIGN
     for html, page in texts.items():
@@ -221,7 +236,11 @@ def test_every_command_and_option_named_in_the_docs_exists(texts: dict[Path, Pag
                 seen += 1
                 if name not in options:
                     wrong.append(f"{html.name}: there is no command moot {name}")
-                wrong += [f"{html.name}: moot {name} has no {option}" for option in given if option not in options.get(name, given)]
+                wrong += [
+                    f"{html.name}: moot {name} has no {option}"
+                    for option in given
+                    if option not in options.get(name, given)
+                ]
             if code.startswith("--"):
                 wrong += [
                     f"{html.name}: no command has {option}"
@@ -232,7 +251,9 @@ def test_every_command_and_option_named_in_the_docs_exists(texts: dict[Path, Pag
     assert seen > 40
 
 
-def test_every_command_line_in_the_docs_is_understood(texts: dict[Path, Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_line_in_the_docs_is_understood(
+    texts: dict[Path, Page], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whole lines are read as the command would, without running them: a wrong value, or one argument too many, is told
     too. Files that the pages write lie there, because settings in a file are read with the options."""
     monkeypatch.chdir(tmp_path)
@@ -364,7 +385,9 @@ def made() -> ModuleType:
 @pytest.mark.slow  # not while somebody is still working on the page
 def test_the_pictures_were_made_from_the_page_as_it_is(made: ModuleType) -> None:
     known = json.loads((DOCS / "pictures" / "made.json").read_text())
-    assert known == {"sources": made.sources()}, "the page has changed since: run scripts/pictures, and commit what it makes"
+    assert known == {"sources": made.sources()}, (
+        "the page has changed since: run scripts/pictures, and commit what it makes"
+    )
 
 
 @pytest.mark.slow
@@ -372,7 +395,9 @@ def test_commands_print_what_the_pages_show(made: ModuleType) -> None:
     blocks = [block for page in PAGES for block in made.OUTPUT.finditer(page.read_text(encoding="utf-8"))]
     assert blocks
     for block in blocks:
-        assert made.printed(block["command"]) == block["printed"], "run scripts/pictures --transcripts, and commit what it makes"
+        assert made.printed(block["command"]) == block["printed"], (
+            "run scripts/pictures --transcripts, and commit what it makes"
+        )
 
 
 # What is marked to run
@@ -380,16 +405,23 @@ def test_commands_print_what_the_pages_show(made: ModuleType) -> None:
 
 def blocks(page: str) -> list[tuple[str, str, str, str]]:
     """(mark, file name, language, content) of the marked blocks of a page."""
-    return [(mark, name, language, content) for mark, name, language, content in BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))]
+    return [
+        (mark, name, language, content)
+        for mark, name, language, content in BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    ]
 
 
 def test_every_mark_is_read() -> None:
     """A mark that does not stand directly before its block would be silently passed over."""
     for page in (*PAGES, DOCS / README):
-        assert len(re.findall(r"<!-- (?:run|file)", page.read_text(encoding="utf-8"))) == len(blocks(str(page))), page.name
+        assert len(re.findall(r"<!-- (?:run|file)", page.read_text(encoding="utf-8"))) == len(blocks(str(page))), (
+            page.name
+        )
 
 
-@pytest.mark.parametrize("page", [README, *(page.name for page in PAGES if "<!-- run -->" in page.read_text(encoding="utf-8"))])
+@pytest.mark.parametrize(
+    "page", [README, *(page.name for page in PAGES if "<!-- run -->" in page.read_text(encoding="utf-8"))]
+)
 def test_what_a_page_marks_to_run_runs(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

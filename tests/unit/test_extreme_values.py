@@ -38,7 +38,9 @@ def test_a_known_answer_of_thousands_of_digits_has_a_near_miss() -> None:
 
 def test_a_metric_too_large_to_draw_is_not_drawn() -> None:
     panel = Panel("accuracy", "", "eval", "x")
-    assert [panel.value({"step": 1, "phase": "eval", "x": value}) for value in (10**400, float("nan"), float("inf"), 0.5)] == [
+    assert [
+        panel.value({"step": 1, "phase": "eval", "x": value}) for value in (10**400, float("nan"), float("inf"), 0.5)
+    ] == [
         None,
         None,
         None,

@@ -17,5 +17,9 @@ def test_every_module_stands_in_a_layer() -> None:
     files = [file.relative_to(ROOT / "src").with_suffix("") for file in sorted((ROOT / "src" / "moot").rglob("*.py"))]
     modules = [".".join(file.parts) for file in files if file.name != "__init__"]
     assert len(modules) > 100
-    assert [name for name in modules if not any(name == layer or name.startswith(f"{layer}.") for layer in placed)] == []
-    assert [layer for layer in placed if not any(name == layer or name.startswith(f"{layer}.") for name in modules)] == []
+    assert [
+        name for name in modules if not any(name == layer or name.startswith(f"{layer}.") for layer in placed)
+    ] == []
+    assert [
+        layer for layer in placed if not any(name == layer or name.startswith(f"{layer}.") for name in modules)
+    ] == []

@@ -26,7 +26,9 @@ from support.making import FAILED, debate, near, v2
 
 def by_length(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
     """A tenth for each character of the solution's last line; the first turn of the debate has no signal."""
-    lengths = [None if turn.fields is None else len(turn.fields["solution"].splitlines()[-1]) / 10 for turn in debate.turns]
+    lengths = [
+        None if turn.fields is None else len(turn.fields["solution"].splitlines()[-1]) / 10 for turn in debate.turns
+    ]
     return turn_scores(debate, scoring, [None, *lengths[1:]])
 
 
@@ -36,7 +38,12 @@ def by_seat(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
 
 PER_TURN = Reward("by_length", by_length, per="turn", estimator="center_round", sections={"solution": "generator"})
 PER_AGENT = Reward("by_seat", by_seat, per="agent")
-FITTING = [(reward, name) for reward in (PER_TURN, PER_AGENT) for name in ESTIMATORS if (reward.per, name) != ("agent", "center_round")]
+FITTING = [
+    (reward, name)
+    for reward in (PER_TURN, PER_AGENT)
+    for name in ESTIMATORS
+    if (reward.per, name) != ("agent", "center_round")
+]
 
 
 @pytest.fixture(autouse=True)
@@ -50,7 +57,14 @@ def known() -> Iterator[None]:
 
 
 def small(**settings: Any) -> moot.TrainConfig:
-    few = {"num_agents": 3, "batch_size": 2, "num_train_datapoints": 2, "warm_questions": 0, "max_tokens": 1500, "eval_every": 0}
+    few = {
+        "num_agents": 3,
+        "batch_size": 2,
+        "num_train_datapoints": 2,
+        "warm_questions": 0,
+        "max_tokens": 1500,
+        "eval_every": 0,
+    }
     return moot.config(engine="scripted", **{**few, **settings})
 
 
@@ -67,13 +81,19 @@ def test_its_streams_are_centred_and_paid_as_it_says() -> None:
 
 
 @pytest.mark.parametrize(("reward", "advantage"), FITTING, ids=lambda value: getattr(value, "name", value))
-def test_it_trains_is_read_and_is_counted_again_under_every_estimator_that_fits(reward: Reward, advantage: str, tmp_path: Path) -> None:
-    run = moot.train(small(reward=reward.name, advantage=advantage, forecast="both", debates_per_question=2), tmp_path / "run")
+def test_it_trains_is_read_and_is_counted_again_under_every_estimator_that_fits(
+    reward: Reward, advantage: str, tmp_path: Path
+) -> None:
+    run = moot.train(
+        small(reward=reward.name, advantage=advantage, forecast="both", debates_per_question=2), tmp_path / "run"
+    )
     debates = list(run.debates())
     assert len(debates) == 4
     for played in debates:
         assert isinstance(played, moot.PlayedDebate) and played.scores and played.advantages
-        assert (played.scores.per, played.advantages.per, dict(played.scores.stream_of)) == (reward.per,) * 2 + (dict(reward.stream_of),)
+        assert (played.scores.per, played.advantages.per, dict(played.scores.stream_of)) == (reward.per,) * 2 + (
+            dict(reward.stream_of),
+        )
     found = rescore(run, {})
     assert (found.before, found.largest_difference) == (found.after, 0.0)
     other = rescore(run, {"reward": "majority", "advantage": "auto"})
@@ -106,7 +126,9 @@ def test_what_does_not_fit_is_refused_by_what_it_says_about_itself() -> None:
 
 def test_lists_of_rewards_have_it() -> None:
     assert offered()["reward"][-2:] == ("by_length", "by_seat")
-    with pytest.raises(moot.ConfigError, match=r"by_length, by_seat or path\.py:function, got 'by_lenth'; did you mean by_length\?"):
+    with pytest.raises(
+        moot.ConfigError, match=r"by_length, by_seat or path\.py:function, got 'by_lenth'; did you mean by_length\?"
+    ):
         moot.score(debate(v2(), [["", "", ""]]), reward="by_lenth")
 
 
@@ -130,12 +152,17 @@ def test_score_takes_a_name_a_function_and_an_object() -> None:
     assert named.scoring.reward == "majority" and named.scores
     near(named.scores.streams["generator"].values, [[0, 1], [1, 1], [1, 1]])
     assert moot.score(PLAYED, reward=PER_AGENT).advantages == moot.score(PLAYED, reward="by_seat").advantages
-    near(moot.score(PLAYED, reward=right_turns, protocol=v2(advantage="center_round")).advantages.streams["step"][0], [-2 / 3, 0])  # type: ignore[union-attr]
+    near(
+        moot.score(PLAYED, reward=right_turns, protocol=v2(advantage="center_round")).advantages.streams["step"][0],
+        [-2 / 3, 0],
+    )  # type: ignore[union-attr]
     near(moot.score(PLAYED, reward=last_seat).advantages.values, [-1 / 3, -1 / 3, 2 / 3])  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize(
-    "reward", ["majority", last_seat, PER_AGENT, lambda debate: [1.0, 0.0, 0.0]], ids=["name", "function", "object", "lambda"]
+    "reward",
+    ["majority", last_seat, PER_AGENT, lambda debate: [1.0, 0.0, 0.0]],
+    ids=["name", "function", "object", "lambda"],
 )
 def test_config_takes_a_name_a_function_and_an_object(reward: Any, tmp_path: Path) -> None:
     run = moot.train(small(reward=reward), tmp_path / "run")
@@ -170,4 +197,8 @@ def test_what_judges_scored_has_a_place() -> None:
     """As 2s - 1 of a judge's score s, where it has one: no score, no signal; a failed turn costs 1 after centring."""
     played = debate(v2(), [["", "", FAILED]])
     paid = turn_scores(played, Scoring(reward="by_length"), [2 * 0.75 - 1, None, None]).streams["generator"]
-    assert (paid.values, paid.to_center, paid.added) == (((0.5,), (0.0,), (-1.0,)), ((0.5,), (None,), (None,)), ((0.0,), (0.0,), (-1.0,)))
+    assert (paid.values, paid.to_center, paid.added) == (
+        ((0.5,), (0.0,), (-1.0,)),
+        ((0.5,), (None,), (None,)),
+        ((0.0,), (0.0,), (-1.0,)),
+    )

@@ -62,7 +62,9 @@ def test_rewards_by_agent(reward: str, given_table: tuple[Table, list[int]]) -> 
 @pytest.mark.parametrize("ballots", [True, False])
 @settings(max_examples=100)
 @given(given_table=tables(), estimator=st.sampled_from(["center_group", "center_round", "normalize_batch"]))
-def test_generator_judge_in_parallel(consensus: str, ballots: bool, given_table: tuple[Table, list[int]], estimator: str) -> None:
+def test_generator_judge_in_parallel(
+    consensus: str, ballots: bool, given_table: tuple[Table, list[int]], estimator: str
+) -> None:
     """Not to the letter: there the first two turns in speaking order are exempt, so seats do matter."""
     rows, names = given_table
     protocol = v2(judge_consensus=consensus, one_ballot_per_pair=ballots, advantage=estimator)

@@ -33,7 +33,8 @@ from moot.tools.ask import BRIEF_BOX, AnswerFile, AskedDebate, Asking, Prices, a
 from moot.util.safe_text import counted, one_line
 
 GIVE_UP_AFTER = 3
-"""Questions of a file that may fail one after another before the rest is left for later: the server is gone, not the question hard."""
+"""Questions of a file that may fail one after another before the rest is left for later: the server is gone, not the
+question hard."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,8 @@ class Ask:
 
     With a model you trained: moot ask "What is 17 * 23?" --checkpoint runs/demo-arithmetic-seed0
 
-    With any OpenAI-compatible server: moot ask "What is 17 * 23?" --engine openai --base-url http://localhost:8000/v1 --model NAME
+    With any OpenAI-compatible server: moot ask "What is 17 * 23?" --engine openai --base-url http://localhost:8000/v1
+    --model NAME
 
     Many questions, where the same command continues: moot ask --file questions.txt --out answers.jsonl
     """
@@ -52,15 +54,19 @@ class Ask:
     question: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="QUESTION", help_behavior_hint="")] = ""
     """What to debate."""
     file: Annotated[str | None, tyro.conf.arg(metavar="FILE")] = None
-    """Questions instead of one: one per line, or JSON lines with question and, if known, answer. - is standard input."""
+    """Questions instead of one: one per line, or JSON lines with question and, if known, answer. - is standard
+    input."""
     engine: Literal["local", "openai", "tinker", "scripted"] = "local"
-    """What runs the model: this machine, an OpenAI-compatible server, a Tinker server, or a script for trying out the command."""
+    """What runs the model: this machine, an OpenAI-compatible server, a Tinker server, or a script for trying out the
+    command."""
     model: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """The model's name; smollm2-135m with the local engine if not given."""
     base_url: Annotated[str | None, tyro.conf.arg(metavar="URL")] = None
-    """Where the server is, as http://localhost:8000/v1; OPENAI_BASE_URL if not given. The key is taken from OPENAI_API_KEY."""
+    """Where the server is, as http://localhost:8000/v1; OPENAI_BASE_URL if not given. The key is taken from
+    OPENAI_API_KEY."""
     seat: Annotated[tuple[str, ...], tyro.conf.UseAppendAction, tyro.conf.arg(metavar="N=MODEL@URL")] = ()
-    """Another model in seat N, at its own server or (without @URL) at base-url. Its key is taken from OPENAI_API_KEY_N. May be repeated."""
+    """Another model in seat N, at its own server or (without @URL) at base-url. Its key is taken from OPENAI_API_KEY_N.
+    May be repeated."""
     tokenizer: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
     """Where a Tinker server's model has its tokenizer, if not under the model's name."""
     checkpoint: Annotated[str | None, tyro.conf.arg(metavar="RUN")] = None
@@ -74,8 +80,10 @@ class Ask:
     closing_ballot: bool = False
     """After the last round everybody judges once more. Otherwise nobody judges the last answers, only those before."""
     sections: Literal["sampled", "given", "asked"] | None = None
-    """sampled: the model writes the tags of a turn itself. given: the tags are inserted. asked: no tags, each section is asked for by
-    itself, which small models need, and which takes several requests per turn. If not given: asked; with v1, as it is defined, sampled."""
+    """sampled: the model writes the tags of a turn itself. given: the tags are inserted. asked: no tags, each section
+    is asked for by
+    itself, which small models need, and which takes several requests per turn. If not given: asked; with v1, as it is
+    defined, sampled."""
     judge_first: bool = True
     """With sections asked, judge the others before solving again."""
     personas: bool = True
@@ -105,7 +113,8 @@ class Ask:
     concurrency: int = 4
     """Questions of a file in debate at once."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
-    """Where answers go, one JSON object per line; with --file, runs/ask-NAME.jsonl if not given. What is there is not asked again."""
+    """Where answers go, one JSON object per line; with --file, runs/ask-NAME.jsonl if not given. What is there is not
+    asked again."""
     json: bool = False
     """Print JSON, one object per question, and nothing else."""
 
@@ -131,13 +140,16 @@ class Ask:
         return read_questions(raw, "standard input" if self.file == "-" else self.file, self.instruction)
 
     def _checked(self) -> tuple[dict[str, Any], dict[int, Any]]:
-        """Everything that can be wrong is found before anything is asked. The settings say which answers may share a file."""
+        """Everything that can be wrong is found before anything is asked. The settings say which answers may share a
+        file."""
         tokens = (("max_tokens", 1), ("evaluation_tokens", 1), ("comparison_tokens", 1))
         for name, low in (("agents", 1), ("rounds", 1), *tokens, ("retries", 0), ("concurrency", 1)):
             if getattr(self, name) < low:
                 raise ConfigError(f"{name.replace('_', '-')} must be at least {low}, got {getattr(self, name)}")
         if not self.temperature >= 0:
-            raise ConfigError(f"temperature must be 0 or more, got {self.temperature}; 0 always takes the likeliest word")
+            raise ConfigError(
+                f"temperature must be 0 or more, got {self.temperature}; 0 always takes the likeliest word"
+            )
         self._rules()
         if not 0 < self.timeout < float("inf"):
             raise ConfigError(f"timeout must be above 0 seconds, got {self.timeout}")
@@ -151,7 +163,9 @@ class Ask:
         if self.engine == "openai" and len(others) < self.agents:
             own_endpoint(base_url, self.model)
         if self.base_url and self.engine not in ("openai", "tinker") and not self.seat:
-            raise ConfigError(f"base-url is for --engine openai or tinker, got --engine {self.engine}; change one of the two")
+            raise ConfigError(
+                f"base-url is for --engine openai or tinker, got --engine {self.engine}; change one of the two"
+            )
         if self.engine == "tinker" and not self.model and not self.checkpoint:
             raise ConfigError("engine tinker needs --model, or --checkpoint with a run that was trained there")
         if self.tokenizer and self.engine != "tinker":
@@ -160,15 +174,23 @@ class Ask:
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
         common = "engine model checkpoint agents rounds protocol closing_ballot max_tokens temperature seed instruction"
         settings: dict[str, Any] = {name: getattr(self, name) for name in common.split()}
-        settings |= {name: getattr(self, name) for name in ("judge_first", "personas", "evaluation_tokens", "comparison_tokens")}
+        settings |= {
+            name: getattr(self, name) for name in ("judge_first", "personas", "evaluation_tokens", "comparison_tokens")
+        }
         settings["sections"] = self._rules().sections
         settings["temperature"] = None if self.temperature == 1 else self.temperature
         if self.prompts != DEFAULT:
             settings["prompts"] = self.prompts.digest
-        return {**settings, "base_url": base_url if self.engine in ("openai", "tinker") else None, "seats": list(self.seat)}, others
+        return {
+            **settings,
+            "base_url": base_url if self.engine in ("openai", "tinker") else None,
+            "seats": list(self.seat),
+        }, others
 
     def _rules(self) -> Rules:
-        return asked_rules({**vars(self), "sections": self.sections or ("sampled" if self.protocol == "v1" else "asked")})
+        return asked_rules(
+            {**vars(self), "sections": self.sections or ("sampled" if self.protocol == "v1" else "asked")}
+        )
 
     def _base_url(self) -> str | None:
         """A server of one kind is no place for the other's requests."""
@@ -198,7 +220,9 @@ class Ask:
                 common = CommonModel(self.engine, self.model, self._base_url(), self.tokenizer, self.checkpoint)
                 limits = section_limits(self.evaluation_tokens, self.comparison_tokens, self.agents)
                 speaking = SpeakingSettings(rules, self.max_tokens, self.seed, limits)
-                seats = await take_seats(common, others, self.agents, speaking, Patience(self.retries, self.timeout), stack)
+                seats = await take_seats(
+                    common, others, self.agents, speaking, Patience(self.retries, self.timeout), stack
+                )
             debates = [Debate(question, self.agents, self.rounds, rules, prompts=self.prompts) for question in waiting]
             session = _Session(self, seats, settings, answers, console)
             return await (session.one(debates[0]) if self.file is None else session.many(debates))
@@ -218,8 +242,16 @@ class Ask:
 class _Session:
     """Shows, prints and keeps what comes of the questions."""
 
-    def __init__(self, options: Ask, seats: TakenSeats, settings: dict[str, Any], answers: AnswerFile | None, console: Terminal) -> None:
-        self._options, self._seats, self._settings, self._answers, self._console = options, seats, settings, answers, console
+    def __init__(
+        self, options: Ask, seats: TakenSeats, settings: dict[str, Any], answers: AnswerFile | None, console: Terminal
+    ) -> None:
+        self._options, self._seats, self._settings, self._answers, self._console = (
+            options,
+            seats,
+            settings,
+            answers,
+            console,
+        )
         self._prices, self._notes_told = options.prices(seats), 0
         self._scoring = preset(options.protocol).scoring
         self._tell_notes()
@@ -243,7 +275,9 @@ class _Session:
     async def one(self, debate: Debate) -> int:
         console, seats, ended = self._console, self._seats, list[AskedDebate]()
         with self._listener(debate) as listener:
-            interrupted = await _debated(Asking([debate], self._scoring, seats.cast, listener, self._prices), ended.append)
+            interrupted = await _debated(
+                Asking([debate], self._scoring, seats.cast, listener, self._prices), ended.append
+            )
         (asked,) = ended
         self._tell_notes()
         self._keep(asked, printed=True)
@@ -255,7 +289,9 @@ class _Session:
         if asked.ended == "failed":
             what = self._what_is_kept(asked)
             advice = self._options.advice()
-            complain(f"the debate broke off in {_where(asked)}: {asked.played.error}. {what[0].upper()}{what[1:]}. {advice}")
+            complain(
+                f"the debate broke off in {_where(asked)}: {asked.played.error}. {what[0].upper()}{what[1:]}. {advice}"
+            )
             return 1
         return 0
 
@@ -297,13 +333,18 @@ class _Session:
         graded = [record["correct"] for record in done if record["correct"] is not None]
         missing = len(debates) + len(before) - len(done)
         right = f", {sum(graded)} of {len(graded)} right" if graded else ""
-        self._console.say(f"{len(done)} answered{right}{f', {missing} not' if missing else ''}: {self._answers.path}", "bold")
+        self._console.say(
+            f"{len(done)} answered{right}{f', {missing} not' if missing else ''}: {self._answers.path}", "bold"
+        )
         if interrupted:
             complain("interrupted; nothing that was answered is lost. The same command continues")
             return 130
         errors = [asked.played.error for asked in ended if asked.ended == "failed"]
         if errors:
-            complain(f"{missing} questions have no answer, the last because {errors[-1]}. The same command again asks only these")
+            complain(
+                f"{missing} questions have no answer, the last because {errors[-1]}. The same command again asks only "
+                "these"
+            )
         return 1 if errors else 0
 
 
@@ -324,12 +365,21 @@ async def _debated(asking: Asking, finished: Callable[[AskedDebate], None], conc
 def _line(asked: AskedDebate) -> Text:
     question = one_line(asked.debate.question.text, 50)
     if asked.ended != "done":
-        return Text(f"{asked.played.number:>4}  failed: {one_line(asked.played.error or '', 100)}  {question}", style="yellow")
+        return Text(
+            f"{asked.played.number:>4}  failed: {one_line(asked.played.error or '', 100)}  {question}", style="yellow"
+        )
     group = group_answer(asked.played)
     answer = "–" if group.answer is None else one_line(group.answer, 24)
-    votes = f"; the votes' winner holds {one_line(group.winner_answer or 'nothing', 24)}" if group.winner_agrees is False else ""
+    votes = (
+        f"; the votes' winner holds {one_line(group.winner_answer or 'nothing', 24)}"
+        if group.winner_agrees is False
+        else ""
+    )
     mark = "" if group.correct is None else "right  " if group.correct else "wrong  "
-    return Text(f"{asked.played.number:>4}  {answer:<24}  {mark}{group.agreeing} of {asked.debate.num_agents} agree{votes}  {question}")
+    return Text(
+        f"{asked.played.number:>4}  {answer:<24}  {mark}{group.agreeing} of {asked.debate.num_agents} agree{votes}  "
+        f"{question}"
+    )
 
 
 def _where(asked: AskedDebate) -> str:

@@ -1,4 +1,5 @@
-"""`moot check`: what should hold of a model and a task before training on it, and what a debate costs the model, measured."""
+"""`moot check`: what should hold of a model and a task before training on it, and what a debate costs the model,
+measured."""
 
 from __future__ import annotations
 
@@ -33,11 +34,14 @@ _STYLES = {"pass": "green", "fail": "red", "cannot tell": "yellow"}
 
 @dataclass(frozen=True)
 class Check:
-    """Go through the preflight list before training: direct accuracy, valid comparisons, one agent right, judge accuracy; and what the
+    """Go through the preflight list before training: direct accuracy, valid comparisons, one agent right, judge
+    accuracy; and what the
     debate's form costs: accuracy inside it, tokens, what a second round and a majority are worth.
 
-    Takes the options of `moot train` and measures the model before any training; with a RUN, its newest checkpoint. Each line says go or
-    no-go only if its whole 95% interval lies on one side of what is needed, otherwise caution. Exit status 1 if one says no-go.
+    Takes the options of `moot train` and measures the model before any training; with a RUN, its newest checkpoint.
+    Each line says go or
+    no-go only if its whole 95% interval lies on one side of what is needed, otherwise caution. Exit status 1 if one
+    says no-go.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
@@ -70,15 +74,23 @@ class Check:
         if run is None and (note := train.demo_elsewhere(self.preset, config)):
             console.note(note)
         if config.protocol.rules.positions == "assigned":
-            raise ConfigError("moot check measures how agents vote, and advocates do not; use moot eval --modes debate consultancy judge")
+            raise ConfigError(
+                "moot check measures how agents vote, and advocates do not; use moot eval --modes debate consultancy "
+                "judge"
+            )
         task = load_task(config.debate.task, config.seed, self.questions)
         if not all(map(task.gradable, task.held_out)):
-            raise ConfigError(f"task {task.name} has questions without a known answer, and the checks need answers; check on another task")
+            raise ConfigError(
+                f"task {task.name} has questions without a known answer, and the checks need answers; check on another "
+                "task"
+            )
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"), watching:
             settings = EvalConfig.of(config, modes=("direct", "debate"))
-            report, out = interruptible(evaluate_players(players, settings, task, self.questions, watching, out=self.out))
+            report, out = interruptible(
+                evaluate_players(players, settings, task, self.questions, watching, out=self.out)
+            )
         return self._show(report, watching, out, console)
 
     def _show(self, report: Report, watching: Watching, out: Path, console: Terminal) -> int:
@@ -87,7 +99,10 @@ class Check:
         if outside:
             # The agents' own figure must not pass for the judge's.
             checks = [each for each in checks if each.check.metric != "judge"]
-            console.note(f"moot check does not ask the judge {outside}: only agents were asked. How good it is, moot judge measures.")
+            console.note(
+                f"moot check does not ask the judge {outside}: only agents were asked. How good it is, moot judge "
+                "measures."
+            )
         results = [*checks, *contract]
         failed = any(each.verdict == "fail" for each in results)
         if self.json:
@@ -97,7 +112,11 @@ class Check:
         for heading, part in (("check", checks), ("what the debate's form costs", contract)):
             table = rich_table([heading, "measured", "95% interval", "needed", "verdict"], [])
             for each in part:
-                name = each.check.name if each.check.metric != "pass@k" else f"{each.check.name} (pass@{report.settings['num_agents']})"
+                name = (
+                    each.check.name
+                    if each.check.metric != "pass@k"
+                    else f"{each.check.name} (pass@{report.settings['num_agents']})"
+                )
                 needed = f"> {_number(each, each.check.above)}"
                 table.add_row(name, *_measured(each), needed, Text(SAYS[each.verdict], style=_STYLES[each.verdict]))
             console.print()
@@ -128,8 +147,14 @@ def _words(each: Finding) -> str:
         return f"{note}{each.check.remedy}"
     if each.measured is None:
         return f"{note}Nothing could be measured; look at the other checks first."
-    more = f"about {each.enough} questions (--questions) would tell" if each.enough else "the value lies at the limit itself"
-    return f"{note}The interval has {_number(each, each.check.above)} inside it; {more}. If it fails: {each.check.remedy}"
+    more = (
+        f"about {each.enough} questions (--questions) would tell"
+        if each.enough
+        else "the value lies at the limit itself"
+    )
+    return (
+        f"{note}The interval has {_number(each, each.check.above)} inside it; {more}. If it fails: {each.check.remedy}"
+    )
 
 
 respelled = train.respelled

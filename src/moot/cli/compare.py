@@ -20,16 +20,19 @@ from moot.util.disk import write_atomically
 
 @dataclass(frozen=True)
 class Compare:
-    """Put runs side by side: one table, with differences from the first run on the same questions, and one figure of their curves.
+    """Put runs side by side: one table, with differences from the first run on the same questions, and one figure of
+    their curves.
 
-    Runs that differ only in their seed are one row. The table is made of what `moot eval` saved in the runs; the figure, and a
+    Runs that differ only in their seed are one row. The table is made of what `moot eval` saved in the runs; the
+    figure, and a
     second table, of what was measured during training.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUNS")]
     """Folders of runs; the first one's group is what the others are compared with."""
     evals: tuple[str, ...] = ("*",)
-    """Which saved evaluations, by name or pattern; of those that fit, the one of the last step. Several names (warm final) compare each run
+    """Which saved evaluations, by name or pattern; of those that fit, the one of the last step. Several names (warm
+    final) compare each run
     with itself instead: at the later ones, minus at the first."""
     step: Annotated[int | None, tyro.conf.arg(metavar="INT", help_behavior_hint="")] = None
     """Only evaluations of this step."""
@@ -57,7 +60,9 @@ class Compare:
         drawn = [] if self.no_figure else self._draw(comparison.members, console)
         self._show(comparison, console)
         if comparison.without:
-            console.say(f"\nNo saved evaluation: {', '.join(comparison.without)}. Make one with: moot eval RUN", "yellow")
+            console.say(
+                f"\nNo saved evaluation: {', '.join(comparison.without)}. Make one with: moot eval RUN", "yellow"
+            )
         files = ["table.md", "table.tex", "compare.json", *(path.name for path in drawn)]
         console.say(f"\nIn {self.out}: {', '.join(files)}", "green")
         return 0

@@ -20,7 +20,8 @@ _SCRIPT = """_moot() {{
   if [ "$COMP_CWORD" -eq 1 ]; then words="{commands}"; fi
   case $cur in
     -*) COMPREPLY=($(compgen -W "$words" -- "$cur")) ;;
-    *) if [ "$COMP_CWORD" -eq 1 ]; then COMPREPLY=($(compgen -W "$words" -- "$cur")); else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
+    *) if [ "$COMP_CWORD" -eq 1 ]; then COMPREPLY=($(compgen -W "$words" -- "$cur"))
+       else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
   esac
 }}
 complete -o filenames -F _moot moot

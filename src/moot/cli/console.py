@@ -1,6 +1,7 @@
 """Where every command prints, and its progress bars.
 
-Bars are drawn on a terminal alone, and lines are never folded in a file: a log has one line for each thing that happened.
+Bars are drawn on a terminal alone, and lines are never folded in a file: a log has one line for each thing that
+happened.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Terminal(Console):
 
 
 class TimeLeft(ProgressColumn):
-    """The time left by the mean since the bar began. rich's own forgets what is older than half a minute, and a step may take longer."""
+    """The time left by the mean since the bar began. rich's own forgets what is older than half a minute, and a step
+    may take longer."""
 
     max_refresh = 0.5
 
@@ -111,7 +113,8 @@ class Bars:
 
 @contextlib.contextmanager
 def bar(kind: str, total: int) -> Iterator[Callable[[], None]]:
-    """One bar on standard error, gone when the work is done, so that standard output stays clean. Gives the function that moves it."""
+    """One bar on standard error, gone when the work is done, so that standard output stays clean. Gives the function
+    that moves it."""
     with Bars(Terminal(stderr=True), transient=True) as bars:
         bars.plan(kind, total)
         yield lambda: bars.advance(kind)

@@ -1,4 +1,5 @@
-"""`moot data check`: whether a task's right answers, grader and splits can be trusted, before anything is trained on them."""
+"""`moot data check`: whether a task's right answers, grader and splits can be trusted, before anything is trained on
+them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,8 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Data:
-    """Check a task's data: every right answer passes its own grader, a perturbed one does not, nothing is there twice, and no
+    """Check a task's data: every right answer passes its own grader, a perturbed one does not, nothing is there twice,
+    and no
     test question is trained on.
 
     TASK is what --task takes elsewhere: arithmetic, countdown, constraints, gsm8k, math:algebra,level=1-3, aime24,
@@ -62,17 +64,36 @@ def show(report: DataReport, console: Terminal) -> None:
     for heading in ("questions", "right accepted", "wrong refused", "only as text", "given up", "duplicates"):
         table.add_column(heading, justify="right")
     for name, split in report.splits.items():
-        graded = [f"{split.graded - len(bad)} of {split.graded}" for bad in (split.failing, split.passing)] if split.graded else ["–", "–"]
+        graded = (
+            [f"{split.graded - len(bad)} of {split.graded}" for bad in (split.failing, split.passing)]
+            if split.graded
+            else ["–", "–"]
+        )
         counted = [str(len(troubles)) if split.graded else "–" for troubles in (split.as_text, split.given_up)]
         table.add_row(name, str(split.questions), *graded, *counted, str(split.duplicates))
     console.print(table)
     for note in report.notes:
         console.print(Text(f"Note: {note}.", style="yellow"))
     for name, split in report.splits.items():
-        _list(console, "red", f"{name}: right answers that their own grader refuses", [f"{t.id}: {t.right}" for t in split.failing])
-        _list(console, "red", f"{name}: wrong answers that it accepts", [f"{t.id}: {t.given} for {t.right}" for t in split.passing])
+        _list(
+            console,
+            "red",
+            f"{name}: right answers that their own grader refuses",
+            [f"{t.id}: {t.right}" for t in split.failing],
+        )
+        _list(
+            console,
+            "red",
+            f"{name}: wrong answers that it accepts",
+            [f"{t.id}: {t.given} for {t.right}" for t in split.passing],
+        )
         _list(console, "red", f"{name}: questions that stand there with different answers", list(split.contradictions))
-        _list(console, "yellow", f"{name}: answers it can only compare as they stand", [f"{t.id}: {t.right}" for t in split.as_text])
+        _list(
+            console,
+            "yellow",
+            f"{name}: answers it can only compare as they stand",
+            [f"{t.id}: {t.right}" for t in split.as_text],
+        )
         _list(
             console,
             "yellow",
@@ -80,10 +101,15 @@ def show(report: DataReport, console: Terminal) -> None:
             [f"{t.id}: {t.given} for {t.right}" for t in split.given_up],
         )
         _list(
-            console, "yellow", f"{name}: solutions that end in another answer", [f"{t.id}: {t.given} for {t.right}" for t in split.unlike]
+            console,
+            "yellow",
+            f"{name}: solutions that end in another answer",
+            [f"{t.id}: {t.given} for {t.right}" for t in split.unlike],
         )
     _list(console, "red", "questions that are trained on and tested", [f"{a} is {b}" for a, b in report.overlap])
-    console.print(Text("Nothing wrong.", style="green") if report.good else Text("Something is wrong: see above.", style="red"))
+    console.print(
+        Text("Nothing wrong.", style="green") if report.good else Text("Something is wrong: see above.", style="red")
+    )
 
 
 def _list(console: Terminal, style: str, heading: str, lines: list[str]) -> None:

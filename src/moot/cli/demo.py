@@ -32,7 +32,8 @@ from moot.util.safe_text import counted, one_line, plain
 
 @dataclass(frozen=True)
 class Demo:
-    """Play debates on the scripted engine, score them, and turn them into training data. Needs no model and takes seconds."""
+    """Play debates on the scripted engine, score them, and turn them into training data. Needs no model and takes
+    seconds."""
 
     debates: int = 20
     """How many debates to play."""
@@ -52,7 +53,8 @@ class Demo:
     def run(self) -> int:
         if self.debates < 1 or self.num_agents < 1 or self.max_rounds < 1:
             raise ConfigError(
-                f"debates, num_agents and max_rounds must be at least 1, got {self.debates}, {self.num_agents} and {self.max_rounds}"
+                f"debates, num_agents and max_rounds must be at least 1, got {self.debates}, {self.num_agents} and "
+                f"{self.max_rounds}"
             )
         console = Terminal()
         protocol = preset(self.protocol)
@@ -74,7 +76,9 @@ class Demo:
     def _report(self, console: Terminal, scoring: Scoring, played: list[PlayedDebate]) -> None:
         scored = [each.scored(scoring, grade(each.debate)) for each in played]
         taught = with_advantages(scored, ESTIMATORS[scoring.estimator])
-        made = [datum for each in taught if each.advantages for datum in datums(each.debate, each.sampled, each.advantages)]
+        made = [
+            datum for each in taught if each.advantages for datum in datums(each.debate, each.sampled, each.advantages)
+        ]
 
         shown = max(range(len(played)), key=lambda i: (sum(not turn.failed for turn in played[i].debate.turns), -i))
         tell(played[shown].debate, console)
@@ -87,7 +91,8 @@ class Demo:
             f"\n{counted(len(played), 'debate')}, {metrics['env/all/total_turns']:.0f} turns, "
             f"{metrics['parse_error'] or 0:.0%} of them unreadable; "
             f"{metrics['debates/with_gradient'] or 0:.0%} of the debates would teach something; "
-            f"{len(made)} datums, {sum(map(len, made)):,} tokens, {int(sum(d.mask.sum() for d in made)):,} of them trained."
+            f"{len(made)} datums, {sum(map(len, made)):,} tokens, {int(sum(d.mask.sum() for d in made)):,} of them "
+            "trained."
         )
         score = f"moot score {self.out} --protocol {self.protocol}"
         console.say(f"Transcripts: {self.out}\nCount their votes: {score}\nLook at them: moot view {self.out}", "green")

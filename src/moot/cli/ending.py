@@ -1,4 +1,5 @@
-"""How a command ends when it cannot continue: interrupted, stopped by an engine, or by a disk that is full. What was finished stays.
+"""How a command ends when it cannot continue: interrupted, stopped by an engine, or by a disk that is full. What was
+finished stays.
 
 Loads nothing heavy: `moot --help` comes through here.
 """
@@ -33,7 +34,8 @@ def disk_is_full(error: BaseException) -> bool:
 
 @contextlib.contextmanager
 def kept(continuing: str, place: object) -> Iterator[None]:
-    """Around work whose results are kept as they come: whatever ends it early, one line says so, and how to continue."""
+    """Around work whose results are kept as they come: whatever ends it early, one line says so, and how to
+    continue."""
     from moot.errors import EngineError
     from moot.training.state import Stopped
 
@@ -50,7 +52,8 @@ def kept(continuing: str, place: object) -> Iterator[None]:
 
 
 def interruptible(work: Coroutine[Any, Any, T]) -> T:
-    """Runs it. Ctrl-C and TERM cancel it, so that files and engines are closed in order, and come out as a KeyboardInterrupt."""
+    """Runs it. Ctrl-C and TERM cancel it, so that files and engines are closed in order, and come out as a
+    KeyboardInterrupt."""
     import asyncio
 
     async def go() -> T:

@@ -37,14 +37,18 @@ _Float = Annotated[float | None, tyro.conf.arg(metavar="FLOAT", help_behavior_hi
 class Eval:
     """Evaluate a run's checkpoint, or any model, on held-out questions.
 
-    direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average. debate+vote: one answer
-    of the group. opponents: the policy in each seat once, against fixed others. With --protocol advocates a judge decides: debate (both
-    sides argue), consultancy (one side argues), judge (nobody does). Rows are compared with the first one, on the same questions. Answers
+    direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average.
+    debate+vote: one answer
+    of the group. opponents: the policy in each seat once, against fixed others. With --protocol advocates a judge
+    decides: debate (both
+    sides argue), consultancy (one side argues), judge (nobody does). Rows are compared with the first one, on the same
+    questions. Answers
     are kept as they come: the same command again continues where it stopped.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None
-    """A run's folder; its newest checkpoint is evaluated, with the settings it was trained with. RUN@best is the best one, RUN@30 that of
+    """A run's folder; its newest checkpoint is evaluated, with the settings it was trained with. RUN@best is the best
+    one, RUN@30 that of
     step 30."""
     model: _Str = None
     """Instead of a run: a hub id, a directory with a checkpoint, or smollm2-135m (the default)."""
@@ -53,24 +57,29 @@ class Eval:
     task: _Str = None
     """Where questions come from; the run's, or arithmetic."""
     modes: tuple[Mode, ...] = ("direct", "vote", "debate")
-    """Any of direct, vote, debate, debate+vote, opponents, consultancy, judge; the first is what the others are compared with."""
+    """Any of direct, vote, debate, debate+vote, opponents, consultancy, judge; the first is what the others are
+    compared with."""
     k: int = 5
     """Answers per vote."""
     match_tokens: bool = False
     """Choose k so that a vote generates as many tokens as a debate."""
     opponents: tuple[str, ...] = ("base",)
-    """Who else debates in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a chat server."""
+    """Who else debates in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a
+    chat server."""
     judge: _Str = None
-    """Who decides between advocates: as --opponents, one name. The run's judge if that is base, or the policy itself."""
+    """Who decides between advocates: as --opponents, one name. The run's judge if that is base, or the policy
+    itself."""
     both_orders: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Ask the judge of advocates twice, the second time with the other order, also where the run did not: verdicts that change do not
+    """Ask the judge of advocates twice, the second time with the other order, also where the run did not: verdicts that
+    change do not
     count."""
     questions: int = 200
     """How many held-out questions."""
     seed: int = 0
     """Chooses the questions and every sample."""
     temperature: _Float = None
-    """What is sampled at, in debates and alone; the run's, or 1. A persona's own is multiplied by it; direct and vote have the average."""
+    """What is sampled at, in debates and alone; the run's, or 1. A persona's own is multiplied by it; direct and vote
+    have the average."""
     num_agents: _Int = None
     """Agents of a debate; the run's, or 3; of advocates always 2."""
     max_rounds: _Int = None
@@ -80,7 +89,8 @@ class Eval:
     protocol: OtherProtocol = None
     """The rules of the debates; the run's, or v2."""
     sections: Annotated[
-        Literal["sampled", "given", "asked"] | None, tyro.conf.arg(metavar="{sampled,given,asked}", help_behavior_hint="")
+        Literal["sampled", "given", "asked"] | None,
+        tyro.conf.arg(metavar="{sampled,given,asked}", help_behavior_hint=""),
     ] = None
     """Whether the model writes the tags of a turn, is given them, or is asked for each section by itself; the run's, or
     asked (sampled with --protocol v1)."""
@@ -89,7 +99,8 @@ class Eval:
     engine: _Str = None
     """What runs the model; the run's, or local. openai is a chat server: no weights, no RUN."""
     base_url: _Str = None
-    """Where a server is, for engine tinker or openai (then OPENAI_BASE_URL if not given, and the key is taken from OPENAI_API_KEY)."""
+    """Where a server is, for engine tinker or openai (then OPENAI_BASE_URL if not given, and the key is taken from
+    OPENAI_API_KEY)."""
     trust_run: bool = False
     """Run the task's code and call the address that the run itself names, and print them."""
     device: _Str = None
@@ -116,7 +127,9 @@ class Eval:
         run_dir, at = (self.run_dir and split_name(self.run_dir)) or (self.run_dir, None)
         if at is not None and self.step is not None:
             raise ConfigError(f"{self.run_dir} names its step already; leave --step {self.step} out")
-        config, run = policy_config(run_dir, self.model, model_changes(self), self.task, self.trust_run, Terminal(stderr=True).note)
+        config, run = policy_config(
+            run_dir, self.model, model_changes(self), self.task, self.trust_run, Terminal(stderr=True).note
+        )
         if self.step is not None and run is None:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
         if self.questions < 1:
@@ -125,10 +138,13 @@ class Eval:
         check_reachable([self.judge or "", *(self.opponents if "opponents" in self.modes else ())], "judge or opponent")
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
         if self.judge is not None and not settings.assigned:
-            raise ConfigError(f"judge {self.judge!r} decides between advocates; use --protocol advocates, or leave it out")
+            raise ConfigError(
+                f"judge {self.judge!r} decides between advocates; use --protocol advocates, or leave it out"
+            )
         if self.both_orders and not settings.assigned:
             raise ConfigError(
-                "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or leave it out"
+                "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or "
+                "leave it out"
             )
         task = two_sided(task) if settings.assigned else task
         watching = Watching(console)
@@ -160,7 +176,11 @@ class Eval:
         protocol = config.protocol if self.protocol is None else PROTOCOLS[self.protocol]
         # A model is asked as `moot train` and `moot ask` would ask it, a run as it was trained.
         usual = None if trained or self.protocol == "v1" else "asked"
-        rules = {"sections": self.sections or usual, "temperature": self.temperature, "both_orders": self.both_orders or None}
+        rules = {
+            "sections": self.sections or usual,
+            "temperature": self.temperature,
+            "both_orders": self.both_orders or None,
+        }
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
         if changes["protocol"].rules.positions == "assigned":
             # Advocates never agree: a run's rounds by agreement would always be added, and none ever left out.
@@ -231,8 +251,13 @@ class Watching(EvalWatcher):
     def say_losses(self) -> None:
         if self._lost:
             why = f"({plain(self._first_error)}); their questions are left out"
-            self._console.say(f"{self._lost} answers or debates were lost to the engine {why}. The same command tries them again.", "red")
+            self._console.say(
+                f"{self._lost} answers or debates were lost to the engine {why}. The same command tries them again.",
+                "red",
+            )
 
 
 def _plural(kind: str) -> str:
-    return {"answer": "answers", "debate": "debates", "consultancy": "consultancies", "judge": "judge alone"}.get(kind, kind)
+    return {"answer": "answers", "debate": "debates", "consultancy": "consultancies", "judge": "judge alone"}.get(
+        kind, kind
+    )

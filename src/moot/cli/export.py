@@ -22,11 +22,14 @@ from moot.util.safe_text import one_line
 class Export:
     """Export what a run has made. Name what you want; without a choice, all but the merged model and the transcripts.
 
-    Everything lands in one folder, and nothing there is overwritten without --force. Several runs can be named for figures, which
+    Everything lands in one folder, and nothing there is overwritten without --force. Several runs can be named for
+    figures, which
     then show them together.
     """
 
-    runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)")]
+    runs: Annotated[
+        tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="RUN [RUN ...]", help_behavior_hint="(required)")
+    ]
     """The runs' folders."""
     out: Annotated[Path | None, tyro.conf.arg(metavar="DIR", help_behavior_hint="(default: RUN/export)")] = None
     """Where to write."""
@@ -39,27 +42,34 @@ class Export:
     preferences: bool = False
     """preferences.jsonl: questions with a chosen and a rejected answer, as TRL's DPOTrainer reads them."""
     transcripts: bool = False
-    """transcripts.jsonl: every debate with all that each agent saw before it spoke: system text, observations, its own turns."""
+    """transcripts.jsonl: every debate with all that each agent saw before it spoke: system text, observations, its own
+    turns."""
     html: bool = False
     """debates.html: debates to read, one file without scripts."""
     figures: bool = False
     """figures/: the main curves as PNG and SVG."""
-    checkpoint: Annotated[int | Literal["best"] | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
+    checkpoint: Annotated[
+        int | Literal["best"] | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")
+    ] = None
     """Whose weights the adapter and the merged model have: a step, or best."""
     merged_dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the merged model; auto is the base model's own, which can swallow small updates."""
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
     """Only debates of these steps: 12, or 10-20."""
     pairs: Literal["best_worst", "votes"] = "best_worst"
-    """Preferences: the winner against the last, one pair per debate; or every two answers between which judges clearly preferred one."""
+    """Preferences: the winner against the last, one pair per debate; or every two answers between which judges clearly
+    preferred one."""
     only_right: bool = False
     """Training sets: only where the winning answer is known to be right."""
-    debates: Annotated[tuple[str, ...], tyro.conf.arg(metavar="STEP/NUMBER", help_behavior_hint="(default: the newest 20)")] = ()
+    debates: Annotated[
+        tuple[str, ...], tyro.conf.arg(metavar="STEP/NUMBER", help_behavior_hint="(default: the newest 20)")
+    ] = ()
     """Which debates the HTML file shows, like 12/0 12/3."""
     force: bool = False
     """Replace what an earlier export left."""
     push: Annotated[str | None, tyro.conf.arg(metavar="OWNER/NAME", help_behavior_hint="")] = None
-    """Upload the adapter, or the merged model with --merged, to this repository of the hub, with a model card. A new one is private."""
+    """Upload the adapter, or the merged model with --merged, to this repository of the hub, with a model card. A new
+    one is private."""
 
     def run(self) -> int:
         if not self.runs:
@@ -110,7 +120,9 @@ def _merge(*arguments: Any, **options: Any) -> Any:
     try:
         from moot.engine.local.merge import merge
     except ModuleNotFoundError as error:
-        raise ConfigError(f"a merged model needs {error.name}, which is not installed; run: pip install 'moot[local]'") from None
+        raise ConfigError(
+            f"a merged model needs {error.name}, which is not installed; run: pip install 'moot[local]'"
+        ) from None
     return merge(*arguments, **options)
 
 

@@ -1,4 +1,5 @@
-"""A debate on the terminal while it happens, and what came of it. All that a model said goes through `plain`: it is hostile text."""
+"""A debate on the terminal while it happens, and what came of it. All that a model said goes through `plain`: it is
+hostile text."""
 
 from __future__ import annotations
 
@@ -41,7 +42,9 @@ class Printed(Listener):
     def __enter__(self) -> Printed:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         """Nothing is held."""
 
     def retried(self, agent: int, why: str, wait_s: float) -> None:
@@ -65,7 +68,9 @@ class Printed(Listener):
 
     def head(self, round: int, agent: int) -> Text:
         who = f" · {persona(agent).name}" if self.rules.personas else ""
-        return Text.assemble((f"\nRound {round} · Agent {agent}", "bold"), (f"{who} · {_short(self.names[agent])}", "dim"))
+        return Text.assemble(
+            (f"\nRound {round} · Agent {agent}", "bold"), (f"{who} · {_short(self.names[agent])}", "dim")
+        )
 
 
 class Streamed(Printed):
@@ -81,7 +86,9 @@ class Streamed(Printed):
         self._live.start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         # What was not finished is shown as what it is.
         for agent, (round, pieces) in sorted(self._speaking.items()):
             if pieces:
@@ -171,11 +178,18 @@ def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
     lines = []
     if debate.aborted:
         last = debate.turns[-1]
-        lines.append(Text(f"The debate ended early: Agent {last.agent}'s turn in round {last.round} could not be read.", style="yellow"))
+        lines.append(
+            Text(
+                f"The debate ended early: Agent {last.agent}'s turn in round {last.round} could not be read.",
+                style="yellow",
+            )
+        )
     if all(turn.failed for turn in debate.turns):
         lines.append(
             Text(
-                "No turn could be read: this model does not keep to the form. Try a larger one, or a trained --checkpoint.", style="yellow"
+                "No turn could be read: this model does not keep to the form. Try a larger one, or a trained "
+                "--checkpoint.",
+                style="yellow",
             )
         )
     ties = sum(vote.verdict == "=" for vote in outcome.votes)
@@ -186,16 +200,26 @@ def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
         names = ", ".join(map(str, group.level[:-1])) + f" and {group.level[-1]}"
         lines.append(Text(f"Nobody won: Agents {names} are level ({count}).{instead}"))
     elif outcome.winner is None:
-        why = "nobody could vote" if debate.num_agents < 3 else "no votes were cast" if not outcome.votes else "every vote was a tie"
+        why = (
+            "nobody could vote"
+            if debate.num_agents < 3
+            else "no votes were cast"
+            if not outcome.votes
+            else "every vote was a tie"
+        )
         lines.append(Text(f"Nobody won: {why}.{instead}"))
     else:
-        lines.append(Text(f"Agent {outcome.winner} won: {outcome.won[outcome.winner]} of {decided} decided votes ({count})."))
+        lines.append(
+            Text(f"Agent {outcome.winner} won: {outcome.won[outcome.winner]} of {decided} decided votes ({count}).")
+        )
     lines.append(Text(_agreement(group, debate.num_agents)))
     lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(group), "bold green")))
     if group.winner_agrees is False:
         lines.append(Text(f"The winner by votes holds another: {_quoted(group.winner_answer)}.", style="yellow"))
     if group.correct is not None:
-        lines.append(Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if group.correct else 'wrong'}."))
+        lines.append(
+            Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if group.correct else 'wrong'}.")
+        )
     return lines
 
 

@@ -17,19 +17,52 @@ from moot.errors import ConfigError
 # A command's module is imported when it is asked for: `moot score` must not wait for what `moot train` needs.
 COMMANDS = {
     "demo": ("moot.cli.demo:Demo", "Play scripted debates, score them, and show how: no model, no downloads, seconds."),
-    "train": ("moot.cli.train:Train", "Train a model by debate on this machine: self-play, peer votes, policy gradient."),
-    "eval": ("moot.cli.evaluate:Eval", "Evaluate a run or a model: alone, by vote, in debate, against others; with intervals."),
-    "compare": ("moot.cli.compare:Compare", "Put runs and seeds side by side: one table with paired intervals, one figure."),
-    "check": ("moot.cli.check:Check", "Before training: is the model good enough at the task, the contract and judging?"),
-    "judge": ("moot.cli.judge:JudgeCommand", "Before training: which judge, asked how, tells right answers from wrong ones?"),
-    "ask": ("moot.cli.ask:Ask", "Debate a question now, with a local model, a checkpoint, or any OpenAI-compatible server."),
+    "train": (
+        "moot.cli.train:Train",
+        "Train a model by debate on this machine: self-play, peer votes, policy gradient.",
+    ),
+    "eval": (
+        "moot.cli.evaluate:Eval",
+        "Evaluate a run or a model: alone, by vote, in debate, against others; with intervals.",
+    ),
+    "compare": (
+        "moot.cli.compare:Compare",
+        "Put runs and seeds side by side: one table with paired intervals, one figure.",
+    ),
+    "check": (
+        "moot.cli.check:Check",
+        "Before training: is the model good enough at the task, the contract and judging?",
+    ),
+    "judge": (
+        "moot.cli.judge:JudgeCommand",
+        "Before training: which judge, asked how, tells right answers from wrong ones?",
+    ),
+    "ask": (
+        "moot.cli.ask:Ask",
+        "Debate a question now, with a local model, a checkpoint, or any OpenAI-compatible server.",
+    ),
     "prompts": ("moot.cli.prompts:ShowPrompts", "Print every text that agents read, as a file to edit for --prompts."),
-    "data": ("moot.cli.data:Data", "Check a task's data: right answers pass their grader, wrong ones do not, splits do not overlap."),
-    "view": ("moot.cli.view:View", "Look at runs in a browser: live curves, alarms, debates, votes, and what each token was taught."),
+    "data": (
+        "moot.cli.data:Data",
+        "Check a task's data: right answers pass their grader, wrong ones do not, splits do not overlap.",
+    ),
+    "view": (
+        "moot.cli.view:View",
+        "Look at runs in a browser: live curves, alarms, debates, votes, and what each token was taught.",
+    ),
     "score": ("moot.cli.score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),
-    "rescore": ("moot.cli.rescore:Rescore", "What a run's votes would have taught under another reward, ballot or estimator."),
-    "export": ("moot.cli.export:Export", "Export a run's adapter, model, training sets, debates as a page, and figures."),
-    "completion": ("moot.cli.completion:Completion", "Print a script that lets bash or zsh complete commands and options."),
+    "rescore": (
+        "moot.cli.rescore:Rescore",
+        "What a run's votes would have taught under another reward, ballot or estimator.",
+    ),
+    "export": (
+        "moot.cli.export:Export",
+        "Export a run's adapter, model, training sets, debates as a page, and figures.",
+    ),
+    "completion": (
+        "moot.cli.completion:Completion",
+        "Print a script that lets bash or zsh complete commands and options.",
+    ),
 }
 
 _HELP = """usage: moot COMMAND [OPTIONS]
@@ -83,7 +116,9 @@ def _run(arguments: list[str]) -> int:
     match arguments:
         case [] | ["-h" | "--help" | "help"]:
             width = max(map(len, COMMANDS))
-            sys.stdout.write(_HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items())))
+            sys.stdout.write(
+                _HELP.format(commands="\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items()))
+            )
             return 0 if arguments else 2
         case ["--version" | "-V"]:
             print(f"moot {__version__}")
@@ -145,7 +180,11 @@ def _usage_error(box: str, name: str) -> NoReturn:
             paragraphs[-1].append(line)
     wrong = re.sub(r"^Error parsing [\w.]+: ", "", " ".join(paragraphs[0]).rstrip(".")) or "wrong usage"
     meant = [
-        line.split()[0].rstrip(",") for part in paragraphs if part[:1] == ["Perhaps you meant:"] for line in part if line.startswith("--")
+        line.split()[0].rstrip(",")
+        for part in paragraphs
+        if part[:1] == ["Perhaps you meant:"]
+        for line in part
+        if line.startswith("--")
     ]
     either = " or ".join(filter(None, (", ".join(meant[:3][:-1]), *meant[:3][-1:])))
     hint = f"; did you mean {either}?" if meant else ""

@@ -21,7 +21,9 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     tokens, d, o = expected_tokens(config), config.debate, config.optim
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_row("run", str(path))
-    table.add_row("model", f"{config.model.model} on the {config.model.engine} engine, LoRA rank {config.model.lora_rank}")
+    table.add_row(
+        "model", f"{config.model.model} on the {config.model.engine} engine, LoRA rank {config.model.lora_rank}"
+    )
     table.add_row("task", d.task + (NOT_LOADED if is_code(d.task) else ""))
     rules, scoring = config.protocol.rules, config.protocol.scoring
     kind = f"{rules.schedule}, {rules.contract}, sections {rules.sections}"
@@ -31,15 +33,28 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     table.add_row("reward", f"{scoring.reward}, advantages by {scoring.estimator}{own}")
     if config.warm_steps:
         taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""
-        table.add_row("warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}")
+        table.add_row(
+            "warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}"
+        )
     budget = config.recipe.max_sampled_tokens
     steps = min(config.iterations, -(-budget // tokens["sampled"])) if budget else config.iterations
     about = "about " if steps < config.iterations else ""
-    table.add_row("self-play", f"{about}{steps:,} steps of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}")
+    table.add_row(
+        "self-play",
+        f"{about}{steps:,} steps of {o.batch_size} questions, learning rate {o.learning_rate:g} {o.lr_schedule}",
+    )
     turn = min(d.max_tokens, TYPICAL_TURN)
-    table.add_row("tokens per step", ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})")
-    table.add_row("tokens in all", f"{tokens['sampled'] * steps:,} sampled, {tokens['trained on'] * steps:,} trained on")
-    table.add_row("longest sequence", f"about {tokens['longest']:,} tokens, at most {d.max_rounds * d.max_tokens * d.num_agents + 2000:,}")
+    table.add_row(
+        "tokens per step",
+        ", ".join(f"{tokens[k]:,} {k}" for k in ("sampled", "read", "trained on")) + f" (turns of {turn})",
+    )
+    table.add_row(
+        "tokens in all", f"{tokens['sampled'] * steps:,} sampled, {tokens['trained on'] * steps:,} trained on"
+    )
+    table.add_row(
+        "longest sequence",
+        f"about {tokens['longest']:,} tokens, at most {d.max_rounds * d.max_tokens * d.num_agents + 2000:,}",
+    )
     if config.model.engine == "local":
         table.add_row(*memory_row(config))
     console.print(table)
@@ -55,7 +70,8 @@ def memory_row(config: TrainConfig) -> tuple[str, str]:
     if memory is None:
         return (
             "memory",
-            "unknown: the model's configuration is neither on this machine nor to be had from the hub; --model FOLDER names one",
+            "unknown: the model's configuration is neither on this machine nor to be had from the hub; --model FOLDER "
+            "names one",
         )
     *parts, (_, whole) = memory.items()
     free = ""
@@ -64,7 +80,9 @@ def memory_row(config: TrainConfig) -> tuple[str, str]:
         free = f" of {has:.1f} that are free" if whole <= has else f", more than the {has:.1f} that are free"
     told = f"{whole:.1f} GiB{free}: " + ", ".join(f"{value:.1f} {name}" for name, value in parts)
     if place is None:
-        more = "" if config.model.token_budget else f"; passes shrink to {PASS_TOKENS[1]:,} tokens where that does not fit"
+        more = (
+            "" if config.model.token_budget else f"; passes shrink to {PASS_TOKENS[1]:,} tokens where that does not fit"
+        )
         return "memory on a GPU", told + more
     if place.device == "cpu":
         return "memory on this CPU", told + "; the program's own, and freed memory that it keeps, come on top"

@@ -62,7 +62,9 @@ class RunProgress(Watcher):
             now = time.monotonic()
             if now - self._told >= quiet and self._phase:
                 debates = f"{self._played} of {self._debates} debates" if self._debates else "at work"
-                self._console.say(f"{_where(self._step, self._total, self._phase)}  {debates}  [{clock(now - self._started)}]")
+                self._console.say(
+                    f"{_where(self._step, self._total, self._phase)}  {debates}  [{clock(now - self._started)}]"
+                )
                 self._told, quiet = now, 2 * quiet
 
     def began(self, step: int, total: int, phase: str) -> None:
@@ -96,7 +98,9 @@ class RunProgress(Watcher):
 
     def row(self, row: dict[str, Any]) -> None:
         self._bars.reach("run", row["step"])
-        numbers = {name: float(value) for name, value in row.items() if isinstance(value, int | float) and name != "step"}
+        numbers = {
+            name: float(value) for name, value in row.items() if isinstance(value, int | float) and name != "step"
+        }
         for logger in self._loggers:
             logger.row(row["step"], numbers)
         self._told = now = time.monotonic()
@@ -125,13 +129,22 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
     where = _where(row["step"], total, row["phase"])
     match row["phase"]:
         case "warm" if "warm/ended_after" in row:
-            parts = [f"ended after {row['warm/ended_after']:.0f} steps", f"valid turns {_share(row['warm/valid_turns'])}"]
+            parts = [
+                f"ended after {row['warm/ended_after']:.0f} steps",
+                f"valid turns {_share(row['warm/valid_turns'])}",
+            ]
             parts += [f"direct {_share(row['warm/direct_before'])} to {_share(row['warm/direct_after'])}"]
         case "warm":
             parts = [f"loss {row['warm/loss_per_token']:.3f} per token", f"{row['optim/trained_tokens']:,.0f} tokens"]
         case "eval":
-            parts = [f"right {_share(measured(row, 'test_*/correct'))}", f"valid turns {_share(row['test/valid_turns'])}"]
-            parts += [f"turns with a vote {_share(row['test/turns_with_vote'])}", f"judges right {_share(_judging(row))}"]
+            parts = [
+                f"right {_share(measured(row, 'test_*/correct'))}",
+                f"valid turns {_share(row['test/valid_turns'])}",
+            ]
+            parts += [
+                f"turns with a vote {_share(row['test/turns_with_vote'])}",
+                f"judges right {_share(_judging(row))}",
+            ]
         case _:
             parts = [
                 f"reward {row['env/all/reward/total']:+.2f}",
@@ -181,7 +194,10 @@ FEWEST_PAIRS = 6
 
 def difference(new: ReportRow, old: ReportRow, metric: str, seed: int) -> dict[str, Any] | None:
     """In pairs by question, over those in which it could be counted both times; None of too few."""
-    sides = [{question: share for question, share in row.by_question.get(metric, {}).items() if share[1]} for row in (new, old)]
+    sides = [
+        {question: share for question, share in row.by_question.get(metric, {}).items() if share[1]}
+        for row in (new, old)
+    ]
     paired = compare(sides[0], sides[1], "", seed)
     return paired if paired and paired["questions"] >= FEWEST_PAIRS else None
 
@@ -192,14 +208,21 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
     played = [row for row in rows if row["phase"] == "self_play"]
     debates = sum(row.get("debates/played") or 0.0 for row in played)
     taught, told = (_debates_with(played, name) for name in ("gradient", "signal"))
-    console.say(f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {counted(len(played), 'step')}.", "bold")
+    console.say(
+        f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {counted(len(played), 'step')}.", "bold"
+    )
     if told < taught:
         other = "penalties" if config.protocol.rules.forecast == "none" else "penalties and forecasts"
-        console.say(f"  In {told:.0f} of them the votes tell answers apart (signal); in the others the gradient comes from {other}.")
+        console.say(
+            f"  In {told:.0f} of them the votes tell answers apart (signal); in the others the gradient comes from "
+            f"{other}."
+        )
     evals = [row for row in rows if row["phase"] == "eval"]
     if len(evals) >= 2:
         moments = {"before": evals[0], "after": evals[-1]}
-        if evals[0]["step"] < config.warm_steps and (between := next((row for row in evals if row["step"] == config.warm_steps), None)):
+        if evals[0]["step"] < config.warm_steps and (
+            between := next((row for row in evals if row["step"] == config.warm_steps), None)
+        ):
             moments = {"before": evals[0], "after the warm start": between, "after self-play": evals[-1]}
         old, new = (held_out_row(run, row["step"]) for row in list(moments.values())[-2:])
         moved = []
@@ -211,22 +234,34 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         ):
             change = None if old is None or new is None else difference(new, old, metric, config.seed)
             by_self_play = "" if change is None else f"; self-play {_points(change)}"
-            console.say(f"  {name:<24}" + ", ".join(f"{_share(measured(row, key))} {when}" for when, row in moments.items()) + by_self_play)
+            console.say(
+                f"  {name:<24}"
+                + ", ".join(f"{_share(measured(row, key))} {when}" for when, row in moments.items())
+                + by_self_play
+            )
             if change is not None and (change["low"] > 0 or change["high"] < 0):
                 moved.append(f"{name} {'up' if change['value'] > 0 else 'down'}")
         count = evals[-1].get("debates/played") or 0.0
         questions = f"{count:.0f} held-out question{'s' * (count != 1)}"
         if moved:
-            console.say(f"Self-play moved: {'; '.join(moved)} (95% intervals over {questions}, the same before and after, that exclude 0).")
+            console.say(
+                f"Self-play moved: {'; '.join(moved)} (95% intervals over {questions}, the same before and after, that "
+                "exclude 0)."
+            )
         else:
-            console.say(f"Self-play moved none of these beyond chance: with {questions} a difference is a hint, not a result.")
+            console.say(
+                f"Self-play moved none of these beyond chance: with {questions} a difference is a hint, not a result."
+            )
     if best := told_best(rows, evals[-1].get(BEST) if evals else None, ranking(config)):
         console.say(f"Best checkpoint: {best}. Use it as {run.path}@best, as in: {_command()} eval {run.path}@best")
     elif evals:
         console.say(f"Of the checkpoints {UNRANKED}.")
     for name, text in alarm_digest(played).items():
         console.say(f"ALARM {name}: {text}", "red")
-    where = f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view {run.path}"
+    where = (
+        f"Metrics: {run.path / 'metrics.jsonl'}\nDebates: {run.path / 'debates'}\nLook at them: {_command()} view "
+        f"{run.path}"
+    )
     console.say(where, "green")
     if played and not taught:
         console.say(f"No debate carried a gradient: {_nothing_learned(config)}", "red")
@@ -242,12 +277,21 @@ def _nothing_learned(config: TrainConfig) -> str:
     if rule.from_votes:
         return "nothing was learned from votes. Try a longer warm start."
     if rule.grades == "right":
-        told, questions = "in every debate all agents were right, or none was", "Take easier or harder questions (--task)"
+        told, questions = (
+            "in every debate all agents were right, or none was",
+            "Take easier or harder questions (--task)",
+        )
     elif rule.our_own:
-        told, questions = "in every debate all agents gave one answer, or no two the same", "Take other questions (--task)"
+        told, questions = (
+            "in every debate all agents gave one answer, or no two the same",
+            "Take other questions (--task)",
+        )
     else:
         return f"the reward {reward} paid all agents of a debate alike. Look at what it pays: {_command()} score."
-    return f"{told}, so the reward {reward} had nothing to prefer. {questions}, more agents (--num-agents), or a larger --max-tokens."
+    return (
+        f"{told}, so the reward {reward} had nothing to prefer. {questions}, more agents (--num-agents), or a "
+        "larger --max-tokens."
+    )
 
 
 def _debates_with(played: list[dict[str, Any]], what: str) -> float:

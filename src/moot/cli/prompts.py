@@ -15,7 +15,8 @@ from moot.debate.prompt_texts import default_file, toml_of
 class ShowPrompts:
     """Print every text that agents and judges read, as a file for --prompts.
 
-    moot prompts > my-prompts.toml writes it; edit the copy, leave out what stays as it is, and train with --prompts my-prompts.toml.
+    moot prompts > my-prompts.toml writes it; edit the copy, leave out what stays as it is, and train with --prompts
+    my-prompts.toml.
     """
 
     run_dir: Annotated[Path | None, tyro.conf.Positional, tyro.conf.arg(metavar="[RUN]", help_behavior_hint="")] = None

@@ -15,7 +15,9 @@ from moot.debate.scoring import Scoring
 Scoring.__annotations__["reward"] = Annotated[str, arg(help=f"{reward_names()}.")]
 REGISTRY = ConstructorRegistry()
 ProtocolName = Literal["v1", "v2", "v2_literal", "advocates"]
-OtherProtocol = Annotated[ProtocolName | None, arg(metavar=f"{{{','.join(get_args(ProtocolName))}}}", help_behavior_hint="")]
+OtherProtocol = Annotated[
+    ProtocolName | None, arg(metavar=f"{{{','.join(get_args(ProtocolName))}}}", help_behavior_hint="")
+]
 """Where nothing is named, something else decides."""
 
 

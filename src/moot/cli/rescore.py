@@ -1,4 +1,5 @@
-"""`moot rescore`: what the votes of a run would have taught under another reward; a table for people, JSON for programs."""
+"""`moot rescore`: what the votes of a run would have taught under another reward; a table for people, JSON for
+programs."""
 
 from __future__ import annotations
 
@@ -33,16 +34,19 @@ class _Choices(Scoring):
 
 @dataclass(frozen=True)
 class Rescore:
-    """What the votes of a run would have taught under another reward, ballot or estimator. Nothing is played again, nothing is changed.
+    """What the votes of a run would have taught under another reward, ballot or estimator. Nothing is played again,
+    nothing is changed.
 
-    Name what should differ; all else stays as the run was trained, which moot rescore RUN --help shows. Choices that change what was said
+    Name what should differ; all else stays as the run was trained, which moot rescore RUN --help shows. Choices that
+    change what was said
     (contract, schedule, visible, layout, ...) cannot be made afterwards.
     """
 
     run_dir: Annotated[Path, tyro.conf.Positional, tyro.conf.arg(name="run", metavar="RUN")]
     """The run's folder."""
     protocol: Annotated[
-        Literal["v1", "v2", "v2_literal"] | None, tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="(default: as trained)")
+        Literal["v1", "v2", "v2_literal"] | None,
+        tyro.conf.arg(metavar="{v1,v2,v2_literal}", help_behavior_hint="(default: as trained)"),
     ] = None
     """Count votes as this preset does; the debates stay as they were played. Single choices below win over it."""
     scoring: Annotated[Scoring, tyro.conf.OmitArgPrefixes] = field(default_factory=_Choices)
@@ -108,7 +112,8 @@ SWITCHES = tuple(name.replace("_", "-") for name in SCORING if isinstance(getatt
 
 
 def defaults(arguments: list[str]) -> Rescore:
-    """What is not named stays as the run was trained. Choices that cannot be made afterwards get their own answer, not "unknown option"."""
+    """What is not named stays as the run was trained. Choices that cannot be made afterwards get their own answer, not
+    "unknown option"."""
     words = {word.removeprefix("--").removeprefix("no-").replace("-", "_") for word in option_names(arguments)}
     if refused := next((name for name in SPOKEN if name in words), None):
         raise ConfigError(f"{refused} cannot be changed afterwards: {SPOKEN[refused]}; train or evaluate again with it")
@@ -140,7 +145,9 @@ def table(rescored: Rescored) -> list[tuple[str, str, str, str]]:
     for name, pick, style in ROWS:
         old, new = pick(before), pick(after)
         moved = "" if old is None or new is None else _moved(new - old, style)
-        rows.append((name, "–" if old is None else format(old, style), "–" if new is None else format(new, style), moved))
+        rows.append(
+            (name, "–" if old is None else format(old, style), "–" if new is None else format(new, style), moved)
+        )
     return rows
 
 
@@ -168,7 +175,9 @@ def show(rescored: Rescored, console: Terminal) -> None:
 def _what(rescored: Rescored) -> str:
     if not rescored.choices:
         return "scored once more as they were trained"
-    said = ", ".join(f"{name} {one_line(str(new))} for {one_line(str(old))}" for name, (old, new) in rescored.choices.items())
+    said = ", ".join(
+        f"{name} {one_line(str(new))} for {one_line(str(old))}" for name, (old, new) in rescored.choices.items()
+    )
     return f"with {said}"
 
 
@@ -176,7 +185,11 @@ def notes(rescored: Rescored) -> list[str]:
     lines = []
     if not rescored.choices:
         same = not rescored.largest_difference
-        lines.append("Every advantage is as it was saved." if same else f"Advantages differ by up to {rescored.largest_difference:.3g}.")
+        lines.append(
+            "Every advantage is as it was saved."
+            if same
+            else f"Advantages differ by up to {rescored.largest_difference:.3g}."
+        )
     share = rescored.changed / rescored.after.debates if rescored.after.debates else 0.0
     lines.append(f"The winner changes in {rescored.changed} of {rescored.after.debates} debates ({share:.1%}).")
     if rescored.failed:

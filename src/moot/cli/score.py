@@ -31,15 +31,19 @@ from moot.util.safe_text import counted, one_line, plain
 class Score:
     """Score transcripts of debates: who won, by how many votes, and what each turn would be taught.
 
-    FILE holds one debate per line: {"question": "...", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text": "<solution>..."}, ...]},
-    with "answer" and "protocol" if you like. Use - for standard input. A bad line is reported and the others are still scored.
+    FILE holds one debate per line: {"question": "...", "num_agents": 3, "turns": [{"round": 1, "agent": 0, "text":
+    "<solution>..."}, ...]},
+    with "answer" and "protocol" if you like. Use - for standard input. A bad line is reported and the others are still
+    scored.
     """
 
     file: Annotated[str, tyro.conf.Positional, tyro.conf.arg(metavar="FILE")]
     """JSON lines, one debate per line."""
     protocol: ProtocolName = "v2"
     """The rules the debates were played by; a line's own "protocol" changes single choices."""
-    reward: Annotated[str | None, tyro.conf.arg(metavar="NAME", help=f"{reward_names()}. Wins over what a line says.")] = None
+    reward: Annotated[
+        str | None, tyro.conf.arg(metavar="NAME", help=f"{reward_names()}. Wins over what a line says.")
+    ] = None
     json: bool = False
     """Print one JSON object for each good line."""
 
@@ -60,7 +64,9 @@ class Score:
             else:
                 seen.add(result, show(result, console))
         if not bad and not seen.debates:
-            complain(f"{'standard input' if self.file == '-' else self.file} holds no debates: there is nothing to score")
+            complain(
+                f"{'standard input' if self.file == '-' else self.file} holds no debates: there is nothing to score"
+            )
         elif not self.json and seen.debates > 1:
             console.say(f"\n{seen.told(bad)}", "bold")
         return 1 if bad else 0
@@ -87,7 +93,10 @@ class Seen:
         silent = self.debates - self.won - self.level
         unreadable = f"{self.failed} of {self.turns} turns could not be read"
         lines = f"; {counted(bad, 'line')} could not be scored" if bad else ""
-        return f"{self.debates} debates: {self.won} with a winner, {self.level} level, {silent} without a vote; {unreadable}{lines}."
+        return (
+            f"{self.debates} debates: {self.won} with a winner, {self.level} level, {silent} without a vote; "
+            f"{unreadable}{lines}."
+        )
 
 
 def _refuse_runs(file: str) -> None:
@@ -95,7 +104,10 @@ def _refuse_runs(file: str) -> None:
     path = Path(file)
     run = path if path.is_dir() else path.parent.parent if path.parent.name == "debates" else None
     if run is not None and (run / "run.json").is_file():
-        raise ConfigError(f"{file} belongs to a run, whose debates are scored already; count its votes otherwise with: moot rescore {run}")
+        raise ConfigError(
+            f"{file} belongs to a run, whose debates are scored already; count its votes otherwise with: moot rescore "
+            f"{run}"
+        )
 
 
 def _lines(file: str) -> Iterator[str]:
@@ -117,13 +129,23 @@ def show(scored: PlayedDebate, console: Console, title: str = "") -> Outcome:
     rows: list[tuple[str, list[str], str]] = [("", [f"Agent {agent}" for agent in range(debate.num_agents)], "dim")]
     for round in sorted({turn.round for turn in debate.turns}):
         failed = {turn.agent for turn in debate.turns if turn.round == round and turn.failed}
-        cells = ["failed" if a in failed else f"{won.get((round, a), 0)}–{lost.get((round, a), 0)}" for a in range(debate.num_agents)]
+        cells = [
+            "failed" if a in failed else f"{won.get((round, a), 0)}–{lost.get((round, a), 0)}"
+            for a in range(debate.num_agents)
+        ]
         ballot = any(turn.ballot for turn in debate.turns if turn.round == round)
         rows.append((f"{'closing ballot' if ballot else f'round {round}'}, votes won–lost", cells, ""))
     for name, values in _summary(scored).items():
         rows.append((name, [f"{value:+.3f}" for value in values], "dim" if "advantage" in name else ""))
-    lines = [(f"\n{title or f'Line {scored.number}: {one_line(debate.question.text)}'}", "bold"), *_aligned(rows), (_verdict(outcome), "")]
-    lines += [(f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow") for round, agent, reason in failures(debate)]
+    lines = [
+        (f"\n{title or f'Line {scored.number}: {one_line(debate.question.text)}'}", "bold"),
+        *_aligned(rows),
+        (_verdict(outcome), ""),
+    ]
+    lines += [
+        (f"  round {round}, Agent {agent} failed: {one_line(reason, 100)}", "yellow")
+        for round, agent, reason in failures(debate)
+    ]
     if console.is_terminal:
         console.print(Text("\n").join(Text(line, style=style) for line, style in lines), soft_wrap=True)
     else:
@@ -132,7 +154,8 @@ def show(scored: PlayedDebate, console: Console, title: str = "") -> Outcome:
 
 
 def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
-    """A row's name on the left, its numbers below each other. By hand, because a `rich` table takes ten times as long as the scores."""
+    """A row's name on the left, its numbers below each other. By hand, because a `rich` table takes ten times as long
+    as the scores."""
     first = max(len(name) for name, _, _ in rows)
     widths = [max(map(len, column)) for column in zip(*(cells for _, cells, _ in rows), strict=True)]
     return [
@@ -142,7 +165,8 @@ def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
 
 
 def _tally(scored: PlayedDebate, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
-    """Votes by the round and agent they are about: the response's round, or the voting round where votes are about agents."""
+    """Votes by the round and agent they are about: the response's round, or the voting round where votes are about
+    agents."""
     won: Counter[tuple[int, int]] = Counter()
     lost: Counter[tuple[int, int]] = Counter()
     for vote in outcome.votes:
@@ -182,4 +206,6 @@ def _verdict(outcome: Outcome) -> str:
         return "All votes were ties: nobody won."
     names = " and ".join(f"Agent {agent}" for agent in outcome.leaders)
     votes = {tallies[agent] for agent in outcome.leaders}
-    return f"{names} are level ({votes.pop()} each): nobody won." if len(votes) == 1 else f"{names} are level: nobody won."
+    return (
+        f"{names} are level ({votes.pop()} each): nobody won." if len(votes) == 1 else f"{names} are level: nobody won."
+    )

@@ -31,7 +31,8 @@ SHORT = {
             ("The demo, minutes on two cores:", "moot train"),
             (
                 "The measured result, GSM8K from 53% to 62% right without a label, on one GPU:",
-                "moot train --preset majority --num-train-datapoints 100000 --max-sampled-tokens 2200000 --run runs/majority",
+                "moot train --preset majority --num-train-datapoints 100000 --max-sampled-tokens 2200000 --run "
+                "runs/majority",
             ),
             (
                 "Your own questions, a folder or hub id as the model:",
@@ -56,7 +57,8 @@ SHORT = {
             ("", "moot eval runs/mine --step 0"),
             (
                 "As the measured result was:",
-                "moot eval runs/majority --task gsm8k:held_out=test --modes direct vote --k 4 --questions 400 --temperature 0.8",
+                "moot eval runs/majority --task gsm8k:held_out=test --modes direct vote --k 4 --questions 400 "
+                "--temperature 0.8",
             ),
             ("A model without a run:", "moot eval --model FOLDER --task questions.jsonl"),
         ),

@@ -13,7 +13,10 @@ _DEBATES = {
     "--max-new-tokens": "--max-tokens",
 }
 _TRAINING = {"--lr": "--learning-rate", "--num-steps": "--steps"}
-_EPOCHS = "; a run is counted in questions, as in --num-train-datapoints 1024, or in steps of --batch-size questions, as in --steps 32"
+_EPOCHS = (
+    "; a run is counted in questions, as in --num-train-datapoints 1024, or in steps of --batch-size questions, "
+    "as in --steps 32"
+)
 
 
 def other_spellings(command: str) -> dict[str, str]:

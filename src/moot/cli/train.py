@@ -38,14 +38,16 @@ _DEFAULT = "demo"
 class Train:
     """Train a model by debate: self-play, peer votes, policy gradient; on this machine or on a server.
 
-    Start from a preset and change what you like. Running the same command again continues where the run stopped; so does
+    Start from a preset and change what you like. Running the same command again continues where the run stopped; so
+    does
     --resume RUN. Everything is kept under the run's folder.
     """
 
     preset: str = _DEFAULT
     """Where the other defaults come from: demo, majority, truth, math, easy, hard, v1, aime or advocates."""
     protocol: OtherProtocol = None
-    """The rules of the debates and how votes count, all at once; the preset's if not given. Single choices below win over it."""
+    """The rules of the debates and how votes count, all at once; the preset's if not given. Single choices below win
+    over it."""
     config_file: Annotated[Path | None, tyro.conf.arg(name="config", metavar="FILE", help_behavior_hint="")] = None
     """Settings from a YAML file, which may name preset, seeds and run too, or from a run's run.json; `moot train FILE`
     is the same. Options on the command line win over it."""
@@ -77,7 +79,9 @@ class Train:
         base = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}"
         for seed in self.seeds:
             config = replace(self.config, seed=seed)
-            if status := replace(self, seeds=(), config=config, run_dir=base.with_name(f"{base.name}-seed{seed}"))._one():
+            if status := replace(
+                self, seeds=(), config=config, run_dir=base.with_name(f"{base.name}-seed{seed}")
+            )._one():
                 return status
         return 0
 
@@ -96,7 +100,12 @@ class Train:
             check_named(config, run_path, run_code=False)
             show_plan(config, run_path, console)
             return 0
-        if Run.exists(run_path) and not self.restart and self.checkpoint is None and is_finished(Run.open(run_path), config):
+        if (
+            Run.exists(run_path)
+            and not self.restart
+            and self.checkpoint is None
+            and is_finished(Run.open(run_path), config)
+        ):
             console.say(f"Run: {run_path}")
             longer = f"moot train --resume {run_path} --num-train-datapoints {2 * config.optim.num_train_datapoints}"
             console.say(f"This run is finished: {config.total_steps} steps. Make it longer with: {longer}", "green")
@@ -120,13 +129,19 @@ class Train:
             console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
         if config.protocol.rules.layout == "shared" and not setup.engine.capabilities.shares_prefixes:
             console.note(
-                "this engine computes every turn with its whole prompt, so layout shared saves no training; growing has fewer tokens."
+                "this engine computes every turn with its whole prompt, so layout shared saves no training; growing "
+                "has fewer tokens."
             )
 
         progress = RunProgress(console, loggers, config)
         try:
             own = " --trust-run" if trained_names(config) else ""
-            with kept(f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}{own}", run_path), progress:
+            with (
+                kept(
+                    f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}{own}", run_path
+                ),
+                progress,
+            ):
                 interruptible(carry_out(replace(setup, watcher=progress), self.checkpoint, progress.note, console.busy))
         finally:
             for logger in loggers:
@@ -154,14 +169,17 @@ class Train:
 
 
 def demo_elsewhere(preset: str, config: TrainConfig) -> str | None:
-    """The default preset is made for one small model on sums; another model or task wants longer answers and more questions."""
+    """The default preset is made for one small model on sums; another model or task wants longer answers and more
+    questions."""
     d, demo = config.debate, PRESETS["demo"]
     at_home = config.model.model == demo.model.model and d.task.partition(":")[0] == demo.debate.task
     if preset != "demo" or at_home or config.model.engine == "scripted" or d.max_tokens != demo.debate.max_tokens:
         return None
     return (
-        f"the preset demo is made for {demo.model.model} on {demo.debate.task}: solutions of at most {d.max_tokens} tokens, "
-        f"{config.optim.num_train_datapoints} questions. For other models and tasks start from --preset majority, easy, math or hard."
+        f"the preset demo is made for {demo.model.model} on {demo.debate.task}: solutions of at most {d.max_tokens} "
+        "tokens, "
+        f"{config.optim.num_train_datapoints} questions. For other models and tasks start from --preset majority, "
+        "easy, math or hard."
     )
 
 
@@ -206,7 +224,8 @@ def respelled(arguments: list[str]) -> list[str]:
 
 
 def defaults(arguments: list[str]) -> Train:
-    """Preset, protocol, file and run are read first, so that the help shows their values and the other options change them."""
+    """Preset, protocol, file and run are read first, so that the help shows their values and the other options change
+    them."""
     _check_seeds(arguments)
     sources, _ = tyro.cli(_Sources, args=arguments, return_unknown_args=True, add_help=False)
     if sources.resume is not None:
@@ -230,10 +249,14 @@ def defaults(arguments: list[str]) -> Train:
 def _check_seeds(arguments: list[str]) -> None:
     """tyro takes the last word, or says what it could not parse."""
     if {"--seed", "--seeds"} <= option_names(arguments):
-        raise ConfigError("--seeds trains once with each of its seeds, so --seed would be left out; leave one of them out")
+        raise ConfigError(
+            "--seeds trains once with each of its seeds, so --seed would be left out; leave one of them out"
+        )
     words = " ".join(arguments)
     if listed := re.search(r"--seeds[ =](\d+(?:,\d+)+)", words):
-        raise ConfigError(f"--seeds wants spaces between its seeds, as in --seeds {listed[1].replace(',', ' ')}, got {listed[1]}")
+        raise ConfigError(
+            f"--seeds wants spaces between its seeds, as in --seeds {listed[1].replace(',', ' ')}, got {listed[1]}"
+        )
 
 
 def trusted(source: Path, foreign: Mapping[str, str], arguments: list[str]) -> None:
@@ -249,6 +272,7 @@ def trusted(source: Path, foreign: Mapping[str, str], arguments: list[str]) -> N
 
 
 def say_trusted(trust: bool, source: Path | None, foreign: Mapping[str, str]) -> None:
-    """What is run or called because of `--trust-run`, on stderr. Not while options are read, when nothing may be printed."""
+    """What is run or called because of `--trust-run`, on stderr. Not while options are read, when nothing may be
+    printed."""
     if trust and source is not None:
         check_trusted(source, foreign, (), trust, Terminal(stderr=True).note)

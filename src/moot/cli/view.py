@@ -21,13 +21,15 @@ from moot.util.safe_text import counted
 class View:
     """Look at runs in a browser: curves, alarms, and every debate with its votes and what each token was taught.
 
-    The page is served to this machine alone and only reads; it follows runs that are being written. Stop it with Ctrl-C.
+    The page is served to this machine alone and only reads; it follows runs that are being written. Stop it with
+    Ctrl-C.
     The address that is printed holds a token: without it, nobody else on this machine sees anything.
     From elsewhere: ssh -L 8717:127.0.0.1:8717 HOST, then open the printed address.
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (Path("runs"),)
-    """Runs, files of debates (what `moot demo` and `moot ask` write, anything `moot score` reads), or folders with either."""
+    """Runs, files of debates (what `moot demo` and `moot ask` write, anything `moot score` reads), or folders with
+    either."""
     port: int = 8717
     """Port of the page. If it is taken, the next free one; with 0, any free one."""
     open: bool = False
@@ -41,7 +43,9 @@ class View:
             from moot.page.serving import Server
             from moot.page.transcripts import Transcripts, read_debates
         except ModuleNotFoundError as error:
-            raise ConfigError(f"the page needs {error.name}, which is not installed; run: pip install 'moot[view]'") from None
+            raise ConfigError(
+                f"the page needs {error.name}, which is not installed; run: pip install 'moot[view]'"
+            ) from None
         for place in self.runs:
             if not place.exists():
                 raise ConfigError(f"{place}: there is no such folder; name a run, or a folder of runs")
@@ -90,4 +94,6 @@ def listen(port: int) -> socket.socket:
             listening.close()
             continue
         return listening
-    raise ConfigError(f"port {port} and the 19 after it are taken or not allowed; name another with --port, or any with --port 0")
+    raise ConfigError(
+        f"port {port} and the 19 after it are taken or not allowed; name another with --port, or any with --port 0"
+    )

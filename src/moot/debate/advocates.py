@@ -1,6 +1,8 @@
-"""What two advocates and their judge are told. Each advocate argues for the side of the question that its seat is given.
+"""What two advocates and their judge are told. Each advocate argues for the side of the question that its seat is
+given.
 
-A judge without a seat then decides. The same judge's text serves three measurements: both argue (debate), one argues and the other is
+A judge without a seat then decides. The same judge's text serves three measurements: both argue (debate), one argues
+and the other is
 silent (consultancy), nobody argues (the judge alone).
 """
 
@@ -38,14 +40,17 @@ def for_judge(debate: Debate, labels: Sequence[int], block: Callable[[Turn], str
         "advocates.judge",
         question=debate.question.text,
         positions="\n".join(say("advocates.held", agent=labels[agent], position=sides[agent]) for agent in seats),
-        answers="\n\n".join([*map(block, said), *(f"[Agent {labels[agent]}]\n{say('advocates.silent')}" for agent in quiet)]),
+        answers="\n\n".join(
+            [*map(block, said), *(f"[Agent {labels[agent]}]\n{say('advocates.silent')}" for agent in quiet)]
+        ),
         names=", ".join(f"Agent {labels[agent]}" for agent in seats),
     )
     return text if said else text.replace("\n\n\n\n", "\n\n")
 
 
 def choices(debate: Debate, labels: Sequence[int]) -> str:
-    """The two lines that a judge may write, each with when to write it. There is none for a tie: one position is right."""
+    """The two lines that a judge may write, each with when to write it. There is none for a tie: one position is
+    right."""
     first, second = sorted(range(debate.num_agents), key=lambda agent: labels[agent])
     return "\n\n".join(
         debate.prompts.say("advocates.choice", position=debate.question.sides[a], agent=labels[a], other=labels[b])

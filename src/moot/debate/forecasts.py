@@ -1,7 +1,10 @@
-"""What an agent forecasts of its own answer when all is said: how likely it is to win the vote, and how likely it is to be right.
+"""What an agent forecasts of its own answer when all is said: how likely it is to win the vote, and how likely it is to
+be right.
 
-A forecast is a short exchange after an agent's last turn and no turn of the debate: nobody else reads it, no vote is about it. Its
-tokens are taught by their own score alone. The Brier score is proper: nobody does better than by saying what they believe.
+A forecast is a short exchange after an agent's last turn and no turn of the debate: nobody else reads it, no vote is
+about it. Its
+tokens are taught by their own score alone. The Brier score is proper: nobody does better than by saying what they
+believe.
 """
 
 from __future__ import annotations
@@ -43,7 +46,8 @@ class Forecast:
 
 
 def read_chance(reply: str) -> float | None:
-    """The number that a reply begins with, or else the only one in it, if it lies in 0 to 100. A per cent sign may follow."""
+    """The number that a reply begins with, or else the only one in it, if it lies in 0 to 100. A per cent sign may
+    follow."""
     said = content_of(reply)[1]
     begins, words = _BEGINS.match(said), [word for word in _OUT_OF_100.sub("", said).split() if _DIGIT.search(word)]
     number = begins[1] if begins else words[0].strip("*_`\"'()%.,;:!") if len(words) == 1 else ""
@@ -62,7 +66,8 @@ UNREADABLE = 1.0
 
 
 def advantage(chance: float | None, outcome: bool | None) -> float:
-    """What a forecast's tokens are taught: 1/4 minus its Brier score, so that saying 50 gets 0. Nothing where nobody knows what came."""
+    """What a forecast's tokens are taught: 1/4 minus its Brier score, so that saying 50 gets 0. Nothing where nobody
+    knows what came."""
     if outcome is None:
         return 0.0
     return 0.25 - (UNREADABLE if chance is None else brier(chance, outcome))

@@ -1,4 +1,5 @@
-"""A debate as a table for notebooks: rounds as rows, agents as columns. What a model wrote is only ever text between tags."""
+"""A debate as a table for notebooks: rounds as rows, agents as columns. What a model wrote is only ever text between
+tags."""
 
 from __future__ import annotations
 
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from moot.debate.state import Debate
 
 _TABLE = "border-collapse:collapse;table-layout:fixed;width:100%"
-_CELL = "border:1px solid #8884;padding:.4em;text-align:left;vertical-align:top;white-space:pre-wrap;overflow-wrap:anywhere"
+_CELL = (
+    "border:1px solid #8884;padding:.4em;text-align:left;vertical-align:top;white-space:pre-wrap;overflow-wrap:anywhere"
+)
 LONGEST = 4000
 """Characters of a section that are shown; the rest is in the debate."""
 
@@ -25,7 +28,9 @@ def as_html(debate: Debate) -> str:
     rounds: dict[tuple[int, bool], dict[int, Turn]] = {}
     for turn in debate.turns:
         rounds.setdefault((turn.round, turn.ballot), {})[turn.agent] = turn
-    rows = "".join(_row("Closing ballot" if ballot else f"Round {round}", said, debate) for (round, ballot), said in rounds.items())
+    rows = "".join(
+        _row("Closing ballot" if ballot else f"Round {round}", said, debate) for (round, ballot), said in rounds.items()
+    )
     judges = "".join(f"<p><b>Outside judge {j}</b></p>{_turn(turn)}" for j, turn in enumerate(debate.jury))
     answer = "" if debate.question.answer is None else f"<p>Right answer: {_text(debate.question.answer)}</p>"
     table = (
@@ -47,7 +52,9 @@ def _row(name: str, said: dict[int, Turn], debate: Debate) -> str:
 def _turn(turn: Turn) -> str:
     if isinstance(turn.parsed, ParseFailure):
         return f"<i>failed: {_text(turn.parsed.reason)}</i><br>{_text(turn.text)}"
-    return "".join(f"<div><small>{_text(name)}</small><br>{_text(content)}</div>" for name, content in turn.parsed.fields.items())
+    return "".join(
+        f"<div><small>{_text(name)}</small><br>{_text(content)}</div>" for name, content in turn.parsed.fields.items()
+    )
 
 
 def _forecasts(debate: Debate, turn: Turn) -> str:

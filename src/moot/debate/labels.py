@@ -1,7 +1,9 @@
 """Numbers that each viewer knows the agents by.
 
-A judge may lean to whoever has the lower number, and training would make seats of that. With `shuffle_labels` every viewer has a
-numbering of its own, and the leaning falls on everybody alike. The numbering follows from the question and the viewer, so a debate
+A judge may lean to whoever has the lower number, and training would make seats of that. With `shuffle_labels` every
+viewer has a
+numbering of its own, and the leaning falls on everybody alike. The numbering follows from the question and the viewer,
+so a debate
 that was written down can be read again.
 """
 
@@ -39,7 +41,8 @@ def agents_behind(labels: Sequence[int]) -> list[int]:
 
 
 def with_agents(parsed: Parsed, labels: Sequence[int]) -> Parsed:
-    """The comparison lines about agents, not labels. A number nobody has stays what it is; so do the sections' texts."""
+    """The comparison lines about agents, not labels. A number nobody has stays what it is; so do the sections'
+    texts."""
     behind = agents_behind(labels)
 
     def real(label: int) -> int:

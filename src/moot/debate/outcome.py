@@ -1,8 +1,11 @@
 """What a debate came to: who was preferred to whom, and who won.
 
-One agent alone with the highest mean reward wins. Where the reward is made of votes (`win_rate`, `win_minus_loss`, `generator_judge`,
-with truth mixed in or not), at least one vote that counts must have been cast: otherwise nobody but the format decided. A reward of
-another kind (`truth`, `majority`, a user's own) needs no vote. A debate that is level at the top, or has no vote, has no winner.
+One agent alone with the highest mean reward wins. Where the reward is made of votes (`win_rate`, `win_minus_loss`,
+`generator_judge`,
+with truth mixed in or not), at least one vote that counts must have been cast: otherwise nobody but the format decided.
+A reward of
+another kind (`truth`, `majority`, a user's own) needs no vote. A debate that is level at the top, or has no vote, has
+no winner.
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ class AgentVote:
     judge: int | None = None
     """Which outside judge cast it; None for an agent's."""
     left_turn: int | None = None
-    """The response that is preferred, where votes are about responses (`generator_judge`); None where they are about agents."""
+    """The response that is preferred, where votes are about responses (`generator_judge`); None where they are about
+    agents."""
     right_turn: int | None = None
     counts: bool = True
     """False for a judge who only looks on."""
@@ -71,11 +75,15 @@ class Outcome:
     @property
     def won(self) -> tuple[int, ...]:
         """How many votes preferred each agent."""
-        return tuple(sum(vote.verdict == ">" and vote.left == agent for vote in self.votes) for agent in range(len(self.means)))
+        return tuple(
+            sum(vote.verdict == ">" and vote.left == agent for vote in self.votes) for agent in range(len(self.means))
+        )
 
     @property
     def lost(self) -> tuple[int, ...]:
-        return tuple(sum(vote.verdict == ">" and vote.right == agent for vote in self.votes) for agent in range(len(self.means)))
+        return tuple(
+            sum(vote.verdict == ">" and vote.right == agent for vote in self.votes) for agent in range(len(self.means))
+        )
 
 
 def leaders_by(means: Sequence[float | None]) -> tuple[int, ...]:
@@ -90,20 +98,28 @@ def winner_among(leaders: Sequence[int], voted: bool, scoring: Scoring) -> int |
 def rewards_by_agent(scores: Scores, stream: str) -> list[list[float]]:
     """A stream's values, agent by agent; for the generator without ballots, in which nothing is generated."""
     left_out = scores.ballots if stream == "generator" else frozenset()
-    return [[v for turn, v in enumerate(row) if (a, turn) not in left_out] for a, row in enumerate(scores.streams[stream].values)]
+    return [
+        [v for turn, v in enumerate(row) if (a, turn) not in left_out]
+        for a, row in enumerate(scores.streams[stream].values)
+    ]
 
 
 def mean_rewards(scores: Scores) -> tuple[float | None, ...]:
     """The mean of each agent's rewards for answers; None for an agent without any."""
-    return tuple(sum(row) / len(row) if row else None for row in rewards_by_agent(scores, answer_stream(scores.streams)))
+    return tuple(
+        sum(row) / len(row) if row else None for row in rewards_by_agent(scores, answer_stream(scores.streams))
+    )
 
 
 def votes_of(debate: Debate, scores: Scores, scoring: Scoring) -> tuple[AgentVote, ...]:
-    """The votes that count, as the scores have them: about agents, or about responses. A reward that is not made of votes
+    """The votes that count, as the scores have them: about agents, or about responses. A reward that is not made of
+    votes
     does not say which count, so all that were cast do; one that is made of them may have dropped every one."""
     silent = not scores.votes and not scoring.rule.from_votes
     if scores.per == "agent":
-        return tuple(_about_agents(debate, vote) for vote in (comparisons(debate, scoring)[0] if silent else scores.votes))
+        return tuple(
+            _about_agents(debate, vote) for vote in (comparisons(debate, scoring)[0] if silent else scores.votes)
+        )
     cast = ballots(debate, scoring).votes if silent and "judge" not in scores.streams else scores.votes
     return tuple(_about_responses(debate, vote) for vote in cast)
 
@@ -121,7 +137,9 @@ def _about_agents(debate: Debate, vote: Vote) -> AgentVote:
 
 def _about_responses(debate: Debate, vote: Vote, counts: bool = True) -> AgentVote:
     left, right = debate.turns[vote.left].agent, debate.turns[vote.right].agent
-    return AgentVote(vote.author, left, right, vote.verdict, *_cast(debate, vote), vote.left, vote.right, counts, vote.weight)
+    return AgentVote(
+        vote.author, left, right, vote.verdict, *_cast(debate, vote), vote.left, vote.right, counts, vote.weight
+    )
 
 
 def _cast(debate: Debate, vote: Vote) -> tuple[int | None, int | None, int | None]:

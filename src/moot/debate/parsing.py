@@ -14,7 +14,8 @@ from itertools import accumulate, islice
 from moot.debate.types import Line, Parsed, ParseFailure
 
 BALLOT = "ballot"
-"""The contract of a turn that only judges. A solution written all the same stands before the first section and is not read."""
+"""The contract of a turn that only judges. A solution written all the same stands before the first section and is not
+read."""
 CONTRACTS: dict[str, tuple[str, ...]] = {
     "three_tag": ("solution", "evaluation", "comparison"),
     "five_tag": ("solution", "evaluation", "comparison", "consensus", "consensus_reason"),
@@ -37,7 +38,8 @@ def stop_marker(contract: str) -> str:
 
 
 def parse(text: str, contract: str, closed: bool = True, any_consensus: bool = False) -> Parsed | ParseFailure:
-    """`closed` says whether a missing last closing tag is forgiven: sampling stopped on it, or nobody can know. With `any_consensus` the
+    """`closed` says whether a missing last closing tag is forgiven: sampling stopped on it, or nobody can know. With
+    `any_consensus` the
     first YES or NO in that section is read, and without one it is NO."""
     end = _last_think_end(text)
     if end is not None and isinstance(after := _parse_from(text, end, contract, closed, any_consensus), Parsed):

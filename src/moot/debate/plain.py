@@ -12,8 +12,11 @@ _THOUGHT = re.compile("</think>", re.IGNORECASE)
 
 
 def plain_answers(question: Question, texts: Sequence[str]) -> Debate:
-    """Answers given alone, as a debate of one round in which nobody votes: so they are graded and counted like any other."""
-    return Debate(question, len(texts), 1, turns=tuple(Turn(1, i, text, _solution(text)) for i, text in enumerate(texts)))
+    """Answers given alone, as a debate of one round in which nobody votes: so they are graded and counted like any
+    other."""
+    return Debate(
+        question, len(texts), 1, turns=tuple(Turn(1, i, text, _solution(text)) for i, text in enumerate(texts))
+    )
 
 
 def _solution(text: str) -> Parsed:

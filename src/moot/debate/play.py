@@ -15,7 +15,8 @@ Speak = Callable[[Observation], Awaitable[Said]]
 
 
 async def play(debate: Debate, speak: Speak, watch: Callable[[Debate], None] | None = None) -> Debate:
-    """Plays to the end. If a speaker raises, the others of its round are cancelled and the exception comes out as it is."""
+    """Plays to the end. If a speaker raises, the others of its round are cancelled and the exception comes out as it
+    is."""
     while not await _over(debate):
         try:
             async with asyncio.TaskGroup() as group:
@@ -48,7 +49,8 @@ async def _forecasts(speak: Speak, debate: Debate, agent: int) -> list[Said]:
 
 
 async def hear(debate: Debate, *judges: Speak) -> Debate:
-    """Asks judges who hold no seat, all at once; none sees another's ballot. Where fewer than two agents have an answer nobody is asked."""
+    """Asks judges who hold no seat, all at once; none sees another's ballot. Where fewer than two agents have an answer
+    nobody is asked."""
     if not judges or len(debate.answers()) < 2:
         return debate
     first = len(debate.jury)
@@ -76,7 +78,8 @@ async def _said(speak: Speak, debate: Debate, agent: int) -> Said:
 
 
 async def _turn(speak: Speak, debate: Debate, observe: Callable[[list[Said]], Observation]) -> Said:
-    """One turn, which may be spoken in parts: a speaker answers one request after the other and need not know of the turn."""
+    """One turn, which may be spoken in parts: a speaker answers one request after the other and need not know of the
+    turn."""
     said: list[Said] = []
     while True:
         observation = observe(said)

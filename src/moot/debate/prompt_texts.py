@@ -1,6 +1,8 @@
-"""The texts that agents and judges read, from one file that a user may replace. What is filled into them is decided in prompts.py.
+"""The texts that agents and judges read, from one file that a user may replace. What is filled into them is decided in
+prompts.py.
 
-The file is TOML: tables of named texts. Words in braces are places to fill in; which ones a text may name is fixed by the default
+The file is TOML: tables of named texts. Words in braces are places to fill in; which ones a text may name is fixed by
+the default
 text's table below, so that a misspelled place is an error at the start and not a brace in front of a model.
 """
 
@@ -19,7 +21,20 @@ from pathlib import Path
 from moot.errors import ConfigError
 
 PLACES = frozenset(
-    {"question", "instruction", "answers", "names", "work", "choices", "pairs", "agent", "num_agents", "last", "persona", "sections"}
+    {
+        "question",
+        "instruction",
+        "answers",
+        "names",
+        "work",
+        "choices",
+        "pairs",
+        "agent",
+        "num_agents",
+        "last",
+        "persona",
+        "sections",
+    }
     | {"round", "rounds", "rest", "character", "style", "position", "rival", "other", "positions"}
 )
 """Everything that can be filled in somewhere."""
@@ -42,7 +57,8 @@ class Prompts:
         return hash(self.digest)
 
     def say(self, name: str, /, **values: object) -> str:
-        """A text with its places filled in. What is filled in is not looked at again, so an agent's braces stay braces."""
+        """A text with its places filled in. What is filled in is not looked at again, so an agent's braces stay
+        braces."""
         return _PLACE.sub(lambda place: str(values.get(place[1], place[0])), self.texts[name]).strip()
 
     @property
@@ -54,7 +70,11 @@ class Prompts:
     def __str__(self) -> str:
         """The names of the texts that are not the defaults: what is said where two runs differ."""
         changed = [name for name, text in self.texts.items() if DEFAULT.texts[name] != text]
-        return f"{', '.join(changed[:3])}{', …' if len(changed) > 3 else ''} ({self.digest})" if changed else f"default ({self.digest})"
+        return (
+            f"{', '.join(changed[:3])}{', …' if len(changed) > 3 else ''} ({self.digest})"
+            if changed
+            else f"default ({self.digest})"
+        )
 
     def as_dict(self) -> dict[str, object]:
         """As a run records it: all texts, so that it can be continued when the defaults are others."""
@@ -143,10 +163,14 @@ def toml_of(prompts: Prompts) -> str:
 def _escaped(text: str) -> str:
     """For a TOML string of several lines: backslashes, quotes and what is not to be seen."""
     special = {"\\": "\\\\", '"': '\\"'}
-    return "".join(special.get(c) or (c if c in "\n\t" or (ord(c) >= 32 and ord(c) != 127) else f"\\u{ord(c):04x}") for c in text)
+    return "".join(
+        special.get(c) or (c if c in "\n\t" or (ord(c) >= 32 and ord(c) != 127) else f"\\u{ord(c):04x}") for c in text
+    )
 
 
-DEFAULT = Prompts({name: str(text) for name, text in _flat(tomllib.loads(default_file()), "the default prompts").items()})
+DEFAULT = Prompts(
+    {name: str(text) for name, text in _flat(tomllib.loads(default_file()), "the default prompts").items()}
+)
 
 
 @cache
@@ -156,7 +180,9 @@ def load_prompts(path: str) -> Prompts:
         source = Path(path).expanduser().read_text(encoding="utf-8")
         given = tomllib.loads(source)
     except OSError as error:
-        raise ConfigError(f"prompts {path!r} cannot be read: {error.strerror or error}; write one with: moot prompts > FILE") from None
+        raise ConfigError(
+            f"prompts {path!r} cannot be read: {error.strerror or error}; write one with: moot prompts > FILE"
+        ) from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
         raise ConfigError(f"prompts {path!r} is not TOML: {error}") from None
     return DEFAULT.with_texts(_flat(given, f"prompts {path!r}"), f"prompts {path!r}", source)

@@ -1,7 +1,9 @@
 """What agents are told, put together from the texts of wording.py.
 
-The system text of a seat never changes; what is new stands in the newest user message, which ends with what to write now. With
-sections `asked` there are no tags and, without personas, no system text: round 1 is the plain question. With layout `shared` everything up
+The system text of a seat never changes; what is new stands in the newest user message, which ends with what to write
+now. With
+sections `asked` there are no tags and, without personas, no system text: round 1 is the plain question. With layout
+`shared` everything up
 to the last answer is the same for all agents, and what the seat is stands after it.
 """
 
@@ -55,9 +57,15 @@ def temperature(rules: Rules, agent: int) -> float:
 
 
 def system_text(
-    rules: Rules, agent: int, num_agents: int, label: int | None = None, prompts: Prompts = DEFAULT, open_ended: bool = False
+    rules: Rules,
+    agent: int,
+    num_agents: int,
+    label: int | None = None,
+    prompts: Prompts = DEFAULT,
+    open_ended: bool = False,
 ) -> str:
-    """Of a seat. `label` is what the agent is called, where that is not its seat. Empty where there is nothing to say."""
+    """Of a seat. `label` is what the agent is called, where that is not its seat. Empty where there is nothing to
+    say."""
     called = agent if label is None else label
     shared = rules.layout == "shared"
     who = "" if shared else _character(rules, agent, prompts)
@@ -79,7 +87,9 @@ def system_text(
 
 
 def _character(rules: Rules, agent: int, prompts: Prompts) -> str:
-    return prompts.say("both.persona", character=persona(agent).name, style=persona(agent).style) if rules.personas else ""
+    return (
+        prompts.say("both.persona", character=persona(agent).name, style=persona(agent).style) if rules.personas else ""
+    )
 
 
 def _form(prompts: Prompts, names: Sequence[str], open_ended: bool) -> str:
@@ -87,7 +97,8 @@ def _form(prompts: Prompts, names: Sequence[str], open_ended: bool) -> str:
 
 
 def _example(rules: Rules, prompts: Prompts, open_ended: bool) -> tuple[Message, ...]:
-    """The form filled in once, as an exchange about another question. Where nothing stands in tags there is no form to show."""
+    """The form filled in once, as an exchange about another question. Where nothing stands in tags there is no form to
+    show."""
     question = _text(prompts, "tagged.example_question", open_ended)
     if rules.sections == "asked" or not question:
         return ()
@@ -98,7 +109,8 @@ def _example(rules: Rules, prompts: Prompts, open_ended: bool) -> tuple[Message,
 
 
 def _text(prompts: Prompts, name: str, open_ended: bool, **values: object) -> str:
-    """The variant for questions without a right answer, where there is one: it speaks of no answer to be right, and of no box."""
+    """The variant for questions without a right answer, where there is one: it speaks of no answer to be right, and of
+    no box."""
     variant = f"{name}_open"
     return prompts.say(variant if open_ended and variant in prompts.texts else name, **values)
 
@@ -127,7 +139,10 @@ def for_judge(debate: Debate, judge: int) -> tuple[Message, ...]:
         )
         return (Message("user", asked),)
     system = prompts.say(
-        "tagged.judge_system", num_agents=num_agents, last=num_agents - 1, sections=_form(prompts, CONTRACTS[BALLOT], debate.open_ended)
+        "tagged.judge_system",
+        num_agents=num_agents,
+        last=num_agents - 1,
+        sections=_form(prompts, CONTRACTS[BALLOT], debate.open_ended),
     )
     question = prompts.say("tagged.question", question=debate.question.text, instruction="")
     now = prompts.say("tagged.judge", round=debate.jury_round, names=_names(numbers), pairs=_pairs(numbers))
@@ -139,7 +154,9 @@ def conversation(debate: Debate, agent: int, round: int, whole_turns: bool = Fal
 
     A turn of its own that was asked for in parts stands as the exchanges it was, or with `whole_turns` as one message.
     """
-    system = system_text(debate.rules, agent, debate.num_agents, debate.labels(agent)[agent], debate.prompts, debate.open_ended)
+    system = system_text(
+        debate.rules, agent, debate.num_agents, debate.labels(agent)[agent], debate.prompts, debate.open_ended
+    )
     messages = [Message("system", system)] if system else []
     if debate.rules.layout != "rebuilt":
         messages += _example(debate.rules, debate.prompts, debate.open_ended)
@@ -154,7 +171,8 @@ def conversation(debate: Debate, agent: int, round: int, whole_turns: bool = Fal
 
 
 def _exchanges(debate: Debate, index: int, oldest: int) -> list[Message]:
-    """What was said after the first message of a turn: replies, and the requests between them. Nothing about answers before round
+    """What was said after the first message of a turn: replies, and the requests between them. Nothing about answers
+    before round
     `oldest`, which are not shown any more."""
     turn = debate.turns[index]
     contract = BALLOT if turn.ballot else debate.rules.contract
@@ -176,12 +194,17 @@ def forecast_request(debate: Debate, about: About) -> Message:
     return Message("user", debate.prompts.say(f"both.forecast_{about}"))
 
 
-def forecast_conversation(debate: Debate, agent: int, asked: Sequence[About], replies: Sequence[str]) -> tuple[Message, ...]:
-    """The conversation of the agent's last turn, that turn, and one short exchange per question. Nothing that others said since."""
+def forecast_conversation(
+    debate: Debate, agent: int, asked: Sequence[About], replies: Sequence[str]
+) -> tuple[Message, ...]:
+    """The conversation of the agent's last turn, that turn, and one short exchange per question. Nothing that others
+    said since."""
     last = max(i for i, turn in enumerate(debate.turns) if turn.agent == agent)
     turn, oldest = debate.turns[last], first_round_shown(debate.rules, debate.turns[last].round)
     messages = [*conversation(debate.before(last), agent, turn.round)]
-    messages += _exchanges(debate, last, oldest) if debate.rules.sections == "asked" else [Message("assistant", turn.text)]
+    messages += (
+        _exchanges(debate, last, oldest) if debate.rules.sections == "asked" else [Message("assistant", turn.text)]
+    )
     for about, reply in zip(asked, replies, strict=False):
         messages += [forecast_request(debate, about), Message("assistant", reply)]
     return (*messages, forecast_request(debate, asked[len(replies)]))
@@ -193,14 +216,16 @@ def newest(debate: Debate, agent: int, round: int) -> Message:
 
 
 def own_turns(debate: Debate, agent: int, round: int) -> tuple[int, ...]:
-    """The turns that stand in the conversation as the agent's own. The other layouts show them in the transcript instead."""
+    """The turns that stand in the conversation as the agent's own. The other layouts show them in the transcript
+    instead."""
     if debate.rules.layout != "growing":
         return ()
     return tuple(i for i in shown(debate.rules, debate.turns, round) if debate.turns[i].agent == agent)
 
 
 def extends(debate: Debate, agent: int, round: int) -> bool:
-    """Whether this conversation is the agent's last one, its turn and one new message. Not so when a window dropped a round."""
+    """Whether this conversation is the agent's last one, its turn and one new message. Not so when a window dropped a
+    round."""
     own = own_turns(debate, agent, round)
     if not own:
         return False
@@ -211,7 +236,8 @@ def extends(debate: Debate, agent: int, round: int) -> bool:
 
 
 def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int) -> Message:
-    """The message before the agent's turn in `round`, when `spoken` turns had been taken, as it stands in round `now`'s conversation."""
+    """The message before the agent's turn in `round`, when `spoken` turns had been taken, as it stands in round `now`'s
+    conversation."""
     rules, turns, prompts = debate.rules, debate.turns[:spoken], debate.prompts
     window = first_round_shown(rules, now)
     visible = [i for i in shown(rules, turns, round) if turns[i].round >= window]
@@ -230,7 +256,9 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
     table = "asked" if rules.sections == "asked" else "tagged"
     parts = []
     if first:
-        parts.append(prompts.say(f"{table}.question", question=debate.question.text, instruction=debate.question.instruction))
+        parts.append(
+            prompts.say(f"{table}.question", question=debate.question.text, instruction=debate.question.instruction)
+        )
     shared = rules.layout == "shared"
     mine = _last_of(turns, agent)
     failed = [prompts.say(f"{table}.failed")] if mine is not None and mine.failed and rules.history_rounds != 0 else []
@@ -287,7 +315,9 @@ def request(debate: Debate, agent: int, section: str, others: Sequence[int], wor
             text = _text(prompts, "asked.evaluate", debate.open_ended, names=_names(numbers), work=work)
         case "comparison":
             pairs = list(combinations(numbers, 2))
-            text = prompts.say("asked.compare" if len(pairs) == 1 else "asked.compare_pairs", choices=_choices(pairs), pairs=len(pairs))
+            text = prompts.say(
+                "asked.compare" if len(pairs) == 1 else "asked.compare_pairs", choices=_choices(pairs), pairs=len(pairs)
+            )
         case "solution":
             asked = debate.question
             text = _text(prompts, "asked.solve", debate.open_ended, question=asked.text, instruction=asked.instruction)
@@ -301,7 +331,8 @@ def _last_of(turns: tuple[Turn, ...], agent: int) -> Turn | None:
 
 
 BLOCKS = ("[Agent ", "Round ", "You are Agent ")
-"""How, after a blank line, a response, the instructions and what a seat is begin. A renderer may tokenise each once for all its readers."""
+"""How, after a blank line, a response, the instructions and what a seat is begin. A renderer may tokenise each once for
+all its readers."""
 
 
 def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> str:
@@ -310,7 +341,11 @@ def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> st
     if not isinstance(turn.parsed, Parsed):
         return f"{head}\n{debate.prompts.say('both.invalid')}"
     parsed = turn.parsed
-    fields = {name: parsed.fields[name] for name in CONTRACTS[rules.contract] if name in rules.visible and name in parsed.fields}
+    fields = {
+        name: parsed.fields[name]
+        for name in CONTRACTS[rules.contract]
+        if name in rules.visible and name in parsed.fields
+    }
     if rules.shuffle_labels:
         own = debate.labels(turn.agent)
         fields = {name: relabelled(said, own, labels) for name, said in fields.items()}
@@ -326,12 +361,17 @@ def _block(debate: Debate, turn: Turn, viewer: int, labels: Sequence[int]) -> st
 
 
 def _work(debate: Debate, turns: Sequence[Turn], visible: Sequence[int]) -> str:
-    """What of the others is to be judged: their answers, and where they are shown their judgements, the newest above all."""
+    """What of the others is to be judged: their answers, and where they are shown their judgements, the newest above
+    all."""
     judged: set[str] = set()
     for i in visible:
         parsed = turns[i].parsed
         if isinstance(parsed, Parsed):
-            judged |= {name for name in ("evaluation", "comparison") if parsed.fields.get(name, NOTHING).upper().rstrip(".") != NOTHING}
+            judged |= {
+                name
+                for name in ("evaluation", "comparison")
+                if parsed.fields.get(name, NOTHING).upper().rstrip(".") != NOTHING
+            }
     words = [f"{name}s" for name in ("evaluation", "comparison") if name in judged and name in debate.rules.visible]
     if not words:
         return "answers"

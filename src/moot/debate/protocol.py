@@ -1,4 +1,5 @@
-"""A protocol pairs the rules of a debate with the scoring of its votes. One flat set of names outside, as in a run's files."""
+"""A protocol pairs the rules of a debate with the scoring of its votes. One flat set of names outside, as in a run's
+files."""
 
 from __future__ import annotations
 
@@ -22,10 +23,13 @@ class Protocol:
     def __post_init__(self) -> None:
         asked, scoring = self.rules.forecast, self.scoring
         if scoring.vote_weight == "forecast" and asked == "none":
-            raise ConfigError("vote_weight forecast needs forecasts, got forecast 'none'; use forecast right, or vote_weight one")
+            raise ConfigError(
+                "vote_weight forecast needs forecasts, got forecast 'none'; use forecast right, or vote_weight one"
+            )
         if scoring.advantage == "center_forecast" and asked not in ("win", "both"):
             raise ConfigError(
-                f"advantage center_forecast needs forecasts of winning, got forecast {asked!r}; debate with forecast win or both"
+                f"advantage center_forecast needs forecasts of winning, got forecast {asked!r}; debate with forecast "
+                "win or both"
             )
 
     def with_choices(self, choices: Mapping[str, Any] | None = None, /, **named: Any) -> Protocol:

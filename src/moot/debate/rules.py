@@ -22,15 +22,18 @@ class Rules:
     """Independent choices; any combination is allowed, but for a shared layout with shuffled labels."""
 
     schedule: Literal["sequential", "parallel"] = "parallel"
-    """sequential: agents speak one at a time, and each sees what was already said in this round. parallel: all speak at once, and each sees
+    """sequential: agents speak one at a time, and each sees what was already said in this round. parallel: all speak at
+    once, and each sees
     finished rounds only."""
     contract: Literal["three_tag", "five_tag"] = "three_tag"
     """The sections of a turn: solution, evaluation, comparison; five_tag adds consensus and consensus_reason."""
     visible: tuple[str, ...] = ("solution", "evaluation")
     """The sections that others see. Hiding comparison keeps reviews blind."""
     layout: Literal["growing", "rebuilt", "shared"] = "growing"
-    """growing: each agent has one conversation, in which its own turns stand as sampled. rebuilt: each turn has one new user message
-    with the transcript. shared: as rebuilt, with all that differs between seats at its end, so that the agents of a debate read one
+    """growing: each agent has one conversation, in which its own turns stand as sampled. rebuilt: each turn has one new
+    user message
+    with the transcript. shared: as rebuilt, with all that differs between seats at its end, so that the agents of a
+    debate read one
     prefix."""
     history_rounds: int = -1
     """How many finished rounds an agent sees: -1 is all of them, 0 is none, K is the last K."""
@@ -45,19 +48,24 @@ class Rules:
     closing_ballot: bool = False
     """After the last round everybody judges once more without answering. Otherwise nobody judges the last answers."""
     sections: Literal["sampled", "given", "asked"] = "sampled"
-    """sampled: the model writes the tags of a turn itself. given: the tags are inserted and each section is sampled on its own. asked: no
+    """sampled: the model writes the tags of a turn itself. given: the tags are inserted and each section is sampled on
+    its own. asked: no
     tags; each section is its own exchange, and round 1 is the plain question."""
     judge_first: bool = True
-    """With sections asked, whether an agent judges the others before it solves again, so that the critique can help it."""
+    """With sections asked, whether an agent judges the others before it solves again, so that the critique can help
+    it."""
     both_orders: bool = False
-    """Ask each judge without a seat twice, the second time with the answers in the other order; only verdicts that stay the same count."""
+    """Ask each judge without a seat twice, the second time with the answers in the other order; only verdicts that stay
+    the same count."""
     forecast: Literal["none", "win", "right", "both"] = "none"
-    """What each agent is asked after its last turn, as a number from 0 to 100: how likely its answer is to win the vote, to be right, or
+    """What each agent is asked after its last turn, as a number from 0 to 100: how likely its answer is to win the
+    vote, to be right, or
     both. The forecast's tokens are taught by its Brier score alone."""
     temperature: float = 1.0
     """The temperature of sampling. A persona's own temperature is multiplied by it."""
     positions: Literal["none", "assigned"] = "none"
-    """assigned: two agents are advocates. Each argues for the side of the question that its seat is given, neither votes, and a judge
+    """assigned: two agents are advocates. Each argues for the side of the question that its seat is given, neither
+    votes, and a judge
     without a seat decides."""
 
     def __post_init__(self) -> None:
@@ -65,18 +73,27 @@ class Rules:
         if unknown := set(self.visible) - set(FIELDS):
             raise ConfigError(f"visible may name {', '.join(FIELDS)}, got {', '.join(sorted(unknown))!r}; remove it")
         if self.history_rounds < -1:
-            raise ConfigError(f"history_rounds must be -1 or more, got {self.history_rounds}; -1 shows every round, 0 shows none")
+            raise ConfigError(
+                f"history_rounds must be -1 or more, got {self.history_rounds}; -1 shows every round, 0 shows none"
+            )
         if self.max_chars_per_field < 0:
-            raise ConfigError(f"max_chars_per_field must be 0 or more, got {self.max_chars_per_field}; the usual value is 2000")
+            raise ConfigError(
+                f"max_chars_per_field must be 0 or more, got {self.max_chars_per_field}; the usual value is 2000"
+            )
         if self.layout == "shared" and self.shuffle_labels:
             raise ConfigError(
-                "shuffle_labels gives each agent numbers of its own, so with layout 'shared' they would read no common prefix; "
+                "shuffle_labels gives each agent numbers of its own, so with layout 'shared' they would read no common "
+                "prefix; "
                 "leave it off, or use layout rebuilt"
             )
-        if self.positions == "assigned" and (self.sections != "asked" or self.contract != "three_tag" or self.closing_ballot):
+        if self.positions == "assigned" and (
+            self.sections != "asked" or self.contract != "three_tag" or self.closing_ballot
+        ):
             raise ConfigError(
-                "positions assigned needs sections asked, contract three_tag and no closing_ballot, because advocates argue and do not "
-                f"vote; got sections {self.sections}, contract {self.contract}, closing_ballot {str(self.closing_ballot).lower()}; "
+                "positions assigned needs sections asked, contract three_tag and no closing_ballot, because advocates "
+                "argue and do not "
+                f"vote; got sections {self.sections}, contract {self.contract}, closing_ballot "
+                f"{str(self.closing_ballot).lower()}; "
                 "the protocol advocates has all of it"
             )
         if not 0 <= self.temperature <= 10:
@@ -87,12 +104,17 @@ class Rules:
 
 
 def check_advocates_rules(rules: Rules) -> None:
-    """What advocates may be told to do in training, and what they must be able to read: they only ever write arguments."""
+    """What advocates may be told to do in training, and what they must be able to read: they only ever write
+    arguments."""
     if not rules.judge_first:
-        raise ConfigError("judge_first must be left out with positions assigned, got false: advocates judge nobody, neither first nor last")
+        raise ConfigError(
+            "judge_first must be left out with positions assigned, got false: advocates judge nobody, neither first "
+            "nor last"
+        )
     if "solution" not in rules.visible or set(rules.visible) - {"solution", "evaluation"}:
         raise ConfigError(
-            f"visible must be solution with positions assigned, got {' '.join(rules.visible) or 'nothing'}: an advocate writes its "
+            f"visible must be solution with positions assigned, got {' '.join(rules.visible) or 'nothing'}: an "
+            "advocate writes its "
             "argument there and nothing else, and the judge decides by it; use --visible solution, or leave it out"
         )
 
@@ -119,9 +141,11 @@ def shown(rules: Rules, turns: Sequence[Turn], round: int) -> list[int]:
 
 
 def candidates(rules: Rules, turns: Sequence[Turn]) -> Iterator[dict[int, int]]:
-    """For each turn, the responses its author may judge: agent -> index of that agent's newest parsed turn it was shown.
+    """For each turn, the responses its author may judge: agent -> index of that agent's newest parsed turn it was
+    shown.
 
-    The keys are the eligible agents. One pass: what is newest only changes when somebody speaks. Advocates judge nobody.
+    The keys are the eligible agents. One pass: what is newest only changes when somebody speaks. Advocates judge
+    nobody.
     """
     if rules.positions == "assigned":
         yield from ({} for _ in turns)
@@ -143,9 +167,11 @@ def candidates(rules: Rules, turns: Sequence[Turn]) -> Iterator[dict[int, int]]:
 def eligible(
     rules: Rules, turns: Sequence[Turn], agent: int, round: int, num_agents: int | None = None, oldest: int = 1
 ) -> tuple[int, ...]:
-    """The agents that `agent`, about to speak in `round`, may judge; only by what they said since round `oldest`, if that is given.
+    """The agents that `agent`, about to speak in `round`, may judge; only by what they said since round `oldest`, if
+    that is given.
 
-    Looks from the newest turn back and stops once all the others are there, which is usually one round. Advocates judge nobody.
+    Looks from the newest turn back and stops once all the others are there, which is usually one round. Advocates judge
+    nobody.
     """
     if rules.positions == "assigned":
         return ()

@@ -1,4 +1,5 @@
-"""Scores of a debate: what its turns are paid, by stream, and what an estimator works on. One shape for every reward."""
+"""Scores of a debate: what its turns are paid, by stream, and what an estimator works on. One shape for every
+reward."""
 
 from __future__ import annotations
 

@@ -11,8 +11,16 @@ from moot.debate.reward import REWARDS, Reward, reward_named
 from moot.debate.typed_fields import as_json, check_types
 from moot.errors import ConfigError
 
-OF_AGENTS_VOTES = ("judge_consensus", "enable_format_penalty", "lambda_judge", "evaluation_credit", "drop_own_answer", "vote_weight")
-"""The choices about agents' own votes: which of them count, how much, and how voting is paid. Nothing depends on them where agents do not
+OF_AGENTS_VOTES = (
+    "judge_consensus",
+    "enable_format_penalty",
+    "lambda_judge",
+    "evaluation_credit",
+    "drop_own_answer",
+    "vote_weight",
+)
+"""The choices about agents' own votes: which of them count, how much, and how voting is paid. Nothing depends on them
+where agents do not
 vote."""
 
 
@@ -33,13 +41,17 @@ class Scoring:
     lambda_judge: float = 1.0
     """Weight of the judge advantages."""
     advantage: str = "auto"
-    """center_group, center_round, center_question, center_seat, center_forecast, normalize_batch, or path.py:function; auto is the one
-    that belongs to the reward (center_round for truth and majority, center_group for the others), and center_round with any discount."""
+    """center_group, center_round, center_question, center_seat, center_forecast, normalize_batch, or path.py:function;
+    auto is the one
+    that belongs to the reward (center_round for truth and majority, center_group for the others), and center_round with
+    any discount."""
     evaluation_credit: Literal["generator", "judge", "nobody"] = "generator"
-    """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes' that the evaluation
+    """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes'
+    that the evaluation
     leads to; or none."""
     literal: bool = False
-    """Follow the source of generator_judge to the letter: an answer without votes gets -1, and penalties are centred as well."""
+    """Follow the source of generator_judge to the letter: an answer without votes gets -1, and penalties are centred as
+    well."""
     reward_mix: float = 0.0
     """Share of the known answer in the reward; with 0 only the votes of the peers count."""
     correct_bonus: float = 0.0
@@ -49,16 +61,20 @@ class Scoring:
     (trust/outside_agreement)."""
 
     voters: Literal["both", "agents", "judges"] = "both"
-    """Whose votes count, where there are judges without a seat. With judges alone the agents' own votes are neither counted nor paid."""
+    """Whose votes count, where there are judges without a seat. With judges alone the agents' own votes are neither
+    counted nor paid."""
     drop_own_answer: bool = False
-    """Leave out votes of an agent who holds one of the two answers: it prefers its own, whatever that is. Needs a grader, and leaves few
+    """Leave out votes of an agent who holds one of the two answers: it prefers its own, whatever that is. Needs a
+    grader, and leaves few
     votes where few answers differ."""
 
     vote_weight: Literal["one", "forecast"] = "one"
-    """What an agent's vote counts: one, or the chance from 0 to 1 that the agent gave its own answer of being right (of winning, where only
+    """What an agent's vote counts: one, or the chance from 0 to 1 that the agent gave its own answer of being right (of
+    winning, where only
     that was asked). Needs forecast."""
     discount: float = 0.0
-    """0 pays each turn its own reward. Above 0, up to 1, each turn gets its own plus this times the next turn's of the same agent, and so
+    """0 pays each turn its own reward. Above 0, up to 1, each turn gets its own plus this times the next turn's of the
+    same agent, and so
     on: the reward-to-go."""
 
     def __post_init__(self) -> None:
@@ -73,15 +89,19 @@ class Scoring:
         if not abs(self.correct_bonus) <= sys.float_info.max:
             raise ConfigError(f"correct_bonus must be a number, got {self.correct_bonus}")
         if not 0 <= self.discount <= 1:
-            raise ConfigError(f"discount must be between 0 and 1, got {self.discount}; 0 pays each turn its own reward alone")
+            raise ConfigError(
+                f"discount must be between 0 and 1, got {self.discount}; 0 pays each turn its own reward alone"
+            )
         if self.discount and self.rule.per == "agent":
             raise ConfigError(
-                f"discount needs rewards per turn, got {self.discount} with {self.reward}, which pays an agent once for the whole debate; "
+                f"discount needs rewards per turn, got {self.discount} with {self.reward}, which pays an agent once "
+                "for the whole debate; "
                 f"use {listed(reward.name for reward in REWARDS.values() if reward.per == 'turn')}, or discount 0"
             )
         if self.discount and self.advantage == "center_forecast":
             raise ConfigError(
-                f"discount must be 0 with advantage center_forecast, got {self.discount}: a forecast is about one reward, not about a "
+                f"discount must be 0 with advantage center_forecast, got {self.discount}: a forecast is about one "
+                "reward, not about a "
                 "sum; use center_round"
             )
 
@@ -114,8 +134,11 @@ class Scoring:
         return {section: stream for section, stream in streams.items() if stream != "nobody"}
 
     def peers_alone(self) -> Scoring:
-        """The same votes without any truth, for measuring: a reward that knows the truth would make every winner right."""
-        return replace(self, reward=self.reward if self.rule.from_votes else "generator_judge", reward_mix=0.0, correct_bonus=0.0)
+        """The same votes without any truth, for measuring: a reward that knows the truth would make every winner
+        right."""
+        return replace(
+            self, reward=self.reward if self.rule.from_votes else "generator_judge", reward_mix=0.0, correct_bonus=0.0
+        )
 
     def as_dict(self) -> dict[str, Any]:
         return as_json(self)
@@ -128,11 +151,16 @@ def listed(names: Iterable[str]) -> str:
 
 
 def judge_warning(scoring: Scoring, num_agents: int, trained: bool = True) -> str | None:
-    """Said once when a run starts: with few agents, a consensus of all judges is mostly the judge's own voice. A demo, where nothing
+    """Said once when a run starts: with few agents, a consensus of all judges is mostly the judge's own voice. A demo,
+    where nothing
     is `trained`, has no option for the consensus."""
     if "judge" not in scoring.stream_of.values() or scoring.judge_consensus != "all" or not 3 <= num_agents <= 4:
         return None
-    judges = "one possible judge, who always agrees with itself" if num_agents == 3 else "two possible judges, who agree or tie"
+    judges = (
+        "one possible judge, who always agrees with itself"
+        if num_agents == 3
+        else "two possible judges, who agree or tie"
+    )
     needs = " (which needs at least 4 agents to say anything)" if num_agents == 3 else ""
     other = f", or --judge-consensus leave_one_out{needs}" if trained else ""
     few = f"With {num_agents} agents each pair has {judges}: the judge reward teaches little but to vote."
@@ -143,13 +171,16 @@ def check_advocates_scoring(scoring: Scoring) -> None:
     """How advocates may be paid, in training and afterwards."""
     if not scoring.judges_count:
         raise ConfigError(
-            f"the judge decides between advocates, so judge_counts must be true and voters judges or both, got judge_counts "
+            "the judge decides between advocates, so judge_counts must be true and voters judges or both, got "
+            "judge_counts "
             f"{str(scoring.judge_counts).lower()} and voters {scoring.voters}"
         )
     luck = "which side an advocate is given is luck, and only the judge's decision depends on what it says"
     if not scoring.rule.from_votes and scoring.rule.our_own:
         votes = ", ".join(reward.name for reward in REWARDS.values() if reward.from_votes)
-        raise ConfigError(f"reward must be {votes} or path.py:function with positions assigned, got {scoring.reward}: {luck}")
+        raise ConfigError(
+            f"reward must be {votes} or path.py:function with positions assigned, got {scoring.reward}: {luck}"
+        )
     for name in ("reward_mix", "correct_bonus"):
         if getattr(scoring, name):
             raise ConfigError(f"{name} must be left out with positions assigned, got {getattr(scoring, name)}: {luck}")
@@ -158,5 +189,6 @@ def check_advocates_scoring(scoring: Scoring) -> None:
         if (value := getattr(scoring, name)) != getattr(usual, name):
             told = str(value).lower() if isinstance(value, bool) else value
             raise ConfigError(
-                f"{name} must be left out with positions assigned, got {told}: it is about the votes of agents, and advocates do not vote"
+                f"{name} must be left out with positions assigned, got {told}: it is about the votes of agents, and "
+                "advocates do not vote"
             )

@@ -4,7 +4,8 @@
     given     the tags are inserted, and each section is sampled up to its closing tag
     asked     no tags; each section is its own short exchange in the conversation
 
-Whatever the way, the turn's text holds the same sections in the contract's order, so parsing, votes, credit and the page see no
+Whatever the way, the turn's text holds the same sections in the contract's order, so parsing, votes, credit and the
+page see no
 difference. A section ends at the first tag of the contract that its author writes: nobody breaks out of a section.
 """
 
@@ -47,7 +48,8 @@ class Piece:
     """Of the content in the turn's text."""
 
     def place(self, character: int) -> int:
-        """The character of the turn's text that a character of the reply became. What was cut away stands at the end of the section."""
+        """The character of the turn's text that a character of the reply became. What was cut away stands at the end of
+        the section."""
         return self.start + min(max(character - self.lead, 0), self.length)
 
 
@@ -67,7 +69,8 @@ def content_of(reply: str) -> tuple[int, str]:
 
 
 def asked_text(contract: str, replies: Mapping[str, str]) -> tuple[str, dict[str, Piece]]:
-    """The text of a turn whose sections were asked for one by one, in the contract's order; and where each reply went."""
+    """The text of a turn whose sections were asked for one by one, in the contract's order; and where each reply
+    went."""
     text, pieces = "", {}
     for name in CONTRACTS[contract]:
         lead, content = content_of(replies[name]) if name in replies else (0, NOTHING)
@@ -87,7 +90,8 @@ def stop_tags(contract: str) -> tuple[str, ...]:
 
 
 def kept_length(section: str, reply: str) -> int:
-    """How much of a reply stays in the turn: all of it, up to and with the section's own closing tag, or up to any other tag."""
+    """How much of a reply stays in the turn: all of it, up to and with the section's own closing tag, or up to any
+    other tag."""
     tag, hidden = _ANY_TAG.search(reply), _hidden_tag(reply)
     if tag is None or (hidden is not None and hidden < tag.start()):
         return len(reply) if hidden is None else hidden
@@ -98,8 +102,13 @@ def kept(section: str, reply: str) -> str:
     """What stays in the turn of a reply whose tag was given."""
     length = kept_length(section, reply)
     rest = reply[length:]
-    # The last token of a closing tag may hold the beginning of what would follow. Between two sections that is read by nobody.
-    return reply if is_closed(section, reply) and not _ANY_TAG.search(rest) and not _THINKING.search(rest) else reply[:length]
+    # The last token of a closing tag may hold the beginning of what would follow. Between two sections that is read by
+    # nobody.
+    return (
+        reply
+        if is_closed(section, reply) and not _ANY_TAG.search(rest) and not _THINKING.search(rest)
+        else reply[:length]
+    )
 
 
 def _hidden_tag(reply: str) -> int | None:
@@ -125,7 +134,8 @@ def is_closed(section: str, reply: str) -> bool:
 
 
 def opening(contract: str, spoken: Sequence[str], replies: Sequence[str]) -> str:
-    """What is inserted before the next part: the end of the section before it, sections with nothing to say, and the next tag."""
+    """What is inserted before the next part: the end of the section before it, sections with nothing to say, and the
+    next tag."""
     return _closed(spoken, replies) + _filled(contract, spoken, len(replies)) + f"<{spoken[len(replies)]}>\n"
 
 
@@ -152,7 +162,9 @@ def _filled(contract: str, spoken: Sequence[str], done: int) -> str:
 
 def spoken_so_far(contract: str, spoken: Sequence[str], replies: Sequence[str]) -> str:
     """A turn with given tags up to where the next part begins."""
-    return "".join(opening(contract, spoken, replies[:i]) + reply for i, reply in enumerate(replies)) + opening(contract, spoken, replies)
+    return "".join(opening(contract, spoken, replies[:i]) + reply for i, reply in enumerate(replies)) + opening(
+        contract, spoken, replies
+    )
 
 
 def given_text(contract: str, spoken: Sequence[str], replies: Sequence[str]) -> str:
@@ -162,7 +174,8 @@ def given_text(contract: str, spoken: Sequence[str], replies: Sequence[str]) -> 
 
 
 def joined(way: Sections, contract: str, spoken: Sequence[str], said: Sequence[Said]) -> Said:
-    """The parts of a turn as one. An empty solution, or one that was cut at its limit, fails the turn; other sections may be short."""
+    """The parts of a turn as one. An empty solution, or one that was cut at its limit, fails the turn; other sections
+    may be short."""
     replies = {section: each.text for section, each in zip(spoken, said, strict=True)}
     if way == "given":
         text = given_text(contract, spoken, [kept(section, reply) for section, reply in replies.items()])

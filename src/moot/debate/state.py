@@ -1,10 +1,14 @@
-"""A debate in progress: what has been said, who speaks next, and what they see. Immutable; `advance` gives the next one.
+"""A debate in progress: what has been said, who speaks next, and what they see. Immutable; `advance` gives the next
+one.
 
     rounds of answers  ->  [closing ballot]  ->  [forecasts]  ->  [outside judges]
 
-Everybody answers for `max_rounds` rounds; fewer where `stop_when_settled` and the answers agree, up to `extra_rounds` more while they
-do not. With `closing_ballot` everybody then judges once more, because nobody has judged the last answers yet. With `forecast` each agent
-says how likely its answer is to win, or to be right. Judges who hold no seat come last, and only what they say about the answers is kept.
+Everybody answers for `max_rounds` rounds; fewer where `stop_when_settled` and the answers agree, up to `extra_rounds`
+more while they
+do not. With `closing_ballot` everybody then judges once more, because nobody has judged the last answers yet. With
+`forecast` each agent
+says how likely its answer is to win, or to be right. Judges who hold no seat come last, and only what they say about
+the answers is kept.
 """
 
 from __future__ import annotations
@@ -52,7 +56,13 @@ class Debate:
 
     def __repr__(self) -> str:
         """For people: everything is in the fields, and as Python it fills a screen."""
-        lines = [line for turn in self.turns if isinstance(turn.parsed, Parsed) for line in turn.parsed.lines if line.kind == "comparison"]
+        lines = [
+            line
+            for turn in self.turns
+            if isinstance(turn.parsed, Parsed)
+            for line in turn.parsed.lines
+            if line.kind == "comparison"
+        ]
         votes = ", ".join(f"{line.left} {line.verdict} {line.right}" for line in lines[:9]) + ", …" * (len(lines) > 9)
         asked = self.question.text if len(self.question.text) <= 60 else f"{self.question.text[:59]}…"
         rounds = f"{max((turn.round for turn in self.turns), default=0)} of {self.max_rounds} rounds"
@@ -74,7 +84,10 @@ class Debate:
             )
         if self.settled is None and (self.stop_when_settled or self.extra_rounds):
             name = "stop_when_settled" if self.stop_when_settled else "extra_rounds"
-            raise ConfigError(f"{name} needs settled, which decides whether answers agree; build it with settled_by of the task's grader")
+            raise ConfigError(
+                f"{name} needs settled, which decides whether answers agree; build it with settled_by of the task's "
+                "grader"
+            )
 
     @property
     def assigned(self) -> bool:
@@ -166,7 +179,9 @@ class Debate:
             return whole
         said, section = tuple(said), spoken[len(said)]  # a copy: who plays goes on adding to theirs
         given = self.rules.sections == "given"
-        replies = [sections.kept(name, each.text) if given else each.text for name, each in zip(spoken, said, strict=False)]
+        replies = [
+            sections.kept(name, each.text) if given else each.text for name, each in zip(spoken, said, strict=False)
+        ]
         newest = whole.newest if given or not said else prompts.request(self, whole.agent, section, whole.eligible)
 
         def conversation() -> tuple[Message, ...]:
@@ -193,7 +208,8 @@ class Debate:
         )
 
     def parts(self, observation: Observation) -> tuple[str, ...]:
-        """The sections that a turn is spoken in, in order; none where the model writes the whole turn, tags included."""
+        """The sections that a turn is spoken in, in order; none where the model writes the whole turn, tags
+        included."""
         if self.rules.sections == "sampled":
             return ()
         judge_first = self.rules.judge_first and self.rules.sections == "asked"
@@ -211,13 +227,19 @@ class Debate:
         return self.question.answer is None and not self.question.instruction
 
     def labels(self, viewer: int) -> Sequence[int]:
-        """The number by which `viewer` knows each agent. Who judges in both orders has them the other way round the second time."""
+        """The number by which `viewer` knows each agent. Who judges in both orders has them the other way round the
+        second time."""
         swapped = self.rules.both_orders and viewer >= self.num_agents and (viewer - self.num_agents) % 2 == 1
-        shuffled = labels_for(self.question, viewer - swapped, self.num_agents) if self.rules.shuffle_labels else range(self.num_agents)
+        shuffled = (
+            labels_for(self.question, viewer - swapped, self.num_agents)
+            if self.rules.shuffle_labels
+            else range(self.num_agents)
+        )
         return [self.num_agents - 1 - label for label in shuffled] if swapped else shuffled
 
     def advance(self, said: Mapping[int, Said]) -> Debate:
-        """Takes what each of `next_speakers` said. Under `abort`, turns of a parallel round after the first failed one are not kept."""
+        """Takes what each of `next_speakers` said. Under `abort`, turns of a parallel round after the first failed one
+        are not kept."""
         if tuple(sorted(said)) != self.next_speakers:
             raise ValueError(f"agents {self.next_speakers} speak next, got turns of {tuple(sorted(said))}")
         turns = list(self.turns)
@@ -230,14 +252,27 @@ class Debate:
     def read(self, round: int, agent: int, said: Said, ballot: bool = False) -> Turn:
         """What was said, as a turn: in sections, and about seats instead of the author's labels."""
         contract = BALLOT if ballot else self.rules.contract
-        # Spoken on its own, a consensus may be a sentence: only its YES or NO is read, and nothing else can spoil the turn.
+        # Spoken on its own, a consensus may be a sentence: only its YES or NO is read, and nothing else can spoil the
+        # turn.
         in_parts = self.rules.sections != "sampled"
-        parsed = ParseFailure(said.failure) if said.failure else parse(said.text, contract, said.closed, any_consensus=in_parts)
-        return Turn(round, agent, said.text, parsed if isinstance(parsed, ParseFailure) else self.about_seats(parsed, agent), ballot)
+        parsed = (
+            ParseFailure(said.failure)
+            if said.failure
+            else parse(said.text, contract, said.closed, any_consensus=in_parts)
+        )
+        return Turn(
+            round,
+            agent,
+            said.text,
+            parsed if isinstance(parsed, ParseFailure) else self.about_seats(parsed, agent),
+            ballot,
+        )
 
     def about_seats(self, parsed: Parsed, author: int) -> Parsed:
         """With comparison lines about seats instead of the author's labels."""
-        return with_agents(parsed, self.labels(author)) if self.rules.shuffle_labels or self.rules.both_orders else parsed
+        return (
+            with_agents(parsed, self.labels(author)) if self.rules.shuffle_labels or self.rules.both_orders else parsed
+        )
 
     def turns_by_agent(self) -> list[list[int]]:
         """For each agent, the indices of its turns in order."""
@@ -262,7 +297,9 @@ class Debate:
         spoken = self.turns[turn]
         # Those who speak together see none of each other's turns.
         together = spoken.ballot or self.rules.schedule == "parallel"
-        first = next(i for i, other in enumerate(self.turns) if other.round == spoken.round and other.ballot == spoken.ballot)
+        first = next(
+            i for i, other in enumerate(self.turns) if other.round == spoken.round and other.ballot == spoken.ballot
+        )
         return replace(
             self,
             turns=self.turns[: first if together else turn],
@@ -286,7 +323,8 @@ class Debate:
         return self.next_round + FORECASTS[self.rules.forecast].index(about)
 
     def observe_forecast(self, agent: int, said: Sequence[Said] = ()) -> Observation:
-        """What an agent is given before it forecasts: its last turn as it was, and one more question; after it has `said` those before."""
+        """What an agent is given before it forecasts: its last turn as it was, and one more question; after it has
+        `said` those before."""
         asked = FORECASTS[self.rules.forecast]
         about, replies = asked[len(said)], [each.text for each in said]
         return Observation(
@@ -317,11 +355,13 @@ class Debate:
     # Judges without a seat
 
     def answers(self) -> dict[int, int]:
-        """For each agent that has one, the turn that holds its answer: its newest that could be read and is no ballot."""
+        """For each agent that has one, the turn that holds its answer: its newest that could be read and is no
+        ballot."""
         return {turn.agent: i for i, turn in enumerate(self.turns) if turn.answers}
 
     def observe_as_judge(self, judge: int, said: Sequence[Said] = ()) -> Observation:
-        """What the j-th outside judge is given: the question and everybody's newest answer, nothing of the way there."""
+        """What the j-th outside judge is given: the question and everybody's newest answer, nothing of the way
+        there."""
         messages = prompts.for_judge(self, self.num_agents + judge)
         whole = Observation(
             agent=self.num_agents + judge,

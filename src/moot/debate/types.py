@@ -16,9 +16,11 @@ class Question:
     instruction: str = ""
     """How to write the final answer (`\\boxed{}`, a letter, ...); stands under the question."""
     label: str | None = None
-    """What the reward `majority` takes for the answer, where it is not the agents' own plurality. Never shown to an agent."""
+    """What the reward `majority` takes for the answer, where it is not the agents' own plurality. Never shown to an
+    agent."""
     sides: tuple[str, ...] = ()
-    """The positions to argue for, by seat, where the question comes with two of them. `answer` is the right one, if known."""
+    """The positions to argue for, by seat, where the question comes with two of them. `answer` is the right one, if
+    known."""
 
     @property
     def plain(self) -> str:
@@ -70,7 +72,8 @@ class Turn:
 
     @property
     def fields(self) -> Mapping[str, str] | None:
-        """The sections by name (`solution`, `evaluation`, `comparison`, ...), stripped of their tags; None if the turn failed."""
+        """The sections by name (`solution`, `evaluation`, `comparison`, ...), stripped of their tags; None if the turn
+        failed."""
         return self.parsed.fields if isinstance(self.parsed, Parsed) else None
 
     @property
@@ -81,7 +84,8 @@ class Turn:
 
 @dataclass(frozen=True)
 class Vote:
-    """A comparison that counts. Agents in `win_rate` and `win_minus_loss`, responses (turn indices) in `generator_judge`."""
+    """A comparison that counts. Agents in `win_rate` and `win_minus_loss`, responses (turn indices) in
+    `generator_judge`."""
 
     author: int
     left: int
@@ -137,7 +141,8 @@ class Observation:
     closing: Callable[[str], str] = lambda reply: ""
     """What is written after the last part, whose reply is given."""
     turnwise: Callable[[], tuple[Message, ...]] | None = None
-    """The conversation with each own turn as one message, where that differs: for a speaker that keeps the tokens of its turns."""
+    """The conversation with each own turn as one message, where that differs: for a speaker that keeps the tokens of
+    its turns."""
 
     @property
     def messages(self) -> list[dict[str, str]]:
@@ -149,7 +154,8 @@ class Observation:
 class Said:
     text: str
     closed: bool = True
-    """Whether the last closing tag may be missing because sampling stopped on it. False for an answer cut at its token limit."""
+    """Whether the last closing tag may be missing because sampling stopped on it. False for an answer cut at its token
+    limit."""
     cut: bool = False
     """Whether it was cut at its token limit. Only a turn in parts asks: there, no tag can tell."""
     failure: str = ""

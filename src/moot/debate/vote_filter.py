@@ -1,6 +1,8 @@
-"""Whose votes count: agents, judges without a seat, or both; and not those of a judge who holds one of the two answers. And how much.
+"""Whose votes count: agents, judges without a seat, or both; and not those of a judge who holds one of the two answers.
+And how much.
 
-Judges prefer the answer they hold themselves, so votes of all count answers and call it quality. A judge who doubts its own answer may
+Judges prefer the answer they hold themselves, so votes of all count answers and call it quality. A judge who doubts its
+own answer may
 count less (`vote_weight`).
 """
 
@@ -23,7 +25,8 @@ About = Callable[[Vote], tuple[int | None, int | None]]
 
 
 def own_answers(debate: Debate, same: Same) -> list[int | None]:
-    """For each turn, the answer its author holds when it votes there: that of its newest response, this turn's included."""
+    """For each turn, the answer its author holds when it votes there: that of its newest response, this turn's
+    included."""
     held: dict[int, int | None] = {}
     own: list[int | None] = []
     for i, turn in enumerate(debate.turns):
@@ -42,12 +45,21 @@ def count_responses(debate: Debate, votes: Sequence[Vote], scoring: Scoring, sam
 
 
 def count_agents(debate: Debate, votes: Sequence[Vote], scoring: Scoring, same: Same | None) -> tuple[Vote, ...]:
-    """Of votes about agents, those that count. What an author judged is what it was shown; of one it could not judge nothing is known."""
+    """Of votes about agents, those that count. What an author judged is what it was shown; of one it could not judge
+    nothing is known."""
     votes = weighted(debate, votes, scoring)
     if scoring.agents_count and not scoring.drop_own_answer:
         return tuple(votes)
     shown: list[Mapping[int, int]] = list(candidates(debate.rules, debate.turns))
-    return tuple(_counting(debate, votes, scoring, same, lambda vote: (shown[vote.turn].get(vote.left), shown[vote.turn].get(vote.right))))
+    return tuple(
+        _counting(
+            debate,
+            votes,
+            scoring,
+            same,
+            lambda vote: (shown[vote.turn].get(vote.left), shown[vote.turn].get(vote.right)),
+        )
+    )
 
 
 UNSURE = 0.5
@@ -55,7 +67,8 @@ UNSURE = 0.5
 
 
 def weighted(debate: Debate, votes: Sequence[Vote], scoring: Scoring) -> Sequence[Vote]:
-    """With `vote_weight forecast`, an agent's votes weigh the chance it gave its own answer; those of judges without a seat weigh 1."""
+    """With `vote_weight forecast`, an agent's votes weigh the chance it gave its own answer; those of judges without a
+    seat weigh 1."""
     if scoring.vote_weight == "one":
         return votes
     given = chances(debate.forecasts, "win" if debate.rules.forecast == "win" else "right")
@@ -63,9 +76,14 @@ def weighted(debate: Debate, votes: Sequence[Vote], scoring: Scoring) -> Sequenc
     return [vote if vote.turn < 0 else replace(vote, weight=weight.get(vote.author, UNSURE)) for vote in votes]
 
 
-def _counting(debate: Debate, votes: Sequence[Vote], scoring: Scoring, same: Same | None, about: About) -> Iterator[Vote]:
+def _counting(
+    debate: Debate, votes: Sequence[Vote], scoring: Scoring, same: Same | None, about: About
+) -> Iterator[Vote]:
     if scoring.drop_own_answer and same is None:
-        raise ConfigError("drop_own_answer needs a task with a grader, which decides whether answers are equal; name one, or leave it out")
+        raise ConfigError(
+            "drop_own_answer needs a task with a grader, which decides whether answers are equal; name one, or leave "
+            "it out"
+        )
     own = own_answers(debate, same) if same is not None else []
     for vote in votes:
         if vote.turn < 0:

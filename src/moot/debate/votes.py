@@ -32,7 +32,9 @@ def comparisons(debate: Debate, scoring: Scoring = Scoring()) -> tuple[list[Vote
                 valid.append(Vote(turn.agent, line.left, line.right, line.verdict, i))
     if scoring.judges_count:
         agent = [turn.agent for turn in debate.turns]
-        valid += [replace(vote, left=agent[vote.left], right=agent[vote.right]) for vote in outside_votes(debate, scoring)]
+        valid += [
+            replace(vote, left=agent[vote.left], right=agent[vote.right]) for vote in outside_votes(debate, scoring)
+        ]
     return valid, malformed
 
 
@@ -85,7 +87,12 @@ def ballots(debate: Debate, scoring: Scoring = Scoring()) -> Ballots:
         turn = debate.turns[i]
         cast: list[Vote] = []
         for line in _lines(debate, i):
-            if line.kind == "comparison" and line.left != line.right and line.left in may_judge and line.right in may_judge:
+            if (
+                line.kind == "comparison"
+                and line.left != line.right
+                and line.left in may_judge
+                and line.right in may_judge
+            ):
                 cast.append(Vote(turn.agent, may_judge[line.left], may_judge[line.right], line.verdict, i))
             elif line.kind != "silent":
                 lines_invalid += 1
@@ -109,7 +116,8 @@ def _last_words(cast: Sequence[Vote]) -> list[Vote]:
 
 
 def outside_votes(debate: Debate, scoring: Scoring) -> Iterator[Vote]:
-    """What judges without a seat say about the agents' newest answers, by turn index. Where one is asked in both orders, what survives."""
+    """What judges without a seat say about the agents' newest answers, by turn index. Where one is asked in both
+    orders, what survives."""
     if not debate.rules.both_orders:
         for turn in debate.jury:
             cast = _jury_votes(debate, turn)
@@ -120,7 +128,8 @@ def outside_votes(debate: Debate, scoring: Scoring) -> Iterator[Vote]:
 
 
 def in_both_orders(debate: Debate) -> Iterator[tuple[list[Vote], list[Vote]]]:
-    """Each judge's last words on every pair, in the one order and in the other. Its two ballots stand side by side in the jury."""
+    """Each judge's last words on every pair, in the one order and in the other. Its two ballots stand side by side in
+    the jury."""
     for one, other in zip(debate.jury[::2], debate.jury[1::2], strict=False):
         yield _last_words(_jury_votes(debate, one)), _last_words(_jury_votes(debate, other))
 

@@ -1,7 +1,9 @@
 """How one thread gives work to another so that none is lost.
 
-What is given is either taken by its owner or refused with EngineError, in that moment and under one lock: there is no time between in
-which a thing lies in a box that nobody opens again. From then on the work is its owner's. Whoever asked may be cancelled or gone; the work
+What is given is either taken by its owner or refused with EngineError, in that moment and under one lock: there is no
+time between in
+which a thing lies in a box that nobody opens again. From then on the work is its owner's. Whoever asked may be
+cancelled or gone; the work
 goes on, and every future is settled, at the latest when the owner closes.
 """
 
@@ -50,10 +52,13 @@ class Inbox(Generic[T]):
     def take(self, most: int | None = None) -> list[T]:
         """The oldest ones, or all that is here now. What comes later stays for the next time."""
         with self._lock:
-            return [self._items.popleft() for _ in range(len(self._items) if most is None else min(most, len(self._items)))]
+            return [
+                self._items.popleft() for _ in range(len(self._items) if most is None else min(most, len(self._items)))
+            ]
 
     def close(self, why: str) -> bool:
-        """From now on everything is refused with these words; what is here stays to be taken. False where it was closed before."""
+        """From now on everything is refused with these words; what is here stays to be taken. False where it was closed
+        before."""
         with self._lock:
             first, self._closed = self._closed is None, self._closed or why
             return first
@@ -74,7 +79,8 @@ class LoopThread:
         return self._inbox.closed
 
     def post(self, action: Callable[[], object], future: Future[Any]) -> None:
-        """Runs the action in the loop, in the order in which actions came. The future is settled by it, or at the latest by `close`."""
+        """Runs the action in the loop, in the order in which actions came. The future is settled by it, or at the
+        latest by `close`."""
         self._owed.add(future)
         future.add_done_callback(self._owed.discard)
         try:
@@ -94,7 +100,8 @@ class LoopThread:
         return future
 
     def close(self, farewell: Callable[[], Coroutine[Any, Any, None]], refusal: str, ending: str) -> None:
-        """Whoever comes now hears the refusal, whoever waits the ending; then `farewell` runs. May be called twice, and by several."""
+        """Whoever comes now hears the refusal, whoever waits the ending; then `farewell` runs. May be called twice, and
+        by several."""
         if not self._inbox.close(refusal):
             self._thread.join(2 * FAREWELL_S)
             return
@@ -129,4 +136,6 @@ class LoopThread:
 
 
 def _pass_on(future: Future[Any], task: asyncio.Task[Any]) -> None:
-    settle(future, EngineError("it was cancelled on its way") if task.cancelled() else task.exception() or task.result())
+    settle(
+        future, EngineError("it was cancelled on its way") if task.cancelled() else task.exception() or task.result()
+    )

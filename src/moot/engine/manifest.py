@@ -1,4 +1,5 @@
-"""What a checkpoint on disk says about itself: manifest.json, with every file's SHA-256. Needs no torch, so an export can check it too."""
+"""What a checkpoint on disk says about itself: manifest.json, with every file's SHA-256. Needs no torch, so an export
+can check it too."""
 
 from __future__ import annotations
 

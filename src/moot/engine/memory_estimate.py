@@ -1,4 +1,5 @@
-"""What the local engine needs in memory, from a model's shape alone: the forecast of a dry run, and the size of a training pass.
+"""What the local engine needs in memory, from a model's shape alone: the forecast of a dry run, and the size of a
+training pass.
 
 The activations are counted as network.py keeps them for the backward pass; a test holds the count to what torch keeps.
 """
@@ -18,9 +19,11 @@ CPU_PASS = 1536
 PART_OF_FREE = 0.8
 """What a pass may take of the memory that is free: kernels need room too, and freed blocks do not always fit again."""
 CACHE_PART = {"cpu": 4, "cuda": 2}
-"""A cache that nobody gave a size may have one in so many bytes of what the weights leave free. On a CPU other programs live there too."""
+"""A cache that nobody gave a size may have one in so many bytes of what the weights leave free. On a CPU other programs
+live there too."""
 FIRST_PART = 32
-"""On a GPU such a cache begins with one in so many of the pages it may come to have. Several runs leave each other room that way."""
+"""On a GPU such a cache begins with one in so many of the pages it may come to have. Several runs leave each other room
+that way."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +76,10 @@ class Shape:
 
 def weights_bytes(shape: Shape, size: int) -> int:
     """`size`: bytes of a number, 2 for bf16."""
-    return size * (shape.layers * sum(a * b for a, b in shape.matrices) + shape.vocabulary * shape.hidden * (1 if shape.tied else 2))
+    return size * (
+        shape.layers * sum(a * b for a, b in shape.matrices)
+        + shape.vocabulary * shape.hidden * (1 if shape.tied else 2)
+    )
 
 
 def adapter_bytes(shape: Shape, rank: int) -> int:
@@ -102,7 +108,9 @@ def pass_bytes(shape: Shape, rank: int, size: int, recompute: bool) -> int:
     """For each token of a training pass, at its peak: when the backward pass enters the last layer."""
     layer = layer_bytes(shape, rank, size)
     kept = shape.layers * 4 * shape.hidden + layer if recompute else shape.layers * layer
-    ends = 4 * shape.hidden + 3 * size * shape.hidden  # before the last norm, after it, and the gradient of the logprobs
+    ends = (
+        4 * shape.hidden + 3 * size * shape.hidden
+    )  # before the last norm, after it, and the gradient of the logprobs
     gradients = size * 3 * shape.inner + 8 * shape.hidden  # of one layer
     return kept + ends + gradients
 

@@ -1,4 +1,5 @@
-"""What an engine's training verbs answer with, and how an answer gets from the thread that makes it to the one that waits."""
+"""What an engine's training verbs answer with, and how an answer gets from the thread that makes it to the one that
+waits."""
 
 from __future__ import annotations
 
@@ -28,7 +29,8 @@ class Pending(Generic[T]):
 
 
 async def outcome(future: Future[T]) -> T:
-    """What another thread's future comes to. A cancelled waiter leaves the work as it is: a step in the middle of a queue must stay."""
+    """What another thread's future comes to. A cancelled waiter leaves the work as it is: a step in the middle of a
+    queue must stay."""
     if not future.done():
         loop = asyncio.get_running_loop()
         arrived = loop.create_future()

@@ -1,6 +1,7 @@
 """What runs the model, as everything else sees it. The verbs are those of the Tinker API.
 
-An engine is a `Trainer`, which makes `Sampler`s: frozen copies of its weights. Nothing here imports torch or a server's SDK.
+An engine is a `Trainer`, which makes `Sampler`s: frozen copies of its weights. Nothing here imports torch or a server's
+SDK.
 
 The training verbs return at once: the call takes its place in the queue, and awaiting what it returns gives the result.
 So a loop may enqueue the next step before it looks at the last one's numbers.
@@ -53,7 +54,8 @@ class Sample:
 
 @dataclass(frozen=True, eq=False)
 class Datum:
-    """One sequence to train on, already shifted: `targets[t]` is what should follow `tokens[: t + 1]`. All arrays have one length."""
+    """One sequence to train on, already shifted: `targets[t]` is what should follow `tokens[: t + 1]`. All arrays have
+    one length."""
 
     tokens: Ints
     targets: Ints
@@ -103,7 +105,8 @@ class LossOutput:
 @dataclass(frozen=True)
 class StepOutput:
     metrics: dict[str, float] = field(default_factory=dict)
-    """`grad_norm` where the engine knows it; `skipped` is 1 when the gradient was not finite and nothing was changed."""
+    """`grad_norm` where the engine knows it; `skipped` is 1 when the gradient was not finite and nothing was
+    changed."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +123,11 @@ class Capabilities:
     learns: bool = True
     """False for a script: it has no weights, and nothing to say about tokens it did not write."""
     frozen_samplers: bool = True
-    """A sampler keeps the weights it was made with. Where it does not, a batch must not be sampled ahead of training."""
+    """A sampler keeps the weights it was made with. Where it does not, a batch must not be sampled ahead of
+    training."""
     shares_prefixes: bool = False
-    """What the datums of a call have in common at their beginning is computed once. Other engines compute each datum whole."""
+    """What the datums of a call have in common at their beginning is computed once. Other engines compute each datum
+    whole."""
     averages: bool = False
     """It can keep a moving average of its weights (`Averaging`)."""
     notes: tuple[str, ...] = ()
@@ -143,7 +148,8 @@ class Sampler(Protocol):
     async def score_continuations(
         self, prompt: Sequence[int] | Ints, candidates: Sequence[Sequence[int]], temperature: float = 1.0
     ) -> list[float]:
-        """The logprob of each candidate as a whole, right after the prompt. Here each is asked for; an engine may do better."""
+        """The logprob of each candidate as a whole, right after the prompt. Here each is asked for; an engine may do
+        better."""
         check_candidates(candidates)
         first = len(prompt)
         wholes = ([*prompt, *candidate] for candidate in candidates)
@@ -163,7 +169,9 @@ class Trainer(Protocol):
         """The loss and logprobs, no gradient."""
         ...
 
-    def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Awaitable[LossOutput]:
+    def forward_backward(
+        self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None
+    ) -> Awaitable[LossOutput]:
         """Adds to the gradient until the next `optim_step`."""
         ...
 
@@ -196,10 +204,12 @@ class Trainer(Protocol):
 
 @runtime_checkable
 class Averaging(Protocol):
-    """What a `Trainer` with the capability `averages` can do besides. The average is saved and loaded with the state."""
+    """What a `Trainer` with the capability `averages` can do besides. The average is saved and loaded with the
+    state."""
 
     def average(self, decay: float) -> Awaitable[None]:
-        """Moves the average: `decay` of it stays, the rest is the weights of now. The first call starts it with them."""
+        """Moves the average: `decay` of it stays, the rest is the weights of now. The first call starts it with
+        them."""
         ...
 
     def averaged(self) -> Awaitable[Sampler]:
@@ -223,7 +233,9 @@ def check_datums(datums: Sequence[Datum], context_length: int) -> None:
         raise ValueError("no datums given; there is nothing to compute")
     for number, datum in enumerate(datums):
         if not 0 < len(datum) <= context_length:
-            raise ValueError(f"datum {number} has {len(datum)} tokens; between 1 and the context of {context_length} are allowed")
+            raise ValueError(
+                f"datum {number} has {len(datum)} tokens; between 1 and the context of {context_length} are allowed"
+            )
         if np.any(datum.advantages[datum.mask == 0]):
             raise ValueError(f"datum {number} has advantages where its mask is 0; they would be ignored")
 
@@ -247,5 +259,7 @@ def check_prompt(tokens: Sequence[int] | Ints, max_tokens: int, context_length: 
     if array.ndim != 1 or not len(array):
         raise ValueError(f"a prompt is a non-empty sequence of token ids, got shape {array.shape}")
     if len(array) + max_tokens > context_length:
-        raise ContextOverflow(f"prompt of {len(array)} tokens and max_tokens {max_tokens} exceed the context of {context_length}")
+        raise ContextOverflow(
+            f"prompt of {len(array)} tokens and max_tokens {max_tokens} exceed the context of {context_length}"
+        )
     return array

@@ -1,4 +1,5 @@
-"""Play again, with other speakers and other metrics: direct, vote, debate, fixed opponents; with intervals, and resumable."""
+"""Play again, with other speakers and other metrics: direct, vote, debate, fixed opponents; with intervals, and
+resumable."""
 
 from moot.evaluate.modes import MODES, EvalConfig, Mode
 from moot.evaluate.play import EvalWatcher, evaluate

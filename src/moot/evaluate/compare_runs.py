@@ -34,7 +34,12 @@ class Group:
         return [run.config["seed"] for run in self.runs]
 
     def as_dict(self) -> dict[str, Any]:
-        return {"label": self.label, "seeds": self.seeds, "runs": [str(run.path) for run in self.runs], "settings": self.settings}
+        return {
+            "label": self.label,
+            "seeds": self.seeds,
+            "runs": [str(run.path) for run in self.runs],
+            "settings": self.settings,
+        }
 
 
 def groups(runs: Sequence[Run]) -> list[Group]:
@@ -42,7 +47,9 @@ def groups(runs: Sequence[Run]) -> list[Group]:
     by_settings: dict[str, list[Run]] = {}
     for run in runs:
         if not isinstance(run.config.get("seed"), int):
-            raise ConfigError(f"{run.path / 'run.json'} is damaged: it has no seed; leave the run out, or put back what moot wrote")
+            raise ConfigError(
+                f"{run.path / 'run.json'} is damaged: it has no seed; leave the run out, or put back what moot wrote"
+            )
         by_settings.setdefault(json.dumps(_without_seed(_whole(run.config)), sort_keys=True), []).append(run)
     flat = [_flat(json.loads(key)) for key in by_settings]
     names = {name for each in flat for name in each}
@@ -85,7 +92,8 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def saved_report(run: Run, pattern: str, step: int | None = None) -> Report | None:
-    """Of the evaluations whose folder fits `pattern`, the one of `step`, or of the last step; the newest where there are several."""
+    """Of the evaluations whose folder fits `pattern`, the one of `step`, or of the last step; the newest where there
+    are several."""
     fitting = [report for report in saved_reports(run.path, pattern) if step in (None, report.step)]
     return max(reversed(fitting), key=lambda report: report.step, default=None)
 
@@ -102,12 +110,15 @@ class Entry:
 
 
 def entries(members: Sequence[Group], patterns: Sequence[str], step: int | None = None) -> list[Entry]:
-    """One pattern: a group each, compared with the first group. Several: each group at each of them, compared with its own first."""
+    """One pattern: a group each, compared with the first group. Several: each group at each of them, compared with its
+    own first."""
     rows: list[Entry] = []
     for group in members:
         own: list[Entry] = []
         for pattern in patterns:
-            reports = {str(run.path): report for run in group.runs if (report := saved_report(run, pattern, step)) is not None}
+            reports = {
+                str(run.path): report for run in group.runs if (report := saved_report(run, pattern, step)) is not None
+            }
             if reports:
                 label = group.label if len(patterns) == 1 else f"{group.label}, {pattern}"
                 own.append(Entry(label, reports, own[0].label if own else None))
@@ -131,7 +142,9 @@ def compared(table: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     return made
 
 
-def _compared(mode: str, entry: Entry, rows: Mapping[str, ReportRow], base: Mapping[str, ReportRow] | None, seed: int) -> dict[str, Any]:
+def _compared(
+    mode: str, entry: Entry, rows: Mapping[str, ReportRow], base: Mapping[str, ReportRow] | None, seed: int
+) -> dict[str, Any]:
     own = list(rows.values())
     common = _common(own)
     row: dict[str, Any] = {
@@ -140,7 +153,9 @@ def _compared(mode: str, entry: Entry, rows: Mapping[str, ReportRow], base: Mapp
         "seeds": len(own),
         "questions": len(common),
         "accuracy": _share(own, "accuracy", common, seed),
-        "judge": _share(own, "judge", [q for q in common if all(q in each.by_question.get("judge", {}) for each in own)], seed),
+        "judge": _share(
+            own, "judge", [q for q in common if all(q in each.by_question.get("judge", {}) for each in own)], seed
+        ),
         "over_seeds": [number["value"] for each in own if (number := each.metrics.get("accuracy")) is not None],
         "tokens": float(np.mean([each.tokens for each in own])),
         "difference": None,
@@ -153,7 +168,9 @@ def _compared(mode: str, entry: Entry, rows: Mapping[str, ReportRow], base: Mapp
     return row
 
 
-def _difference(rows: Mapping[str, ReportRow], base: Mapping[str, ReportRow], questions: Sequence[str], seed: int) -> dict[str, float]:
+def _difference(
+    rows: Mapping[str, ReportRow], base: Mapping[str, ReportRow], questions: Sequence[str], seed: int
+) -> dict[str, float]:
     """The same runs at two moments are paired; different runs are not, whatever their seeds."""
     ours, theirs = _values(list(rows.values()), questions), _values(list(base.values()), questions)
     if set(rows) == set(base):
@@ -188,9 +205,15 @@ def _values(rows: Sequence[ReportRow], questions: Sequence[str]) -> list[list[fl
 
 PANELS = (
     Panel("debate", "right answers in debate, held out", "eval", "test_*/correct", True, saved=("debate", "accuracy")),
-    Panel("direct", "right answers alone, held out", "eval", "test_*/direct/accuracy", True, saved=("direct", "accuracy")),
-    Panel("plurality", "right by plurality (cons@k), held out", "eval", "test_*/cons@k", True, saved=("debate", "cons@k")),
-    Panel("judge", "judges right, held out", "eval", "trust/judge_accuracy", True, level=0.5, saved=("debate", "judge")),
+    Panel(
+        "direct", "right answers alone, held out", "eval", "test_*/direct/accuracy", True, saved=("direct", "accuracy")
+    ),
+    Panel(
+        "plurality", "right by plurality (cons@k), held out", "eval", "test_*/cons@k", True, saved=("debate", "cons@k")
+    ),
+    Panel(
+        "judge", "judges right, held out", "eval", "trust/judge_accuracy", True, level=0.5, saved=("debate", "judge")
+    ),
     Panel("votes", "turns with a vote, held out", "eval", "test/turns_with_vote", True),
     Panel("training", "right answers, training", "self_play", "train_*/correct", True),
     Panel("tokens", "tokens per turn, training", "self_play", "env/all/ac_tokens_per_turn"),
@@ -199,7 +222,9 @@ PANELS = (
 
 def picture(members: Sequence[Group], against: str = "step") -> Picture:
     """The panels for which some group has a curve."""
-    panels = [(panel, {group.label: line for group in members if (line := curve(group, panel, against))}) for panel in PANELS]
+    panels = [
+        (panel, {group.label: line for group in members if (line := curve(group, panel, against))}) for panel in PANELS
+    ]
     return [(panel, lines) for panel, lines in panels if lines]
 
 
@@ -216,7 +241,8 @@ def curve(group: Group, panel: Panel, against: str = "step") -> Curve | None:
 def _aligned(group: Group, panel: Panel, against: str) -> list[list[tuple[float, float]]]:
     """Each run's points, as many for each.
 
-    Runs that were measured equally often are laid over each other moment by moment, because a budget of tokens ends them at
+    Runs that were measured equally often are laid over each other moment by moment, because a budget of tokens ends
+    them at
     different steps; others at the steps that all of them have.
     """
     series = [points for run in group.runs if (points := _series(run, panel, against))]
@@ -238,7 +264,10 @@ def _series(run: Run, panel: Panel, against: str) -> dict[int, tuple[float, floa
     if against == "step":
         return {step: (float(step), values[step]) for step in sorted(values)}
     spent = tokens_spent(rows)
-    return {step: (max((total for at, total in spent.items() if at <= step), default=0.0), values[step]) for step in sorted(values)}
+    return {
+        step: (max((total for at, total in spent.items() if at <= step), default=0.0), values[step])
+        for step in sorted(values)
+    }
 
 
 def _saved_series(run: Run, mode: str, metric: str) -> dict[int, float]:
@@ -289,7 +318,9 @@ class ComparedRuns:
     """Runs that no saved evaluation fits."""
 
 
-def compare_runs(paths: Sequence[Any], patterns: Sequence[str] = ("*",), step: int | None = None, seed: int = 0) -> ComparedRuns:
+def compare_runs(
+    paths: Sequence[Any], patterns: Sequence[str] = ("*",), step: int | None = None, seed: int = 0
+) -> ComparedRuns:
     """Runs against the first one's group, or, with several patterns, each group against itself at the first of them."""
     members = groups(open_runs(paths))
     table = entries(members, patterns, step)
@@ -314,7 +345,19 @@ def _check_same(table: Sequence[Entry]) -> None:
 
 
 def _evaluations(rows: Sequence[dict[str, Any]]) -> CaptionedTable:
-    header = ["mode", "run", "seeds", "accuracy", "minus the first", "p", "format", "pass@k", "cons@k", "judges right", "tokens"]
+    header = [
+        "mode",
+        "run",
+        "seeds",
+        "accuracy",
+        "minus the first",
+        "p",
+        "format",
+        "pass@k",
+        "cons@k",
+        "judges right",
+        "tokens",
+    ]
     made = [
         [
             row["mode"],
@@ -340,7 +383,12 @@ def _curves(members: Sequence[Group]) -> CaptionedTable:
         for group in members:
             if (values := ends(group, panel)) is not None:
                 made.append(
-                    [panel.title, group.label, str(values["runs"]), *(_spread(values[end], panel.share) for end in ("first", "last"))]
+                    [
+                        panel.title,
+                        group.label,
+                        str(values["runs"]),
+                        *(_spread(values[end], panel.share) for end in ("first", "last")),
+                    ]
                 )
     return ["what", "run", "seeds", "first", "last"], made, "During training: mean and standard deviation over seeds"
 

@@ -1,4 +1,5 @@
-"""What is counted in each question. The definitions are those of the training metrics; here they stay apart by question."""
+"""What is counted in each question. The definitions are those of the training metrics; here they stay apart by
+question."""
 
 from __future__ import annotations
 
@@ -39,7 +40,8 @@ def count_answers(debate: Debate, grades: Grades) -> dict[str, Share]:
 
 
 def scored_by_peers(debate: Debate, scoring: Scoring, grades: Grades) -> PlayedDebate:
-    """Scored by its votes, also where training uses something else: a reward that knows the truth would make every winner right."""
+    """Scored by its votes, also where training uses something else: a reward that knows the truth would make every
+    winner right."""
     return PlayedDebate(debate).scored(scoring.peers_alone(), grades)
 
 
@@ -57,14 +59,19 @@ def count_debate(each: PlayedDebate) -> dict[str, Share]:
 
 
 def count_verdicts(played: Sequence[PlayedDebate], seats: Sequence[int | None]) -> dict[str, Share]:
-    """What the judge of advocates made of a question's debates. No verdict is not right. `seats` are the policy's, None where it argues for
+    """What the judge of advocates made of a question's debates. No verdict is not right. `seats` are the policy's, None
+    where it argues for
     both sides or for none: where it argues for one, how often it is believed."""
     decided = [each for each in played if each.believed is not None]
     shares = {"decided": (float(len(decided)), float(len(played)))}
     if played[0].answer_known:
         right = float(sum(_believes_the_truth(each) for each in decided))
         shares |= {"correct": (right, float(len(played))), "judge": (right, float(len(decided)))}
-    believed = [each.believed == seat for each, seat in zip(played, seats, strict=True) if seat is not None and each.believed is not None]
+    believed = [
+        each.believed == seat
+        for each, seat in zip(played, seats, strict=True)
+        if seat is not None and each.believed is not None
+    ]
     if any(seat is not None for seat in seats):
         shares["preferred"] = (float(sum(believed)), float(len(believed)))
     arguments = [turn for each in played for turn in each.debate.turns if turn.failed or argues(turn)]
@@ -72,26 +79,37 @@ def count_verdicts(played: Sequence[PlayedDebate], seats: Sequence[int | None]) 
 
 
 def _believes_the_truth(each: PlayedDebate) -> bool:
-    return each.correct(next(i for i, turn in enumerate(each.debate.turns) if turn.answers and turn.agent == each.believed))
+    return each.correct(
+        next(i for i, turn in enumerate(each.debate.turns) if turn.answers and turn.agent == each.believed)
+    )
 
 
 def _count_first_round(debate: Debate, grades: Grades) -> dict[str, Share]:
-    """Round 1 and its plurality: what the rounds after it have to beat, at the cost of less. Nothing where there is only one round."""
+    """Round 1 and its plurality: what the rounds after it have to beat, at the cost of less. Nothing where there is
+    only one round."""
     first = [i for i, turn in enumerate(debate.turns) if turn.round == 1]
     if len(first) == len(debate.turns):
         return {}
     alone = replace(debate, turns=tuple(debate.turns[i] for i in first))
-    answers, correct, same = (tuple(column[i] for i in first) for column in (grades.answers, grades.correct, grades.same))
+    answers, correct, same = (
+        tuple(column[i] for i in first) for column in (grades.answers, grades.correct, grades.same)
+    )
     shown = replace(grades, answers=answers, correct=correct, same=same)  # type: ignore[arg-type]
     metrics = answer_metrics([alone], [shown], "", "")
     return {"round_1": (metrics["_/avg@k"] or 0.0, 1.0), "round_1_plurality": (metrics["_/cons@k"] or 0.0, 1.0)}
 
 
 def count_against(played: Sequence[tuple[int, PlayedDebate]], own: Debate, own_grades: Grades) -> dict[str, Share]:
-    """Debates with others, as (the policy's seat, debate): what the policy answered, how it judged, and who preferred it."""
+    """Debates with others, as (the policy's seat, debate): what the policy answered, how it judged, and who preferred
+    it."""
     shares = count_answers(own, own_grades)
     if own_grades.known(own.question):
-        others = [each.correct(i) for seat, each in played for agent, i in enumerate(last_parsed(each.debate)) if agent != seat]
+        others = [
+            each.correct(i)
+            for seat, each in played
+            for agent, i in enumerate(last_parsed(each.debate))
+            if agent != seat
+        ]
         shares["opponents"] = (float(sum(others)), float(len(others)))
         shares["judge"] = judge_accuracy((each for _, each in played), (seat for seat, _ in played))
     between = [
@@ -113,7 +131,8 @@ def own_answers(played: Sequence[tuple[int, Debate]]) -> Debate:
 
 
 def _count_turns(each: PlayedDebate) -> dict[str, Share]:
-    """Turns that can be read, and those that gave a vote: of those that should compare, where an unreadable turn gave none, and of the
+    """Turns that can be read, and those that gave a vote: of those that should compare, where an unreadable turn gave
+    none, and of the
     readable ones that could."""
     debate = each.debate
     readable = tuple(replace(turn, parsed=Parsed({}, {})) for turn in debate.turns)
@@ -127,7 +146,8 @@ def _count_turns(each: PlayedDebate) -> dict[str, Share]:
 
 
 def _group_is_right(each: PlayedDebate) -> bool:
-    """The plurality of the final answers; where several are held equally often, the one whose holder the peers' votes prefer."""
+    """The plurality of the final answers; where several are held equally often, the one whose holder the peers' votes
+    prefer."""
     if each.grades is None or each.outcome is None:
         return False
     last, held, standing = last_parsed(each.debate), held_answers(each.debate, each.grades), each.outcome.means

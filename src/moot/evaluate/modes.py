@@ -3,15 +3,19 @@
     direct        one answer to the plain question
     vote          k such answers, and the one most of them give
     debate        self-play; the average over the agents' last answers: what one agent is worth after debating
-    debate+vote   the same debates; one answer of the group: the plurality of the last answers, a tie decided by the peers' votes
+    debate+vote   the same debates; one answer of the group: the plurality of the last answers, a tie decided by the
+                  peers' votes
     opponents     N debates per question, the policy in seat i of debate i, everybody else in the other seats
 
-Where agents are advocates (positions assigned) the answer of a debate is the side that the judge finds right, and there are two more:
+Where agents are advocates (positions assigned) the answer of a debate is the side that the judge finds right, and there
+are two more:
 
-    consultancy   two debates per question, in each of which one seat argues and the other is silent: one advocate alone, right or wrong
+    consultancy   two debates per question, in each of which one seat argues and the other is silent: one advocate
+                  alone, right or wrong
     judge         nobody argues: the judge is shown the two sides alone
 
-Modes share what they sample: direct is the first of vote's answers, and debate+vote looks at debate's debates. So their differences are
+Modes share what they sample: direct is the first of vote's answers, and debate+vote looks at debate's debates. So their
+differences are
 paired down to the sample, and nothing is paid for twice.
 """
 
@@ -75,12 +79,26 @@ class EvalConfig:
         if repeated := next((mode for mode in self.modes if self.modes.count(mode) > 1), None):
             raise ConfigError(f"modes names {repeated!r} twice; once is enough")
         if self.assigned and self.num_agents != 2:
-            raise ConfigError(f"num_agents must be 2 with positions assigned, got {self.num_agents}: a question has two sides")
+            raise ConfigError(
+                f"num_agents must be 2 with positions assigned, got {self.num_agents}: a question has two sides"
+            )
         refused = {"debate+vote"} if self.assigned else {"consultancy", "judge"}
         if unfit := next((mode for mode in self.modes if mode in refused), None):
-            why = "advocates keep their positions, and the judge decides" if self.assigned else "needs advocates: use --protocol advocates"
+            why = (
+                "advocates keep their positions, and the judge decides"
+                if self.assigned
+                else "needs advocates: use --protocol advocates"
+            )
             raise ConfigError(f"modes may not name {unfit!r} here: {why}")
-        for name in ("k", "num_agents", "max_rounds", "max_tokens", "evaluation_tokens", "comparison_tokens", "concurrency"):
+        for name in (
+            "k",
+            "num_agents",
+            "max_rounds",
+            "max_tokens",
+            "evaluation_tokens",
+            "comparison_tokens",
+            "concurrency",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be at least 1, got {getattr(self, name)}")
         if self.temperature is not None and not 0 <= self.temperature < math.inf:
@@ -90,9 +108,12 @@ class EvalConfig:
 
     @classmethod
     def of(cls, config: TrainConfig, **changes: Any) -> EvalConfig:
-        """As the run trains: what is set by the same name there is the same here, and what its parts change in a debate is changed."""
+        """As the run trains: what is set by the same name there is the same here, and what its parts change in a debate
+        is changed."""
         sections = (config, config.debate, config.recipe)
-        same = {f.name: getattr(section, f.name) for section in sections for f in fields(cls) if hasattr(section, f.name)}
+        same = {
+            f.name: getattr(section, f.name) for section in sections for f in fields(cls) if hasattr(section, f.name)
+        }
         return cls(**{**same, **debate_settings(config), **changes})
 
     @property
@@ -113,7 +134,8 @@ class EvalConfig:
         return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
 
     def settings(self, kind: str) -> dict[str, Any]:
-        """All that a sample of this kind (`answer`, `debate`, `consultancy`, `judge` or `against NAME`) depends on, the question apart."""
+        """All that a sample of this kind (`answer`, `debate`, `consultancy`, `judge` or `against NAME`) depends on, the
+        question apart."""
         common = {"policy": self.policy, "seed": self.seed, "max_tokens": self.max_tokens}
         if kind == "answer":
             return {**common, "kind": kind, "temperature": self.answer_temperature}

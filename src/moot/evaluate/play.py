@@ -14,7 +14,15 @@ from moot.debate.state import Debate
 from moot.debate.types import Message, Question
 from moot.engine.protocol import SamplingParams
 from moot.errors import ConfigError, EngineError
-from moot.evaluate.counting import QuestionCounts, count_against, count_answers, count_debate, count_verdicts, own_answers, scored_by_peers
+from moot.evaluate.counting import (
+    QuestionCounts,
+    count_against,
+    count_answers,
+    count_debate,
+    count_verdicts,
+    own_answers,
+    scored_by_peers,
+)
 from moot.evaluate.modes import HEADLINE, KINDS, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, ReportRow, make_row
 from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, question_key
@@ -48,10 +56,13 @@ async def evaluate(
     played: Callable[[str, PlayedDebate], None] = lambda kind, rollout: None,
     graded: Callable[[list[PlayedDebate]], None] = lambda debates: None,
 ) -> Report:
-    """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not sampled again.
+    """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not
+    sampled again.
 
-    `judge` decides between advocates; without one the policy does. `played` is handed each debate as it ends, with its kind (as in
-    `EvalConfig.settings`), also one that the engine lost; `graded` is handed those of kind `debate` when all are over, with their scores.
+    `judge` decides between advocates; without one the policy does. `played` is handed each debate as it ends, with its
+    kind (as in
+    `EvalConfig.settings`), also one that the engine lost; `graded` is handed those of kind `debate` when all are over,
+    with their scores.
     """
     distinct = {question_key(question): question for question in (task.held_out if questions is None else questions)}
     if not distinct:
@@ -140,7 +151,9 @@ class _Work:
             question = self.questions[key]
             seed = turn_seed(self.config.seed, kind, key, number)
             try:
-                record = await (self._answer(question, seed) if kind == "answer" else self._debate(kind, question, number, seed))
+                record = await (
+                    self._answer(question, seed) if kind == "answer" else self._debate(kind, question, number, seed)
+                )
             except EngineError as error:
                 # Not kept: the next run tries again.
                 self.watch.sampled(kind, 0, str(error))
@@ -199,13 +212,21 @@ def _report(work: _Work, k: int) -> tuple[Report, list[PlayedDebate]]:
         for need in needs(config, mode, k):
             sampled = (need.kind, need.count)
             if sampled not in counted:  # debate and debate+vote look at the same debates
-                records = {key: each for key in work.questions if (each := work.records(need.kind, key, need.count)) is not None}
-                counted[sampled] = {key: _with_cut(each, records[key]) for key, each in _count(work, need.kind, records).items()}
+                records = {
+                    key: each
+                    for key in work.questions
+                    if (each := work.records(need.kind, key, need.count)) is not None
+                }
+                counted[sampled] = {
+                    key: _with_cut(each, records[key]) for key, each in _count(work, need.kind, records).items()
+                }
             counts = counted[sampled]
             name = {"vote": f"vote@{k}", "opponents": need.kind}.get(mode, mode)
             answers = config.num_agents if need.kind == "debate" else need.count
             first = rows[0] if rows else None
-            rows.append(make_row(name, answers, HEADLINE[mode], counts, len(work.questions) - len(counts), first, config.seed))
+            rows.append(
+                make_row(name, answers, HEADLINE[mode], counts, len(work.questions) - len(counts), first, config.seed)
+            )
     debates = [each for one in counted.get(("debate", 1), {}).values() for each in one.debates]
     return Report(_settings(config, work.task, k, work.questions), rows, panel(debates) if debates else {}), debates
 
@@ -219,12 +240,19 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
     task = work.task
     tokens = {key: sum(record["tokens"] for record in own) for key, own in records.items()}
     if kind == "answer":
-        answers = {key: plain_answers(work.questions[key], [record["text"] for record in own]) for key, own in records.items()}
+        answers = {
+            key: plain_answers(work.questions[key], [record["text"] for record in own]) for key, own in records.items()
+        }
         graded = zip(answers.items(), _graded(list(answers.values()), task), strict=True)
         return {key: QuestionCounts(count_answers(answer, grades), tokens[key]) for (key, answer), grades in graded}
     debates = [debate_of(record, work.debate(work.questions[key])) for key, own in records.items() for record in own]
     scoring = work.config.protocol.scoring
-    scored = iter([scored_by_peers(debate, scoring, grades) for debate, grades in zip(debates, _graded(debates, task), strict=True)])
+    scored = iter(
+        [
+            scored_by_peers(debate, scoring, grades)
+            for debate, grades in zip(debates, _graded(debates, task), strict=True)
+        ]
+    )
     played = {key: tuple(next(scored) for _ in own) for key, own in records.items()}
     if work.config.assigned:
         # Where the policy argues for one side, it has the seat of the debate's number.

@@ -1,4 +1,5 @@
-"""The list to go through before anyone burns a night: can the model do the task at all, keep the contract, and judge? And what does the
+"""The list to go through before anyone burns a night: can the model do the task at all, keep the contract, and judge?
+And what does the
 contract cost it: a debate that begins below the plain question trains a model that was made worse first."""
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ CHECKS = (
         "direct",
         "accuracy",
         0.05,
-        "The model cannot do this task alone, so votes would compare noise with noise. Take an easier --task or a stronger --model, warm "
+        "The model cannot do this task alone, so votes would compare noise with noise. Take an easier --task or a "
+        "stronger --model, warm "
         "it up on worked solutions (--warm-questions 512 --warm-epochs 3), or mix in the truth (--reward-mix 0.3).",
     ),
     Requirement(
@@ -40,7 +42,8 @@ CHECKS = (
         "debate",
         "comparisons",
         0.80,
-        "Turns that were to compare others gave no vote, so there is little to learn from. Teach the contract with a warm start "
+        "Turns that were to compare others gave no vote, so there is little to learn from. Teach the contract with a "
+        "warm start "
         "(--warm-questions 64 or more), and raise --max-tokens where turns are cut.",
     ),
     Requirement(
@@ -48,23 +51,31 @@ CHECKS = (
         "debate",
         "pass@k",
         0.20,
-        "In too few debates is there a right answer to prefer. Use more agents (--num-agents 5), an easier --task, or a warm start.",
+        "In too few debates is there a right answer to prefer. Use more agents (--num-agents 5), an easier --task, or "
+        "a warm start.",
     ),
     Requirement(
         "judge accuracy",
         "debate",
         "judge",
         0.50,
-        "Votes between a right and a wrong answer are no better than a coin. Put weight on judging (--lambda-judge 1.5 --lambda-gen 0.5), "
-        "use 5 agents with --judge-consensus leave_one_out, or mix in the truth (--reward-mix 0.3, or --correct-bonus 0.5).",
+        "Votes between a right and a wrong answer are no better than a coin. Put weight on judging (--lambda-judge 1.5 "
+        "--lambda-gen 0.5), "
+        "use 5 agents with --judge-consensus leave_one_out, or mix in the truth (--reward-mix 0.3, or --correct-bonus "
+        "0.5).",
     ),
 )
 """direct accuracy: 5 to 10% are asked for; the lower is the limit. one agent right: pass@N of the debates."""
 
-_HARD = "The questions are too hard inside a debate. Take an easier --task, a stronger --model, or mix in the truth (--reward-mix 0.3)."
+_HARD = (
+    "The questions are too hard inside a debate. Take an easier --task, a stronger --model, or mix in the truth "
+    "(--reward-mix 0.3)."
+)
 _KEEP = (
-    "Ask for each section by itself (--sections asked --no-personas), raise --max-tokens where answers are cut, write your own texts "
-    "(moot prompts > FILE, then --prompts FILE), or teach the form in the model's own words (--warm-questions 64 --warm-solutions own)."
+    "Ask for each section by itself (--sections asked --no-personas), raise --max-tokens where answers are cut, write "
+    "your own texts "
+    "(moot prompts > FILE, then --prompts FILE), or teach the form in the model's own words (--warm-questions 64 "
+    "--warm-solutions own)."
 )
 CONTRACT = (
     Requirement("accuracy in round 1", "debate", "round_1", 0.05, _HARD),
@@ -82,7 +93,8 @@ CONTRACT = (
         "debate",
         "accuracy",
         -0.05,
-        "Reading the others makes answers worse. Train on one round (--max-rounds 1 --reward majority), or solve before judging "
+        "Reading the others makes answers worse. Train on one round (--max-rounds 1 --reward majority), or solve "
+        "before judging "
         "(--no-judge-first).",
         ("debate", "round_1"),
     ),
@@ -92,7 +104,8 @@ CONTRACT = (
         "debate",
         "round_1_plurality",
         0.0,
-        "The most frequent answer is no better than one answer, so --reward majority has nothing to teach. Use more agents "
+        "The most frequent answer is no better than one answer, so --reward majority has nothing to teach. Use more "
+        "agents "
         "(--num-agents 8), a higher --temperature where all agree, or easier questions (--task).",
         ("debate", "round_1"),
     ),
@@ -143,7 +156,11 @@ def findings(report: Report) -> list[Finding]:
 def contract_findings(report: Report) -> list[Finding]:
     """What the contract costs, from the same answers and debates."""
     rows = {row.name: row for row in report.rows}
-    asked = [check for check in CONTRACT if not (check.name.startswith("last round") and "round_1" not in rows["debate"].by_question)]
+    asked = [
+        check
+        for check in CONTRACT
+        if not (check.name.startswith("last round") and "round_1" not in rows["debate"].by_question)
+    ]
     return [_finding(check, rows, report.settings["seed"]) for check in asked] + [_length(rows)]
 
 
@@ -163,9 +180,12 @@ def _finding(check: Requirement, rows: dict[str, ReportRow], seed: int) -> Findi
     theirs = _shares(rows, *check.minus)
     common = [question for question in ours if question in theirs]
     columns = [tuple(zip(*(side[question] for question in common), strict=True)) or ((), ()) for side in (ours, theirs)]
-    measured = paired_interval((columns[0][0], columns[0][1]), (columns[1][0], columns[1][1]), seed=seed) if common else None
+    measured = (
+        paired_interval((columns[0][0], columns[0][1]), (columns[1][0], columns[1][1]), seed=seed) if common else None
+    )
     if measured is not None and measured.low == measured.high:
-        # No question differs from another, so a bootstrap has no width. What was never seen may still be so often there.
+        # No question differs from another, so a bootstrap has no width. What was never seen may still be so often
+        # there.
         unseen = wilson(0, len(common))[1]
         measured = Interval(measured.value, measured.low - unseen, measured.high + unseen)
     return _told(check, measured, len(common), len(common))
@@ -196,7 +216,8 @@ def judge(measured: Interval | None, above: float) -> Verdict:
 
 
 def _enough(measured: Interval | None, above: float, questions: int, verdict: Verdict) -> int | None:
-    """An interval shrinks with the root of the number of questions. None where it already tells, or the value is at the limit."""
+    """An interval shrinks with the root of the number of questions. None where it already tells, or the value is at the
+    limit."""
     if measured is None or verdict != "cannot tell" or abs(measured.value - above) < 0.005:
         return None
     towards = above - measured.low if measured.value > above else measured.high - above

@@ -1,4 +1,5 @@
-"""Rows of numbers with their intervals, and the differences between rows. Plain data: what is saved is what is shown."""
+"""Rows of numbers with their intervals, and the differences between rows. Plain data: what is saved is what is
+shown."""
 
 from __future__ import annotations
 
@@ -50,7 +51,8 @@ class Report:
     """The trust panel over the self-play debates, where there are any."""
 
     def flat(self, prefix: str, rows: Sequence[ReportRow] | None = None) -> dict[str, float | None]:
-        """For a line of metrics.jsonl: `test_gsm8k/direct/accuracy`, and its interval as `…/accuracy_low` and `…_high`."""
+        """For a line of metrics.jsonl: `test_gsm8k/direct/accuracy`, and its interval as `…/accuracy_low` and
+        `…_high`."""
         numbers: dict[str, float | None] = {}
         for row in self.rows if rows is None else rows:
             start = prefix + re.sub(r"[^\w.@+-]+", "_", row.name)
@@ -111,7 +113,8 @@ def saved_reports(run: Path, pattern: str = "*") -> list[Report]:
 
 
 def report_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
-    """Where a report with these settings goes: `folder`, or, where that holds the report of other settings, one beside it that is named
+    """Where a report with these settings goes: `folder`, or, where that holds the report of other settings, one beside
+    it that is named
     after what differs. So no report replaces another."""
     before = _settings_in(folder)
     if before is None or not (changed := _changed(before, settings)):
@@ -119,7 +122,11 @@ def report_folder(folder: Path, settings: Mapping[str, Any]) -> Path:
     told = ",".join(f"{name}={value}" for name, value in changed.items())
     told = re.sub(r"[^\w.=,+-]+", "-", told)
     beside = folder.with_name(f"{folder.name},{told}")
-    if "policy" in changed or len(told) > 60 or ((there := _settings_in(beside)) is not None and _changed(there, settings)):
+    if (
+        "policy" in changed
+        or len(told) > 60
+        or ((there := _settings_in(beside)) is not None and _changed(there, settings))
+    ):
         beside = folder.with_name(f"{folder.name},settings={digest(settings)[:8]}")
     return beside
 
@@ -144,7 +151,13 @@ def _changed(before: Mapping[str, Any], now: Mapping[str, Any]) -> dict[str, str
 
 
 def make_row(
-    name: str, k: int, headline: str, counted: Mapping[str, QuestionCounts], failed: int, first: ReportRow | None, seed: int
+    name: str,
+    k: int,
+    headline: str,
+    counted: Mapping[str, QuestionCounts],
+    failed: int,
+    first: ReportRow | None,
+    seed: int,
 ) -> ReportRow:
     """`headline` names the metric that says how good the mode's own answer is."""
     shares: dict[str, dict[str, Share]] = {}
@@ -153,15 +166,27 @@ def make_row(
             shares.setdefault(metric, {})[question] = share
     if headline in shares:
         shares = {"accuracy": shares[headline], **shares}
-    columns = [tuple(zip(*(column.get(question, (0.0, 0.0)) for question in counted), strict=True)) for column in shares.values()]
+    columns = [
+        tuple(zip(*(column.get(question, (0.0, 0.0)) for question in counted), strict=True))
+        for column in shares.values()
+    ]
     computed = intervals([(top, bottom) for top, bottom in columns], seed=seed) if columns else []
-    metrics = {metric: None if interval is None else interval.as_dict() for metric, interval in zip(shares, computed, strict=True)}
+    metrics = {
+        metric: None if interval is None else interval.as_dict()
+        for metric, interval in zip(shares, computed, strict=True)
+    }
     tokens = sum(each.tokens for each in counted.values()) / len(counted) if counted else 0.0
-    difference = None if first is None else compare(shares.get("accuracy", {}), first.by_question.get("accuracy", {}), first.name, seed)
+    difference = (
+        None
+        if first is None
+        else compare(shares.get("accuracy", {}), first.by_question.get("accuracy", {}), first.name, seed)
+    )
     return ReportRow(name, k, len(counted), failed, tokens, metrics, difference, shares)
 
 
-def compare(ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]], versus: str, seed: int) -> dict[str, Any] | None:
+def compare(
+    ours: Mapping[str, Sequence[float]], theirs: Mapping[str, Sequence[float]], versus: str, seed: int
+) -> dict[str, Any] | None:
     """Ours minus theirs on the questions both have."""
     common = [question for question in theirs if question in ours]
     if not common:

@@ -1,6 +1,7 @@
 """What was sampled, kept line by line as it comes, so that an evaluation that was stopped continues where it was.
 
-A line is found again by what was asked of whom and how (`settings`, a digest), the question, and a number. Only what was said is
+A line is found again by what was asked of whom and how (`settings`, a digest), the question, and a number. Only what
+was said is
 kept: grading is done anew, so a better grader needs no new samples.
 """
 
@@ -106,4 +107,6 @@ def cut(record: Record) -> tuple[float, float]:
 
 def debate_of(record: Record, empty: Debate) -> Debate:
     """`empty` filled with what was said."""
-    return replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record))
+    return replace(
+        with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record)
+    )

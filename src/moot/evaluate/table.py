@@ -35,13 +35,15 @@ LEGEND = {
     "avg@k": "the k answers' average",
     "cons@k": "the answer most of the k give is right",
     "round 1": "the agents' average after the first round of the same debates: what later rounds have to beat",
-    "round 1 plurality": "the answer most agents give in the first round is right: counting alone, without a second round",
+    "round 1 plurality": "the answer most agents give in the first round is right: counting alone, without a second "
+    "round",
     "winner": "the agent whom the peers' votes prefer is right",
     "judges right": "votes between a right and a wrong answer that prefer the right one",
     "verdicts": "debates in which the judge found one side right; without a verdict it is not right",
     "votes given": "of the turns that were asked to compare others, those that gave a vote",
     "others right": "the opponents' average",
-    "votes won": "votes between the policy and an opponent that prefer the policy; of one advocate alone, verdicts that believe it",
+    "votes won": "votes between the policy and an opponent that prefer the policy; of one advocate alone, verdicts "
+    "that believe it",
     "cut": "turns and answers that were cut at their limit of tokens",
     "tokens": "generated per question",
 }
@@ -52,7 +54,9 @@ def caption(report: Report) -> str:
     s = report.settings
     who = s.get("model") or s["policy"] or "the policy"
     who += f" (step {s['step']} of {s['run']})" if s.get("run") else ""
-    debates = f"debates of {s['num_agents']} agents and {counted(s['max_rounds'], 'round')}, {s['protocol']['contract']}"
+    debates = (
+        f"debates of {s['num_agents']} agents and {counted(s['max_rounds'], 'round')}, {s['protocol']['contract']}"
+    )
     count = counted(s["questions"], "question")
     debates += f", judged by {s['judge'] or 'the policy'}" if "judge" in s else ""
     return f"{who} on {s['task']}: {count}, {debates}; at most {s['max_tokens']} tokens per turn, seed {s['seed']}."
@@ -90,7 +94,14 @@ def cells(report: Report) -> tuple[list[str], list[list[str]]]:
 def _cells(row: ReportRow, shown: Sequence[tuple[str, str]], versus: bool) -> list[str]:
     against = [signed(row.difference), p_value(row.difference)] if versus else []
     rest = [percent(row.metrics.get(metric)) for metric, _ in shown]
-    return [row.name, str(row.k), percent(row.metrics.get("accuracy"), bounds=True), *against, *rest, f"{row.tokens:,.0f}"]
+    return [
+        row.name,
+        str(row.k),
+        percent(row.metrics.get("accuracy"), bounds=True),
+        *against,
+        *rest,
+        f"{row.tokens:,.0f}",
+    ]
 
 
 WORDS = ("mode", "run", "what", "check")

@@ -1,6 +1,7 @@
 """Evaluation during training: the same evaluator, its numbers under the names of a run's metrics.
 
-Debates of the policy with itself are always played. What `eval_modes` names comes beside them: plain answers, votes, and debates in
+Debates of the policy with itself are always played. What `eval_modes` names comes beside them: plain answers, votes,
+and debates in
 which the policy takes each seat once against fixed opponents.
 """
 
@@ -37,8 +38,10 @@ async def evaluate_in_training(
     finished: Callable[[PlayedDebate], None] = lambda _: None,
     keep: Callable[[Report, list[PlayedDebate]], None] = lambda report, debates: None,
 ) -> Metrics:
-    """The seed is the run's own each time, so that two evaluations differ by the weights alone. `keep` gets the whole report, question by
-    question, so that two of them can be compared in pairs, and the debates that it counted, in the order of the questions.
+    """The seed is the run's own each time, so that two evaluations differ by the weights alone. `keep` gets the whole
+    report, question by
+    question, so that two of them can be compared in pairs, and the debates that it counted, in the order of the
+    questions.
     `debate_settings` are what the parts of the run change in a debate."""
     rollouts, graded = list[PlayedDebate](), list[PlayedDebate]()
 
@@ -50,7 +53,9 @@ async def evaluate_in_training(
     settings = EvalConfig.of(config, modes=("debate", *config.eval_modes), tempered=tempered, **debate_settings or {})
     questions = task.held_out[: config.eval_questions]
     policy = Player(sampler, rendering)
-    report = await evaluate(policy, task, settings, questions, opponents=opponents, judge=judge, played=played, graded=graded.extend)
+    report = await evaluate(
+        policy, task, settings, questions, opponents=opponents, judge=judge, played=played, graded=graded.extend
+    )
     # What was graded was read from its text, and knows nothing of tokens.
     spoken = {question_key(each.debate.question): each for each in rollouts}
     same = ((spoken[question_key(each.debate.question)], each) for each in graded)

@@ -15,17 +15,23 @@ from moot.training.parts import trained_tasks
 from moot.util.safe_text import counted
 
 
-def unseen_questions(task: Task, trained: TrainConfig | None, step: int, count: int, saved: Any = 0) -> tuple[list[Question], list[str]]:
-    """The first `count` held-out questions without those that the run had trained on by `step`, and notes on what is missing.
+def unseen_questions(
+    task: Task, trained: TrainConfig | None, step: int, count: int, saved: Any = 0
+) -> tuple[list[Question], list[str]]:
+    """The first `count` held-out questions without those that the run had trained on by `step`, and notes on what is
+    missing.
 
-    `trained` is None for a model without a run. `saved` is what its checkpoint says of questions debated beyond the batches.
+    `trained` is None for a model without a run. `saved` is what its checkpoint says of questions debated beyond the
+    batches.
     Held-out questions of one task may be another's training questions.
     """
     asked = list(task.held_out)[:count]
     seen = set() if trained is None or step == 0 else _trained_texts(trained, step, saved)
     fresh = [question for question in asked if question.text not in seen]
     if asked and not fresh:
-        raise ConfigError(f"the run trained on all {len(asked)} held-out questions of task {task.name}; name another task")
+        raise ConfigError(
+            f"the run trained on all {len(asked)} held-out questions of task {task.name}; name another task"
+        )
     notes = []
     if left_out := len(asked) - len(fresh):
         notes.append(f"{left_out} of {len(asked)} questions are left out because the run trained on them.")

@@ -1,6 +1,7 @@
 """Debates as environments of the tinker-cookbook: a debate is a group, and each seat of it an `Env`.
 
-The group's rewards come from the votes, so the cookbook's own centring over a group is moot's `center_group` wherever a reward is the whole
+The group's rewards come from the votes, so the cookbook's own centring over a group is moot's `center_group` wherever a
+reward is the whole
 debate's. `DebateGroupBuilder.datums` has the credit per turn and section that the cookbook's own datums cannot hold.
 """
 
@@ -49,7 +50,8 @@ except ImportError as error:
 
 
 class SeatEnv(Env):
-    """One seat. The seats of a debate wait for each other, so the loop must play a group's environments at once, as the cookbook does."""
+    """One seat. The seats of a debate wait for each other, so the loop must play a group's environments at once, as the
+    cookbook does."""
 
     def __init__(self, hosted: HostedDebate, seat: int) -> None:
         self.hosted, self.seat = hosted, seat
@@ -63,7 +65,9 @@ class SeatEnv(Env):
         self.hosted.reply(self.seat, action, (extra or {}).get("stop_reason", "stop"))
         request = await self.hosted.request(self.seat)
         observation, stop = (tinker.ModelInput.empty(), []) if request is None else _as_input(request)
-        return StepResult(reward=0.0, episode_done=request is None, next_observation=observation, next_stop_condition=stop)
+        return StepResult(
+            reward=0.0, episode_done=request is None, next_observation=observation, next_stop_condition=stop
+        )
 
 
 def _as_input(request: Request) -> tuple[tinker.ModelInput, list[Any]]:
@@ -90,7 +94,9 @@ class DebateGroupBuilder(EnvGroupBuilder):
     async def make_envs(self) -> Sequence[Env]:
         if self._hosted is not None:
             self._hosted.give_up()
-            raise EngineError("a seat cannot be played again without the others of its debate; use the rollout strategy FailFast")
+            raise EngineError(
+                "a seat cannot be played again without the others of its debate; use the rollout strategy FailFast"
+            )
         self._hosted = HostedDebate(self.setting.debate(self.question), rendering_of(self.model, self.renderer))
         return [SeatEnv(self._hosted, seat) for seat in range(self.setting.num_agents)]
 
@@ -106,7 +112,9 @@ class DebateGroupBuilder(EnvGroupBuilder):
             turns = self._hosted.turn_of_each_reply(env.seat)
             for i, (transition, turn) in enumerate(zip(trajectory.transitions, turns, strict=False)):
                 if turn is None:
-                    transition.metrics[PARSE_ERROR_MASKED_METRIC_KEY] = 1.0  # the debate had ended: nobody is taught this turn
+                    transition.metrics[PARSE_ERROR_MASKED_METRIC_KEY] = (
+                        1.0  # the debate had ended: nobody is taught this turn
+                    )
                 elif by_turn is not None and turn not in turns[i + 1 :]:
                     transition.reward = by_turn[env.seat][turn]
             paid.append((totals[env.seat] if by_turn is None else 0.0, seat_metrics(self.played, env.seat)))
@@ -121,12 +129,16 @@ class DebateGroupBuilder(EnvGroupBuilder):
         return ["debate", self.setting.task]
 
     def datums(self, group: TrajectoryGroup) -> list[tinker.Datum]:
-        """What `moot train` would train on: the cookbook's tokens, masks and logprobs, with an advantage per turn and section.
+        """What `moot train` would train on: the cookbook's tokens, masks and logprobs, with an advantage per turn and
+        section.
 
-        For the group that this builder played last, in this process; in place of the cookbook's `assemble_training_data`.
+        For the group that this builder played last, in this process; in place of the cookbook's
+        `assemble_training_data`.
         """
         if self.played is None or self.played.advantages is None or self._finished is None:
-            raise ConfigError("datums needs the group that this builder played, in this process; play it with do_group_rollout first")
+            raise ConfigError(
+                "datums needs the group that this builder played, in this process; play it with do_group_rollout first"
+            )
         logprobs: dict[tuple[int, int], list[float]] = {}
         for trajectory, metrics in zip(group.trajectories_G, group.metrics_G, strict=True):
             seat = int(metrics["seat"])
@@ -156,7 +168,9 @@ def _as_datum(datum: Datum) -> tinker.Datum:
 class DebateDataset(RLDataset):
     """Batches of questions, in the task's own order."""
 
-    def __init__(self, questions: Sequence[Question], batch_size: int, setting: Setting, model: str, renderer: str = "auto") -> None:
+    def __init__(
+        self, questions: Sequence[Question], batch_size: int, setting: Setting, model: str, renderer: str = "auto"
+    ) -> None:
         self._questions, self._batch_size = questions, batch_size
         self._setting, self._model, self._renderer = setting, model, renderer
 
@@ -186,8 +200,14 @@ class DebateDatasetBuilder(RLDatasetBuilder):
     held_out: int = 64
 
     async def __call__(self) -> tuple[RLDataset, RLDataset | None]:
-        setting = Setting(self.task, self.num_agents, self.max_rounds, self.protocol, self.choices, self.seed, self.held_out)
+        setting = Setting(
+            self.task, self.num_agents, self.max_rounds, self.protocol, self.choices, self.seed, self.held_out
+        )
         task = setting.loaded_task
         training = [task.train(i) for i in range(self.num_batches * self.batch_size)]
-        held_out = DebateDataset(task.held_out, self.batch_size, setting, self.model_name, self.renderer) if task.held_out else None
+        held_out = (
+            DebateDataset(task.held_out, self.batch_size, setting, self.model_name, self.renderer)
+            if task.held_out
+            else None
+        )
         return DebateDataset(training, self.batch_size, setting, self.model_name, self.renderer), held_out

@@ -1,6 +1,8 @@
-"""A debate that another trainer's loop plays: every seat is an episode of its own there, and moot says what each is asked.
+"""A debate that another trainer's loop plays: every seat is an episode of its own there, and moot says what each is
+asked.
 
-No foreign package is imported here. A host samples; prompts, votes, rewards and credit are moot's own, by the code that `moot train` runs.
+No foreign package is imported here. A host samples; prompts, votes, rewards and credit are moot's own, by the code that
+`moot train` runs.
 """
 
 from __future__ import annotations
@@ -52,15 +54,23 @@ class Setting:
     def __post_init__(self) -> None:
         rules, scoring = self.chosen.rules, self.chosen.scoring
         if rules.sections == "given":
-            raise ConfigError("sections 'given' cuts what was sampled, and a host trains on all of it; use sections sampled or asked")
+            raise ConfigError(
+                "sections 'given' cuts what was sampled, and a host trains on all of it; use sections sampled or asked"
+            )
         if rules.forecast != "none":
             raise ConfigError(
-                f"forecast {rules.forecast!r} is taught apart from turns, and a host pays turns; use forecast none, or moot train"
+                f"forecast {rules.forecast!r} is taught apart from turns, and a host pays turns; use forecast none, or "
+                "moot train"
             )
         if rules.positions == "assigned":
-            raise ConfigError("positions 'assigned' needs a judge without a seat, and a host's group has only seats; use positions none")
+            raise ConfigError(
+                "positions 'assigned' needs a judge without a seat, and a host's group has only seats; use positions "
+                "none"
+            )
         if not scoring.agents_count:
-            raise ConfigError("voters 'judges' needs judges without a seat, and a host's group has only seats; use voters agents")
+            raise ConfigError(
+                "voters 'judges' needs judges without a seat, and a host's group has only seats; use voters agents"
+            )
 
     @cached_property
     def chosen(self) -> Protocol:
@@ -117,13 +127,16 @@ class _Seat(Sampler):
 
 
 class HostedDebate:
-    """One debate, whose seats the host's loop plays at once: `request` asks, `reply` answers, until there is no request."""
+    """One debate, whose seats the host's loop plays at once: `request` asks, `reply` answers, until there is no
+    request."""
 
     def __init__(self, debate: Debate, rendering: Rendering) -> None:
         self._debate = debate
         self._seats = [_Seat() for _ in range(debate.num_agents)]
         params = SamplingParams(max_tokens=UNLIMITED, temperature=debate.rules.temperature)
-        self._table = Table(None, {i: TokenSpeaker(seat, rendering, params, tempered=False) for i, seat in enumerate(self._seats)})
+        self._table = Table(
+            None, {i: TokenSpeaker(seat, rendering, params, tempered=False) for i, seat in enumerate(self._seats)}
+        )
         self._playing: asyncio.Task[Debate] | None = None
         self._given_up = False
 
@@ -131,7 +144,9 @@ class HostedDebate:
         """What the seat is asked for; None when the debate is over. Waits for the seats that speak before it."""
         if self._playing is None and not self._given_up:
             self._playing = asyncio.create_task(play(self._debate, self._speak))
-            self._playing.add_done_callback(self._over)  # not in the task: one that is cancelled before its first step does nothing
+            self._playing.add_done_callback(
+                self._over
+            )  # not in the task: one that is cancelled before its first step does nothing
         request = await self._seats[seat].requests.get()
         if request is None:
             self._seats[seat].requests.put_nowait(None)  # who asks again hears it again
@@ -169,13 +184,17 @@ class HostedDebate:
         return await self._table(observation)
 
     def turn_of_each_reply(self, seat: int) -> list[int | None]:
-        """For each reply of a seat, which of its turns it belongs to; None where the debate ended before that turn was kept."""
+        """For each reply of a seat, which of its turns it belongs to; None where the debate ended before that turn was
+        kept."""
         kept = [turn.round for turn in self.played.debate.turns if turn.agent == seat]
         return [kept.index(round) if round in kept else None for round in self._seats[seat].rounds]
 
 
-async def replay(debate: Debate, rendering: Rendering, replies: Sequence[Sequence[tuple[Sequence[int], bool]]]) -> HostedDebate | None:
-    """A debate that was played in text, anew from its tokens: per seat, what it sampled, and whether that was cut at its limit.
+async def replay(
+    debate: Debate, rendering: Rendering, replies: Sequence[Sequence[tuple[Sequence[int], bool]]]
+) -> HostedDebate | None:
+    """A debate that was played in text, anew from its tokens: per seat, what it sampled, and whether that was cut at
+    its limit.
 
     None where the tokens say something else than the text did, as they do where a host takes a model's thinking out.
     """

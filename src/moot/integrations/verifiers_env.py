@@ -1,6 +1,7 @@
 """Debates as an environment of verifiers (its v1 form: an `Env` whose agents play an episode), and so of prime-rl.
 
-One role, `debater`, takes every seat. A seat's conversation is one trace; where the layout writes a new conversation for each turn, every
+One role, `debater`, takes every seat. A seat's conversation is one trace; where the layout writes a new conversation
+for each turn, every
 turn is one. Tokens are the host's own. `moot-debate` is the id of the environment, its taskset and its harness.
 """
 
@@ -67,7 +68,9 @@ class DebateTaskset(vf.Taskset[DebateTask, DebateTasksetConfig]):
         task = Setting(config.questions, seed=config.seed, held_out=config.held_out).loaded_task
         asked = task.held_out if config.split == "held_out" else [task.train(i) for i in range(config.count)]
         for each in asked:
-            data = DebateData(id=each.id or None, prompt=each.text, answer=each.answer, instruction=each.instruction, label=each.label)
+            data = DebateData(
+                id=each.id or None, prompt=each.text, answer=each.answer, instruction=each.instruction, label=each.label
+            )
             yield DebateTask(data, config.task)
 
 
@@ -146,7 +149,9 @@ class _Seats:
         self.conversations.append(self._current[observation.agent])
 
     def replies(self, seat: int) -> list[_Reply]:
-        return [reply for conversation in self.conversations if conversation.seat == seat for reply in conversation.replies]
+        return [
+            reply for conversation in self.conversations if conversation.seat == seat for reply in conversation.replies
+        ]
 
 
 def _as_message(message: Message) -> Any:
@@ -168,7 +173,8 @@ class DebateEnvConfig(vf.EnvConfig):
     choices: dict[str, Any] = Field(default_factory=dict)
     """Choices of the protocol that differ from the preset's."""
     tokenizer: str = ""
-    """The hub id or folder of the model's tokenizer. With it the sampled tokens get moot's own credit, as their `advantages`."""
+    """The hub id or folder of the model's tokenizer. With it the sampled tokens get moot's own credit, as their
+    `advantages`."""
     renderer: str = "auto"
 
 
@@ -177,7 +183,15 @@ class DebateEnv(vf.Env[DebateEnvConfig]):
 
     def _setting(self) -> Setting:
         config, asked = self.config, self.taskset.config
-        return Setting(asked.questions, config.num_agents, config.max_rounds, config.protocol, config.choices, asked.seed, asked.held_out)
+        return Setting(
+            asked.questions,
+            config.num_agents,
+            config.max_rounds,
+            config.protocol,
+            config.choices,
+            asked.seed,
+            asked.held_out,
+        )
 
     async def run(self, task: DebateTask, agents: Any) -> None:
         setting = self._setting()
@@ -196,7 +210,11 @@ def _pay(seats: _Seats, played: PlayedDebate) -> None:
     for conversation in seats.conversations:
         seat, trace = conversation.seat, conversation.interaction.trace
         rounds = {reply.round for reply in conversation.replies}
-        own = [step for step, i in enumerate(played.debate.turns_by_agent()[seat]) if played.debate.turns[i].round in rounds]
+        own = [
+            step
+            for step, i in enumerate(played.debate.turns_by_agent()[seat])
+            if played.debate.turns[i].round in rounds
+        ]
         trace.record_reward("debate", totals[seat] if by_turn is None else sum(by_turn[seat][step] for step in own))
         trace.record_metrics(seat_metrics(played, seat))
 
@@ -213,7 +231,10 @@ async def _credit(seats: _Seats, played: PlayedDebate, rendering: Rendering) -> 
         return
     sampled = replayed.played.sampled
     for seat, turns in enumerate(debate.turns_by_agent()):
-        values = [credit(debate.turns[i], sampled[i], step, played.advantages)[sampled[i].sampled] for step, i in enumerate(turns)]
+        values = [
+            credit(debate.turns[i], sampled[i], step, played.advantages)[sampled[i].sampled]
+            for step, i in enumerate(turns)
+        ]
         for reply, step in zip(replies[seat], replayed.turn_of_each_reply(seat), strict=True):
             count = len(reply.tokens)
             reply.node.advantages = [0.0] * count if step is None else values[step][:count].tolist()

@@ -1,4 +1,5 @@
-"""One debate as a reader wants it: its sections, what became of each line of a comparison, and who pays for which token."""
+"""One debate as a reader wants it: its sections, what became of each line of a comparison, and who pays for which
+token."""
 
 from __future__ import annotations
 
@@ -33,7 +34,9 @@ LONGEST = 2_000_000
 """Characters of a turn that are sent at all."""
 
 
-def shown(run: Path, step: int, number: int, where: Place | None = None, part: Part = "debates") -> dict[str, Any] | None:
+def shown(
+    run: Path, step: int, number: int, where: Place | None = None, part: Part = "debates"
+) -> dict[str, Any] | None:
     """None where there is no such debate. `where` says where its line stands, if an index knows."""
     line = line_at(run, step, number, where, part)
     if line is None:
@@ -65,9 +68,12 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "agents": [_seat(debate, agent) for agent in range(debate.num_agents)],
         "max_rounds": debate.max_rounds,
         "protocol": Protocol(debate.rules, played.scoring).as_dict(),
-        "turns": [_turn(played, i, step, votes, tokens.get(i), numbers) for i, step in enumerate(debate.turn_numbers())],
+        "turns": [
+            _turn(played, i, step, votes, tokens.get(i), numbers) for i, step in enumerate(debate.turn_numbers())
+        ],
         "forecasts": [
-            {**told, "came": played.forecast_came(each)} for told, each in zip(forecasts_to_json(played), debate.forecasts, strict=True)
+            {**told, "came": played.forecast_came(each)}
+            for told, each in zip(forecasts_to_json(played), debate.forecasts, strict=True)
         ],
         "jury": [_judge(played, turn, votes) for turn in debate.jury],
         "jury_counts": played.scoring.judge_counts if debate.jury else None,
@@ -80,7 +86,8 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
 
 
 def _came_to(played: PlayedDebate) -> dict[str, Any]:
-    """Who won, and what each agent came to: the outcome's own figures, so that the page counts nothing by a rule of its own."""
+    """Who won, and what each agent came to: the outcome's own figures, so that the page counts nothing by a rule of its
+    own."""
     if played.outcome is None:
         return {"winner": None, "leaders": [], "means": None, "won": None, "lost": None}
     return {name: getattr(played.outcome, name) for name in ("winner", "leaders", "means", "won", "lost")}
@@ -94,7 +101,8 @@ def _seat(debate: Debate, agent: int) -> dict[str, Any]:
 
 
 def _votes(played: PlayedDebate) -> list[dict[str, Any]]:
-    """Every vote with the round and agent of all three: who cast it, and the two it is about. Those of judges who only look on too."""
+    """Every vote with the round and agent of all three: who cast it, and the two it is about. Those of judges who only
+    look on too."""
     turns = played.debate.turns
 
     def about(agent: int, response: int | None) -> dict[str, Any]:
@@ -135,7 +143,8 @@ def _turn(
 
 
 def _shown_tokens(tokens: Mapping[str, Any], places: _Places, asked: bool) -> dict[str, Any]:
-    """In the order of the text, which is not that of sampling where sections were asked for one by one. Requests between the sections are
+    """In the order of the text, which is not that of sampling where sections were asked for one by one. Requests
+    between the sections are
     no part of the text; tags, which nobody samples there, have no token, and get one without an id."""
     where = (tokens["starts"] >= 0) & (tokens["starts"] <= len(places.text))
     rows: list[tuple[int, int | None, float | None, float | None, bool]] = [
@@ -175,7 +184,12 @@ def _said(played: PlayedDebate, turn: Turn, cast: Sequence[Mapping[str, Any]]) -
     if turn.parsed.spans:
         places = _Places(shown["text"])
         shown["sections"] = [
-            {"name": name, "begin": places.utf16(begin), "end": places.utf16(end), "stream": paid_by(turn, name, stream_of)}
+            {
+                "name": name,
+                "begin": places.utf16(begin),
+                "end": places.utf16(end),
+                "stream": paid_by(turn, name, stream_of),
+            }
             for name, (begin, end) in turn.parsed.spans.items()
         ]
     if "comparison" in shown["fields"]:

@@ -1,6 +1,7 @@
 """Where each debate of a run is and what came of it, so that a page of 100,000 is a query and not a load.
 
-The index is the page's own: it lies in the user's cache folder, never in the run, and is made again when anything about it is off.
+The index is the page's own: it lies in the user's cache folder, never in the run, and is made again when anything about
+it is off.
 It is filled from the newest step back, first what the filters need, then the words; both can be asked meanwhile.
 """
 
@@ -33,12 +34,13 @@ LONGEST_LINE = 2**26
 _TABLES = (
     "create table if not exists steps (step integer primary key, stamp text, words integer default 0)",
     """create table if not exists debates (
-        id integer primary key autoincrement, step integer, number integer, question text, agents integer, winner integer,
-        signal integer, failures integer, correct real, winner_correct integer, disagreement integer, error text,
-        offset integer, length integer,
+        id integer primary key autoincrement, step integer, number integer, question text, agents integer,
+        winner integer, signal integer, failures integer, correct real, winner_correct integer,
+        disagreement integer, error text, offset integer, length integer,
         unique (step, number))""",
 )
-# Without the text itself, which the run has. What a step said before it was played again stays behind under an id that is gone.
+# Without the text itself, which the run has. What a step said before it was played again stays behind under an id that
+# is gone.
 _WORDS = "create virtual table if not exists words using fts5 (said, content='', columnsize=0)"
 _COLUMNS = "step, number, question, agents, winner, signal, failures, correct, winner_correct, disagreement, error"
 
@@ -108,7 +110,9 @@ class Index:
                     _forget(connection, step)
             changes = self.progress.changes + len(gone)
             missing = sorted((step for step in files if filed_as.get(step) != files[step]), reverse=True)
-            words = {step for (step,) in connection.execute("select step from steps where words")} & files.keys() - set(missing)
+            words = {step for (step,) in connection.execute("select step from steps where words")} & files.keys() - set(
+                missing
+            )
             filed, searchable = len(files) - len(missing), len(words)
             self.progress = Progress(len(files), filed, searchable, changes)
             for batch in _timed(missing):
@@ -142,8 +146,13 @@ class Index:
         if connection.execute("select 1 from steps where step = ? and stamp = ?", (step, stamp)).fetchone():
             return  # another page was quicker
         _forget(connection, step)
-        rows = [(*_row(step, place, line), offset, len(line)) for place, (offset, line) in enumerate(lines(self.run, step, self.part))]
-        connection.executemany(f"insert or replace into debates ({_COLUMNS}, offset, length) values ({', '.join('?' * 13)})", rows)
+        rows = [
+            (*_row(step, place, line), offset, len(line))
+            for place, (offset, line) in enumerate(lines(self.run, step, self.part))
+        ]
+        connection.executemany(
+            f"insert or replace into debates ({_COLUMNS}, offset, length) values ({', '.join('?' * 13)})", rows
+        )
         connection.execute("insert into steps (step, stamp) values (?, ?)", (step, stamp))
 
     def _read_words(self, connection: sqlite3.Connection, step: int) -> None:
@@ -151,12 +160,18 @@ class Index:
             return
         if self.searchable:
             ids = dict(connection.execute("select number, id from debates where step = ?", (step,)))
-            said = ((ids.get(place), clean(read_words(line, LONGEST))) for place, (_, line) in enumerate(lines(self.run, step, self.part)))
-            connection.executemany("insert into words (rowid, said) values (?, ?)", (each for each in said if each[0] is not None))
+            said = (
+                (ids.get(place), clean(read_words(line, LONGEST)))
+                for place, (_, line) in enumerate(lines(self.run, step, self.part))
+            )
+            connection.executemany(
+                "insert into words (rowid, said) values (?, ?)", (each for each in said if each[0] is not None)
+            )
         connection.execute("update steps set words = 1 where step = ?", (step,))
 
     def _open(self) -> sqlite3.Connection:
-        """For writing. Another page over the same run may be writing too: each step is put in whole, whoever comes first."""
+        """For writing. Another page over the same run may be writing too: each step is put in whole, whoever comes
+        first."""
         self.file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         # All that was said stands in it, so only its owner may read it; SQLite gives the files beside it the same mode.
         # Only a new file is opened here: to close one that SQLite has open takes its locks away.
@@ -208,7 +223,9 @@ class Index:
         finally:
             connection.close()
 
-    def page(self, where: Where, after: tuple[int, int] | None, limit: int, oldest_first: bool = False) -> list[dict[str, Any]]:
+    def page(
+        self, where: Where, after: tuple[int, int] | None, limit: int, oldest_first: bool = False
+    ) -> list[dict[str, Any]]:
         """The next debates behind `after`; newest step first, and in a step by number."""
         with self._reading() as connection:
             if connection is None:
@@ -218,7 +235,12 @@ class Index:
                 clauses.append(f"(step {'>' if oldest_first else '<'} ? or (step = ? and number > ?))")
                 values += [after[0], after[0], after[1]]
             order = "step, number" if oldest_first else "step desc, number"
-            return [dict(row) for row in connection.execute(_select(_COLUMNS, clauses) + f" order by {order} limit ?", (*values, limit))]
+            return [
+                dict(row)
+                for row in connection.execute(
+                    _select(_COLUMNS, clauses) + f" order by {order} limit ?", (*values, limit)
+                )
+            ]
 
     def before(self, where: Where, here: tuple[int, int], oldest_first: bool = False) -> tuple[int, int] | None:
         """The debate just before `here` in the same order."""
@@ -226,7 +248,10 @@ class Index:
             if connection is None:
                 return None
             clauses = [*where.clauses, f"(step {'<' if oldest_first else '>'} ? or (step = ? and number < ?))"]
-            query = _select("step, number", clauses) + f" order by step {'desc' if oldest_first else ''}, number desc limit 1"
+            query = (
+                _select("step, number", clauses)
+                + f" order by step {'desc' if oldest_first else ''}, number desc limit 1"
+            )
             row = connection.execute(query, (*where.values, here[0], here[0], here[1])).fetchone()
             return None if row is None else (row[0], row[1])
 
@@ -258,7 +283,9 @@ class Index:
             if connection is None:
                 return dict.fromkeys(wanted, 0)
             sums = ", ".join(f"coalesce(sum({what}), 0)" for what in wanted.values())
-            return dict(zip(wanted, connection.execute(_select(sums, where.clauses), where.values).fetchone(), strict=True))
+            return dict(
+                zip(wanted, connection.execute(_select(sums, where.clauses), where.values).fetchone(), strict=True)
+            )
 
 
 def _select(what: str, clauses: Sequence[str]) -> str:
@@ -369,7 +396,8 @@ class Place:
 
 
 def line_at(run: Path, step: int, number: int, place: Place | None = None, part: Part = "debates") -> bytes | None:
-    """The line of a debate: at its place, where that is known and still so, or by counting lines. None where there is none."""
+    """The line of a debate: at its place, where that is known and still so, or by counting lines. None where there is
+    none."""
     if place is not None:
         with contextlib.suppress(OSError, Outside), opened(inside(run, part, step_file(step))) as file:
             if _stamp(os.fstat(file.fileno())) == place.stamp:

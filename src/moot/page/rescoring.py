@@ -1,6 +1,8 @@
-"""What the votes of a run would have taught under another reward, for the page: `moot rescore` on a bounded number of steps.
+"""What the votes of a run would have taught under another reward, for the page: `moot rescore` on a bounded number of
+steps.
 
-A reward may be a user's own file, and a run may come from somebody else. So only rewards and estimators that moot brings are counted
+A reward may be a user's own file, and a run may come from somebody else. So only rewards and estimators that moot
+brings are counted
 by here; for one's own there is the command.
 """
 
@@ -25,13 +27,19 @@ STEPS = 100
 CHANGES = 100
 _YES_NO = ("yes", "no")
 _KINDS = {name: kind for name, kind in get_type_hints(Scoring).items() if name in SCORING}
-_LISTED = {name: _YES_NO if kind is bool else get_args(kind) for name, kind in _KINDS.items() if kind is bool or get_args(kind)}
+_LISTED = {
+    name: _YES_NO if kind is bool else get_args(kind) for name, kind in _KINDS.items() if kind is bool or get_args(kind)
+}
 NUMBERS = [name for name, kind in _KINDS.items() if kind is float]
 
 
 def offered() -> dict[str, tuple[str, ...]]:
     """What may be chosen from a list."""
-    return {"reward": tuple(name for name, reward in REWARDS.items() if reward.our_own), "advantage": (*ESTIMATORS, "auto"), **_LISTED}
+    return {
+        "reward": tuple(name for name, reward in REWARDS.items() if reward.our_own),
+        "advantage": (*ESTIMATORS, "auto"),
+        **_LISTED,
+    }
 
 
 def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
@@ -44,7 +52,9 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
         if not isinstance(trained, dict):
             raise ConfigError("its run.json has no protocol")
         _must_be_ours(trained, choices)
-        first, last = (whole(name, asked[name]) if asked.get(name) else other for name, other in (("from", 0), ("to", 10**15)))
+        first, last = (
+            whole(name, asked[name]) if asked.get(name) else other for name, other in (("from", 0), ("to", 10**15))
+        )
         steps = [step for step in run.steps() if first <= step <= last]
         chosen = steps[-STEPS:]
         for step in chosen:
@@ -53,7 +63,13 @@ def rescored(path: Path, asked: Mapping[str, str]) -> dict[str, Any]:
     except (ConfigError, KeyError, TypeError, AttributeError, ValueError, ArithmeticError, OSError) as error:
         raise Refused(f"this run cannot be counted again: {error}") from None
     own = {name: trained.get(name) for name in offered()}
-    return {"found": outcome, "steps": [chosen[0], chosen[-1]] if chosen else [], "of": len(steps), "choices": offered(), "trained": own}
+    return {
+        "found": outcome,
+        "steps": [chosen[0], chosen[-1]] if chosen else [],
+        "of": len(steps),
+        "choices": offered(),
+        "trained": own,
+    }
 
 
 def _ordinary(file: Path) -> None:
@@ -84,5 +100,6 @@ def _must_be_ours(trained: Mapping[str, Any], choices: Mapping[str, Any]) -> Non
         used = choices.get(name, trained.get(name))
         if used is not None and used not in offered()[name]:
             raise Refused(
-                f"{name} {str(used)[:80]!r} is a file of its own, which the page does not run; choose another, or use moot rescore"
+                f"{name} {str(used)[:80]!r} is a file of its own, which the page does not run; choose another, or use "
+                "moot rescore"
             )

@@ -1,4 +1,5 @@
-"""Which runs there are, and their metrics as they grow. Everything is read as it is found: a run may be in the middle of a write."""
+"""Which runs there are, and their metrics as they grow. Everything is read as it is found: a run may be in the middle
+of a write."""
 
 from __future__ import annotations
 
@@ -69,7 +70,8 @@ def read_whole(path: Path) -> Any:
 
 
 class Runs:
-    """The runs in some places: a run's own folder, or folders of runs up to two levels down. Names are short and stay the same."""
+    """The runs in some places: a run's own folder, or folders of runs up to two levels down. Names are short and stay
+    the same."""
 
     def __init__(self, places: Sequence[Path], before: Callable[[], None] = lambda: None) -> None:
         """`before` is called before each look."""
@@ -252,7 +254,11 @@ class Metrics:
             with opened(file) as lines:
                 status = os.fstat(lines.fileno())
                 lines.seek(max(0, self._offset - len(self._last)))
-                same = status.st_ino == self._inode and status.st_size >= self._offset and lines.read(len(self._last)) == self._last
+                same = (
+                    status.st_ino == self._inode
+                    and status.st_size >= self._offset
+                    and lines.read(len(self._last)) == self._last
+                )
                 metrics = self if same else Metrics()
                 metrics._inode, metrics._written = status.st_ino, status.st_mtime
                 until = metrics._offset + PER_LOOK
@@ -289,7 +295,8 @@ class Metrics:
         return None if self._written is None else max(0.0, time.time() - self._written)
 
     def last(self, phase: str, key: str) -> float | None:
-        """The newest value, None if the newest row has none: an alarm that cannot tell must not show what it said before."""
+        """The newest value, None if the newest row has none: an alarm that cannot tell must not show what it said
+        before."""
         _, values = measured(self.series.get(phase, {}), key) or ([], [])
         return values[-1] if values else None
 
@@ -299,13 +306,18 @@ class Metrics:
 
     def keys(self) -> dict[str, dict[str, dict[str, float | int | None]]]:
         """Everything that was measured, with what it came to."""
-        return {phase: {key: _about(*series) for key, series in sorted(columns.items())} for phase, columns in self.series.items()}
+        return {
+            phase: {key: _about(*series) for key, series in sorted(columns.items())}
+            for phase, columns in self.series.items()
+        }
 
     def ringing(self, alarm: str) -> list[int]:
         """The steps at which an alarm rang; `any` is all of them."""
         keys = list(ALARMS) if alarm == "any" else [f"alarm/{alarm}"]
         columns = self.series.get("train", {})
-        return sorted({int(step) for key in keys if key in columns for step, value in zip(*columns[key], strict=True) if value})
+        return sorted(
+            {int(step) for key in keys if key in columns for step, value in zip(*columns[key], strict=True) if value}
+        )
 
 
 def _finite(value: float | None) -> float | None:

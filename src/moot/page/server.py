@@ -1,6 +1,7 @@
 """What may be asked of the page's server, and by whom: the browser of whoever started it, and only to look.
 
-Model text reaches the browser as JSON and the page puts it in as text. Should that ever fail, the policy sent with every answer still
+Model text reaches the browser as JSON and the page puts it in as text. Should that ever fail, the policy sent with
+every answer still
 runs no script that is not ours, and sends nothing anywhere.
 """
 
@@ -44,7 +45,8 @@ COOKIE = "moot-"
 """And the port."""
 
 _POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "default-src 'none'; script-src 'self'; style-src 'self'; font-src 'self'; img-src 'self' data:; connect-src "
+    "'self'; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'"
 )
 HEADERS = {
@@ -78,7 +80,8 @@ class NotThere(Exception):
 class Guard:
     """Lets in GET and HEAD, under a name that can only mean this machine, not from another site's page, with the token.
 
-    A site elsewhere can point its own name at 127.0.0.1 and have a browser read what is there; it cannot choose the Host line.
+    A site elsewhere can point its own name at 127.0.0.1 and have a browser read what is there; it cannot choose the
+    Host line.
     Other people on this machine can; they do not know the token: it stands in the printed address, then in a cookie.
     """
 
@@ -117,7 +120,8 @@ class Guard:
         if not brought or scope["path"] != "/":
             return None
         others = urlencode([(name, value) for name, value in asked if name != "token"])
-        # Browsers keep cookies by machine, not by port: each port has its own, and two pages do not sign each other out.
+        # Browsers keep cookies by machine, not by port: each port has its own, and two pages do not sign each other
+        # out.
         cookie = f"{COOKIE}{_port(headers[b'host'][0]) or 80}={self.token}; Path=/; HttpOnly; SameSite=Lax"
         return _text(303, "", {"location": f"/?{others}" if others else "/", "set-cookie": cookie})
 
@@ -250,7 +254,10 @@ class _Page:
         return {"runs": rows, "places": [str(place) for place in self.runs.places]}
 
     def metrics(self, request: Request) -> Any:
-        return {run.name: run.ask(lambda m: {"rows": m.rows, "step": m.step, "phases": m.keys()}) for run in self._named(request)}
+        return {
+            run.name: run.ask(lambda m: {"rows": m.rows, "step": m.step, "phases": m.keys()})
+            for run in self._named(request)
+        }
 
     def curves(self, request: Request) -> Any:
         points = min(5000, max(10, whole("points", request.query_params.get("points", "800"))))
@@ -329,7 +336,9 @@ class _Page:
         name = request.query_params.get("run", "")
         run = self.runs.get(name)
         if run is None:
-            raise NotThere(f"there is no run {name[:200]!r} here; there are {', '.join(list(self.runs.all())[:10]) or 'none'}")
+            raise NotThere(
+                f"there is no run {name[:200]!r} here; there are {', '.join(list(self.runs.all())[:10]) or 'none'}"
+            )
         return run
 
     def _pointed_at(self, request: Request) -> tuple[Watched, tuple[int, int], Index]:
@@ -344,7 +353,9 @@ class _Page:
     def _where(self, run: Watched, index: Index, request: Request) -> Where:
         def ringing(alarm: str) -> list[int]:
             if alarm != "any" and f"alarm/{alarm}" not in ALARMS:
-                raise Refused(f"alarm must be any, {', '.join(a.removeprefix('alarm/') for a in ALARMS)}, got {alarm[:40]!r}")
+                raise Refused(
+                    f"alarm must be any, {', '.join(a.removeprefix('alarm/') for a in ALARMS)}, got {alarm[:40]!r}"
+                )
             return run.ask(lambda metrics: metrics.ringing(alarm))
 
         return where(dict(request.query_params), ringing, index.searchable)

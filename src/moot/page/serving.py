@@ -1,4 +1,5 @@
-"""The server under the page: it says when it answers, ends when told to, and waits for nobody who sends half requests."""
+"""The server under the page: it says when it answers, ends when told to, and waits for nobody who sends half
+requests."""
 
 from __future__ import annotations
 

@@ -116,14 +116,22 @@ def _read(line: str) -> tuple[dict[str, Any], Debate, Scoring]:
 def _asked(record: Mapping[str, Any]) -> Debate:
     """A line of `moot ask`, read under the rules that were asked for."""
     settings = record["settings"]
-    question = Question(str(record["question"]), record["known_answer"], str(record["number"]), str(settings["instruction"]))
-    return with_turns(Debate(question, int(record["num_agents"]), int(record["max_rounds"]), asked_rules(settings)), record["turns"])
+    question = Question(
+        str(record["question"]), record["known_answer"], str(record["number"]), str(settings["instruction"])
+    )
+    return with_turns(
+        Debate(question, int(record["num_agents"]), int(record["max_rounds"]), asked_rules(settings)), record["turns"]
+    )
 
 
 def _write(place: Path, file: Path, debates: Sequence[PlayedDebate], notes: Notes) -> None:
     """All debates of a file are step 1."""
     whole = [each for each in debates if each.error is None]
-    taught = with_advantages(whole, ESTIMATORS[whole[0].scoring.estimator]) if len({each.scoring for each in whole}) == 1 else whole
+    taught = (
+        with_advantages(whole, ESTIMATORS[whole[0].scoring.estimator])
+        if len({each.scoring for each in whole}) == 1
+        else whole
+    )
     lost = [replace(each, scores=None) for each in debates if each.error is not None]
     seats = {"num_agents": debates[0].debate.num_agents, "max_rounds": debates[0].debate.max_rounds}
     task = f"{file.absolute().parent.name}/{file.name}"

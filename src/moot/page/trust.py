@@ -1,4 +1,5 @@
-"""The trust panel with its intervals, from the debates of a run's last steps: what the page may claim, and what it may not."""
+"""The trust panel with its intervals, from the debates of a run's last steps: what the page may claim, and what it may
+not."""
 
 from __future__ import annotations
 
@@ -24,7 +25,13 @@ FEWEST = 10
 """Debates without which a mean that is not a share has no interval."""
 MEANS = (
     *(f"forecast/{about}_{name}" for about in KINDS for name in ("brier", "mean")),
-    *("trust/vote_truth_agreement", "trust/answer_diversity", "trust/plurality_share", "trust/mean_accuracy", "trust/judges_per_pair"),
+    *(
+        "trust/vote_truth_agreement",
+        "trust/answer_diversity",
+        "trust/plurality_share",
+        "trust/mean_accuracy",
+        "trust/judges_per_pair",
+    ),
 )
 """What is not a share of votes or debates, so that Wilson's interval does not apply."""
 GAP = "trust/winner_gap"
@@ -32,7 +39,8 @@ GAP = "trust/winner_gap"
 
 
 def measured(run: Path, last: int | None) -> dict[str, Any]:
-    """By key of the panel: value, low, high, and of how many (votes, pairs or debates). Steps after `last` are still being written."""
+    """By key of the panel: value, low, high, and of how many (votes, pairs or debates). Steps after `last` are still
+    being written."""
     known = stamps(run)
     steps = sorted(step for step in known if last is None or step <= last)[-WINDOW:]
     debates = [each for step in steps for each in _step(run, step, known[step])]
@@ -52,7 +60,8 @@ def _step(run: Path, step: int, stamp: str) -> list[tuple[dict[str, Share], list
 
 
 def _about(key: str, counted: Sequence[Mapping[str, Share]]) -> dict[str, Any] | None:
-    """The wider of a bootstrap over debates and of Wilson's over votes: the votes of one debate hang together, and a few prove little."""
+    """The wider of a bootstrap over debates and of Wilson's over votes: the votes of one debate hang together, and a
+    few prove little."""
     top, bottom = zip(*(_gap(each) if key == GAP else each[key] for each in counted), strict=True)
     share = key not in MEANS and key != GAP
     found = cautious_interval(top, bottom, resamples=DRAWS) if share else interval(top, bottom, resamples=DRAWS)

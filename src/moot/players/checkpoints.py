@@ -1,4 +1,5 @@
-"""Which checkpoint of a run is meant, and whether it can be used. Damaged ones are passed over, newest first, and named."""
+"""Which checkpoint of a run is meant, and whether it can be used. Damaged ones are passed over, newest first, and
+named."""
 
 from __future__ import annotations
 
@@ -58,11 +59,14 @@ def best_step(run: Run) -> int | None:
 
 
 def result_step(run: Run) -> int | None:
-    """What is meant by a run whose step is not named: the best where an alarm stopped it, otherwise None, the newest."""
+    """What is meant by a run whose step is not named: the best where an alarm stopped it, otherwise None, the
+    newest."""
     last: dict[str, Any] = next((row for row in reversed(run.metrics()) if row["phase"] == "self_play"), {})
     recipe = run.config.get("recipe")
     stops = isinstance(recipe, dict) and recipe.get("stop_on_alarm")
-    return best_step(run) if stops and any(name.startswith("alarm/") and value for name, value in last.items()) else None
+    return (
+        best_step(run) if stops and any(name.startswith("alarm/") and value for name, value in last.items()) else None
+    )
 
 
 def step_named(run: Run, name: int | str | None) -> int | None:
@@ -74,7 +78,9 @@ def step_named(run: Run, name: int | str | None) -> int | None:
             if any(row["phase"] == "eval" for row in run.metrics()):
                 logging.getLogger("moot").warning(f"{run.path}@best: of its checkpoints {UNRANKED}")
                 return None
-            raise ConfigError(f"{run.path} has no best checkpoint: nothing was evaluated in training (eval_every); name a step")
+            raise ConfigError(
+                f"{run.path} has no best checkpoint: nothing was evaluated in training (eval_every); name a step"
+            )
         return best
     if isinstance(name, str) and not (name.isascii() and name.isdigit()):
         raise ConfigError(f"{run.path}@{name}: a checkpoint is a step's number, or best")
@@ -96,7 +102,8 @@ UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeErro
 async def load_newest(
     engine: Trainer, run: Run, note: Note, accept: Callable[[Mapping[str, Any]], object] = lambda state: None
 ) -> Checkpoint | None:
-    """Loads the newest checkpoint that the engine takes, and whose state `accept` does not fail on; None where there is none."""
+    """Loads the newest checkpoint that the engine takes, and whose state `accept` does not fail on; None where there is
+    none."""
     for checkpoint in checkpoints(run):
         try:
             if checkpoint.state is not None:
@@ -131,7 +138,8 @@ async def _load(engine: Trainer, checkpoint: Checkpoint) -> None:
 
 
 def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
-    """How a model was trained, and what an engine loads: None for the model before training. `given` is a run, RUN@STEP, RUN@best, one of
+    """How a model was trained, and what an engine loads: None for the model before training. `given` is a run,
+    RUN@STEP, RUN@best, one of
     its checkpoints, or the name a server has for one."""
     path = Path(given)
     if named := split_name(given):
@@ -139,7 +147,9 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
         if (step := step_named(run, named[1])) == 0:
             return _model_of(run), None
         if (checkpoint := newest_whole(run, step)) is None:
-            which = "whole checkpoint yet; train it a step further" if step is None else f"whole checkpoint of step {step}"
+            which = (
+                "whole checkpoint yet; train it a step further" if step is None else f"whole checkpoint of step {step}"
+            )
             raise ConfigError(f"checkpoint: the run {run.path} has no {which}")
         return _model_of(run), checkpoint.engine_state
     if path.is_dir() and path.resolve().name.isdigit() and Run.exists(path.resolve().parent.parent):
@@ -161,12 +171,17 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
 
 
 def check_model(name: str) -> None:
-    """Refuses a folder that holds what a training made, and no model: transformers would say so in other words, and late."""
+    """Refuses a folder that holds what a training made, and no model: transformers would say so in other words, and
+    late."""
     path = Path(name)
-    if name and (Run.exists(path) or ((path / "adapter_config.json").is_file() and not (path / "config.json").is_file())):
+    if name and (
+        Run.exists(path) or ((path / "adapter_config.json").is_file() and not (path / "config.json").is_file())
+    ):
         what, run = ("a run", path) if Run.exists(path) else ("an adapter", "RUN")
         merged = f"moot export {run} --merged, then --model {run}/export/merged"
-        raise ConfigError(f"model {name} is the folder of {what}, not of a model; join its weights with the model's first: {merged}")
+        raise ConfigError(
+            f"model {name} is the folder of {what}, not of a model; join its weights with the model's first: {merged}"
+        )
 
 
 def check_rank(run: Run, rank: int) -> None:
@@ -176,7 +191,8 @@ def check_rank(run: Run, rank: int) -> None:
             there = read_manifest(path).get("lora_rank", rank)
             if there != rank:
                 raise ConfigError(
-                    f"lora_rank is {rank} in {run.path / 'run.json'} and {there!r:.40} in {path}; put back the run.json that moot wrote"
+                    f"lora_rank is {rank} in {run.path / 'run.json'} and {there!r:.40} in {path}; put back the "
+                    "run.json that moot wrote"
                 )
             return
 

@@ -15,7 +15,10 @@ from moot.util.secrets import keep_secret
 def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
     """Loads the model, or connects to its server. ConfigError says which setting is wrong and how to mend it."""
     if model.engine == "openai":
-        raise ConfigError("engine openai cannot be trained: a chat server has no weights to change; it can be asked, checked and evaluated")
+        raise ConfigError(
+            "engine openai cannot be trained: a chat server has no weights to change; it can be asked, checked and "
+            "evaluated"
+        )
     return {"local": _local, "tinker": _remote, "scripted": _scripted}[model.engine](model, seed)
 
 
@@ -38,13 +41,21 @@ def _scripted(model: ModelConfig, seed: int) -> Trainer:
 
 
 def _local(model: ModelConfig, seed: int) -> Trainer:
-    for name, value in (("base_url", model.base_url), ("tokenizer", model.tokenizer), ("context_length", model.context_length)):
+    for name, value in (
+        ("base_url", model.base_url),
+        ("tokenizer", model.tokenizer),
+        ("context_length", model.context_length),
+    ):
         if value:
-            raise ConfigError(f"{name} {value!r} is for a server, and the engine is {model.engine}; add --engine tinker")
+            raise ConfigError(
+                f"{name} {value!r} is for a server, and the engine is {model.engine}; add --engine tinker"
+            )
     try:
         from moot.engine.local import LocalEngine
     except ModuleNotFoundError as error:
-        raise ConfigError(f"the local engine needs {error.name}, which is not installed; run: pip install 'moot[local]'") from None
+        raise ConfigError(
+            f"the local engine needs {error.name}, which is not installed; run: pip install 'moot[local]'"
+        ) from None
     try:
         return LocalEngine.create(
             model.model,
@@ -75,11 +86,15 @@ def _remote(model: ModelConfig, seed: int) -> Trainer:
     key = os.environ.get("TINKER_API_KEY", "")
     keep_secret(key)
     if not key and not url:
-        raise ConfigError("the hosted service needs a key; set TINKER_API_KEY, or name a server of your own with --base-url")
+        raise ConfigError(
+            "the hosted service needs a key; set TINKER_API_KEY, or name a server of your own with --base-url"
+        )
     try:
         from moot.engine.remote import RemoteEngine
     except ModuleNotFoundError as error:
-        raise ConfigError(f"the tinker engine needs {error.name}, which is not installed; run: pip install 'moot[tinker]'") from None
+        raise ConfigError(
+            f"the tinker engine needs {error.name}, which is not installed; run: pip install 'moot[tinker]'"
+        ) from None
     try:
         return RemoteEngine.create(
             model.model,

@@ -36,8 +36,12 @@ def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
     engine = create_engine(model, config.seed)
     try:
         config.check(engine.capabilities)
-        name = "" if model.engine == "scripted" else model.model  # a script has a format of its own, whatever the model is called
-        return engine, Rendering(engine.tokenizer, name, model.renderer if name else "auto", model.thinking if name else False)
+        name = (
+            "" if model.engine == "scripted" else model.model
+        )  # a script has a format of its own, whatever the model is called
+        return engine, Rendering(
+            engine.tokenizer, name, model.renderer if name else "auto", model.thinking if name else False
+        )
     except BaseException:
         engine.shut()
         raise
@@ -67,31 +71,40 @@ def policy_config(
     named = {"task"} if task else set()
     check_trusted(run.path, played_names(config), named | set(changes), trust, note)
     if task and not trust and "task" in played_names(config):
-        config = replace(config, debate=replace(config.debate, task=task))  # the one it was trained on is not asked what it has seen
+        config = replace(
+            config, debate=replace(config.debate, task=task)
+        )  # the one it was trained on is not asked what it has seen
     return replace(config, model=replace(config.model, **changes)), run
 
 
 class Players:
     """The policy and those it plays against; engines are made as they are needed and closed together."""
 
-    def __init__(self, config: TrainConfig, run: Run | None, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
+    def __init__(
+        self, config: TrainConfig, run: Run | None, note: Note = lambda text: None, busy: Busy = nullcontext
+    ) -> None:
         self.config, self.run, self._note, self._busy = config, run, note, busy
         self._opened: list[Any] = []
         self._own = (
-            self._chat(own_endpoint(config.model.base_url, config.model.model)) if config.model.engine == "openai" else self._make(config)
+            self._chat(own_endpoint(config.model.base_url, config.model.model))
+            if config.model.engine == "openai"
+            else self._make(config)
         )
         self.policy: Player | TextPlayer
         self.identity = ""
         self.step = 0
 
     async def load(self, step: int | str | None) -> int:
-        """The policy: the run's checkpoint of `step`, of `best`, or its newest; the model where there is no run. Answers with the step."""
+        """The policy: the run's checkpoint of `step`, of `best`, or its newest; the model where there is no run.
+        Answers with the step."""
         if not isinstance(self._own, tuple):
             where = self._own.chat.endpoint
             self.policy, self.identity, self.step = self._own, f"{where.model}@{where.base_url}", 0
             return 0
         step = None if self.run is None else step_named(self.run, step)
-        self.policy, self.identity, self.step = await _loaded(self._own, self.config.model.model, self.run, step, self._note)
+        self.policy, self.identity, self.step = await _loaded(
+            self._own, self.config.model.model, self.run, step, self._note
+        )
         return self.step
 
     async def opponents(self, names: Sequence[str]) -> dict[str, tuple[Guest, str]]:
@@ -101,7 +114,10 @@ class Players:
         if not isinstance(self._own, tuple):
             places.add(self._own.chat.endpoint.base_url)
         if len(places) > 1 and _key():
-            raise ConfigError(f"opponents name {len(places)} servers, and the key in OPENAI_API_KEY is for one; name one server at a time")
+            raise ConfigError(
+                f"opponents name {len(places)} servers, and the key in OPENAI_API_KEY is for one; name one server at a "
+                "time"
+            )
         return {name: await self._opponent(name, endpoints.get(name)) for name in names}
 
     async def judge(self, name: str) -> tuple[Guest, str]:
@@ -116,8 +132,12 @@ class Players:
             model = own.model if name == "base" else name
             return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
         if self.config.model.engine == "scripted" and name != "base" and split_name(name) is None:
-            raise ConfigError(f"a judge or an opponent here may be base, a run or an endpoint, got {name!r}, which is no run")
-        return await outsider(name, "opponents", self.config, self._own, self._opened.append, self._note, self._busy, sharing=True)
+            raise ConfigError(
+                f"a judge or an opponent here may be base, a run or an endpoint, got {name!r}, which is no run"
+            )
+        return await outsider(
+            name, "opponents", self.config, self._own, self._opened.append, self._note, self._busy, sharing=True
+        )
 
     def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
         with self._busy(f"loading {config.model.model}"):
@@ -137,7 +157,9 @@ class Players:
 def check_same_server(run: Path | str, theirs: str, ours: str, setting: str) -> None:
     """A run that is played beside another's is not asked where: a key would go to whoever wrote it."""
     if theirs and theirs != ours:
-        raise ConfigError(f"{setting}: {run} was trained at {theirs}, which is not the server of this run; name it as MODEL@URL")
+        raise ConfigError(
+            f"{setting}: {run} was trained at {theirs}, which is not the server of this run; name it as MODEL@URL"
+        )
 
 
 def _key() -> str | None:
@@ -163,7 +185,8 @@ def check_outsiders(config: TrainConfig) -> None:
 
 
 def check_reachable(names: Iterable[str], what: str) -> None:
-    """Servers that nobody answers at are found now, and not after minutes of loading. Whatever they say to this, they are there."""
+    """Servers that nobody answers at are found now, and not after minutes of loading. Whatever they say to this, they
+    are there."""
     for name in filter(is_endpoint, names):
         import httpx
 
@@ -182,10 +205,12 @@ async def outsider(
     name: str, setting: str, config: TrainConfig, own: tuple[Trainer, Rendering], opened: Callable[[Any], object],
     note: Note = lambda text: None, busy: Busy = nullcontext, sharing: bool = False,
 ) -> tuple[Guest, str]:  # fmt: skip
-    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And what tells it apart
+    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And
+    what tells it apart
     from others of that name. What needs closing beside the run's `own` engine is given to `opened`.
 
-    With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter. Not in training,
+    With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter.
+    Not in training,
     which would continue from what was loaded.
     """
     if name == "base":
@@ -208,8 +233,11 @@ async def outsider(
     return replace(player, learns=False), identity
 
 
-async def _loaded(own: tuple[Trainer, Rendering], model: str, run: Run | None, step: int | None, note: Note) -> tuple[Player, str, int]:
-    """Who speaks with the weights of that step (None: the run's newest), what tells it apart, and the step; without a run, and at step 0,
+async def _loaded(
+    own: tuple[Trainer, Rendering], model: str, run: Run | None, step: int | None, note: Note
+) -> tuple[Player, str, int]:
+    """Who speaks with the weights of that step (None: the run's newest), what tells it apart, and the step; without a
+    run, and at step 0,
     the model before training."""
     engine, rendering = own
     if run is None or step == 0:

@@ -58,22 +58,29 @@ class CommonModel:
 def parse_seats(given: Sequence[str], agents: int, base_url: str | None) -> dict[int, Endpoint]:
     """`1=model@http://host/v1`, or `1=model` at the common base-url.
 
-    A key is for one place: that of OPENAI_API_KEY goes to the common base-url alone. A seat elsewhere has its own, OPENAI_API_KEY_1.
+    A key is for one place: that of OPENAI_API_KEY goes to the common base-url alone. A seat elsewhere has its own,
+    OPENAI_API_KEY_1.
     """
     endpoints: dict[int, Endpoint] = {}
     for each in given:
         match = re.fullmatch(r"(\d{1,6})=(.+?)(?:@(https?://.+))?", each)
         if not match:
-            raise ConfigError(f"seat must be NUMBER=MODEL@BASE-URL, got {each!r}; for example 1=qwen3@http://localhost:8000/v1")
+            raise ConfigError(
+                f"seat must be NUMBER=MODEL@BASE-URL, got {each!r}; for example 1=qwen3@http://localhost:8000/v1"
+            )
         seat, model, place = int(match[1]), match[2], match[3] or base_url
         if seat >= agents:
-            raise ConfigError(f"seat {seat} does not exist among {agents} agents, numbered from 0; raise --agents or change it")
+            raise ConfigError(
+                f"seat {seat} does not exist among {agents} agents, numbered from 0; raise --agents or change it"
+            )
         if seat in endpoints:
             raise ConfigError(f"seat {seat} is given twice; keep one")
         if place is None:
             raise ConfigError(f"seat {each!r} names no server; write {seat}={model}@http://host/v1, or give --base-url")
         own_key = os.environ.get(f"OPENAI_API_KEY_{seat}")
-        endpoints[seat] = endpoint(place, model, own_key or (os.environ.get("OPENAI_API_KEY") if place == base_url else None))
+        endpoints[seat] = endpoint(
+            place, model, own_key or (os.environ.get("OPENAI_API_KEY") if place == base_url else None)
+        )
     return endpoints
 
 
@@ -124,9 +131,15 @@ class _LoadedModel:
 
         def speaker(number: int, agent: int, listener: Listener) -> CountedSpeaker:
             sampler = StreamingSampler(
-                self.sampler, lambda ids: self.rendering.said(ids)[0], context, lambda text: listener.heard(agent, text), piece
+                self.sampler,
+                lambda ids: self.rendering.said(ids)[0],
+                context,
+                lambda text: listener.heard(agent, text),
+                piece,
             )
-            return StreamingSpeaker(sampler, self.rendering, settings.max_tokens, settings.seed_for(number), settings.limits)
+            return StreamingSpeaker(
+                sampler, self.rendering, settings.max_tokens, settings.seed_for(number), settings.limits
+            )
 
         return speaker
 
@@ -143,7 +156,9 @@ async def _load(common: CommonModel, seed: int | None, stack: AsyncExitStack) ->
         raise ConfigError(f"checkpoint {checkpoint} is of {stored['model']}, not of {model}; leave --model out")
     if stored.get("base_url") and stored["base_url"] != common.base_url:
         # A checkpoint may be somebody else's, and the key would go there.
-        raise ConfigError(f"checkpoint {checkpoint} is kept at {stored['base_url']}; if you trust it, name it with --base-url")
+        raise ConfigError(
+            f"checkpoint {checkpoint} is kept at {stored['base_url']}; if you trust it, name it with --base-url"
+        )
     asked: dict[str, Any] = {"engine": common.engine, "model": model}
     if common.engine == "tinker":
         asked |= {"base_url": common.base_url, "tokenizer": common.tokenizer}
@@ -182,7 +197,12 @@ class TakenSeats:
 
 
 async def take_seats(
-    common: CommonModel, others: Mapping[int, Endpoint], agents: int, settings: SpeakingSettings, patience: Patience, stack: AsyncExitStack
+    common: CommonModel,
+    others: Mapping[int, Endpoint],
+    agents: int,
+    settings: SpeakingSettings,
+    patience: Patience,
+    stack: AsyncExitStack,
 ) -> TakenSeats:
     """Opens what is needed, and nothing for an engine whose every seat is taken by another; `stack` closes it."""
     chats = _Chats(patience, stack)

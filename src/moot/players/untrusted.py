@@ -1,7 +1,9 @@
-"""A run or a file of settings may be somebody else's, whatever it is called, so what it names is data: code to run and addresses to call
+"""A run or a file of settings may be somebody else's, whatever it is called, so what it names is data: code to run and
+addresses to call
 are used only by the user's own word.
 
-That is: where the user names the setting again on the command line, or trusts the run or the file as a whole, and is shown what it names.
+That is: where the user names the setting again on the command line, or trusts the run or the file as a whole, and is
+shown what it names.
 """
 
 from __future__ import annotations
@@ -25,7 +27,9 @@ _GRADER = re.compile(r"(?:grader|equal)\s*=[^,]*:")
 def scoring_names(scoring: Scoring) -> dict[str, str]:
     """The reward and the estimator where they are a user's own: setting and value."""
     both = {"reward": scoring.reward, "advantage": scoring.advantage}
-    return {setting: name for setting, name in both.items() if ":" in name}  # as in path.py:function; names of our own have none
+    return {
+        setting: name for setting, name in both.items() if ":" in name
+    }  # as in path.py:function; names of our own have none
 
 
 def played_names(config: TrainConfig) -> dict[str, str]:
@@ -52,9 +56,14 @@ def is_code(task: str) -> bool:
 
 
 def check_trusted(
-    source: Path, foreign: Mapping[str, str], named: Container[str], trust: bool = False, note: Callable[[str], None] = lambda text: None
+    source: Path,
+    foreign: Mapping[str, str],
+    named: Container[str],
+    trust: bool = False,
+    note: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Refuses what a run or a file names (`foreign`) and the user has not `named`; with `trust`, says what will be run."""
+    """Refuses what a run or a file names (`foreign`) and the user has not `named`; with `trust`, says what will be
+    run."""
     unnamed = {setting: one_line(value, 120) for setting, value in foreign.items() if setting not in named}
     if not unnamed:
         return

@@ -47,20 +47,26 @@ Estimator = Callable[[Sequence[Sequence[Cell]], dict[int, float]], list[list[flo
 
 
 def center_group(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus the mean over the debate: the group mean as baseline, not divided by the standard deviation (Dr. GRPO, arXiv 2503.20783)."""
+    """Minus the mean over the debate: the group mean as baseline, not divided by the standard deviation (Dr. GRPO,
+    arXiv 2503.20783)."""
     return _minus_group_mean(debates, lambda debate, cell: debate)
 
 
 def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus the mean over the agents of the same round: the group is a round, so that early answers are not compared with late ones."""
+    """Minus the mean over the agents of the same round: the group is a round, so that early answers are not compared
+    with late ones."""
     if any(cell.round is None for cells in debates for cell in cells):
-        raise ConfigError("advantage center_round needs rewards per turn, and this reward is per agent; use center_group")
+        raise ConfigError(
+            "advantage center_round needs rewards per turn, and this reward is per agent; use center_group"
+        )
     return _minus_group_mean(debates, lambda debate, cell: (debate, cell.round))
 
 
 def center_question(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus the mean over the same seat and round of all debates of one question (debates_per_question): no agent of the group has read
-    another, so copying and misleading change no baseline. The agent- and turn-wise groups of AT-GRPO (arXiv 2510.11062), without its
+    """Minus the mean over the same seat and round of all debates of one question (debates_per_question): no agent of
+    the group has read
+    another, so copying and misleading change no baseline. The agent- and turn-wise groups of AT-GRPO (arXiv
+    2510.11062), without its
     division by the standard deviation."""
     return _minus_group_mean(debates, lambda debate, cell: (cell.question, cell.seat, cell.round))
 
@@ -68,7 +74,8 @@ def center_question(debates: Sequence[Sequence[Cell]], means: dict[int, float]) 
 def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus the seat's running mean, which then moves a twentieth of the way to this debate's.
 
-    SPIRAL's role-conditioned advantage estimation (arXiv 2506.24119): a baseline per role, against what a role earns by its place alone.
+    SPIRAL's role-conditioned advantage estimation (arXiv 2506.24119): a baseline per role, against what a role earns by
+    its place alone.
     """
     centred = []
     for cells in debates:
@@ -82,17 +89,22 @@ def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> l
 
 
 def center_forecast(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus what the agent itself forecast: a chance p of winning stands for the reward lowest + p * (1 - lowest). Where no forecast can be
+    """Minus what the agent itself forecast: a chance p of winning stands for the reward lowest + p * (1 - lowest).
+    Where no forecast can be
     read, and for judging, minus the mean of the round (for rewards per agent, of the debate)."""
     by_round = _minus_group_mean(debates, lambda debate, cell: (debate, cell.round))
     return [
-        [centred if cell.forecast is None else cell.value - cell.forecast for cell, centred in zip(cells, row, strict=True)]
+        [
+            centred if cell.forecast is None else cell.value - cell.forecast
+            for cell, centred in zip(cells, row, strict=True)
+        ]
         for cells, row in zip(debates, by_round, strict=True)
     ]
 
 
 def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus the batch's mean, divided by its population standard deviation, as REINFORCE++ normalises (arXiv 2501.03262)."""
+    """Minus the batch's mean, divided by its population standard deviation, as REINFORCE++ normalises (arXiv
+    2501.03262)."""
     values = [cell.value for cells in debates for cell in cells]
     mean = _mean(values)
     deviation = math.sqrt(_mean([(value - mean) ** 2 for value in values]))
@@ -126,7 +138,9 @@ def _minus_group_mean(debates: Sequence[Sequence[Cell]], group: Callable[[int, C
     return [[cell.value - means[group(debate, cell)] for cell in cells] for debate, cells in enumerate(debates)]
 
 
-def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, seats: SeatMeans | None = None) -> list[Advantages]:
+def advantages(
+    batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, seats: SeatMeans | None = None
+) -> list[Advantages]:
     """For a batch under one reward, stream by stream."""
     debates = list(batch)
     seats = seats or SeatMeans()
@@ -136,23 +150,34 @@ def advantages(batch: Iterable[tuple[Debate, Scores]], estimator: Estimator, sea
         centred = estimator(cells, seats.of(name))
         for (_, scores), row, out in zip(debates, centred, streams, strict=True):
             out[name] = _finish(scores, name, row)
-    return [Advantages(named, scores.stream_of, scores.per) for named, (_, scores) in zip(streams, debates, strict=True)]
+    return [
+        Advantages(named, scores.stream_of, scores.per) for named, (_, scores) in zip(streams, debates, strict=True)
+    ]
 
 
-def with_advantages(batch: Sequence[PlayedDebate], estimator: Estimator, seats: SeatMeans | None = None) -> list[PlayedDebate]:
+def with_advantages(
+    batch: Sequence[PlayedDebate], estimator: Estimator, seats: SeatMeans | None = None
+) -> list[PlayedDebate]:
     """Debates that have been scored, each with what it teaches."""
     values = advantages([(each.debate, each.scores) for each in batch if each.scores is not None], estimator, seats)
-    return [replace(each, advantages=replace(value, forecasts=_of_forecasts(each))) for each, value in zip(batch, values, strict=True)]
+    return [
+        replace(each, advantages=replace(value, forecasts=_of_forecasts(each)))
+        for each, value in zip(batch, values, strict=True)
+    ]
 
 
 def _of_forecasts(each: PlayedDebate) -> tuple[float, ...]:
-    return tuple(forecast_advantage(forecast.chance, each.forecast_came(forecast)) for forecast in each.debate.forecasts)
+    return tuple(
+        forecast_advantage(forecast.chance, each.forecast_came(forecast)) for forecast in each.debate.forecasts
+    )
 
 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:
     kinds = {tuple(scores.streams) for scores in batch}
     if len(kinds) > 1:
-        raise ConfigError("a batch must be scored with one reward: rewards per agent and per turn cannot be centred together")
+        raise ConfigError(
+            "a batch must be scored with one reward: rewards per agent and per turn cannot be centred together"
+        )
     return list(kinds.pop()) if kinds else []
 
 
@@ -163,7 +188,11 @@ def _asked(debate: Debate) -> str:
 def _cells(debate: Debate, scores: Scores, name: str) -> list[Cell]:
     stream, asked = scores.streams[name], _asked(debate)
     # A forecast is about the agent's answers, not about its judging.
-    forecasts = _forecast_rewards(debate, stream.lowest) if name == answer_stream(scores.streams) else [None] * debate.num_agents
+    forecasts = (
+        _forecast_rewards(debate, stream.lowest)
+        if name == answer_stream(scores.streams)
+        else [None] * debate.num_agents
+    )
     return [
         Cell(seat, round, value, asked, forecasts[seat])
         for seat, (rounds, row) in enumerate(zip(_rounds(debate, scores), stream.to_go, strict=True))
@@ -182,13 +211,19 @@ def _rounds(debate: Debate, scores: Scores) -> Sequence[Sequence[int | None]]:
 def _forecast_rewards(debate: Debate, lowest: float) -> list[float | None]:
     """For each agent, the reward that its chance of winning stands for: from the lowest for 0 to 1 for certainty."""
     given = chances(debate.forecasts, "win")
-    return [None if (chance := given.get(agent)) is None else lowest + chance * (1 - lowest) for agent in range(debate.num_agents)]
+    return [
+        None if (chance := given.get(agent)) is None else lowest + chance * (1 - lowest)
+        for agent in range(debate.num_agents)
+    ]
 
 
 def _finish(scores: Scores, name: str, centred: Sequence[float]) -> Rows:
     stream = scores.streams[name]
     remaining = iter(centred)
     return tuple(
-        tuple(stream.weight * ((0.0 if value is None else next(remaining)) + added) for value, added in zip(values, penalties, strict=True))
+        tuple(
+            stream.weight * ((0.0 if value is None else next(remaining)) + added)
+            for value, added in zip(values, penalties, strict=True)
+        )
         for values, penalties in zip(stream.to_go, stream.added, strict=True)
     )

@@ -1,6 +1,7 @@
 """Which of a run's checkpoints is the best, by the evaluations during training.
 
-Each row of an evaluation names the best step so far as `test/best_step`; retention never deletes that checkpoint, and `RUN@best` means it.
+Each row of an evaluation names the best step so far as `test/best_step`; retention never deletes that checkpoint, and
+`RUN@best` means it.
 """
 
 from __future__ import annotations
@@ -12,17 +13,22 @@ from moot.runs.run import measured
 from moot.settings.train import TrainConfig
 
 NAME = "test/best_step"
-UNRANKED = "none is the best: no right answer is known, and poems that end in the same word do not agree; the last step is the result"
+UNRANKED = (
+    "none is the best: no right answer is known, and poems that end in the same word do not agree; the last "
+    "step is the result"
+)
 
 
 def ranking(config: TrainConfig) -> str:
-    """What evaluations are ranked by. Agreement stands in for accuracy only where the reward itself compares answers."""
+    """What evaluations are ranked by. Agreement stands in for accuracy only where the reward itself compares
+    answers."""
     compared = config.recipe.best_by == "accuracy" and config.protocol.scoring.rule.grades == "same"
     return "accuracy or agreement" if compared else config.recipe.best_by
 
 
 def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
-    """The accuracy of an evaluation's debates, or how far their agents agree; None where it cannot be ranked by that."""
+    """The accuracy of an evaluation's debates, or how far their agents agree; None where it cannot be ranked by
+    that."""
     accuracy = measured(row, "test_*/correct")
     if by != "agreement" and accuracy is not None:
         return "accuracy", accuracy
@@ -33,7 +39,8 @@ def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
 
 
 def better_step(rows: Sequence[Mapping[str, Any]], best: int | None, row: Mapping[str, Any], by: str) -> int | None:
-    """`best`, or the step of the new `row` if that is higher. Of those that are level the earlier one stays: it moved less."""
+    """`best`, or the step of the new `row` if that is higher. Of those that are level the earlier one stays: it moved
+    less."""
     standing = next((each for each in rows if each["phase"] == "eval" and each["step"] == best), None)
     new, old = held_out_score(row, by), held_out_score(standing, by) if standing else None
     return int(row["step"]) if new is not None and (old is None or new[1] > old[1]) else best

@@ -1,4 +1,5 @@
-"""How well agents forecast their own success: what they said beside what came. Forecasts that cannot be read are only counted."""
+"""How well agents forecast their own success: what they said beside what came. Forecasts that cannot be read are only
+counted."""
 
 from __future__ import annotations
 
@@ -20,7 +21,11 @@ Judged = tuple[About, float, bool]
 def judged(each: PlayedDebate) -> list[Judged]:
     """The forecasts of a debate that can be read and of which it is known what came."""
     known = ((forecast, each.forecast_came(forecast)) for forecast in each.debate.forecasts)
-    return [(forecast.about, forecast.chance, came) for forecast, came in known if forecast.chance is not None and came is not None]
+    return [
+        (forecast.about, forecast.chance, came)
+        for forecast, came in known
+        if forecast.chance is not None and came is not None
+    ]
 
 
 def keys(debates: Iterable[PlayedDebate]) -> list[str]:
@@ -32,10 +37,13 @@ def keys(debates: Iterable[PlayedDebate]) -> list[str]:
 
 
 def counts(each: PlayedDebate) -> dict[str, tuple[float, float]]:
-    """One debate's share in each number: what was counted, and of how many. Brier score, mean chance and share that came true are all over
+    """One debate's share in each number: what was counted, and of how many. Brier score, mean chance and share that
+    came true are all over
     the same forecasts, so that the last two can be compared."""
     forecasts, known = each.debate.forecasts, judged(each)
-    shares = {"forecast/readable": (float(sum(forecast.chance is not None for forecast in forecasts)), float(len(forecasts)))}
+    shares = {
+        "forecast/readable": (float(sum(forecast.chance is not None for forecast in forecasts)), float(len(forecasts)))
+    }
     for about in KINDS:
         own = [(chance, came) for kind, chance, came in known if kind == about]
         of = float(len(own))
@@ -59,7 +67,8 @@ class Bin:
 
 
 def reliability(debates: Sequence[Sequence[Judged]], about: About, resamples: int = RESAMPLES) -> list[Bin]:
-    """By tenths of the chance, those that nobody forecast left out: where a bin's share is its mean forecast, forecasts are calibrated.
+    """By tenths of the chance, those that nobody forecast left out: where a bin's share is its mean forecast, forecasts
+    are calibrated.
 
     `debates` has the forecasts of each debate, because they hang together: one agent wins, and all answer one question.
     """
@@ -67,7 +76,8 @@ def reliability(debates: Sequence[Sequence[Judged]], about: About, resamples: in
     for place, own in enumerate(debates):
         for kind, chance, came_true in own:
             if kind == about:
-                # A chance is a number of at most nine decimals over 100: what rounding takes from 0.7 must not put it under 0.7.
+                # A chance is a number of at most nine decimals over 100: what rounding takes from 0.7 must not put it
+                # under 0.7.
                 tenth = min(int(chance * BINS + 1e-9), BINS - 1)
                 said[tenth, place] += chance
                 came[tenth, place] += came_true

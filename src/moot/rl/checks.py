@@ -1,6 +1,8 @@
-"""What can be found wrong before a model is loaded or a folder made: a task that cannot serve, and a user's own function that fails.
+"""What can be found wrong before a model is loaded or a folder made: a task that cannot serve, and a user's own
+function that fails.
 
-A user's reward, estimator and task are tried on two debates that are made up: one in which every turn can be read, and one in which an
+A user's reward, estimator and task are tried on two debates that are made up: one in which every turn can be read, and
+one in which an
 agent's first turn cannot, which is where a reward that was never tried most often breaks.
 """
 
@@ -32,23 +34,28 @@ def check_warm_start(config: TrainConfig, task: Task) -> None:
     """`task` is the first that is trained on."""
     if config.warm.warm_questions and config.warm.warm_solutions == "own" and task.open_ended:
         raise ConfigError(
-            f"warm_solutions must be task with task {task.name}, whose questions have no answers that could be right; got 'own'"
+            f"warm_solutions must be task with task {task.name}, whose questions have no answers that could be right; "
+            "got 'own'"
         )
     if 0 < len(task.training) < config.warm.warm_questions and not config.warm.warm_from:
         logging.getLogger("moot").warning(
-            f"warm_questions is {config.warm.warm_questions}, and task {task.name} has {len(task.training)} questions to train on: each is "
+            f"warm_questions is {config.warm.warm_questions}, and task {task.name} has {len(task.training)} questions "
+            "to train on: each is "
             "taught several times over"
         )
     lacking = task.solution is None or (task.near_miss is None and config.warm.warm_wrong != "none")
     if config.warm.warm_solutions == "task" and config.warm.warm_questions and not config.warm.warm_from and lacking:
         raise ConfigError(
-            f"warm_questions must be 0 with task {task.name}, got {config.warm.warm_questions}: the warm start needs worked solutions, and "
-            "this task has none; use the model's own (warm_solutions own), leave it out, or take the warm start of another run (warm_from)"
+            f"warm_questions must be 0 with task {task.name}, got {config.warm.warm_questions}: the warm start needs "
+            "worked solutions, and "
+            "this task has none; use the model's own (warm_solutions own), leave it out, or take the warm start of "
+            "another run (warm_from)"
         )
 
 
 def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
-    """A reward that nothing could ever pay: votes where nobody reads anybody, or known answers where there are none. `rounds` are the most
+    """A reward that nothing could ever pay: votes where nobody reads anybody, or known answers where there are none.
+    `rounds` are the most
     that a debate may have."""
     rules, scoring, recipe = config.protocol.rules, config.protocol.scoring, config.recipe
     alone = rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
@@ -56,12 +63,14 @@ def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
         return
     if scoring.rule.from_votes and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:
         raise ConfigError(
-            f"max_rounds must be at least 2 with the reward {scoring.reward}, got 1: in one parallel round nobody reads anybody, so nobody "
+            f"max_rounds must be at least 2 with the reward {scoring.reward}, got 1: in one parallel round nobody "
+            "reads anybody, so nobody "
             "votes; use --max-rounds 2, --closing-ballot, a --judge, or --reward majority"
         )
     if scoring.rule.grades == "right" and not task.gradable(task.train(0)):
         raise ConfigError(
-            f"the reward {scoring.reward} needs known answers, and task {task.name} has none; use --reward majority, or leave --reward out "
+            f"the reward {scoring.reward} needs known answers, and task {task.name} has none; use --reward majority, "
+            "or leave --reward out "
             "for votes"
         )
 

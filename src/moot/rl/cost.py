@@ -37,7 +37,8 @@ SMOLLM_SHAPE = Shape(hidden=576, layers=30, inner=1536, heads=9, kv_heads=3, hea
 
 
 def expected_tokens(config: TrainConfig) -> dict[str, int]:
-    """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is assumed."""
+    """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is
+    assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
     sides = ("x" * 20,) * 2 if config.protocol.rules.positions == "assigned" else ()
     debate = config.empty_debate(Question("x" * 200, sides=sides))
@@ -48,7 +49,10 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     judging = min(d.evaluation_tokens, TYPICAL_JUDGEMENT) + d.comparison_tokens // 2 if in_parts else 0
     # Whatever the layout, a forecast extends the agent's last turn: only its question is new to read.
     about = FORECASTS[config.protocol.rules.forecast]
-    asked, forecasts = sum(len(forecast_request(debate, each).content) // 4 for each in about), len(about) * TYPICAL_FORECAST
+    asked, forecasts = (
+        sum(len(forecast_request(debate, each).content) // 4 for each in about),
+        len(about) * TYPICAL_FORECAST,
+    )
     sampled = seats * (d.max_rounds * turn + (d.max_rounds - 1) * judging + forecasts)
     if config.protocol.rules.layout == "growing":
         read = seats * (opening + (d.max_rounds - 1) * (others + 60))
@@ -67,7 +71,8 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
 
 
 def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, float] | None:
-    """What the local engine needs, part by part and in all: at `place`, with what is free there, or on a GPU that is large enough. None
+    """What the local engine needs, part by part and in all: at `place`, with what is free there, or on a GPU that is
+    large enough. None
     where the model's shape cannot be had without downloading it."""
     model, shape = config.model, shape_of(config.model.model)
     if shape is None:
@@ -76,7 +81,9 @@ def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, flo
     weights, adapter = weights_bytes(shape, place.size), adapter_bytes(shape, model.lora_rank)
     a_token = pass_bytes(shape, model.lora_rank, place.size, model.gradient_checkpointing)
     expected = expected_tokens(config)
-    sequences = config.optim.batch_size * config.debate.debates_per_question * config.debate.num_agents  # kept for their next turns
+    sequences = (
+        config.optim.batch_size * config.debate.debates_per_question * config.debate.num_agents
+    )  # kept for their next turns
     named = int(model.cache_gib * GIB)
     cache = named or cache_bytes(shape, place.size) * expected["longest"] * sequences
     budget, growing = CPU_PASS if place.device == "cpu" else PASS_TOKENS[0], 0
@@ -110,6 +117,8 @@ def shape_of(name: str) -> Shape | None:
         return SMOLLM_SHAPE
     try:
         # A dry run waits for nobody: without the hub, only what is on this machine is looked at.
-        return Shape.of(AutoConfig.from_pretrained(name, local_files_only=not Path(name).exists() and not hub_answers()))
+        return Shape.of(
+            AutoConfig.from_pretrained(name, local_files_only=not Path(name).exists() and not hub_answers())
+        )
     except Exception:
         return None

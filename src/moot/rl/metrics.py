@@ -1,8 +1,9 @@
-"""The numbers of a step, under the names the field knows them by. Each is a plain mean unless its line says otherwise."""
+"""The numbers of a step, under the names the field knows them by. Each is a plain mean unless its line says
+otherwise."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -78,7 +79,9 @@ def solution_lengths(debates: Sequence[PlayedDebate]) -> list[int]:
     for each in debates:
         for turn, sampled in zip(each.debate.turns, each.sampled, strict=False):
             if turn.answers and len(sampled.tokens):
-                lengths.append(int((tokens_by_section(turn.parsed, sampled.starts)["solution"] & sampled.sampled).sum()))
+                lengths.append(
+                    int((tokens_by_section(turn.parsed, sampled.starts)["solution"] & sampled.sampled).sum())
+                )
     return lengths
 
 
@@ -107,10 +110,15 @@ def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
         "env/all/reward/total": mean(value for row in returns for value in row),
         "env/all/by_group/frac_mixed": mean(float(_differ(row)) for row in returns),
         "debates/with_signal": mean(float(each.has_signal) for each in scores),
-        "debates/with_gradient": mean(float(carries_gradient(each.advantages)) for each in debates if each.advantages is not None),
+        "debates/with_gradient": mean(
+            float(carries_gradient(each.advantages)) for each in debates if each.advantages is not None
+        ),
     }
     if scores and scores[0].per == "agent":
-        reward, pairwise = debates[0].scoring.reward, [rule.name for rule in REWARDS.values() if rule.from_votes and rule.per == "agent"]
+        reward, pairwise = (
+            debates[0].scoring.reward,
+            [rule.name for rule in REWARDS.values() if rule.from_votes and rule.per == "agent"],
+        )
         metrics |= {
             "pairwise_reward": mean(value for each in scores for value in each.rewards),
             **{f"pairwise_reward_is_{name}": float(reward == name) for name in pairwise},
@@ -132,10 +140,14 @@ def reward_metrics(debates: Sequence[PlayedDebate]) -> Metrics:
 
 
 def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset: str, phase: str = "train") -> Metrics:
-    """How good the final answers are. Only debates whose right answer is known take part, and none of advocates, who give no answer of
+    """How good the final answers are. Only debates whose right answer is known take part, and none of advocates, who
+    give no answer of
     their own."""
     with_answer = [(d, g) for d, g in zip(debates, grades, strict=True) if g.known(d.question) and not d.assigned]
-    rows = [[(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)] for d, g in with_answer]
+    rows = [
+        [(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)]
+        for d, g in with_answer
+    ]
     prefix = f"{phase}_{dataset}/"
     return {
         prefix + "format": mean(float(has) for row in rows for has, _ in row),
@@ -148,7 +160,9 @@ def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset:
 
 def _plurality_correct(debate: Debate, grades: Grades) -> bool:
     most = plurality(held_answers(debate, grades))
-    return most is not None and any(grades.correct[i] for i in last_parsed(debate) if i is not None and grades.same[i] == most)
+    return most is not None and any(
+        grades.correct[i] for i in last_parsed(debate) if i is not None and grades.same[i] == most
+    )
 
 
 def optim_metrics(datums: Sequence[Datum], trainer_logprobs: Sequence[Floats]) -> Metrics:
@@ -156,7 +170,10 @@ def optim_metrics(datums: Sequence[Datum], trainer_logprobs: Sequence[Floats]) -
     acted = [datum.mask > 0 for datum in datums]
     if not any(mask.any() for mask in acted):
         return {"optim/kl_sample_train_v1": None, "optim/kl_sample_train_v2": None, "optim/entropy": None}
-    pick: Callable[[Sequence[Floats]], Floats] = lambda arrays: np.concatenate([a[m] for a, m in zip(arrays, acted, strict=True)])  # noqa: E731
+
+    def pick(arrays: Sequence[Floats]) -> Floats:
+        return np.concatenate([array[mask] for array, mask in zip(arrays, acted, strict=True)])
+
     sampler = pick([datum.logprobs for datum in datums]).astype(np.float64)
     gap = sampler - pick(trainer_logprobs).astype(np.float64)
     return {

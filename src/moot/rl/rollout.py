@@ -27,11 +27,16 @@ class Player:
     learns: bool = True
     """Whether its turns are trained on."""
     tempered: bool = True
-    """Whether it samples at its persona's temperature. The policy does so only where the engine also trains tempered."""
+    """Whether it samples at its persona's temperature. The policy does so only where the engine also trains
+    tempered."""
 
-    def speaker(self, params: SamplingParams, seed: object = None, limits: Mapping[str, int] | None = None) -> TokenSpeaker:
+    def speaker(
+        self, params: SamplingParams, seed: object = None, limits: Mapping[str, int] | None = None
+    ) -> TokenSpeaker:
         """For one debate."""
-        return TokenSpeaker(self.sampler, self.rendering, params, tempered=self.tempered, seed=seed, learns=self.learns, limits=limits)
+        return TokenSpeaker(
+            self.sampler, self.rendering, params, tempered=self.tempered, seed=seed, learns=self.learns, limits=limits
+        )
 
     async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
         """To a plain question, outside any debate."""
@@ -96,10 +101,13 @@ async def rollout(
     limits: Mapping[str, int] | None = None,
     finished: Callable[[int, PlayedDebate], None] | None = None,
 ) -> list[PlayedDebate]:
-    """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in its record.
+    """Plays all debates, at most `concurrency` at a time. One that meets an EngineError ends alone, with the reason in
+    its record.
 
-    The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else; without one, `seats` must fill them all.
-    When a debate is over, its `judges` vote. `limits` are the most tokens of a section that is spoken on its own; without one, and
+    The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else; without one, `seats` must
+    fill them all.
+    When a debate is over, its `judges` vote. `limits` are the most tokens of a section that is spoken on its own;
+    without one, and
     for a whole turn, `params` says it.
     """
     gate = asyncio.Semaphore(concurrency)

@@ -1,4 +1,5 @@
-"""Can the vote be trusted? The panel asks the known answers, which training itself never sees unless truth is mixed in."""
+"""Can the vote be trusted? The panel asks the known answers, which training itself never sees unless truth is mixed
+in."""
 
 from __future__ import annotations
 
@@ -20,14 +21,21 @@ from moot.tokens.played import PlayedDebate
 from moot.util.intervals import wilson
 
 Share = tuple[float, float]
-"""What was counted in a debate, and what could have been. A number of the panel is the one over the other, each summed over debates."""
+"""What was counted in a debate, and what could have been. A number of the panel is the one over the other, each summed
+over debates."""
 LESS_HALF = ("trust/position_bias", "trust/length_bias")
 """Shares of which one half is taken away: 0 is fair."""
 
 OUTSIDE = ("trust/outside_agreement", "trust/outside_accuracy")
 PEERS = (
     *("trust/judge_accuracy", "trust/vote_truth_agreement", "trust/winner_correct", "trust/mean_accuracy"),
-    *("trust/position_bias", "trust/length_bias", "trust/vote_cycles", "trust/answer_diversity", "trust/plurality_share"),
+    *(
+        "trust/position_bias",
+        "trust/length_bias",
+        "trust/vote_cycles",
+        "trust/answer_diversity",
+        "trust/plurality_share",
+    ),
     *("trust/self_preference", "trust/order_flips", "trust/judges_per_pair", "trust/duplicate_votes"),
 )
 
@@ -60,7 +68,9 @@ def counts(each: PlayedDebate) -> dict[str, Share]:
         "trust/vote_cycles": _share(_triples(each)),
         "trust/answer_diversity": (diversity(each), 1.0),
         # Advocates differ because their positions do: how far they agree tells nothing.
-        "trust/plurality_share": (0.0, 0.0) if each.grades is None or each.debate.question.sides else (plurality_share(each), 1.0),
+        "trust/plurality_share": (0.0, 0.0)
+        if each.grades is None or each.debate.question.sides
+        else (plurality_share(each), 1.0),
         "trust/self_preference": _share(_own_preferred(each)),
         "trust/order_flips": _share(_flipped(each)),
         "trust/judges_per_pair": (float(sum(map(len, pairs))), float(len(pairs))),
@@ -86,11 +96,16 @@ def _outside(each: PlayedDebate) -> dict[str, Share]:
 
 
 def _level(each: PlayedDebate) -> list[Vote]:
-    """Decided votes in which being right favours nobody: both responses are right, or both wrong. Between advocates all of them, because
+    """Decided votes in which being right favours nobody: both responses are right, or both wrong. Between advocates all
+    of them, because
     each seat has the right side equally often."""
     if each.debate.assigned:
         return each.decided_votes()
-    return [vote for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)] if each.answer_known else []
+    return (
+        [vote for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)]
+        if each.answer_known
+        else []
+    )
 
 
 def _share(hits: Iterable[bool]) -> Share:
@@ -99,7 +114,8 @@ def _share(hits: Iterable[bool]) -> Share:
 
 
 def judge_accuracy(debates: Iterable[PlayedDebate], authors: Iterable[int | None] = repeat(None)) -> tuple[int, int]:
-    """Of `>` votes between a right and a wrong response: how many prefer the right one, and how many there are; only those of one author
+    """Of `>` votes between a right and a wrong response: how many prefer the right one, and how many there are; only
+    those of one author
     per debate where `authors` names them."""
     right = mixed = 0
     for each, author in zip(debates, authors, strict=False):
@@ -112,7 +128,8 @@ def judge_accuracy(debates: Iterable[PlayedDebate], authors: Iterable[int | None
 
 
 def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[int, int]:
-    """The same of the votes that make the reward, whoever casts them: a run may follow the votes of judges without a seat alone."""
+    """The same of the votes that make the reward, whoever casts them: a run may follow the votes of judges without a
+    seat alone."""
     shares: list[Share] = []
     for each in debates:
         if each.scoring.agents_count or each.debate.assigned:
@@ -133,14 +150,16 @@ def diversity(each: PlayedDebate) -> float:
 
 
 def plurality_share(each: PlayedDebate) -> float:
-    """Of all agents, those whose last answer is the plurality's; an agent without an answer is one of them too. Needs no label."""
+    """Of all agents, those whose last answer is the plurality's; an agent without an answer is one of them too. Needs
+    no label."""
     held = held_answers(each.debate, each.grades)
     most = plurality(held)
     return 0.0 if most is None else held.count(most) / len(held)
 
 
 def _own_preferred(each: PlayedDebate) -> Iterator[bool]:
-    """For each `>` vote between a response with the judge's own answer and one with another, whether it prefers its own."""
+    """For each `>` vote between a response with the judge's own answer and one with another, whether it prefers its
+    own."""
     if each.grades is None:
         return
     same, own = each.grades.same, own_answers(each.debate, each.grades.same)
@@ -193,7 +212,9 @@ def _accuracy(each: PlayedDebate) -> float:
 
 def _triples(each: PlayedDebate) -> Iterator[bool]:
     """For each three responses with a clear consensus on all their pairs, whether it runs in a circle."""
-    better = {pair: turn for pair, votes in by_pair(each.peer_votes()).items() if (turn := clear_consensus(votes)) is not None}
+    better = {
+        pair: turn for pair, votes in by_pair(each.peer_votes()).items() if (turn := clear_consensus(votes)) is not None
+    }
     neighbours: dict[int, set[int]] = defaultdict(set)
     for a, b in map(tuple, better):
         neighbours[a].add(b)
@@ -231,7 +252,8 @@ class _Iteration:
     unlabelled: int = 0
     """Agents of debates without a known answer."""
     agreeing: int = 0
-    """Those of them that give the answer of weights that stand still (frozen_labels), or without one the debate's plurality."""
+    """Those of them that give the answer of weights that stand still (frozen_labels), or without one the debate's
+    plurality."""
 
 
 @dataclass
@@ -245,7 +267,9 @@ class Alarms:
 
     def state(self) -> dict[str, Any]:
         """For a checkpoint."""
-        kept = {name: [asdict(each) for each in steps] for name, steps in (("window", self.window), ("first", self.first))}
+        kept = {
+            name: [asdict(each) for each in steps] for name, steps in (("window", self.window), ("first", self.first))
+        }
         return {"best_vote_rate": self.best_vote_rate, **kept}
 
     @classmethod
@@ -296,7 +320,12 @@ def _shrunk(first: Mapping[str, int], now: Mapping[str, int]) -> bool:
 
 def _summary(debates: Sequence[PlayedDebate]) -> _Iteration:
     right, mixed = counted_accuracy(debates)
-    contested = [votes for each in debates for votes in by_pair(each.peer_votes()).values() if len({vote.author for vote in votes}) >= 2]
+    contested = [
+        votes
+        for each in debates
+        for votes in by_pair(each.peer_votes()).values()
+        if len({vote.author for vote in votes}) >= 2
+    ]
     lengths = solution_lengths(debates)
     with_answer = [each for each in debates if each.answer_known]
     without = [each for each in debates if not each.answer_known]

@@ -1,4 +1,5 @@
-"""What each number of the trust panel and each alarm means in plain words, and what to do about it. The page and the loop read it here."""
+"""What each number of the trust panel and each alarm means in plain words, and what to do about it. The page and the
+loop read it here."""
 
 from __future__ import annotations
 
@@ -14,15 +15,18 @@ class Meaning:
 PANEL: dict[str, Meaning] = {
     "trust/judge_accuracy": Meaning(
         "Of the votes between a right and a wrong answer, the share that prefer the right one. One half is guessing.",
-        "Below 0.6: a warm start (`--warm-questions 100 --warm-wrong sampled`), an outside judge (`--judge NAME`), or easier "
+        "Below 0.6: a warm start (`--warm-questions 100 --warm-wrong sampled`), an outside judge (`--judge NAME`), or "
+        "easier "
         "questions (`--task`).",
     ),
     "trust/vote_truth_agreement": Meaning(
-        "How much more reward right answers get from the vote than wrong ones, from -2 to 2. At 0 the vote teaches nothing about truth.",
+        "How much more reward right answers get from the vote than wrong ones, from -2 to 2. At 0 the vote teaches "
+        "nothing about truth.",
         "Near 0 or negative: stop, or mix in truth (`--reward-mix 0.3`) until it rises.",
     ),
     "trust/winner_correct": Meaning(
-        "How often the winner of a debate is right, over debates that have one. Compare it with the mean accuracy of the agents beside it.",
+        "How often the winner of a debate is right, over debates that have one. Compare it with the mean accuracy of "
+        "the agents beside it.",
         "Not above the mean accuracy: voting picks no better than chance; see judge accuracy.",
     ),
     "trust/mean_accuracy": Meaning(
@@ -40,33 +44,45 @@ PANEL: dict[str, Meaning] = {
     ),
     "trust/vote_cycles": Meaning(
         "Of three answers all compared with each other, how often A beats B, B beats C and C beats A.",
-        "Above 0.1: judges have no steady taste; more agents (`--num-agents 5`), or a warm start (`--warm-questions 100`).",
+        "Above 0.1: judges have no steady taste; more agents (`--num-agents 5`), or a warm start (`--warm-questions "
+        "100`).",
     ),
     "trust/answer_diversity": Meaning(
         "Different answers among the agents in the last round, divided by their number. 1/N means all agree.",
-        "Near 1/N: harder questions (`--task`), fewer rounds (`--max-rounds 2`) or more agents (`--num-agents 5`); there is "
+        "Near 1/N: harder questions (`--task`), fewer rounds (`--max-rounds 2`) or more agents (`--num-agents 5`); "
+        "there is "
         "nothing left to vote on.",
     ),
     "trust/plurality_share": Meaning(
-        "Of the agents of a debate, the share that give its most frequent answer. It needs no label, and rises as a run loses its variety.",
-        "Near 1 while accuracy stands still: use the best checkpoint (RUN@best), `--with frozen_labels`, or harder questions (`--task`).",
+        "Of the agents of a debate, the share that give its most frequent answer. It needs no label, and rises as a "
+        "run loses its variety.",
+        "Near 1 while accuracy stands still: use the best checkpoint (RUN@best), `--with frozen_labels`, or harder "
+        "questions (`--task`).",
     ),
     "trust/plurality_flips": Meaning(
-        "Of the questions that were debated before, the share whose most frequent answer is another one now. It needs no label.",
-        "Above 0.3: the majority is noise; more agents (`--num-agents 5`) or easier questions (`--task`). Below 0.05 with a "
+        "Of the questions that were debated before, the share whose most frequent answer is another one now. It needs "
+        "no label.",
+        "Above 0.3: the majority is noise; more agents (`--num-agents 5`) or easier questions (`--task`). Below 0.05 "
+        "with a "
         "share above 0.9: nothing is left to learn.",
     ),
     "env/all/ac_tokens_per_turn": Meaning(
-        "Tokens that a turn has on average. It needs no label; turns that grow or shrink by half are being paid for their length.",
-        "Falling or rising fast: a lower `--learning-rate`, or keep near the start with `--with kl_penalty:coef=0.001`.",
+        "Tokens that a turn has on average. It needs no label; turns that grow or shrink by half are being paid for "
+        "their length.",
+        "Falling or rising fast: a lower `--learning-rate`, or keep near the start with `--with "
+        "kl_penalty:coef=0.001`.",
     ),
     "trust/self_preference": Meaning(
-        "Of the votes between the judge's own answer and another, the share that prefer its own. Near 1 votes only count answers.",
-        "Above 0.8: `--drop-own-answer`, or judges without a seat whose votes alone count (`--judge NAME --voters judges`).",
+        "Of the votes between the judge's own answer and another, the share that prefer its own. Near 1 votes only "
+        "count answers.",
+        "Above 0.8: `--drop-own-answer`, or judges without a seat whose votes alone count (`--judge NAME --voters "
+        "judges`).",
     ),
     "trust/order_flips": Meaning(
-        "Of the pairs that a judge without a seat was shown in both orders, the share whose verdict changed with the order.",
-        "Above 0.3: this judge follows the order it reads in; keep `--both-orders` on, or name a stronger one (`--judge NAME`).",
+        "Of the pairs that a judge without a seat was shown in both orders, the share whose verdict changed with the "
+        "order.",
+        "Above 0.3: this judge follows the order it reads in; keep `--both-orders` on, or name a stronger one "
+        "(`--judge NAME`).",
     ),
     "trust/judges_per_pair": Meaning(
         "Votes cast on each pair of answers that has any. With one, a judge is measured against itself.",
@@ -77,12 +93,15 @@ PANEL: dict[str, Meaning] = {
         "Rising: judges repeat their votes; keep `--one-ballot-per-pair` on.",
     ),
     "trust/judge_held_out": Meaning(
-        "With `--judge renewed`: how often votes on held-out debates preferred the right answer when the copy that judges now was taken.",
+        "With `--judge renewed`: how often votes on held-out debates preferred the right answer when the copy that "
+        "judges now was taken.",
         "Standing still for long: the policy does not learn to judge; name a stronger judge (`--judge NAME`).",
     ),
     "trust/outside_agreement": Meaning(
-        "Of the pairs on which the peers clearly agree and the outside judge has a preference, how often it is the same.",
-        "Falling while the reward rises: the peers are drifting into a taste of their own; `--with past_selves:share=0.3`, or let the "
+        "Of the pairs on which the peers clearly agree and the outside judge has a preference, how often it is the "
+        "same.",
+        "Falling while the reward rises: the peers are drifting into a taste of their own; `--with "
+        "past_selves:share=0.3`, or let the "
         "judge's votes count (`--judge-counts`).",
     ),
     "trust/outside_accuracy": Meaning(
@@ -91,36 +110,46 @@ PANEL: dict[str, Meaning] = {
     ),
     "forecast/readable": Meaning(
         "Of the forecasts that agents were asked for (`--forecast`), the share that is one number from 0 to 100.",
-        "Below 0.9: the model does not follow the question; word it anew (`--prompts FILE`), or leave forecasts out (`--forecast none`).",
+        "Below 0.9: the model does not follow the question; word it anew (`--prompts FILE`), or leave forecasts out "
+        "(`--forecast none`).",
     ),
     "forecast/win_brier": Meaning(
-        "The Brier score of forecasts of winning: the mean squared distance from the outcome. 0 is perfect, always saying 50 is 0.25.",
-        "Above 0.25: agents do not know how the vote goes; use neither `--advantage center_forecast` nor `--vote-weight forecast` yet.",
+        "The Brier score of forecasts of winning: the mean squared distance from the outcome. 0 is perfect, always "
+        "saying 50 is 0.25.",
+        "Above 0.25: agents do not know how the vote goes; use neither `--advantage center_forecast` nor "
+        "`--vote-weight forecast` yet.",
     ),
     "forecast/right_brier": Meaning(
-        "The Brier score of forecasts of being right: the mean squared distance from the truth. 0 is perfect, always saying 50 is 0.25.",
+        "The Brier score of forecasts of being right: the mean squared distance from the truth. 0 is perfect, always "
+        "saying 50 is 0.25.",
         "Above 0.25: agents do not know when they are wrong; keep `--vote-weight one`.",
     ),
 }
 
 ALARMS: dict[str, Meaning] = {
     "alarm/degenerate_consensus": Meaning(
-        "nearly all debates end with every agent giving one answer, or carry no signal, so there is nothing left to learn from.",
-        "Use harder questions (`--task`), five agents (`--num-agents 5`), fewer rounds (`--max-rounds 2`), or mix in truth "
+        "nearly all debates end with every agent giving one answer, or carry no signal, so there is nothing left to "
+        "learn from.",
+        "Use harder questions (`--task`), five agents (`--num-agents 5`), fewer rounds (`--max-rounds 2`), or mix in "
+        "truth "
         "(`--reward-mix 0.3`).",
     ),
     "alarm/random_noise": Meaning(
         "votes between right and wrong answers look like coin tosses, so training follows noise.",
-        "Use easier questions (`--task`) or a curriculum (`--with curriculum`), a warm start (`--warm-questions 100 --warm-wrong "
+        "Use easier questions (`--task`) or a curriculum (`--with curriculum`), a warm start (`--warm-questions 100 "
+        "--warm-wrong "
         "sampled`), an outside judge asked twice (`--judge NAME --both-orders`), or `--reward-mix 0.3`.",
     ),
     "alarm/format_collapse": Meaning(
         "agents stopped voting, or their turns can no longer be read.",
-        "Use a lower `--learning-rate`, keep `--enable-format-penalty` on, start with `--warm-questions 100`, or use `--with distill`.",
+        "Use a lower `--learning-rate`, keep `--enable-format-penalty` on, start with `--warm-questions 100`, or use "
+        "`--with distill`.",
     ),
     "alarm/length_collapse": Meaning(
-        "solutions have less than half of the tokens they began with, and the answers are no better: the reasoning is being trained away.",
-        "Use the best checkpoint (`RUN@best`), a lower `--learning-rate`, or keep near the start (`--with kl_penalty:coef=0.001`); "
+        "solutions have less than half of the tokens they began with, and the answers are no better: the reasoning is "
+        "being trained away.",
+        "Use the best checkpoint (`RUN@best`), a lower `--learning-rate`, or keep near the start (`--with "
+        "kl_penalty:coef=0.001`); "
         "`--sections asked` "
         "begins longer.",
     ),

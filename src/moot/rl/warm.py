@@ -1,8 +1,11 @@
 """The warm start: supervised examples in the shape of the contract, before self-play.
 
-A model that never writes a valid turn gets no votes, and learns nothing from them. So questions with known answers are debated by
-a script that knows the truth: some agents slip in round 1, and from then on everyone evaluates rightly, votes rightly and answers
-rightly. Only right turns are learned; wrong ones stand in the context with weight 0. Or right solutions alone are learned, and no judging.
+A model that never writes a valid turn gets no votes, and learns nothing from them. So questions with known answers are
+debated by
+a script that knows the truth: some agents slip in round 1, and from then on everyone evaluates rightly, votes rightly
+and answers
+rightly. Only right turns are learned; wrong ones stand in the context with weight 0. Or right solutions alone are
+learned, and no judging.
 Either uses labels: report its gain apart.
 """
 
@@ -42,7 +45,8 @@ class OwnWords:
 
 
 class _Teacher:
-    """Writes each turn from what the seat was shown. Keeps the text for the sampler below, which only turns it into tokens."""
+    """Writes each turn from what the seat was shown. Keeps the text for the sampler below, which only turns it into
+    tokens."""
 
     def __init__(
         self,
@@ -58,13 +62,16 @@ class _Teacher:
             self._right, self._truth, wrong = rng.sample(own.right, len(own.right)), own.answer, own.wrong
             alone = alone or not wrong  # without a real mistake there is none to judge
         elif task.solution is None or (task.near_miss is None and not alone) or not task.gradable(question):
-            raise ConfigError(f"the warm start needs worked solutions, and task {task.name} has none; set warm_questions to 0")
+            raise ConfigError(
+                f"the warm start needs worked solutions, and task {task.name} has none; set warm_questions to 0"
+            )
         else:
             worked = task.solution(question)
             # Where many answers are right, that of the worked solution stands for them.
             self._right, self._truth = [worked], question.answer or answer_in(worked, task.extract) or ""
         self._task, self._question, self._debate, self._wrong = task, question, debate, wrong
-        # At least one seat is right and, where there are three, usually one is wrong: otherwise there is nothing to judge.
+        # At least one seat is right and, where there are three, usually one is wrong: otherwise there is nothing to
+        # judge.
         seats = list(range(debate.num_agents))
         rng.shuffle(seats)
         slips = rng.choice([0, 1, 1, 2]) if debate.num_agents > 2 and not alone else 0
@@ -76,7 +83,11 @@ class _Teacher:
     def write(self, observation: Observation) -> tuple[str, bool]:
         """The turn's text, or that of the section asked for, and whether the turn is right and so worth learning."""
         slips = observation.round == 1 and observation.agent in self._slips
-        solution = self._slip(observation.agent) if slips else self._right[(observation.agent + observation.round) % len(self._right)]
+        solution = (
+            self._slip(observation.agent)
+            if slips
+            else self._right[(observation.agent + observation.round) % len(self._right)]
+        )
         evaluation = comparison = "N/A"
         if observation.eligible:
             newest = {turn.agent: turn for turn in self._debate.turns if turn.answers}
@@ -138,14 +149,18 @@ async def examples(
     alone: bool = False,
     own: Mapping[int, OwnWords] | None = None,
 ) -> list[Datum]:
-    """One debate per question, like the `empty` one but for its question, as datums whose mask marks the tokens to learn. `wrong` holds
-    real mistakes, by question number; `own` real solutions too. With `alone` there is one round, and the right solutions in it are all that
+    """One debate per question, like the `empty` one but for its question, as datums whose mask marks the tokens to
+    learn. `wrong` holds
+    real mistakes, by question number; `own` real solutions too. With `alone` there is one round, and the right
+    solutions in it are all that
     is learned."""
     made: list[Datum] = []
     for number in numbers:
         debate = replace(empty, question=task.train(number), max_rounds=1 if alone else empty.max_rounds)
         rng = random.Random(f"{seed}/warm/{number}")
-        teacher = _Teacher(debate.question, task, debate, rng, (wrong or {}).get(number, ()), alone, (own or {}).get(number))
+        teacher = _Teacher(
+            debate.question, task, debate, rng, (wrong or {}).get(number, ()), alone, (own or {}).get(number)
+        )
         made += await _example(debate, teacher, rendering, alone)
     return made
 
@@ -161,7 +176,9 @@ TRIES = 4
 
 def answers_by_text(said: Sequence[tuple[str, Sample]], task: Task) -> dict[str, str]:
     """The answer in each different text that was not cut, has one, and has no tag that would end a section."""
-    texts = dict.fromkeys(text.strip() for text, sample in said if sample.stop_reason == "stop" and not TAG.search(text))
+    texts = dict.fromkeys(
+        text.strip() for text, sample in said if sample.stop_reason == "stop" and not TAG.search(text)
+    )
     return {text: answer for text in texts if (answer := answer_in(text, task.extract)) is not None}
 
 
@@ -173,7 +190,9 @@ async def sample_wrong(
     async def one(number: int) -> list[str]:
         question = task.train(number)
         own = replace(params, seed=turn_seed(seed, "wrong", number))
-        texts = answers_by_text(await answer_plainly(base, rendering, [Message("user", question.plain)], own, TRIES), task)
+        texts = answers_by_text(
+            await answer_plainly(base, rendering, [Message("user", question.plain)], own, TRIES), task
+        )
         return [text for text, answer in texts.items() if len(text) <= LONGEST and not task.right(question, answer)]
 
     return dict(zip(numbers, await asyncio.gather(*map(one, numbers)), strict=True))
@@ -196,6 +215,8 @@ async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alon
         weights = [sampled[i].sampled * np.float32(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]
         if alone:
             sections = [tokens_by_section(played.turns[i].parsed, sampled[i].starts) for i in turns]
-            weights = [each * by_name.get("solution", np.float32(0)) for each, by_name in zip(weights, sections, strict=True)]
+            weights = [
+                each * by_name.get("solution", np.float32(0)) for each, by_name in zip(weights, sections, strict=True)
+            ]
         made += imitated([sampled[i] for i in turns], weights)
     return made

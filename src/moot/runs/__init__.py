@@ -11,10 +11,10 @@ lock.py     one process per run
 files.py    lines of JSON
 """
 
-from moot.util.disk import write_atomically
-from moot.runs.record import Damaged
-from moot.tokens.played import PlayedDebate
-from moot.runs.run import Run
 from moot.runs.prompt_of_turn import seen
+from moot.runs.record import Damaged
+from moot.runs.run import Run
+from moot.tokens.played import PlayedDebate
+from moot.util.disk import write_atomically
 
 __all__ = ["Damaged", "PlayedDebate", "Run", "seen", "write_atomically"]

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from moot.util.disk import opened
 from moot.runs.record import FORMAT
 from moot.tokens.played import PlayedDebate
 from moot.tokens.turn import SampledTurn
+from moot.util.disk import opened
 
 
 def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[str, Any]:
@@ -29,13 +29,26 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[
                 # An array's header says how large it is, and memory is taken before the file turns out to be shorter.
                 with archive.open(f"{name}.npy") as member:
                     version = np.lib.format.read_magic(member)
-                    read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+                    read = (
+                        np.lib.format.read_array_header_1_0
+                        if version == (1, 0)
+                        else np.lib.format.read_array_header_2_0
+                    )
                     shape, _, kind = read(member)
                     if math.prod(shape) * kind.itemsize > archive.getinfo(f"{name}.npy").file_size:
                         raise ValueError(f"{name} in {file.name} claims {math.prod(shape):,} entries and has fewer")
         with opened(file) as content, np.load(content, allow_pickle=False) as arrays:
             return _fitting({name: arrays[name] for name in names}, file.name)
-    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, TypeError, NotImplementedError, RuntimeError, SyntaxError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        KeyError,
+        EOFError,
+        TypeError,
+        NotImplementedError,
+        RuntimeError,
+        SyntaxError,
+    ) as error:
         raise ValueError(f"{file.name} cannot be read: {error}") from None
 
 

@@ -18,7 +18,8 @@ def new_aside(run: Path) -> Path:
 
 
 def set_aside(run: Path) -> Path:
-    """Moves all of a run, damaged or not, into a folder of its own under `aside`, where it is still a run; answers with that folder."""
+    """Moves all of a run, damaged or not, into a folder of its own under `aside`, where it is still a run; answers with
+    that folder."""
     aside = new_aside(run)
     # run.json last: until then a kill leaves a run that says what is missing.
     for file in sorted(run.iterdir(), key=lambda file: file.name == "run.json"):

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.types import Message
 from moot.errors import ConfigError
-from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.tokens.played import PlayedDebate
 
 
@@ -26,7 +26,8 @@ def with_prompts(played: PlayedDebate, prompts: Prompts) -> PlayedDebate:
 
 
 def seen(played: PlayedDebate, turn: int) -> tuple[Message, ...]:
-    """The messages before the turn at that place of `played.debate.turns`: the system text, then the conversation up to the turn."""
+    """The messages before the turn at that place of `played.debate.turns`: the system text, then the conversation up to
+    the turn."""
     debate = played.debate
     return debate.before(turn).observe(debate.turns[turn].agent).conversation()
 

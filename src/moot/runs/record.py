@@ -1,6 +1,7 @@
 """A played debate as JSON, and back; its tokens are beside it, in arrays.py. docs/formats.md says it for other tools.
 
-Whether a turn counts is what the record says, because only it knows where a turn was cut off. A record that cannot be read is a value,
+Whether a turn counts is what the record says, because only it knows where a turn was cut off. A record that cannot be
+read is a value,
 like everything else that went wrong.
 """
 
@@ -23,15 +24,15 @@ from moot.debate.scores import AGENT, EVERY, SECTIONS, Per, Rows
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Parsed, ParseFailure, Question, Said, Turn, Vote
-from moot.errors import ConfigError
 from moot.debate.votes import outside_votes
-from moot.util.json_text import read_json
-from moot.tokens.played import PlayedDebate
+from moot.errors import ConfigError
 from moot.runs.prompt_of_turn import seen_to_json
 from moot.runs.validate import check_shape
-from moot.tasks.answers import exact
 from moot.tasks.answer_classes import Grader
+from moot.tasks.answers import exact
+from moot.tokens.played import PlayedDebate
 from moot.tokens.turn import Advantages, SampledTurn, turn_in_text
+from moot.util.json_text import read_json
 
 FORMAT = 1
 T = TypeVar("T")
@@ -86,7 +87,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
 
 
 def numbers_to_json(played: PlayedDebate) -> dict[str, Any]:
-    """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none of a kind."""
+    """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none
+    of a kind."""
     scores, taught = played.scores, played.advantages
     numbers: dict[str, Any] = dict.fromkeys(("rewards", "returns", "advantages"))
     if scores is not None:
@@ -126,7 +128,10 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
 def forecasts_to_json(played: PlayedDebate) -> list[dict[str, Any]]:
     """What each was taught stands beside it, where it was scored."""
     taught: Sequence[float] = () if played.advantages is None else played.advantages.forecasts
-    told = [{"agent": each.agent, "about": each.about, "text": each.text, "chance": each.chance} for each in played.debate.forecasts]
+    told = [
+        {"agent": each.agent, "about": each.about, "text": each.text, "chance": each.chance}
+        for each in played.debate.forecasts
+    ]
     return [{**each, "advantage": value} for each, value in zip(told, taught, strict=True)] if taught else told
 
 
@@ -168,7 +173,8 @@ def to_transcript(debate: Debate) -> dict[str, Any]:
 
 
 def read_line(line: bytes, step: int, place: int, equal: Grader = exact) -> PlayedDebate | Damaged:
-    """The debate of a line of a run's file; `place` counts from 0, and is the debate's number: what a record claims cannot hide another."""
+    """The debate of a line of a run's file; `place` counts from 0, and is the debate's number: what a record claims
+    cannot hide another."""
 
     def debate(record: Any) -> PlayedDebate:
         played = replace(from_record(record, equal), step=step, number=place)
@@ -183,7 +189,8 @@ def read_summary(line: bytes, step: int, place: int) -> Summary | Damaged:
 
 
 def read_words(line: bytes, longest: int) -> str:
-    """All that can be searched for in a line; of a turn only so many characters, and nothing of a line that is damaged."""
+    """All that can be searched for in a line; of a turn only so many characters, and nothing of a line that is
+    damaged."""
     found = _read(line, 0, 0, lambda record: words(record, longest))
     return found if isinstance(found, str) else ""
 
@@ -198,7 +205,8 @@ def _read(line: bytes, step: int, place: int, make: Callable[[Any], T]) -> T | D
 
 
 def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebate:
-    """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are beside it, in `turn_tokens`."""
+    """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are beside it, in
+    `turn_tokens`."""
     check_shape(record)
     asked = record["question"]
     question = Question(
@@ -267,21 +275,30 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
 
 def forecasts_of(record: Mapping[str, Any]) -> tuple[Forecast, ...]:
     """As they were read then."""
-    return tuple(Forecast(each["agent"], each["about"], each["text"], each["chance"]) for each in record.get("forecasts") or ())
+    return tuple(
+        Forecast(each["agent"], each["about"], each["text"], each["chance"]) for each in record.get("forecasts") or ()
+    )
 
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
     """How each turn ended, where the record says it of all of them."""
-    return tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns) if turns and all("stop" in turn for turn in turns) else ()
+    return (
+        tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns)
+        if turns and all("stop" in turn for turn in turns)
+        else ()
+    )
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:
-    """What the grader said then. Older records do not say which answers are the same: there right ones are, whatever they look like."""
+    """What the grader said then. Older records do not say which answers are the same: there right ones are, whatever
+    they look like."""
     turns, asked = record["turns"], record.get("question", {})
     if not all("correct" in turn for turn in turns):
         return None
     label = asked.get("label")
-    labelled = None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
+    labelled = (
+        None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
+    )
     answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
     same = tuple(turn["same"] for turn in turns) if all("same" in turn for turn in turns) else _same_of(turns, equal)
     return Grades(answers, correct, same, labelled=labelled, checked=bool(asked.get("checked")))
@@ -295,7 +312,11 @@ def _same_of(turns: Sequence[Mapping[str, Any]], equal: Grader) -> tuple[int | N
         if answer is None:
             same.append(None)
             continue
-        alike = (i for i, (other, other_right) in enumerate(kinds) if right == other_right and (right or equal(answer, other)))
+        alike = (
+            i
+            for i, (other, other_right) in enumerate(kinds)
+            if right == other_right and (right or equal(answer, other))
+        )
         kind = next(alike, len(kinds))
         if kind == len(kinds):
             kinds.append((answer, right))
@@ -304,7 +325,8 @@ def _same_of(turns: Sequence[Mapping[str, Any]], equal: Grader) -> tuple[int | N
 
 
 def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
-    """From the record alone: the reward of that day may be a user's file that is gone. What an estimator worked on is not in a record;
+    """From the record alone: the reward of that day may be a user's file that is gone. What an estimator worked on is
+    not in a record;
     here it is the rewards themselves, or nothing where the record says that there was no signal."""
     if "rewards" not in record:
         return None
@@ -329,9 +351,12 @@ def _per(streams: Container[str]) -> Per:
 
 
 def _stream_of(streams: Mapping[str, Rows], scoring: Scoring) -> Mapping[str, str]:
-    """As the reward says. A user's that is not read here says nothing: with one stream, that one pays for every token."""
+    """As the reward says. A user's that is not read here says nothing: with one stream, that one pays for every
+    token."""
     own = scoring.stream_of
-    return own if set(own.values()) & streams.keys() else {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
+    return (
+        own if set(own.values()) & streams.keys() else {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
+    )
 
 
 def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
@@ -342,7 +367,9 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
         left, right = (told[f"{side}_turn"] if by_turn else told[side] for side in ("left", "right"))
         most = len(turns) if by_turn else agents
         if not (0 <= left < most and 0 <= right < most and (turn is None or 0 <= turn < len(turns))):
-            raise ConfigError(f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents")
+            raise ConfigError(
+                f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents"
+            )
         author = agents + int(told["judge"]) if turn is None else turns[turn]["agent"]
         votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn, told.get("weight", 1.0)))
     return tuple(votes)
@@ -399,4 +426,6 @@ def summary(record: Mapping[str, Any]) -> Summary:
 
 def words(record: Mapping[str, Any], longest: int) -> str:
     turns = [*record["turns"], *record.get("jury", ())]
-    return "\n".join(map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""]))
+    return "\n".join(
+        map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""])
+    )

@@ -10,8 +10,10 @@
     aside/001/                   what a restart, or a return to an older checkpoint, took out of the way
     lock                         held by the process that writes here
 
-A step is committed by its checkpoint. Files are written beside their place and moved there, so a kill leaves either all of
-one or none; what a killed step left behind is overwritten when it is played again. What was committed is never deleted: only
+A step is committed by its checkpoint. Files are written beside their place and moved there, so a kill leaves either all
+of
+one or none; what a killed step left behind is overwritten when it is played again. What was committed is never deleted:
+only
 a rolling checkpoint goes, once two newer ones can be read and it is neither the best nor in use.
 """
 
@@ -28,19 +30,19 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from moot.errors import ConfigError
 from moot.debate.prompt_texts import DEFAULT
-from moot.util.disk import beside, opened, read_file, sync, write_atomically
-from moot.util.json_text import read_json
+from moot.errors import ConfigError
 from moot.runs.arrays import token_arrays
 from moot.runs.aside import new_aside
-from moot.runs.record import FORMAT, Damaged, read_line, to_record
-from moot.util.files import append_lines, lines_in, write_lines
 from moot.runs.lock import RunLock
-from moot.tokens.played import PlayedDebate
 from moot.runs.prompt_of_turn import prompts_of, with_prompts
-from moot.tasks.answers import exact
+from moot.runs.record import FORMAT, Damaged, read_line, to_record
 from moot.tasks.answer_classes import Grader
+from moot.tasks.answers import exact
+from moot.tokens.played import PlayedDebate
+from moot.util.disk import beside, opened, read_file, sync, write_atomically
+from moot.util.files import append_lines, lines_in, write_lines
+from moot.util.json_text import read_json
 
 
 class Run:
@@ -54,7 +56,10 @@ class Run:
             raise ConfigError(f"{path} is not a run: it has no run.json")
         version = self.header.get("format")
         if version != FORMAT:
-            raise ConfigError(f"{path} is a run of format {version!r:.40}, and this moot reads format {FORMAT}; use the moot that made it")
+            raise ConfigError(
+                f"{path} is a run of format {version!r:.40}, and this moot reads format {FORMAT}; use "
+                "the moot that made it"
+            )
 
     # Opening
 
@@ -62,7 +67,9 @@ class Run:
     def create(cls, path: Path, config: Mapping[str, Any], made_by: Mapping[str, Any]) -> Run:
         (path / "debates").mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
-        write_atomically(path / "run.json", json.dumps({"format": FORMAT, "config": config, "made_by": made_by}, indent=1).encode())
+        write_atomically(
+            path / "run.json", json.dumps({"format": FORMAT, "config": config, "made_by": made_by}, indent=1).encode()
+        )
         return cls(path)
 
     @classmethod
@@ -89,13 +96,17 @@ class Run:
     def made_by(self) -> str:
         """The version of moot that made it, as far as it says so."""
         made = self.header.get("made_by")
-        return str(made.get("moot", "of an unknown version"))[:40] if isinstance(made, dict) else "of an unknown version"
+        return (
+            str(made.get("moot", "of an unknown version"))[:40] if isinstance(made, dict) else "of an unknown version"
+        )
 
     @property
     def config(self) -> dict[str, Any]:
         config = self.header.get("config")
         if not isinstance(config, dict):
-            raise ConfigError(f"{self.path / 'run.json'} is damaged: it has no config; put back the run.json that moot wrote")
+            raise ConfigError(
+                f"{self.path / 'run.json'} is damaged: it has no config; put back the run.json that moot wrote"
+            )
         return config
 
     # Metrics
@@ -106,7 +117,8 @@ class Run:
         return [{name: value for name, value in row.items() if name == "phase" or _is_metric(value)} for row in rows]
 
     def _metric_lines(self) -> list[tuple[bytes, dict[str, Any] | None]]:
-        """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut short."""
+        """Every line with its row; the last is what stands behind the last line's end: nothing, or what a kill cut
+        short."""
         try:
             content = read_file(self.path / "metrics.jsonl")
         except FileNotFoundError:
@@ -118,7 +130,9 @@ class Run:
         try:
             import pandas
         except ModuleNotFoundError:
-            raise ConfigError("frame needs pandas, which is not installed; run: pip install pandas, or take metrics()") from None
+            raise ConfigError(
+                "frame needs pandas, which is not installed; run: pip install pandas, or take metrics()"
+            ) from None
         return pandas.DataFrame(self.metrics())
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
@@ -127,7 +141,8 @@ class Run:
     def rewind(self, step: int, last: Mapping[str, Any] | None) -> list[str]:
         """Goes back to checkpoint `step`, and puts back its metrics if a kill came before. Answers with notes.
 
-        Later steps and damaged lines are set aside. Only the step that was never committed is removed: it is played again.
+        Later steps and damaged lines are set aside. Only the step that was never committed is removed: it is played
+        again.
         """
         lines = [(line, row) for line, row in self._metric_lines() if line]
         damaged = sum(row is None for _, row in lines)
@@ -184,17 +199,23 @@ class Run:
     def write_debates(self, step: int, played: Sequence[PlayedDebate], with_seen: bool = False) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        write_lines(self.debates_file(step), ({"number": i, **to_record(each, with_seen)} for i, each in enumerate(played)))
+        write_lines(
+            self.debates_file(step), ({"number": i, **to_record(each, with_seen)} for i, each in enumerate(played))
+        )
         with beside(self.debates_file(step, ".npz")) as file:
             np.savez_compressed(file, **token_arrays(played))
 
     def write_held_out(self, step: int, played: Sequence[PlayedDebate]) -> None:
         """The debates of an evaluation, for people to read: nothing is trained on them, so they have no tokens."""
         (self.path / "held_out").mkdir(exist_ok=True)
-        write_lines(self.path / "held_out" / step_file(step), ({"number": i, **to_record(each)} for i, each in enumerate(played)))
+        write_lines(
+            self.path / "held_out" / step_file(step),
+            ({"number": i, **to_record(each)} for i, each in enumerate(played)),
+        )
 
     def debates(self, steps: Iterable[int] | None = None, equal: Grader = exact) -> Iterator[PlayedDebate | Damaged]:
-        """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being written."""
+        """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being
+        written."""
         try:
             prompts = prompts_of(self.config)
         except ConfigError:  # a damaged run.json costs no debate
@@ -227,8 +248,11 @@ class Run:
         place.mkdir(parents=True)
         return place
 
-    def commit_checkpoint(self, step: int, state: Mapping[str, Any], keep: bool, used: Container[int | None] = ()) -> Path:
-        """Rolling checkpoints go away once two newer ones can be read; kept ones and those of steps in `used` stay, and damaged ones get
+    def commit_checkpoint(
+        self, step: int, state: Mapping[str, Any], keep: bool, used: Container[int | None] = ()
+    ) -> Path:
+        """Rolling checkpoints go away once two newer ones can be read; kept ones and those of steps in `used` stay, and
+        damaged ones get
         a name that says so."""
         if self.lock is not None:
             self.lock.check()
@@ -268,7 +292,10 @@ class Run:
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Newest first."""
         places = (self.path / "checkpoints").glob("[0-9]*")
-        return sorted(((int(place.name), place) for place in places if place.name.isascii() and place.name.isdigit()), reverse=True)
+        return sorted(
+            ((int(place.name), place) for place in places if place.name.isascii() and place.name.isdigit()),
+            reverse=True,
+        )
 
 
 def metric_row(line: bytes) -> dict[str, Any] | None:
@@ -277,7 +304,12 @@ def metric_row(line: bytes) -> dict[str, Any] | None:
         row = read_json(line)
     except ConfigError:
         return None
-    if not (isinstance(row, dict) and type(row.get("step")) is int and abs(row["step"]) < 10**9 and isinstance(row.get("phase"), str)):
+    if not (
+        isinstance(row, dict)
+        and type(row.get("step")) is int
+        and abs(row["step"]) < 10**9
+        and isinstance(row.get("phase"), str)
+    ):
         return None
     return row
 
@@ -321,7 +353,8 @@ def measured(row: Mapping[str, Any], name: str) -> Any:
 
 
 def step_file(step: int, suffix: str = ".jsonl") -> str:
-    """The name of what is kept of a step: its debates, or by another suffix their tokens, a report, a checkpoint in the making."""
+    """The name of what is kept of a step: its debates, or by another suffix their tokens, a report, a checkpoint in the
+    making."""
     return f"{step:06d}{suffix}"
 
 

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from moot.errors import ConfigError
 from moot.runs.record import Damaged
-from moot.tokens.played import PlayedDebate
 from moot.runs.run import Run
+from moot.tokens.played import PlayedDebate
 
 
 def pick_steps(run: Run, wanted: str | None) -> list[int]:
@@ -27,7 +27,9 @@ def pick_steps(run: Run, wanted: str | None) -> list[int]:
     return chosen
 
 
-def pick_debates(run: Run, wanted: Sequence[str], steps: Sequence[int], damaged: list[Damaged], most: int = 20) -> list[PlayedDebate]:
+def pick_debates(
+    run: Run, wanted: Sequence[str], steps: Sequence[int], damaged: list[Damaged], most: int = 20
+) -> list[PlayedDebate]:
     """Those asked for, in that order; else the newest ones, oldest first."""
     chosen: list[PlayedDebate] = []
     if not wanted:
@@ -44,7 +46,11 @@ def pick_debates(run: Run, wanted: Sequence[str], steps: Sequence[int], damaged:
         match = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", name)
         if not match:
             raise ConfigError(f"debates must be named STEP/NUMBER, like 12/3, got {name!r}")
-        same = [each for each in run.debates([int(match[1])]) if isinstance(each, PlayedDebate) and each.number == int(match[2])]
+        same = [
+            each
+            for each in run.debates([int(match[1])])
+            if isinstance(each, PlayedDebate) and each.number == int(match[2])
+        ]
         if not same:
             raise ConfigError(f"debates: {run.path} has no debate {name} that can be read")
         chosen += same[:1]

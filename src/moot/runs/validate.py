@@ -1,4 +1,5 @@
-"""Whether a record is a debate at all: each part of the kind it must be, and lists as long as there are agents and turns.
+"""Whether a record is a debate at all: each part of the kind it must be, and lists as long as there are agents and
+turns.
 
 What reads records further on relies on it, so a damaged line is found here, and nowhere else.
 """
@@ -132,6 +133,13 @@ def _kind(name: str, value: Any, *kinds: type) -> Any:
     if type(value) in kinds:
         return value
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        words = {dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false", _NOTHING: "null"}
+        words = {
+            dict: "an object",
+            list: "a list",
+            str: "text",
+            int: "a whole number",
+            bool: "true or false",
+            _NOTHING: "null",
+        }
         raise ConfigError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, got {value!r:.80}")
     return value

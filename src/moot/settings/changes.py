@@ -15,10 +15,12 @@ from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 
 CHANGEABLE = {
-    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "log_full_transcript", "stop_on_alarm", "best_by",
+    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "log_full_transcript", "stop_on_alarm",
+    "best_by",
     "concurrency", "device", "cache_gib", "token_budget", "base_url",
 }  # fmt: skip
-"""How far a run goes, how often it looks, and where it runs. All else would make the steps before and after two different runs."""
+"""How far a run goes, how often it looks, and where it runs. All else would make the steps before and after two
+different runs."""
 
 
 def differences(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
@@ -43,14 +45,19 @@ def change_settings(run: Run, wanted: TrainConfig, write: bool = True) -> list[s
     before = config_of(run)
     changed = list(differences(before, wanted))
     if fixed := [each for each in changed if each[0] not in CHANGEABLE]:
-        raise ConfigError(f"--resume cannot change {told(fixed)} of {run.path}; start another run with --run, or leave it out")
+        raise ConfigError(
+            f"--resume cannot change {told(fixed)} of {run.path}; start another run with --run, or leave it out"
+        )
     done = played_questions(run, before)
     if wanted.optim.num_train_datapoints < done:
         raise ConfigError(
-            f"num_train_datapoints must be at least {done}, got {wanted.optim.num_train_datapoints}: that many were debated already"
+            f"num_train_datapoints must be at least {done}, got {wanted.optim.num_train_datapoints}: that many were "
+            "debated already"
         )
     if changed and write:
-        write_atomically(run.path / "run.json", json.dumps({**run.header, "config": wanted.as_dict()}, indent=1).encode())
+        write_atomically(
+            run.path / "run.json", json.dumps({**run.header, "config": wanted.as_dict()}, indent=1).encode()
+        )
     longer = [name for name, _, _ in changed if name in ("num_train_datapoints", "max_sampled_tokens")]
     notes = [f"{name} is {new} from here on; it was {old}." for name, old, new in changed]
     if "prompts" not in run.config:

@@ -49,7 +49,8 @@ def read_run_file(path: Path) -> RunFile:
 
 
 def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = "") -> TrainConfig:
-    """`base` with these settings, each by its name alone or in its section. `where` begins what is said about a wrong one."""
+    """`base` with these settings, each by its name alone or in its section. `where` begins what is said about a wrong
+    one."""
     if "prompts" in content:
         base = replace(base, prompts=_prompts(content["prompts"], where))
         content = {name: value for name, value in content.items() if name != "prompts"}
@@ -125,5 +126,7 @@ def _typed(where: str, base: TrainConfig, section: str, name: str, value: Any) -
         if isinstance(old, int) or not choices or value in choices:
             return value
         raise ConfigError(f"{where}{name} must be {' or '.join(map(str, choices))}, got {value!r}")
-    kind = {"tuple": "a list", "bool": "true or false", "float": "a number", "int": "a whole number"}.get(type(old).__name__, "a word")
+    kind = {"tuple": "a list", "bool": "true or false", "float": "a number", "int": "a whole number"}.get(
+        type(old).__name__, "a word"
+    )
     raise ConfigError(f"{where}{name} must be {kind}, got {value!r}")

@@ -10,8 +10,10 @@ from moot.debate.prompt_texts import Prompts
 from moot.errors import ConfigError
 
 LEAST = {
-    "max_rounds": 1, "max_tokens": 1, "debates_per_question": 1, "evaluation_tokens": 1, "comparison_tokens": 1, "concurrency": 1,
-    "batch_size": 1, "num_train_datapoints": 0, "num_substeps": 1, "max_staleness": 0, "lr_warmup": 0, "warm_questions": 0,
+    "max_rounds": 1, "max_tokens": 1, "debates_per_question": 1, "evaluation_tokens": 1, "comparison_tokens": 1,
+    "concurrency": 1,
+    "batch_size": 1, "num_train_datapoints": 0, "num_substeps": 1, "max_staleness": 0, "lr_warmup": 0,
+    "warm_questions": 0,
     "warm_epochs": 1, "warm_batch_size": 1, "eval_every": 0, "save_every": 0, "lora_rank": 1, "token_budget": 0,
 }  # fmt: skip
 
@@ -20,7 +22,8 @@ MOST = {"lora_rank": 1024, "num_agents": 1000, "max_rounds": 1000, "debates_per_
 
 
 def check_numbers(config: Any) -> None:
-    """Every count has its least value, and some a most. Every rate, clip, weight and coefficient is a number, and none but a bonus is
+    """Every count has its least value, and some a most. Every rate, clip, weight and coefficient is a number, and none
+    but a bonus is
     below 0."""
     for f in fields(config):
         value = getattr(config, f.name)

@@ -11,10 +11,12 @@ class ModelConfig:
     model: str = "smollm2-135m"
     """A hub id, a directory with a checkpoint, or smollm2-135m."""
     engine: Literal["local", "tinker", "scripted", "openai"] = "local"
-    """What runs the model: this machine, or a server that speaks the Tinker API. openai is a chat server, which can be checked and
+    """What runs the model: this machine, or a server that speaks the Tinker API. openai is a chat server, which can be
+    checked and
     evaluated but not trained. scripted repeats a script and learns nothing: use it to try out a command."""
     base_url: str = ""
-    """Address of the server, for engine tinker or openai. Without it, tinker uses the hosted service, whose key is in TINKER_API_KEY."""
+    """Address of the server, for engine tinker or openai. Without it, tinker uses the hosted service, whose key is in
+    TINKER_API_KEY."""
     tokenizer: str = ""
     """The tokenizer of a server's model, if it cannot be loaded by the model's name."""
     context_length: int = 0
@@ -38,6 +40,7 @@ class ModelConfig:
     gradient_checkpointing: bool = False
     """Compute activations twice in training: slower, with less memory."""
     cache_gib: float = 0.0
-    """Memory for the sampler's cache; 0: as needed, up to half of what a GPU has free (CPU: a quarter). Set it when runs share a GPU."""
+    """Memory for the sampler's cache; 0: as needed, up to half of what a GPU has free (CPU: a quarter). Set it when
+    runs share a GPU."""
     token_budget: int = 0
     """Tokens of one forward and backward pass; 0 chooses by device. A smaller number saves memory."""

@@ -11,8 +11,10 @@ from moot.errors import ConfigError
 from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, RecipeConfig, TrainConfig, WarmConfig
 
 _PEOPLE = V2.with_choices(evaluation_credit="judge", sections="asked", personas=False)
-"""For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes: paid with the answer's reward, its
-tokens would be pushed at random. Each section is asked for by itself, so that a debate begins where the plain question leaves off; without
+"""For presets that follow no source to the letter. An evaluation is what a judge thinks before it votes: paid with the
+answer's reward, its
+tokens would be pushed at random. Each section is asked for by itself, so that a debate begins where the plain question
+leaves off; without
 personas all seats are one policy, and any of them is a baseline for the others."""
 
 _MATH = TrainConfig(
@@ -41,8 +43,10 @@ def _measured(reward: str) -> TrainConfig:
 
 
 PRESETS: dict[str, TrainConfig] = {
-    # SmolLM2 on two cores: short turns, small batches. The warm start is so short that it shows the form without teaching it, and self-play
-    # then moves valid turns and votes. A longer one leaves nothing to move that a model of this size can learn in minutes.
+    # SmolLM2 on two cores: short turns, small batches. The warm start is so short that it shows the form without
+    # teaching it, and self-play
+    # then moves valid turns and votes. A longer one leaves nothing to move that a model of this size can learn in
+    # minutes.
     "demo": TrainConfig(
         protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out"),
         debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=64, evaluation_tokens=32, comparison_tokens=16),
@@ -68,7 +72,8 @@ PRESETS: dict[str, TrainConfig] = {
         debate=replace(_MATH.debate, task="arithmetic", max_tokens=8196),
         optim=replace(_MATH.optim, lr_warmup=0),
     ),
-    # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in and faded out.
+    # The second source's advice for when AIME alone does not work, chained: warm start, easy to hard, truth mixed in
+    # and faded out.
     "aime": replace(
         _MATH,
         protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out", closing_ballot=True, reward_mix=0.3),
@@ -79,7 +84,8 @@ PRESETS: dict[str, TrainConfig] = {
         eval_modes=("direct", "vote"),
         eval_questions=30,
     ),
-    # Each advocate is paid by the decision of the model that it was before training, which a better argument can only win by convincing.
+    # Each advocate is paid by the decision of the model that it was before training, which a better argument can only
+    # win by convincing.
     "advocates": replace(
         _MATH,
         protocol=PROTOCOLS["advocates"],
@@ -90,13 +96,15 @@ PRESETS: dict[str, TrainConfig] = {
 }
 ABOUT = {
     "demo": "SmolLM2-135M on arithmetic, a few minutes on two cores",
-    "majority": "what worked without labels: Qwen2.5-Coder-1.5B on GSM8K, 8 agents, 1 round, the commonest answer is paid",
+    "majority": "what worked without labels: Qwen2.5-Coder-1.5B on GSM8K, 8 agents, 1 round, the commonest answer is "
+    "paid",
     "truth": "the same, paid by the known answers",
     "math": "Qwen3-8B on MATH, 3 agents, 3 rounds",
     "easy": "Qwen3-8B on GSM8K or other easier questions, 2 rounds, larger batches",
     "hard": "Qwen3-8B on MATH or other hard questions, with a warm start, 5 agents, more weight on judging",
     "v1": "the older protocol: one agent speaks at a time, five sections, win rate",
-    "aime": "warm start, then a curriculum from GSM8K over MATH to earlier AIME problems with truth faded out, evaluated on AIME 2024",
+    "aime": "warm start, then a curriculum from GSM8K over MATH to earlier AIME problems with truth faded out, "
+    "evaluated on AIME 2024",
     "advocates": "Qwen3-8B, two agents who argue for given sides of a question, paid by an untrained judge's decision",
 }
 
@@ -106,5 +114,7 @@ def find_preset(name: str) -> TrainConfig:
     if name not in PRESETS:
         meant = near(name, PRESETS).removeprefix("; ")
         about = "; ".join(f"{preset} ({about})" for preset, about in ABOUT.items())
-        raise ConfigError(f"{meant + ' ' if meant else ''}preset must be one of {', '.join(PRESETS)}, got {name!r}: {about}")
+        raise ConfigError(
+            f"{meant + ' ' if meant else ''}preset must be one of {', '.join(PRESETS)}, got {name!r}: {about}"
+        )
     return PRESETS[name]

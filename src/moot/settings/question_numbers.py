@@ -1,4 +1,5 @@
-"""The numbers of a task's questions that a run asks for: batch after batch, and further ones from behind all batches. None comes twice."""
+"""The numbers of a task's questions that a run asks for: batch after batch, and further ones from behind all batches.
+None comes twice."""
 
 from __future__ import annotations
 
@@ -9,7 +10,8 @@ from typing import Any
 
 @dataclass
 class Further:
-    """The questions debated beyond the batches. A run that is made longer has batches where they stood, and passes over them."""
+    """The questions debated beyond the batches. A run that is made longer has batches where they stood, and passes over
+    them."""
 
     ranges: list[list[int]] = field(default_factory=list)
     """First number and count, in ascending order."""

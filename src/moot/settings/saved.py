@@ -22,7 +22,8 @@ def config_of(run: Run) -> TrainConfig:
             raise ConfigError(f"{file} is damaged: {section} must hold settings, got {part!r:.80}")
         if unknown := [name for name in part if name not in names]:
             raise ConfigError(
-                f"{file} has the setting {unknown[0]!r:.60}, which this moot does not know; it was made by moot {run.made_by}: use that one"
+                f"{file} has the setting {unknown[0]!r:.60}, which this moot does not know; it was made by moot "
+                f"{run.made_by}: use that one"
             )
     if not isinstance(given.get("protocol"), Mapping):
         raise ConfigError(f"{file} is damaged: it has no protocol; put back the run.json that moot wrote")
@@ -53,6 +54,8 @@ def _known() -> dict[str, set[str]]:
     config = TrainConfig()
     parts = {f.name: getattr(config, f.name) for f in fields(config)}
     known = {
-        name: {f.name for f in fields(part)} for name, part in parts.items() if is_dataclass(part) and name not in ("protocol", "prompts")
+        name: {f.name for f in fields(part)}
+        for name, part in parts.items()
+        if is_dataclass(part) and name not in ("protocol", "prompts")
     }
     return {"": set(parts), **known}

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True)
 class DebateConfig:
     task: str = "arithmetic"
-    """Where questions come from: arithmetic, countdown, constraints, gsm8k, math, aime24, reasoning-gym:NAME, longwriter,
+    """Where questions come from: arithmetic, countdown, constraints, gsm8k, math, aime24, reasoning-gym:NAME,
+    longwriter,
     humaneval, code:FILE, or a file; settings follow a colon, as in math:algebra,level=1-3 or countdown:numbers=4.
     docs/tasks.md lists them."""
     num_agents: int = 3
@@ -149,7 +150,10 @@ class RecipeConfig:
         if self.max_sampled_tokens < 0:
             raise ConfigError(f"max_sampled_tokens must be 0 or more, got {self.max_sampled_tokens}; 0 is no limit")
         if self.judge == "renewed":
-            raise ConfigError("judge may not be renewed: the judge that is a frozen copy of the policy is a part; use --with renewed_judge")
+            raise ConfigError(
+                "judge may not be renewed: the judge that is a frozen copy of the policy is a part; use --with "
+                "renewed_judge"
+            )
 
 
 @dataclass(frozen=True)
@@ -209,11 +213,18 @@ class TrainConfig:
         check_numbers(self)
         modes = ADVOCATES_MODES if self.protocol.rules.positions == "assigned" else EVAL_MODES
         if unknown := [mode for mode in self.eval_modes if mode not in modes]:
-            raise ConfigError(f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played")
+            raise ConfigError(
+                f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played"
+            )
         if self.protocol.scoring.advantage == "center_question" and d.debates_per_question < 2:
-            raise ConfigError(f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}")
+            raise ConfigError(
+                f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}"
+            )
         if self.model.deterministic and o.max_staleness:
-            raise ConfigError(f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the clock")
+            raise ConfigError(
+                f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the "
+                "clock"
+            )
 
     @property
     def iterations(self) -> int:
@@ -237,26 +248,37 @@ class TrainConfig:
 
     def is_kept(self, step: int) -> bool:
         """Whether the checkpoint of `step` stays however many follow."""
-        return step in (self.warm_steps, self.total_steps) or (self.save_every > 0 and self.iteration(step) % self.save_every == 0)
+        return step in (self.warm_steps, self.total_steps) or (
+            self.save_every > 0 and self.iteration(step) % self.save_every == 0
+        )
 
     def empty_debate(self, question: Question) -> Debate:
-        return Debate(question, self.debate.num_agents, self.debate.max_rounds, self.protocol.rules, prompts=self.prompts)
+        return Debate(
+            question, self.debate.num_agents, self.debate.max_rounds, self.protocol.rules, prompts=self.prompts
+        )
 
     def check(self, capabilities: Capabilities) -> None:
         """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid
         for."""
         if self.optim.max_staleness and not capabilities.frozen_samplers:
             raise ConfigError(
-                f"max_staleness must be 0 on this server, got {self.optim.max_staleness}: its samplers do not keep their weights"
+                f"max_staleness must be 0 on this server, got {self.optim.max_staleness}: its samplers do not keep "
+                "their weights"
             )
         if self.optim.loss not in capabilities.losses:
-            raise ConfigError(f"loss {self.optim.loss} is not known to the server; it has {', '.join(capabilities.losses)}")
+            raise ConfigError(
+                f"loss {self.optim.loss} is not known to the server; it has {', '.join(capabilities.losses)}"
+            )
         if self.protocol.rules.sections == "given" and "strings" not in capabilities.stop_types:
             raise ConfigError(
-                "sections given needs an engine that stops at strings, and this one takes token ids alone; use sections asked"
+                "sections given needs an engine that stops at strings, and this one takes token ids alone; use "
+                "sections asked"
             )
         if self.warm_steps and "cross_entropy" not in capabilities.losses:
-            raise ConfigError(f"warm_questions must be 0 on this server, got {self.warm.warm_questions}: it has no cross_entropy to scale")
+            raise ConfigError(
+                f"warm_questions must be 0 on this server, got {self.warm.warm_questions}: it has no cross_entropy to "
+                "scale"
+            )
 
     def as_dict(self) -> dict[str, Any]:
         """As run.json has it."""
@@ -284,7 +306,8 @@ def _check_advocates(config: TrainConfig) -> None:
     recipe, scoring = config.recipe, config.protocol.scoring
     if config.debate.num_agents != 2:
         raise ConfigError(
-            f"num_agents must be 2 with positions assigned, got {config.debate.num_agents}: a question has two sides; use --num-agents 2"
+            f"num_agents must be 2 with positions assigned, got {config.debate.num_agents}: a question has two sides; "
+            "use --num-agents 2"
         )
     if not recipe.judge:
         raise ConfigError("positions assigned needs a judge without a seat whose vote counts; use --judge base")
@@ -297,4 +320,6 @@ def _check_advocates(config: TrainConfig) -> None:
             "and to vote, and advocates do neither"
         )
     if recipe.best_by != "accuracy":
-        raise ConfigError(f"best_by must be accuracy with positions assigned, got {recipe.best_by}: advocates never agree")
+        raise ConfigError(
+            f"best_by must be accuracy with positions assigned, got {recipe.best_by}: advocates never agree"
+        )

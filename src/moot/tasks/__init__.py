@@ -1,6 +1,8 @@
-"""Where questions come from. A task is a stream of training questions, a held-out set, and a way to tell right from wrong.
+"""Where questions come from. A task is a stream of training questions, a held-out set, and a way to tell right from
+wrong.
 
-To add one: a file with a function (spec, seed, held_out) -> Task, and a line in TASKS. `gsm8k.py` shows a published set,
+To add one: a file with a function (spec, seed, held_out) -> Task, and a line in TASKS. `gsm8k.py` shows a published
+set,
 `arithmetic.py` a generator.
 """
 
@@ -33,7 +35,8 @@ TASKS: dict[str, Callable[[Spec, int, int], Task]] = {
 
 
 def load(name: str, seed: int = 0, held_out: int = 64) -> Task:
-    """A task by its name and settings, a .jsonl or .txt file, or path.py:function, which is called with seed and held_out."""
+    """A task by its name and settings, a .jsonl or .txt file, or path.py:function, which is called with seed and
+    held_out."""
     spec = Spec.read(name)
     if spec.name in TASKS:
         return TASKS[spec.name](spec, seed, held_out)
@@ -57,7 +60,8 @@ def check_name(name: str) -> None:
 def load_trained(names: Sequence[str], measured: Task, seed: int = 0, held_out: int = 64) -> list[Task]:
     """The tasks to train on, while `measured` is evaluated on. No names mean that `measured` itself is trained on.
 
-    A set without questions to train on is found now. A question that `measured` holds out is trained on in none of them.
+    A set without questions to train on is found now. A question that `measured` holds out is trained on in none of
+    them.
     """
     tasks = [without(load(name, seed, held_out), measured.held_out, seed) for name in names] or [measured]
     for task in tasks:

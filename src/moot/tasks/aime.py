@@ -1,4 +1,5 @@
-"""AIME 2024: thirty problems whose answers are whole numbers from 0 to 999. A test set: `aime24:past` has the problems of the years before
+"""AIME 2024: thirty problems whose answers are whole numbers from 0 to 999. A test set: `aime24:past` has the problems
+of the years before
 it to train on."""
 
 from __future__ import annotations
@@ -24,10 +25,15 @@ def row(raw: Raw, where: str) -> Row | None:
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     if spec.words not in ((), ("past",)):
-        raise ConfigError(f"task {spec.text!r}: {spec.words[0]!r} means nothing here; there is past, the problems of the years before 2024")
+        raise ConfigError(
+            f"task {spec.text!r}: {spec.words[0]!r} means nothing here; there is past, the problems of the years "
+            "before 2024"
+        )
     chosen = spec.fill(SetSettings)
 
     splits = {"test": lambda: convert(load(chosen.test, spec.name, HUB, ["test"]), row)}
     if chosen.train or spec.words:
         splits["train"] = lambda: convert(load(chosen.train, spec.name, PAST_HUB, ["train"]), row)
-    return fixed_set(spec.label, grading(chosen.grader or "number", chosen.equal), splits, chosen.held_out or "test", seed, held_out)
+    return fixed_set(
+        spec.label, grading(chosen.grader or "number", chosen.equal), splits, chosen.held_out or "test", seed, held_out
+    )

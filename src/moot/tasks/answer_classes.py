@@ -1,9 +1,13 @@
 """Which answers of one debate are the same, in time that no answer can stretch.
 
-Every new answer is compared with one representative of each class so far, or with none where the grader can read answers by
-themselves. The right answer takes no part: which answers are the same must not tell which are right. Comparing formulas takes
-processor time, and each agent has so much of it in a debate: whoever writes answers that take long to evaluate uses up their own.
-What is left then is compared as it is written, and counted. Which answers are right is asked afterwards, in the time that is left.
+Every new answer is compared with one representative of each class so far, or with none where the grader can read
+answers by
+themselves. The right answer takes no part: which answers are the same must not tell which are right. Comparing formulas
+takes
+processor time, and each agent has so much of it in a debate: whoever writes answers that take long to evaluate uses up
+their own.
+What is left then is compared as it is written, and counted. Which answers are right is asked afterwards, in the time
+that is left.
 """
 
 from __future__ import annotations
@@ -16,8 +20,10 @@ from dataclasses import dataclass
 Grader = Callable[[str, str], bool]
 """(an answer, another) -> whether they are the same.
 
-One that waits for processes says how many in `workers`, and compares in limited time in `within(given, right, seconds) -> Limited`.
-One that can read an answer by itself has `key(answer)`: two answers with keys are equal if and only if their keys are."""
+One that waits for processes says how many in `workers`, and compares in limited time in `within(given, right, seconds)
+-> Limited`.
+One that can read an answer by itself has `key(answer)`: two answers with keys are equal if and only if their keys
+are."""
 
 AGENT_SECONDS = 2.0
 """Of processor time, for all comparisons of an agent's answers in one debate. Honest ones take milliseconds."""

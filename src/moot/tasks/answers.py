@@ -59,7 +59,8 @@ def last_number(text: str) -> str | None:
 
 
 def announced(solution: str) -> str | None:
-    """What follows the last "The answer is", "**Answer:**" or "####", to the end of the solution; empty where it was cut off there.
+    """What follows the last "The answer is", "**Answer:**" or "####", to the end of the solution; empty where it was
+    cut off there.
 
     None where no answer is announced.
     """
@@ -74,7 +75,8 @@ def first_clause(text: str) -> str:
 
 
 def final_number(solution: str) -> str | None:
-    """The number that is announced as the answer, or else the last one. Of a calculation the result counts: 6 * 7 = 42."""
+    """The number that is announced as the answer, or else the last one. Of a calculation the result counts: 6 * 7 =
+    42."""
     text = announced(solution)
     if text is None:
         return last_number(solution)
@@ -138,20 +140,28 @@ class _SettledBy:
         return int(getattr(self.equal, "workers", 1))
 
 
-def grade(debate: Debate, equal: Grader = exact, otherwise: Extract = final_number, check: Checker | None = None) -> Grades:
-    """Every turn's own answer: which are the same, by `equal` alone, and then which are right, by `check` or by the known answer.
+def grade(
+    debate: Debate, equal: Grader = exact, otherwise: Extract = final_number, check: Checker | None = None
+) -> Grades:
+    """Every turn's own answer: which are the same, by `equal` alone, and then which are right, by `check` or by the
+    known answer.
 
     Without either nothing is correct, but answers can still be compared.
     """
     answers = [_position(debate, turn) if debate.assigned else _answer_of(turn, otherwise) for turn in debate.turns]
     comparing, question = Comparing(equal), debate.question
-    same = [None if answer is None else comparing.class_of(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
+    same = [
+        None if answer is None else comparing.class_of(answer, turn.agent)
+        for turn, answer in zip(debate.turns, answers, strict=True)
+    ]
     label = None if question.label is None else comparing.class_of(question.label, debate.num_agents)
     labelled = None if label is None else tuple(number == label for number in same)
     known, right = question.answer, dict[str, bool]()
     for turn, answer in zip(debate.turns, answers, strict=True):
         if answer is not None and answer not in right:
-            right[answer] = check(question, answer) if check else known is not None and comparing.equals(answer, known, turn.agent)
+            right[answer] = (
+                check(question, answer) if check else known is not None and comparing.equals(answer, known, turn.agent)
+            )
     correct = tuple(answer is not None and right[answer] for answer in answers)
     return Grades(tuple(answers), correct, tuple(same), comparing.given_up, labelled, checked=check is not None)
 

@@ -1,4 +1,5 @@
-"""Procedural arithmetic: sums that never run out. As it stands, easy enough for a model of a hundred million parameters;
+"""Procedural arithmetic: sums that never run out. As it stands, easy enough for a model of a hundred million
+parameters;
 `arithmetic:operands=3,operators=+-x,digits=2` is harder."""
 
 from __future__ import annotations
@@ -51,10 +52,14 @@ def question(seed: object, split: str, number: int, settings: ArithmeticSettings
         operators = [rng.choice(signs) for _ in operands[1:]]
         if operators == ["-"]:
             operands.sort(reverse=True)
-        pieces = [str(operands[0])] + [piece for pair in zip(operators, map(str, operands[1:]), strict=True) for piece in pair]
+        pieces = [str(operands[0])] + [
+            piece for pair in zip(operators, map(str, operands[1:]), strict=True) for piece in pair
+        ]
         if (sum(operands) % 7 == 0) == (split == "held_out") and (lines := _steps(pieces)) is not None:
             return Question(f"What is {' '.join(pieces)}?", lines[-1], id=f"{split}-{number}", instruction=STEPS)
-    raise ConfigError(f"task arithmetic: {settings} leaves nothing to ask whose result is not negative; use fewer operands or add +")
+    raise ConfigError(
+        f"task arithmetic: {settings} leaves nothing to ask whose result is not negative; use fewer operands or add +"
+    )
 
 
 def _steps(pieces: list[str]) -> list[str] | None:
@@ -90,7 +95,9 @@ def solution(asked: Question) -> str:
 def _product(a: int, b: int) -> str:
     """23 * 45 = 23 * 40 + 23 * 5 = 920 + 115 = 1035. Empty where there is nothing to take apart."""
     digits = b if b > 9 else a
-    parts = [int(digit) * 10**place for place, digit in reversed(list(enumerate(reversed(str(digits))))) if digit != "0"]
+    parts = [
+        int(digit) * 10**place for place, digit in reversed(list(enumerate(reversed(str(digits))))) if digit != "0"
+    ]
     if digits < 10 or len(parts) < 2:
         return ""
     split = " + ".join(f"{a} * {part}" if b > 9 else f"{part} * {b}" for part in parts)

@@ -1,5 +1,7 @@
-"""Is the data fit to be graded? Every right answer must pass its own grader, a wrong one that looks like it must not, and no
-test question may be trained on. A checker may take several answers for right: it must refuse what is no answer at all."""
+"""Is the data fit to be graded? Every right answer must pass its own grader, a wrong one that looks like it must not,
+and no
+test question may be trained on. A checker may take several answers for right: it must refuse what is no answer at
+all."""
 
 from __future__ import annotations
 
@@ -64,7 +66,9 @@ class DataReport:
     def as_json(self) -> dict[str, Any]:
         def written(split: SplitReport) -> dict[str, Any]:
             return {
-                name: [vars(each) if isinstance(each, Trouble) else each for each in value] if isinstance(value, tuple) else value
+                name: [vars(each) if isinstance(each, Trouble) else each for each in value]
+                if isinstance(value, tuple)
+                else value
                 for name, value in vars(split).items()
             }
 
@@ -79,7 +83,9 @@ def gather(task: Task, most: int) -> Mapping[str, Sequence[Question]]:
     return {name: questions[: most or None] for name, questions in task.splits().items()}
 
 
-def check(task: Task, splits: Mapping[str, Sequence[Question]], checked: Callable[[], object] = lambda: None) -> DataReport:
+def check(
+    task: Task, splits: Mapping[str, Sequence[Question]], checked: Callable[[], object] = lambda: None
+) -> DataReport:
     """`checked` is called after each question, from whichever thread."""
     reports = {name: _split(task, questions, checked) for name, questions in splits.items()}
     trained = {normal(question.text): question.id for question in splits.get("train", ())}
@@ -144,7 +150,11 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
         passes, read = graded(task.near_miss(question, number))
         if passes:
             troubles["passing"] = Trouble(question.id, right, read)
-    if (outcome := getattr(task.equal, "outcome", None)) is not None and not right.isdecimal() and outcome(right, right) != "equal":
+    if (
+        (outcome := getattr(task.equal, "outcome", None)) is not None
+        and not right.isdecimal()
+        and outcome(right, right) != "equal"
+    ):
         troubles["as_text"] = Trouble(question.id, right)
     if task.solution is not None and (last := boxed(task.solution(question))) and not accepted(last):
         troubles["unlike"] = Trouble(question.id, right, last)
@@ -152,7 +162,8 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
 
 
 def _checked(task: Task, check: Checker, number: int, question: Question) -> dict[str, Trouble]:
-    """A checker must take the known answer, or else that of the worked solution, and refuse what is no answer. Without a
+    """A checker must take the known answer, or else that of the worked solution, and refuse what is no answer. Without
+    a
     known answer it must refuse a near miss too: beside one, what is near to it may be right as well."""
     troubles: dict[str, Trouble] = {}
     known, wrong = question.answer, [NO_ANSWER]

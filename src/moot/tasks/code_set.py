@@ -1,4 +1,5 @@
-"""Code: HumanEval, a test set, and `code:FILE`, JSON lines with prompt, entry_point and tests. Graded by running the tests.
+"""Code: HumanEval, a test set, and `code:FILE`, JSON lines with prompt, entry_point and tests. Graded by running the
+tests.
 
 An answer is a program; the known right answer is its tests.
 """
@@ -48,7 +49,10 @@ def problem(raw: Raw, where: str) -> Problem:
     # A comment tells problems with the same tests apart: the tests stand for the right answer.
     made = Problem(prompt, entry_point, f"{TESTS}{entry_point}\n{written}")
     if solution := str(raw.get("canonical_solution") or raw.get("solution") or ""):
-        made = replace(made, solution=made.whole(solution) if f"def {entry_point}" in solution else f"{prompt.rstrip()}\n{solution}")
+        made = replace(
+            made,
+            solution=made.whole(solution) if f"def {entry_point}" in solution else f"{prompt.rstrip()}\n{solution}",
+        )
     return made
 
 
@@ -82,4 +86,6 @@ def _task(name: str, splits: dict[str, list[Problem]], use: str, seed: int, held
 
     task = fixed_set(name, grading, {split: rows(split) for split in splits}, use, seed, held_out)
     # Wrong programs are made by the grader. A warm start would have to show tests as answers, so there is none.
-    return replace(task, solution=solution if all(each.solution for each in problems.values()) else None, near_miss=None)
+    return replace(
+        task, solution=solution if all(each.solution for each in problems.values()) else None, near_miss=None
+    )

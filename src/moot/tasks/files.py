@@ -1,6 +1,8 @@
-"""Any file of questions: `questions.jsonl`, with `question=FIELD,answer=FIELD,grader=NAME` where its fields have other names.
+"""Any file of questions: `questions.jsonl`, with `question=FIELD,answer=FIELD,grader=NAME` where its fields have other
+names.
 
-Without answers and without a grader of one's own it is open-ended, and so is a text file with one prompt per line. Rows may have two
+Without answers and without a grader of one's own it is open-ended, and so is a text file with one prompt per line. Rows
+may have two
 `sides` to argue for; the answer is then one of them.
 """
 
@@ -28,13 +30,15 @@ class FileSettings:
     question: str = ""
     """The field with the question; question, problem or prompt if not given."""
     answer: str = ""
-    """The field with the right answer; answer if not given. What stands after #### counts, where there is such a mark."""
+    """The field with the right answer; answer if not given. What stands after #### counts, where there is such a
+    mark."""
     solution: str = "solution"
     """The field with a worked solution, if there is one."""
     grader: str = "exact"
     """exact, number, text, choice, math, or path.py:function of (question, answer)."""
     equal: str = ""
-    """When two answers are the same: one of these names, or path.py:function of two answers. The grader's own way if not given."""
+    """When two answers are the same: one of these names, or path.py:function of two answers. The grader's own way if
+    not given."""
     test: str = ""
     """Another file, with the test split."""
     held_out: str = ""
@@ -52,7 +56,9 @@ def _row(raw: Raw, where: str, chosen: FileSettings, labelled: bool) -> Row:
         return Row(question)
     worked, marker, answer = field(raw, where, chosen.answer or "answer").rpartition("####")
     answer = answer.strip()
-    solution = f"{worked.strip()}\nThe answer is \\boxed{{{answer}}}." if marker else str(raw.get(chosen.solution) or "")
+    solution = (
+        f"{worked.strip()}\nThe answer is \\boxed{{{answer}}}." if marker else str(raw.get(chosen.solution) or "")
+    )
     return Row(question, answer, solution)
 
 
@@ -71,15 +77,22 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
     sided = any("sides" in raw for rows in raws.values() for _, raw in rows)
-    rows_by_split = {name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled, sided)) for name, rows in raws.items()}
+    rows_by_split = {
+        name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled, sided)) for name, rows in raws.items()
+    }
     splits: dict[str, Callable[[], list[Row]]] = {name: partial(list, rows) for name, rows in rows_by_split.items()}
     graded = grading(chosen.grader, chosen.equal)
     open_ended = not labelled and graded.check is None
     made = fixed_set(Path(spec.name).stem, graded, splits, chosen.held_out, seed, held_out, open_ended)
-    others = sorted({name for rows in raws.values() for _, raw in rows for name in raw} - {chosen.question, "sides", *QUESTION})
+    others = sorted(
+        {name for rows in raws.values() for _, raw in rows for name in raw} - {chosen.question, "sides", *QUESTION}
+    )
     if not open_ended or not others:
         return made
-    note = f"no row of {spec.name} has the field answer, so nothing is graded; if {' or '.join(others[:5])} is the answer, name it as in "
+    note = (
+        f"no row of {spec.name} has the field answer, so nothing is graded; if {' or '.join(others[:5])} is the "
+        "answer, name it as in "
+    )
     note += f"{spec.name}:answer={others[0]}"
     logging.getLogger("moot").warning(note)
     return replace(made, notes=(*made.notes, note))

@@ -1,5 +1,7 @@
-"""When are two answers the same, and when is one right? One dict: each way to compare answers comes with how to find one where nothing
-is boxed, what to ask for, and how to make a wrong one that looks right. A user's own grader says what is right and nothing else."""
+"""When are two answers the same, and when is one right? One dict: each way to compare answers comes with how to find
+one where nothing
+is boxed, what to ask for, and how to make a wrong one that looks right. A user's own grader says what is right and
+nothing else."""
 
 from __future__ import annotations
 
@@ -20,7 +22,8 @@ from moot.tasks.near_misses import next_letter, slip
 from moot.util import user_code as users
 
 STEPS = "Reason step by step, then put the final answer in \\boxed{}."
-"""Measured on 200 training questions of GSM8K at temperature 0.8, untrained: Qwen2.5-Coder-1.5B is right in 62%, in 60% where it is told to
+"""Measured on 200 training questions of GSM8K at temperature 0.8, untrained: Qwen2.5-Coder-1.5B is right in 62%, in 60%
+where it is told to
 keep it short, in 54% where it is told to write one calculation per line. The 0.5B is right in 25%."""
 BOXED = "Work it out step by step, without code. End with the final answer in \\boxed{}."
 LETTER = "Think it through in short steps. End with the letter of the right choice in \\boxed{}."
@@ -97,8 +100,10 @@ GRADERS: dict[str, Grading] = {
 
 
 def grading(name: str, equal: str = "") -> Grading:
-    """What is right goes by `name`: a grader's, or a user's `path.py:function` of (question, answer). What is the same goes by `equal`:
-    another name, or a `path.py:function` of two answers; if not given by the grader itself, and beside a user's by `exact`."""
+    """What is right goes by `name`: a grader's, or a user's `path.py:function` of (question, answer). What is the same
+    goes by `equal`:
+    another name, or a `path.py:function` of two answers; if not given by the grader itself, and beside a user's by
+    `exact`."""
     graded = GRADERS.get(name) or Grading(exact, check=_checker(name, _users("grader", name, ("question", "answer"))))
     if not equal:
         return graded
@@ -109,7 +114,9 @@ def grading(name: str, equal: str = "") -> Grading:
 
 def _users(setting: str, name: str, parameters: tuple[str, str]) -> Callable[..., object]:
     if ":" not in name:
-        raise ConfigError(f"{setting} must be one of {', '.join(GRADERS)} or path.py:function, got {name!r}{near(name, GRADERS)}")
+        raise ConfigError(
+            f"{setting} must be one of {', '.join(GRADERS)} or path.py:function, got {name!r}{near(name, GRADERS)}"
+        )
     function = users.load(name, setting)
     names = list(inspect.signature(function).parameters)
     if len(names) != 2 or (setting == "grader" and names[0] != "question"):

@@ -1,6 +1,8 @@
-"""reasoning-gym: a hundred generators of questions, each with its own difficulty settings. `reasoning-gym:chain_sum,max_digits=3`.
+"""reasoning-gym: a hundred generators of questions, each with its own difficulty settings.
+`reasoning-gym:chain_sum,max_digits=3`.
 
-Right is what the generator itself scores with 1, or what equals the answer it gives: many questions have several right answers, and
+Right is what the generator itself scores with 1, or what equals the answer it gives: many questions have several right
+answers, and
 lower scores are part of the credit for any text that contains the answer. The same are two answers with the same text.
 """
 
@@ -35,7 +37,26 @@ LONGEST = 2000
 _EVALUATES = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(")
 _QUOTES = re.compile(r"[\"'\\\\`@{}]")
 _NAME = re.compile(r"[^\W\d]\w*")
-_FUNCTIONS = {*["sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "ln", "sqrt", "abs", "Abs", "pi"]}
+_FUNCTIONS = {
+    *[
+        "sin",
+        "cos",
+        "tan",
+        "asin",
+        "acos",
+        "atan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "exp",
+        "log",
+        "ln",
+        "sqrt",
+        "abs",
+        "Abs",
+        "pi",
+    ]
+}
 _APART = 10_000_000
 """Item i of seed s is often item i + 1 of seed s - 1: seeds of ours must lie further apart than any run is long."""
 
@@ -49,7 +70,8 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     make, given = _maker(spec, settings)
 
     def questions(split: str, dataset: int) -> Iterator[Question]:
-        """Which side a question is on is a matter of its text, so no seed ever trains on what another was measured on."""
+        """Which side a question is on is a matter of its text, so no seed ever trains on what another was measured
+        on."""
         start = (2 * seed + (split == "held_out")) * _APART + dataset * SIZE
         items = make(start)
         for i in range(SIZE):
@@ -102,7 +124,8 @@ def _pool() -> Pool:
 
 
 def _scorer(name: str, settings: dict[str, Any], make: Callable[[int], Any]) -> Checker:
-    """By the generator's own score. It is asked for in a process that may be killed, because some calculate what an answer says."""
+    """By the generator's own score. It is asked for in a process that may be killed, because some calculate what an
+    answer says."""
     from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import DATASETS
 
@@ -128,7 +151,8 @@ def _scorer(name: str, settings: dict[str, Any], make: Callable[[int], Any]) -> 
 
 
 def harmless(answer: str) -> bool:
-    """Whether Python may calculate it: a model writes it, and some generators hand it to `eval`. Where there are parentheses, which a call
+    """Whether Python may calculate it: a model writes it, and some generators hand it to `eval`. Where there are
+    parentheses, which a call
     needs, there are no strings, and no names but variables and functions of a formula."""
     if "(" not in answer:
         return "__" not in answer

@@ -64,7 +64,8 @@ class EqualMathematics:
         return self._compare(given, right, self.pool.seconds).outcome
 
     def _compare(self, given: str, right: str, seconds: float) -> Comparison:
-        """Remembered, because agents repeat themselves and each other. It costs the same each time: otherwise who asked first would
+        """Remembered, because agents repeat themselves and each other. It costs the same each time: otherwise who asked
+        first would
         decide who runs out of time, and a run that is continued would grade differently."""
         pair = _spoken(given), _spoken(right)
         with self._lock:
@@ -125,7 +126,8 @@ def _number(answer: str) -> Decimal | None:
 
 
 def _spoken(answer: str) -> str:
-    """As math-verify understands it: to it a thin space and a space between a whole and a part are products and sums, and a sum with
+    """As math-verify understands it: to it a thin space and a space between a whole and a part are products and sums,
+    and a sum with
     its result an equation that holds or not."""
     answer = _THIN.sub("", answer).rstrip(" .,")
     sum_, _, result = answer.rpartition("=")
@@ -133,7 +135,8 @@ def _spoken(answer: str) -> str:
 
 
 def _word(right: str) -> str | None:
-    """A right answer that is all words, `\\text{Evelyn}` or `\\text{(B)}`; None where there is anything to calculate."""
+    """A right answer that is all words, `\\text{Evelyn}` or `\\text{(B)}`; None where there is anything to
+    calculate."""
     words = _WORDS.fullmatch(right.strip().strip("$"))
     return _unwrapped(right) if words and _WORD.fullmatch(words[1].strip()) else None
 

@@ -1,7 +1,10 @@
-"""Processes that compare answers, and may be killed. Usable from any thread; started when first needed, ended with the program.
+"""Processes that compare answers, and may be killed. Usable from any thread; started when first needed, ended with the
+program.
 
-Answers are written by models, and some freeze or fill whatever evaluates them. Neither signals nor threads stop that from inside,
-so it happens elsewhere. Processes are started afresh, never forked from this one, which may be full of other libraries' threads.
+Answers are written by models, and some freeze or fill whatever evaluates them. Neither signals nor threads stop that
+from inside,
+so it happens elsewhere. Processes are started afresh, never forked from this one, which may be full of other libraries'
+threads.
 """
 
 from __future__ import annotations
@@ -48,7 +51,11 @@ class Pool:
     """At most `workers` comparisons at once, each with at most so much processor time and memory."""
 
     def __init__(
-        self, workers: int | None = None, seconds: float = 3.0, megabytes: int = 512, about: Literal["math", "gym"] = "math"
+        self,
+        workers: int | None = None,
+        seconds: float = 3.0,
+        megabytes: int = 512,
+        about: Literal["math", "gym"] = "math",
     ) -> None:
         self.workers = workers or min(8, cores())
         self.seconds, self._megabytes, self._about = seconds, megabytes, about
@@ -89,14 +96,16 @@ class Pool:
         """Without workers; so does a forked copy of this program, which must not talk to its parent's."""
         self._all: set[_Worker] = set()
         self._places: queue.LifoQueue[_Worker | None] = queue.LifoQueue()
-        """One for each worker there may be. The newest is taken first: one that is idle before one that is to be started."""
+        """One for each worker there may be. The newest is taken first: one that is idle before one that is to be
+        started."""
         for _ in range(self.workers):
             self._places.put(None)
 
 
 class _Worker:
     def __init__(self, megabytes: int, about: str) -> None:
-        # -P: its own folder must not stand before the libraries. Hashes are fixed because sympy's order of terms follows them.
+        # -P: its own folder must not stand before the libraries. Hashes are fixed because sympy's order of terms
+        # follows them.
         command = [sys.executable, "-P", str(_WORKER), str(megabytes), about]
         surroundings = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
         self._process = subprocess.Popen(
@@ -120,7 +129,8 @@ class _Worker:
             said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
             self.kill()
             raise ConfigError(
-                f"grading needs the package {_PACKAGES[about]}: pip install 'moot[data]' ({said[-1] if said else 'no reply'})"
+                f"grading needs the package {_PACKAGES[about]}: pip install 'moot[data]' "
+                f"({said[-1] if said else 'no reply'})"
             )
 
     def ask(self, message: bytes, limit: float) -> tuple[Outcome, float]:
@@ -147,7 +157,8 @@ class _Worker:
             pipe.close()
 
     def _reply(self, patience: float) -> tuple[bytes, float]:
-        """A byte that tells what came of it, and four with microseconds of processor time; the worker writes all five at once."""
+        """A byte that tells what came of it, and four with microseconds of processor time; the worker writes all five
+        at once."""
         with selectors.DefaultSelector() as waiting:
             waiting.register(self._replies, selectors.EVENT_READ)
             reply = self._replies.read(5) or b"" if waiting.select(patience) else b""

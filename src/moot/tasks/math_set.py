@@ -14,7 +14,15 @@ from moot.tasks.spec import Spec
 from moot.tasks.task import Task
 
 HUB = {"train": Hub("DigitalLearningGmbH/MATH-lighteval", "train"), "test": Hub("HuggingFaceH4/MATH-500", "test")}
-SUBJECTS = ("algebra", "counting-and-probability", "geometry", "intermediate-algebra", "number-theory", "prealgebra", "precalculus")
+SUBJECTS = (
+    "algebra",
+    "counting-and-probability",
+    "geometry",
+    "intermediate-algebra",
+    "number-theory",
+    "prealgebra",
+    "precalculus",
+)
 
 
 @dataclass(frozen=True)

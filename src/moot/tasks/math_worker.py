@@ -1,12 +1,17 @@
 """Runs in a process of its own and asks math-verify whether two answers are equal, or reasoning-gym how it scores one.
 
-Knows nothing of moot, and starts nothing but itself. Started by `math_pool.py`. It imports one of the two packages once and then
-forks: the child answers requests until one of them kills it, and the next child is there in milliseconds, without importing
-again. Limits are the kernel's, because an answer may freeze the interpreter where no Python handler runs: processor time ends the
+Knows nothing of moot, and starts nothing but itself. Started by `math_pool.py`. It imports one of the two packages once
+and then
+forks: the child answers requests until one of them kills it, and the next child is there in milliseconds, without
+importing
+again. Limits are the kernel's, because an answer may freeze the interpreter where no Python handler runs: processor
+time ends the
 child by a signal, memory by the size of its address space.
 
-A request is four bytes of length and a JSON list [given, right, seconds of processor time]; a reply is one byte and four more, the
-microseconds of it that were used. For reasoning-gym `right` is a pickle of ours, in base64: the generator, its settings, the item.
+A request is four bytes of length and a JSON list [given, right, seconds of processor time]; a reply is one byte and
+four more, the
+microseconds of it that were used. For reasoning-gym `right` is a pickle of ours, in base64: the generator, its
+settings, the item.
 """
 
 from __future__ import annotations
@@ -55,9 +60,13 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if about == "gym":
         import reasoning_gym  # noqa: F401
-    for each in USUAL if about == "math" else ():  # imports everything, and fills the parser's tables once for all children
+    for each in (
+        USUAL if about == "math" else ()
+    ):  # imports everything, and fills the parser's tables once for all children
         judge(each, each)
-    os.dup2(nowhere, 2)  # up to here a complaint is worth hearing; from here on nobody listens, and a full pipe would block
+    os.dup2(
+        nowhere, 2
+    )  # up to here a complaint is worth hearing; from here on nobody listens, and a full pipe would block
     send(replies, READY)
     while True:
         child = os.fork()
@@ -114,7 +123,8 @@ def read(count: int) -> bytes:
 def judge(given: str, right: str) -> bytes:
     from math_verify import verify
 
-    # To math-verify the t of 3t is a unit and left out. Where the right answer has a letter of its own, letters are variables.
+    # To math-verify the t of 3t is a unit and left out. Where the right answer has a letter of its own, letters are
+    # variables.
     units = not VARIABLE.search(WORDS.sub("", right))
     target, gold = parsed(given, units), parsed(right, units)
     if not target or not gold:

@@ -16,7 +16,8 @@ def slip(right: str, number: int) -> str:
     step = _STEPS[number % len(_STEPS)]
     if _INTEGER.fullmatch(right) and len(right) < 1000:
         return str(int(right) + step)
-    # The first number: later ones may be part of a unit or a base, which not every grader reads. Of an equation, its right side.
+    # The first number: later ones may be part of a unit or a base, which not every grader reads. Of an equation, its
+    # right side.
     if digits := _NUMBER.search(right, right.rfind("=") + 1) or _NUMBER.search(right):
         return right[: digits.start()] + _moved(digits[0], 3 if step < 0 else step) + right[digits.end() :]
     words = _WORDS.search(right)

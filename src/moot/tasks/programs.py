@@ -1,7 +1,9 @@
 """Programs as answers: where one stands in a solution, whether it passes its tests, and when two are the same answer.
 
-Two programs hold the same answer if they behave the same on the inputs that the problem shows, or, where it shows none, on those of
-its tests. That takes no knowledge of the right answer. Everything runs in the sandbox; a program's text is never even parsed here.
+Two programs hold the same answer if they behave the same on the inputs that the problem shows, or, where it shows none,
+on those of
+its tests. That takes no knowledge of the right answer. Everything runs in the sandbox; a program's text is never even
+parsed here.
 """
 
 from __future__ import annotations
@@ -88,7 +90,8 @@ def _literal(text: str) -> bool:
 
 
 def last_program(solution: str) -> str | None:
-    """The last block in a fence that defines something, or the last block, or, without a fence, all from the first definition on."""
+    """The last block in a fence that defines something, or the last block, or, without a fence, all from the first
+    definition on."""
     blocks = [block for block in _FENCED.findall(solution) if block.strip()]
     if blocks:
         return str(next((block for block in reversed(blocks) if _DEFINED.search(block)), blocks[-1])).rstrip()
@@ -126,7 +129,9 @@ class EqualPrograms:
             return answer
         names = [name for pair in _DEFINED.findall(answer) for name in pair if name in self._by_name]
         problems = self._by_name[names[-1]] if names else []
-        values = [value for problem in problems for value in self._run(problem.whole(answer), "", "", problem.calls).values]
+        values = [
+            value for problem in problems for value in self._run(problem.whole(answer), "", "", problem.calls).values
+        ]
         return tuple(values) if any(not value.startswith("raises ") for value in values) else answer
 
     def broken(self, right: str, number: int) -> str:
@@ -135,5 +140,6 @@ class EqualPrograms:
         name, other = problem.entry_point, ("None", "[value]", "(value, 1)")[number % 3]
         return (
             f"{problem.solution}\n\n_{name} = {name}\n\n\ndef {name}(*arguments):\n    value = _{name}(*arguments)\n"
-            f"    return not value if isinstance(value, bool) else value + 1 if isinstance(value, (int, float)) else {other}\n"
+            "    return not value if isinstance(value, bool) else value + 1 if isinstance(value, (int, float)) else "
+            f"{other}\n"
         )

@@ -38,7 +38,9 @@ def read(path: Path) -> list[tuple[str, Raw]]:
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{path}, line {number}"
         if line.strip():
-            rows.append((where, {"prompt": line.strip()}) if path.suffix == ".txt" else _object(_json(line, where), where))
+            rows.append(
+                (where, {"prompt": line.strip()}) if path.suffix == ".txt" else _object(_json(line, where), where)
+            )
     return rows
 
 
@@ -65,19 +67,26 @@ class Hub:
 
 
 def load(file: str, task: str, hub: Hub, files: Sequence[str]) -> list[tuple[str, Raw]]:
-    """From the file if there is one, or from the hub, kept in the usual cache. Whoever has no network is told which `files` to name."""
+    """From the file if there is one, or from the hub, kept in the usual cache. Whoever has no network is told which
+    `files` to name."""
     if file:
         return read(Path(file))
     way_out = f"give files instead: {task}:{','.join(f'{name}=FILE.jsonl' for name in files)}"
     try:
         import datasets  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
-        raise ConfigError(f"task {task} comes from the hub through the package datasets: pip install 'moot[data]', or {way_out}") from None
+        raise ConfigError(
+            f"task {task} comes from the hub through the package datasets: pip install 'moot[data]', or {way_out}"
+        ) from None
     try:
         rows = datasets.load_dataset(hub.id, hub.config, split=hub.split)
-    except Exception as error:  # whatever its dozen dependencies raise when there is no network, no such set, no permission
+    except (
+        Exception
+    ) as error:  # whatever its dozen dependencies raise when there is no network, no such set, no permission
         said = " ".join(str(error).split())[:200]
-        raise ConfigError(f"task {task}: {hub.id} ({hub.split}) cannot be fetched ({type(error).__name__}: {said}); {way_out}") from None
+        raise ConfigError(
+            f"task {task}: {hub.id} ({hub.split}) cannot be fetched ({type(error).__name__}: {said}); {way_out}"
+        ) from None
     return [(f"{hub.id}, {hub.split}, row {i}", row) for i, row in enumerate(rows, 1)]
 
 

@@ -1,7 +1,9 @@
-"""Runs programs that a model wrote. Never bare: under bubblewrap where it is installed, otherwise in user namespaces of our own
+"""Runs programs that a model wrote. Never bare: under bubblewrap where it is installed, otherwise in user namespaces of
+our own
 making, and where neither can be had not at all.
 
-A program sees the standard library, a scratch folder in memory and nothing else: no network, no other process, no file of this machine,
+A program sees the standard library, a scratch folder in memory and nothing else: no network, no other process, no file
+of this machine,
 no environment variable, no key of the kernel's. Time, memory, processes, files and output are bounded, and some system
 calls refused (`sandbox_filter.py`). When it is over everything it started is gone; so it is when this process dies.
 """
@@ -75,8 +77,11 @@ class Ran:
         return self.outcome == "passed"
 
 
-def run(program: str, tests: str = "", entry_point: str = "", calls: Sequence[str] = (), limits: Limits = Limits()) -> Ran:
-    """Runs a program, then its tests (`check(candidate)` is called with the entry point, where they define it), then evaluates calls."""
+def run(
+    program: str, tests: str = "", entry_point: str = "", calls: Sequence[str] = (), limits: Limits = Limits()
+) -> Ran:
+    """Runs a program, then its tests (`check(candidate)` is called with the entry point, where they define it), then
+    evaluates calls."""
     return _run(_sandbox(), program, tests, entry_point, calls, limits)
 
 
@@ -95,7 +100,14 @@ class Sandbox:
 
 def _run(sandbox: Sandbox, program: str, tests: str, entry_point: str, calls: Sequence[str], limits: Limits) -> Ran:
     secret = secrets.token_hex(16)
-    job = {"program": program, "tests": tests, "entry_point": entry_point, "calls": list(calls), "secret": secret, "uid": _uid()}
+    job = {
+        "program": program,
+        "tests": tests,
+        "entry_point": entry_point,
+        "calls": list(calls),
+        "secret": secret,
+        "uid": _uid(),
+    }
     job |= asdict(limits) | {"seconds": max(1, math.ceil(limits.seconds)), "filter": sandbox.filter.hex()}
     with _started(sandbox.command(limits)) as (process, lifeline):
         end = time.monotonic() + limits.wall_seconds
@@ -104,14 +116,20 @@ def _run(sandbox: Sandbox, program: str, tests: str, entry_point: str, calls: Se
         if replied == b"":  # it ended, or it closed what it should answer on
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = process.wait(max(0.0, end - time.monotonic()))
-        complaint = process.stderr.read(1000).decode(errors="replace").strip() if status is not None and process.stderr else ""
+        complaint = (
+            process.stderr.read(1000).decode(errors="replace").strip() if status is not None and process.stderr else ""
+        )
     said, line, _ = (replied or b"").partition(b"\n")
     if line and said.startswith(secret.encode()):
         outcome = _OUTCOMES.get(said[len(secret) : len(secret) + 1], "crashed")
         try:
             message, values = json.loads(said[len(secret) + 1 :])
             return Ran(outcome, str(message), tuple(map(str, values)))
-        except (ValueError, TypeError, RecursionError):  # a program may have changed how its interpreter writes things down
+        except (
+            ValueError,
+            TypeError,
+            RecursionError,
+        ):  # a program may have changed how its interpreter writes things down
             return Ran("crashed", "its verdict cannot be read")
     if replied:
         return Ran("crashed", "it answered with something else than a verdict")
@@ -177,7 +195,8 @@ def _talk(process: subprocess.Popen[bytes], message: bytes, end: float) -> bytes
 
 
 def _uid() -> int:
-    """Root gives each program a user of its own, who owns nothing and whose processes can be counted. Others stay who they are."""
+    """Root gives each program a user of its own, who owns nothing and whose processes can be counted. Others stay who
+    they are."""
     return random.SystemRandom().randrange(1 << 20, 1 << 30) if os.getuid() == 0 else 0
 
 
@@ -196,8 +215,10 @@ def _sandbox() -> Sandbox:
             return sandbox
         complaints.append(f"{sandbox.name}: {ran.message}")
     raise ConfigError(
-        "programs are run in a sandbox alone, and none works here: install bubblewrap (apt-get install bubblewrap), or allow user "
-        f"namespaces (Linux, in a container its seccomp profile decides) ({'; '.join(complaints) or 'this is not Linux'})"
+        "programs are run in a sandbox alone, and none works here: install bubblewrap (apt-get install bubblewrap), or "
+        "allow user "
+        "namespaces (Linux, in a container its seccomp profile decides) "
+        f"({'; '.join(complaints) or 'this is not Linux'})"
     )
 
 
@@ -212,7 +233,8 @@ def available() -> list[Sandbox]:
 
 
 def _inside() -> tuple[list[tuple[str, str]], list[tuple[str, str]], list[str]]:
-    """Links to make, things to show where they stand, and how the worker is started: by the interpreter below any virtual environment."""
+    """Links to make, things to show where they stand, and how the worker is started: by the interpreter below any
+    virtual environment."""
     executable, prefix = str(Path(sys.executable).resolve()), Path(sys.base_prefix)
     own = [str(prefix / "bin"), str(prefix / "lib")] if str(prefix) in ("/usr", "/usr/local") else [str(prefix)]
     links: list[tuple[str, str]] = []

@@ -1,7 +1,9 @@
 """Sets of fixed size: what is trained on, what is held out, and in which order questions come.
 
-A published test split is for the last measurement of a result. Settings are chosen on a validation slice of the training split.
-Which questions are in the slice is fixed by their text alone: whatever the seed and however many are asked for, a question that
+A published test split is for the last measurement of a result. Settings are chosen on a validation slice of the
+training split.
+Which questions are in the slice is fixed by their text alone: whatever the seed and however many are asked for, a
+question that
 one run was measured on was never trained on by another.
 """
 
@@ -36,7 +38,8 @@ class SetSettings:
     test: str = ""
     """A file with the test split."""
     held_out: str = ""
-    """validation: a slice of the training split, the default where there is one. test: the test split, for the last measurement."""
+    """validation: a slice of the training split, the default where there is one. test: the test split, for the last
+    measurement."""
     grader: str = ""
     """Another grader than the set's own."""
     equal: str = ""
@@ -49,7 +52,13 @@ def normal(text: str) -> str:
 
 
 def fixed_set(
-    name: str, grading: Grading, splits: Mapping[str, Callable[[], list[Row]]], use: str, seed: int, held_out: int, open_ended: bool = False
+    name: str,
+    grading: Grading,
+    splits: Mapping[str, Callable[[], list[Row]]],
+    use: str,
+    seed: int,
+    held_out: int,
+    open_ended: bool = False,
 ) -> Task:
     """`splits` are read when they are needed: training must not fetch a test split."""
     if use not in ("", "validation", "test"):
@@ -66,10 +75,16 @@ def fixed_set(
         rows = splits[split]()
         kept = [(i, row) for i, row in enumerate(rows, 1) if row.answer != ""]
         if len(kept) < len(rows):
-            notes.append(f"{len(rows) - len(kept)} of the {len(rows)} {split} questions of {name} have no answer and are left out")
+            notes.append(
+                f"{len(rows) - len(kept)} of the {len(rows)} {split} questions of {name} have no answer and are left "
+                "out"
+            )
             logging.getLogger("moot").warning(notes[-1])
         if not kept:
-            raise ConfigError(f"task {name}: the {split} split holds no questions; check the file and the subjects and levels asked for")
+            raise ConfigError(
+                f"task {name}: the {split} split holds no questions; check the file and the subjects and levels asked "
+                "for"
+            )
         worked.update({f"{split}-{i}": row.solution for i, row in kept if row.solution})
         usual = "" if open_ended else grading.instruction
         return [
@@ -116,21 +131,34 @@ def fixed_set(
 
 
 def published_set(
-    spec: Spec, chosen: SetSettings, hub: Mapping[str, Hub], row: MakeRow, grader: str, seed: int, held_out: int, open_ended: bool = False
+    spec: Spec,
+    chosen: SetSettings,
+    hub: Mapping[str, Hub],
+    row: MakeRow,
+    grader: str,
+    seed: int,
+    held_out: int,
+    open_ended: bool = False,
 ) -> Task:
-    """A set that is on the hub, or in files: where one is given, it is the whole set. `row` makes a question of a row."""
-    files = {name: file for name, file in (("train", chosen.train), ("test", chosen.test)) if file} or dict.fromkeys(hub, "")
+    """A set that is on the hub, or in files: where one is given, it is the whole set. `row` makes a question of a
+    row."""
+    files = {name: file for name, file in (("train", chosen.train), ("test", chosen.test)) if file} or dict.fromkeys(
+        hub, ""
+    )
 
     def rows(name: str) -> list[Row]:
         place = hub.get(name, hub["train"])  # of no matter where there is a file
         return convert(load(files[name], spec.name, place, list(hub)), row)
 
     splits = {name: partial(rows, name) for name in files}
-    return fixed_set(spec.label, grading(chosen.grader or grader, chosen.equal), splits, chosen.held_out, seed, held_out, open_ended)
+    return fixed_set(
+        spec.label, grading(chosen.grader or grader, chosen.equal), splits, chosen.held_out, seed, held_out, open_ended
+    )
 
 
 def without(task: Task, held_out: Sequence[Question], seed: int) -> Task:
-    """The same task, of which nothing is trained on that another one holds out. Two slices of one set need not be the same."""
+    """The same task, of which nothing is trained on that another one holds out. Two slices of one set need not be the
+    same."""
     apart = {normal(question.text) for question in held_out}
     kept = [question for question in task.training if normal(question.text) not in apart]
     if len(kept) == len(task.training):
@@ -159,7 +187,8 @@ def _stream(name: str, questions: Sequence[Question], seed: int) -> Callable[[in
     def pick(number: int) -> Question:
         if not questions:
             raise ConfigError(
-                f"task {name} has only a test split: evaluate on it, and train on another task or on a file of questions, {name}:train=FILE"
+                f"task {name} has only a test split: evaluate on it, and train on another task or on a file of "
+                f"questions, {name}:train=FILE"
             )
         epoch, i = divmod(number, len(questions))
         return seated(questions[order(epoch)[i]], number)

@@ -51,24 +51,32 @@ class Spec:
         """What results go by: the same for the same questions, wherever their files are."""
         said = [
             *self.words,
-            *(f"{key}={value}" for key, value in (self.settings or {}).items() if key not in ("train", "test", "grader", "equal")),
+            *(
+                f"{key}={value}"
+                for key, value in (self.settings or {}).items()
+                if key not in ("train", "test", "grader", "equal")
+            ),
         ]
         return f"{self.name}:{','.join(said)}" if said else self.name
 
     def fill(self, kind: type[Kind]) -> Kind:
-        """The settings as `kind`, a dataclass of defaults. A name it does not know is an error that lists those it does."""
+        """The settings as `kind`, a dataclass of defaults. A name it does not know is an error that lists those it
+        does."""
         defaults = {f.name: f.default for f in fields(kind)}  # type: ignore[arg-type]
         given: dict[str, Any] = {}
         for key, value in (self.settings or {}).items():
             if key not in defaults:
-                raise ConfigError(f"task {self.text!r}: there is no setting {key!r}; there are {', '.join(defaults) or 'none'}")
+                raise ConfigError(
+                    f"task {self.text!r}: there is no setting {key!r}; there are {', '.join(defaults) or 'none'}"
+                )
             given[key] = _typed(value, defaults[key], f"task {self.text!r}: {key}")
         return kind(**given)
 
     def no_words(self) -> None:
         if self.words:
             raise ConfigError(
-                f"task {self.text!r}: {self.words[0]!r} means nothing here; write settings as name=value, with commas between"
+                f"task {self.text!r}: {self.words[0]!r} means nothing here; write settings as name=value, with commas "
+                "between"
             )
 
 

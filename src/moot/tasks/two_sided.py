@@ -1,6 +1,7 @@
 """Questions with two sides: two answers to argue for, of which one is right. Which seat gets the right one alternates.
 
-A file's rows have them in `sides`. For any other task with known answers the second side is a wrong answer that looks right.
+A file's rows have them in `sides`. For any other task with known answers the second side is a wrong answer that looks
+right.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 def with_sides_of(row: Row, raw: Raw, where: str) -> Row:
     """The row with the sides that stand in the file, the right one first where it is known."""
     given = raw.get("sides")
-    if not isinstance(given, list) or not all(isinstance(side, str | int | float) and not isinstance(side, bool) for side in given):
+    if not isinstance(given, list) or not all(
+        isinstance(side, str | int | float) and not isinstance(side, bool) for side in given
+    ):
         raise ConfigError(f"{where}: sides must be a list of two texts, got {given!r:.80}; all rows need it, or none")
     sides = tuple(" ".join(str(side).split()) for side in given)
     if len(sides) != 2 or not all(sides) or _plain(sides[0]) == _plain(sides[1]):
@@ -27,7 +30,9 @@ def with_sides_of(row: Row, raw: Raw, where: str) -> Row:
     if row.answer:
         answer = next((side for side in sides if _plain(side) == _plain(row.answer)), None)
         if answer is None:
-            raise ConfigError(f"{where}: answer must be one of the sides {sides[0]!r} and {sides[1]!r}, got {row.answer!r:.80}")
+            raise ConfigError(
+                f"{where}: answer must be one of the sides {sides[0]!r} and {sides[1]!r}, got {row.answer!r:.80}"
+            )
         return replace(row, answer=answer, sides=(answer, next(side for side in sides if side != answer)))
     return replace(row, sides=sides)
 
@@ -47,7 +52,8 @@ def instruction(sides: tuple[str, ...], usual: str) -> str:
 
 
 def seated(question: Question, number: int) -> Question:
-    """The `number`-th question of a sequence: in even places seat 0 has the first side, in odd ones seat 1. So each seat argues for the
+    """The `number`-th question of a sequence: in even places seat 0 has the first side, in odd ones seat 1. So each
+    seat argues for the
     right side equally often, whatever part of the sequence is taken."""
     return replace(question, sides=question.sides[::-1]) if number % 2 else question
 
@@ -60,13 +66,16 @@ def two_sided(task: Task) -> Task:
         return task
     if near_miss is None or sample.answer is None:
         raise ConfigError(
-            f"positions assigned needs questions with two sides, and task {task.name} has none; name a file whose rows have the field "
+            f"positions assigned needs questions with two sides, and task {task.name} has none; name a file whose rows "
+            "have the field "
             "sides, or a task with known answers"
         )
 
     def sided(question: Question, number: int) -> Question:
         right = question.answer or ""
-        return seated(replace(question, sides=(right, _either_way(right, near_miss(question, number), number // 2 % 2))), number)
+        return seated(
+            replace(question, sides=(right, _either_way(right, near_miss(question, number), number // 2 % 2))), number
+        )
 
     return replace(
         task,
@@ -76,7 +85,8 @@ def two_sided(task: Task) -> Task:
 
 
 def _either_way(right: str, wrong: str, below: int) -> str:
-    """Wrong numbers that look right are mostly too large. Half of them are put as far below instead: size must not tell the sides apart."""
+    """Wrong numbers that look right are mostly too large. Half of them are put as far below instead: size must not tell
+    the sides apart."""
     if not below or not (_WHOLE.fullmatch(right) and _WHOLE.fullmatch(wrong)):
         return wrong
     mirrored = 2 * int(right) - int(wrong)

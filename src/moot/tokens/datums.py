@@ -112,12 +112,16 @@ def datums(
     return [placed.datum for placed in _datums(debate, [*sampled, *forecast_turns], values)]
 
 
-def _datums(debate: Debate, turns: Sequence[SampledTurn], values: Sequence[Floats], number: int = 0) -> Iterator[PlacedDatum]:
+def _datums(
+    debate: Debate, turns: Sequence[SampledTurn], values: Sequence[Floats], number: int = 0
+) -> Iterator[PlacedDatum]:
     """`turns` and `values` of the debate's turns, then of its forecasts."""
     spoken = len(debate.turns)
     for agent, steps in enumerate(debate.turns_by_agent()):
         if all(turns[i].learns for i in steps):
-            asked = [k for k, forecast in enumerate(debate.forecasts, spoken) if forecast.agent == agent and k < len(values)]
+            asked = [
+                k for k, forecast in enumerate(debate.forecasts, spoken) if forecast.agent == agent and k < len(values)
+            ]
             own = [*steps, *asked]
             for placed in _placed([(i, turns[i]) for i in own], [values[i] for i in own]):
                 yield replace(placed, debate=number)
@@ -137,7 +141,9 @@ def datums_by_debate(taught: Sequence[PlayedDebate], apart: bool) -> tuple[list[
     return groups, constant
 
 
-def with_credits(taught: Sequence[PlayedDebate], placed: Sequence[PlacedDatum], trained: Sequence[Datum]) -> list[PlayedDebate]:
+def with_credits(
+    taught: Sequence[PlayedDebate], placed: Sequence[PlacedDatum], trained: Sequence[Datum]
+) -> list[PlayedDebate]:
     """The debates with what their tokens are taught in `trained`, which are the datums `placed` with advantages that
     parts may have moved."""
     if all(new is old.datum for old, new in zip(placed, trained, strict=True)):

@@ -1,7 +1,9 @@
 """Token ids to text and back to places in it.
 
-Which token holds which character decides who is rewarded for it, so the table of every token's bytes is built once and checked
-against the tokenizer's own decoding; per turn it then costs one look-up a token. A vocabulary that fits neither of the two known
+Which token holds which character decides who is rewarded for it, so the table of every token's bytes is built once and
+checked
+against the tokenizer's own decoding; per turn it then costs one look-up a token. A vocabulary that fits neither of the
+two known
 spellings is decoded piece by piece instead, more slowly.
 """
 
@@ -114,7 +116,8 @@ def _agrees(tokenizer: Any, table: list[bytes], probe: str) -> bool:
 
 
 def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's spelling of bytes as printable characters: those that print stand for themselves, the rest are moved past 255."""
+    """GPT-2's spelling of bytes as printable characters: those that print stand for themselves, the rest are moved past
+    255."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
     moved = [byte for byte in range(256) if byte not in set(printable)]
     return {chr(byte): byte for byte in printable} | {chr(256 + i): byte for i, byte in enumerate(moved)}

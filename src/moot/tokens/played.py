@@ -49,7 +49,8 @@ class PlayedDebate:
     """Its place in the step, or its line in a file."""
 
     def __repr__(self) -> str:
-        """Short, and made of nothing that is computed: `asyncio.run` writes out its task's result when it puts the signal handler back."""
+        """Short, and made of nothing that is computed: `asyncio.run` writes out its task's result when it puts the
+        signal handler back."""
         return f"Played{self.debate!r}"
 
     @property

@@ -1,7 +1,10 @@
-"""Messages to tokens, on the `renderers` package. The one file that knows it; imported late, because it costs half a second.
+"""Messages to tokens, on the `renderers` package. The one file that knows it; imported late, because it costs half a
+second.
 
-A debate is one growing token sequence: what was sampled stays as it was sampled, and each new user message is a rendered suffix.
-Models the package knows bring that suffix themselves. For the others it wraps the chat template and gives no suffix; then it is cut
+A debate is one growing token sequence: what was sampled stays as it was sampled, and each new user message is a
+rendered suffix.
+Models the package knows bring that suffix themselves. For the others it wraps the chat template and gives no suffix;
+then it is cut
 out of the template's own output, and checked at the start.
 """
 
@@ -39,8 +42,10 @@ def stop_conditions(stops: Sequence[int] | Sequence[str], contract: str) -> Stop
 class Rendering:
     """A tokenizer and its chat format.
 
-    `model` is the hub id the format is looked up by; `renderer` names one of the package's formats where the id is not known to it
-    (a fine-tune, a directory). Thinking is off unless asked for: its empty block stays, so that a debate remains one sequence.
+    `model` is the hub id the format is looked up by; `renderer` names one of the package's formats where the id is not
+    known to it
+    (a fine-tune, a directory). Thinking is off unless asked for: its empty block stays, so that a debate remains one
+    sequence.
     """
 
     def __init__(self, tokenizer: Any, model: str = "", renderer: str = "auto", thinking: bool = False) -> None:
@@ -63,7 +68,9 @@ class Rendering:
         except ConfigError:
             raise
         except Exception as error:
-            raise ConfigError(f"the chat format of {self.model} ({self.name}) takes no system message before the user's: {error}") from None
+            raise ConfigError(
+                f"the chat format of {self.model} ({self.name}) takes no system message before the user's: {error}"
+            ) from None
         self._turn = None if self._bridge else self._plain_turn()
 
     def stops(self, contract: str) -> Stop:
@@ -83,28 +90,37 @@ class Rendering:
         ended = len(sampled) > 0 and int(sampled[-1]) in self.stop_ids
         if self._bridge:
             return self._bridge.suffix(self._plain(message)["content"], ended)
-        if self._turn is None or (ids := self._bridged(self._turn, int(sampled[-1]) if ended else None, message)) is None:
+        if (
+            self._turn is None
+            or (ids := self._bridged(self._turn, int(sampled[-1]) if ended else None, message)) is None
+        ):
             raise ConfigError(_cannot_extend(self.model, self.name))
         return np.asarray(ids, dtype=np.int32)
 
     def _bridged(self, turn: list[int], end: int | None, message: Message) -> list[int] | None:
-        """What the package writes after a plain turn that ended so. Not after the sampled one: the package gives up on some turns
+        """What the package writes after a plain turn that ended so. Not after the sampled one: the package gives up on
+        some turns
         (one that ends inside a thinking block), and what a model says must not end the run."""
         said = turn if end is None else [*turn, end]
         bridged = self._renderer.bridge_to_next_turn(self._opening, said, [self._plain(message)])
         before = [*self._opening, *said]
-        return None if bridged is None or bridged.token_ids[: len(before)] != before else bridged.token_ids[len(before) :]
+        return (
+            None if bridged is None or bridged.token_ids[: len(before)] != before else bridged.token_ids[len(before) :]
+        )
 
     def _plain_turn(self) -> list[int] | None:
         """A turn that the package can go on from; one that closes the thinking block, where the prompt opens it."""
         for text in ("4", "</think>4"):
             turn = self.tokenizer.encode(text, add_special_tokens=False)
-            if all(self._bridged(turn, end, Message("user", "And three?")) is not None for end in (self.stop_ids[0], None)):
+            if all(
+                self._bridged(turn, end, Message("user", "And three?")) is not None for end in (self.stop_ids[0], None)
+            ):
                 return list(turn)
         return None
 
     def _plain(self, message: Message) -> dict[str, str]:
-        """What one agent writes must not end another's turn, so the spelling of special tokens is broken with a space."""
+        """What one agent writes must not end another's turn, so the spelling of special tokens is broken with a
+        space."""
         content = message.content
         # The pattern has hundreds of spellings with few beginnings, which are quicker to look for.
         if message.role != "assistant" and self._specials and any(start in content for start in self._special_starts):
@@ -169,12 +185,20 @@ def _create(tokenizer: Any, model: str, renderer: str, thinking: bool) -> Any:
 
 def _special_tokens(tokenizer: Any) -> set[str]:
     added = [str(token) for token in getattr(tokenizer, "added_tokens_decoder", {}).values()]
-    return {token for token in [*getattr(tokenizer, "all_special_tokens", []), *added] if len(token) > 1 and not token.isspace()}
+    return {
+        token
+        for token in [*getattr(tokenizer, "all_special_tokens", []), *added]
+        if len(token) > 1 and not token.isspace()
+    }
 
 
 def _special_pattern(tokenizer: Any) -> re.Pattern[str] | None:
     specials = _special_tokens(tokenizer)
-    return re.compile("|".join(re.escape(token) for token in sorted(specials, key=len, reverse=True))) if specials else None
+    return (
+        re.compile("|".join(re.escape(token) for token in sorted(specials, key=len, reverse=True)))
+        if specials
+        else None
+    )
 
 
 def _cannot_extend(model: str, name: str) -> str:
@@ -187,7 +211,8 @@ def _cannot_extend(model: str, name: str) -> str:
 class _Pieces:
     """Encodes text in pieces that are remembered: a seat's system text, and each response, which all the others read.
 
-    A piece ends where the tokenizer ends one anyhow: at an end-of-turn token, and at the blank line before a block. On which side of
+    A piece ends where the tokenizer ends one anyhow: at an end-of-turn token, and at the blank line before a block. On
+    which side of
     that line differs between tokenizers, so both are tried; where neither fits, text is encoded whole.
     """
 
@@ -195,7 +220,8 @@ class _Pieces:
 
     def __init__(self, tokenizer: Any, close: str) -> None:
         self._encode = _encoder(tokenizer)
-        # Two patterns that each begin with fixed characters: one with a choice in front would be tried at every character.
+        # Two patterns that each begin with fixed characters: one with a choice in front would be tried at every
+        # character.
         self._closes = re.compile(re.escape(close) or "(?!)")
         self._blocks = re.compile(rf"\n\n(?={'|'.join(map(re.escape, BLOCKS))})")
         self._piece = lru_cache(maxsize=4096)(self.whole)
@@ -219,12 +245,20 @@ class _Pieces:
         return [text[a:b] for a, b in zip([0, *cuts], [*cuts, len(text)], strict=True)]
 
     def _fits(self, before: bool) -> bool:
-        texts = [f"solution: {e}\n\n{BLOCKS[0]}1, round 1]\nsolution: {e}\n\n{last}2 of 3." for e in self.ENDINGS for last in BLOCKS[1:]]
-        return all(np.array_equal(self.whole(t), np.concatenate([self.whole(p) for p in self._split(t, before)])) for t in texts)
+        texts = [
+            f"solution: {e}\n\n{BLOCKS[0]}1, round 1]\nsolution: {e}\n\n{last}2 of 3."
+            for e in self.ENDINGS
+            for last in BLOCKS[1:]
+        ]
+        return all(
+            np.array_equal(self.whole(t), np.concatenate([self.whole(p) for p in self._split(t, before)]))
+            for t in texts
+        )
 
 
 def _encoder(tokenizer: Any) -> Callable[[str], list[int]]:
-    """Text to ids. The Rust tokenizer is asked directly where there is one, without character offsets: half as fast again."""
+    """Text to ids. The Rust tokenizer is asked directly where there is one, without character offsets: half as fast
+    again."""
     if (rust := getattr(tokenizer, "backend_tokenizer", None)) is not None and hasattr(rust, "encode_batch_fast"):
         return lambda text: rust.encode_batch_fast([text], add_special_tokens=False)[0].ids
     return lambda text: tokenizer.encode(text, add_special_tokens=False)
@@ -233,13 +267,17 @@ def _encoder(tokenizer: Any) -> Callable[[str], list[int]]:
 class _TemplateBridge:
     """A chat template that the package only wraps: whole prompts, and the next-turn suffix that it does not give.
 
-    Rendering a conversation with a marked assistant turn shows what the template writes after one. That must not depend on what
+    Rendering a conversation with a marked assistant turn shows what the template writes after one. That must not depend
+    on what
     came before, and must tokenise the same alone as in place; both are checked once.
     """
 
     MARK, NEXT = "moot-marks-this-turn", "moot-marks-the-next-message"
     PROBES = ("Next.", "\nstarts with a line\n\nends with one\n", " 数学 🙂 <b> 12 ")
-    OPENING = ({"role": "system", "content": "moot-marks-the-system-text"}, {"role": "user", "content": "moot-marks-the-question"})
+    OPENING = (
+        {"role": "system", "content": "moot-marks-the-system-text"},
+        {"role": "user", "content": "moot-marks-the-question"},
+    )
 
     def __init__(self, renderer: Any, tokenizer: Any, model: str) -> None:
         self._tokenizer = tokenizer
@@ -276,12 +314,17 @@ class _TemplateBridge:
             raise ConfigError(self._problem)
         # Most templates put the content between two fixed texts, and then need not be run.
         text = self._after(content) if self._wrap is None else self._wrap[0] + content + self._wrap[1]
-        # With the end of the turn before it, as it stands in its place: SentencePiece puts a space before a text of its own.
+        # With the end of the turn before it, as it stands in its place: SentencePiece puts a space before a text of its
+        # own.
         ids = self._pieces.encode(text)
         return ids[1:] if ended and self._close else ids
 
     def _text(self, messages: Sequence[Mapping[str, str]], start: bool = True) -> str:
-        return str(self._tokenizer.apply_chat_template(list(messages), add_generation_prompt=start, tokenize=False, **self._extra))
+        return str(
+            self._tokenizer.apply_chat_template(
+                list(messages), add_generation_prompt=start, tokenize=False, **self._extra
+            )
+        )
 
     def _after(self, content: str, earlier: int = 0) -> str:
         """What the template writes after an assistant turn when this message follows."""
@@ -315,7 +358,9 @@ class _TemplateBridge:
                 raise ConfigError("it repeats the system text or the question")
             if after != self._after(content, earlier=1) or after != self._after(content, earlier=2):
                 raise ConfigError("what it writes after a turn depends on the turns before")
-            text = self._text([*self.OPENING, {"role": "assistant", "content": self.MARK}, {"role": "user", "content": content}])
+            text = self._text(
+                [*self.OPENING, {"role": "assistant", "content": self.MARK}, {"role": "user", "content": content}]
+            )
             cut = text.index(self.MARK) + len(self.MARK) + len(self._close)
             if not np.array_equal(np.concatenate([whole(text[:cut]), self.suffix(content, ended=True)]), whole(text)):
                 raise ConfigError("its text does not tokenise turn by turn")

@@ -1,6 +1,8 @@
-"""A sampler becomes a speaker: what an agent is told to tokens, tokens to what it said, and the tokens kept for training.
+"""A sampler becomes a speaker: what an agent is told to tokens, tokens to what it said, and the tokens kept for
+training.
 
-A turn may be spoken in parts (debate/sections.py). Its tokens then stand in one row: what was sampled, and between the parts what was
+A turn may be spoken in parts (debate/sections.py). Its tokens then stand in one row: what was sampled, and between the
+parts what was
 inserted, a tag that is given or the request for the next section.
 """
 
@@ -74,7 +76,9 @@ class KeepsTurns(Protocol):
 def kept_turns(speaker: KeepsTurns, debate: Debate) -> tuple[tuple[SampledTurn, ...], tuple[SampledTurn, ...]]:
     """What the debate's turns were made of, and what its forecasts were."""
     forecasts = ((debate.forecast_round(each.about), each.agent) for each in debate.forecasts)
-    return tuple(speaker.turn(turn.round, turn.agent) for turn in debate.turns), tuple(speaker.turn(*place) for place in forecasts)
+    return tuple(speaker.turn(turn.round, turn.agent) for turn in debate.turns), tuple(
+        speaker.turn(*place) for place in forecasts
+    )
 
 
 class TokenSpeaker:
@@ -110,7 +114,9 @@ class TokenSpeaker:
             self._params,
             max_tokens=self._limits.get(observation.section, self._params.max_tokens),
             temperature=temperature,
-            seed=None if self._seed is None else turn_seed(self._seed, *key, *([observation.part] if observation.part else [])),
+            seed=None
+            if self._seed is None
+            else turn_seed(self._seed, *key, *([observation.part] if observation.part else [])),
             stop=self._stops(observation),
         )
         (sample,) = await self._sampler.sample(_joined(conversation), params)
@@ -140,7 +146,8 @@ class TokenSpeaker:
         messages = (observation.turnwise or observation.conversation)()
         if observation.opening and observation.turnwise is None:
             messages = messages[:-1]  # what is given of the reply follows as tokens
-        # Own turns that stand in a fresh conversation go in as they were sampled: text is never tokenised a second time.
+        # Own turns that stand in a fresh conversation go in as they were sampled: text is never tokenised a second
+        # time.
         own_turns = len(observation.own_turns)
         first = len(messages) - 2 * own_turns
         conversation.append(self._rendering.prompt(messages[:first]))
@@ -167,17 +174,24 @@ class TokenSpeaker:
     # What was said
 
     def _within_section(self, section: str, sample: Sample) -> Sample:
-        """What a section keeps of a reply: not the end of the turn, which comes later, and nothing from another section's tag on."""
+        """What a section keeps of a reply: not the end of the turn, which comes later, and nothing from another
+        section's tag on."""
         tokens = sample.tokens
         if len(tokens) and int(tokens[-1]) in self._rendering.stop_ids:
             tokens = tokens[:-1]
         text, starts = self._rendering.said(tokens)
         length = sections.kept_length(section, text)
         ends = np.append(starts[1:], len(text))[: len(starts)]
-        # The last token of a closing tag may hold what follows it too; one that holds the beginning of another tag is left out.
+        # The last token of a closing tag may hold what follows it too; one that holds the beginning of another tag is
+        # left out.
         count = int((starts < length).sum()) if sections.is_closed(section, text) else int((ends <= length).sum())
         ended = length < len(text) or sections.is_closed(section, text)
-        return replace(sample, tokens=tokens[:count], logprobs=sample.logprobs[:count], stop_reason="stop" if ended else sample.stop_reason)
+        return replace(
+            sample,
+            tokens=tokens[:count],
+            logprobs=sample.logprobs[:count],
+            stop_reason="stop" if ended else sample.stop_reason,
+        )
 
     def _finished(self, observation: Observation, spoken: _Spoken) -> SampledTurn:
         last = spoken.parts[-1].sample
@@ -197,8 +211,14 @@ class TokenSpeaker:
         for part in spoken.parts:
             pieces += [(part.inserted, None), (part.sample.tokens, part)]
         pieces.append((spoken.closing, None))
-        starts = self._given_starts(pieces) if observation.opening else self._asked_starts(observation.contract, spoken.parts, pieces)
-        nothing = [np.zeros(len(tokens), dtype=np.float32) if part is None else part.sample.logprobs for tokens, part in pieces]
+        starts = (
+            self._given_starts(pieces)
+            if observation.opening
+            else self._asked_starts(observation.contract, spoken.parts, pieces)
+        )
+        nothing = [
+            np.zeros(len(tokens), dtype=np.float32) if part is None else part.sample.logprobs for tokens, part in pieces
+        ]
         return replace(
             turn,
             tokens=np.concatenate([tokens for tokens, _ in pieces]),

@@ -1,6 +1,7 @@
 """Debates whose text is known before they are spoken, as tokens: a sampler that says what it is told.
 
-Its logprobs are 0, because nobody sampled these tokens. That is right for `cross_entropy`, which the warm start learns by.
+Its logprobs are 0, because nobody sampled these tokens. That is right for `cross_entropy`, which the warm start learns
+by.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ class Dictation(Sampler):
 
 
 async def dictated(debate: Debate, rendering: Rendering) -> tuple[tuple[SampledTurn, ...], tuple[SampledTurn, ...]]:
-    """The tokens of a debate that was played in text, turn by turn, each after the prompt its author saw; and those of its forecasts."""
+    """The tokens of a debate that was played in text, turn by turn, each after the prompt its author saw; and those of
+    its forecasts."""
     dictation = Dictation(rendering)
     speaker = dictation.speaker(debate.rules.contract)
     texts = {(turn.round, turn.agent): turn.text for turn in debate.turns}
@@ -54,6 +56,15 @@ async def dictated(debate: Debate, rendering: Rendering) -> tuple[tuple[SampledT
     last = max((turn.round for turn in debate.turns if not turn.ballot), default=0)
     if last:
         # As long as it was then, whatever ended it.
-        replayed = replace(debate, turns=(), forecasts=(), jury=(), max_rounds=last, settled=None, stop_when_settled=False, extra_rounds=0)
+        replayed = replace(
+            debate,
+            turns=(),
+            forecasts=(),
+            jury=(),
+            max_rounds=last,
+            settled=None,
+            stop_when_settled=False,
+            extra_rounds=0,
+        )
         await play(replayed, speak)
     return kept_turns(speaker, debate)

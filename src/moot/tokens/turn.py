@@ -75,7 +75,9 @@ def turn_in_text(counted: int | None = None, stop_reason: Literal["stop", "lengt
     import numpy as np
 
     nothing, no_logprobs = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.float32)
-    return SampledTurn(nothing, False, nothing, no_logprobs, nothing, stop_reason=stop_reason, learns=False, counted=counted)
+    return SampledTurn(
+        nothing, False, nothing, no_logprobs, nothing, stop_reason=stop_reason, learns=False, counted=counted
+    )
 
 
 @dataclass(frozen=True)
@@ -134,7 +136,9 @@ class Advantages:
 
 
 def carries_gradient(advantages: Advantages) -> bool:
-    return any(advantages.forecasts) or any(value for rows in advantages.streams.values() for row in rows for value in row)
+    return any(advantages.forecasts) or any(
+        value for rows in advantages.streams.values() for row in rows for value in row
+    )
 
 
 def paid_by(turn: Turn, section: str, stream_of: Mapping[str, str]) -> str | None:
@@ -162,7 +166,9 @@ def credits(
     """What each token of a debate is taught: of every turn in the debate's order, then of every forecast."""
     steps = debate.turn_numbers()
     spoken = [credit(debate.turns[i], turn, steps[i], advantages) for i, turn in enumerate(sampled)]
-    return spoken + [forecast_credit(turn, value) for turn, value in zip(forecast_turns, advantages.forecasts, strict=False)]
+    return spoken + [
+        forecast_credit(turn, value) for turn, value in zip(forecast_turns, advantages.forecasts, strict=False)
+    ]
 
 
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.I | re.A | re.S)

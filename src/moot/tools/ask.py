@@ -1,4 +1,5 @@
-"""One question, debated now: who said what, what came of it, and what it cost. The part of `moot ask` that needs no terminal."""
+"""One question, debated now: who said what, what came of it, and what it cost. The part of `moot ask` that needs no
+terminal."""
 
 from __future__ import annotations
 
@@ -145,7 +146,8 @@ class AskedDebate:
         if self.ended == "done":
             group = group_answer(self.played)
             votes = [
-                {name: getattr(vote, name) for name in ("round", "author", "left", "verdict", "right")} for vote in group.outcome.votes
+                {name: getattr(vote, name) for name in ("round", "author", "left", "verdict", "right")}
+                for vote in group.outcome.votes
             ]
             record |= {
                 "answer": group.answer,
@@ -170,7 +172,9 @@ class AskedDebate:
 class _UnderWay(Listener):
     """One question in debate, and what has been said so far."""
 
-    def __init__(self, debate: Debate, scoring: Scoring, cast: Casting, listener: Listener, prices: Sequence[Prices | None]) -> None:
+    def __init__(
+        self, debate: Debate, scoring: Scoring, cast: Casting, listener: Listener, prices: Sequence[Prices | None]
+    ) -> None:
         self._debate, self._scoring, self._listener = debate, scoring, listener
         self._prices = prices or [None] * debate.num_agents
         self._number = int(debate.question.id or 1)
@@ -233,8 +237,15 @@ class Asking:
         prices: Sequence[Prices | None] = (),
         give_up_after: int = 0,
     ) -> None:
-        """After `give_up_after` failures in a row the rest is left for later: the server is gone, not the questions hard."""
-        self._debates, self._scoring, self._cast, self._listener, self._prices = debates, scoring, cast, listener, prices
+        """After `give_up_after` failures in a row the rest is left for later: the server is gone, not the questions
+        hard."""
+        self._debates, self._scoring, self._cast, self._listener, self._prices = (
+            debates,
+            scoring,
+            cast,
+            listener,
+            prices,
+        )
         self._give_up_after, self._failed_in_a_row = give_up_after, 0
         self._under_way: dict[int, _UnderWay] = {}
 
@@ -249,7 +260,9 @@ class Asking:
             finished(under_way.ended("failed") if failed else under_way.ended("done", played.debate))
 
         # How long a turn may be, and at which temperature, each speaker knows itself.
-        await rollout(self._debates, None, None, SamplingParams(1), seats=self._seat, concurrency=concurrency, finished=over)
+        await rollout(
+            self._debates, None, None, SamplingParams(1), seats=self._seat, concurrency=concurrency, finished=over
+        )
 
     def unfinished(self) -> list[AskedDebate]:
         """What was under way when it was interrupted."""
@@ -259,7 +272,9 @@ class Asking:
         if 0 < self._give_up_after <= self._failed_in_a_row and number not in self._under_way:
             return _gone
         if number not in self._under_way:
-            self._under_way[number] = _UnderWay(self._debates[number], self._scoring, self._cast, self._listener, self._prices)
+            self._under_way[number] = _UnderWay(
+                self._debates[number], self._scoring, self._cast, self._listener, self._prices
+            )
         return self._under_way[number].speak
 
 
@@ -284,7 +299,8 @@ def _cost(spent: tuple[int | None, int | None], prices: Prices | None) -> float 
 
 
 def asked_rules(settings: Mapping[str, Any]) -> Rules:
-    """The rules by which a question is debated, by the settings that stand beside its answer; what a file leaves out came later."""
+    """The rules by which a question is debated, by the settings that stand beside its answer; what a file leaves out
+    came later."""
     rules, temperature = preset(settings["protocol"]).rules, settings.get("temperature")
     return replace(
         rules,
@@ -297,7 +313,8 @@ def asked_rules(settings: Mapping[str, Any]) -> Rules:
 
 
 def read_questions(raw: bytes, name: str, instruction: str = BRIEF_BOX) -> list[Question]:
-    """One question per line, or JSON lines with `question` (or `problem`) and, if known, `answer`. Blank lines are skipped but numbered."""
+    """One question per line, or JSON lines with `question` (or `problem`) and, if known, `answer`. Blank lines are
+    skipped but numbered."""
     try:
         lines = raw.removeprefix(b"\xef\xbb\xbf").decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
@@ -314,7 +331,9 @@ def _question(line: str, number: int, name: str, instruction: str) -> Question:
     try:
         given = read_json(line)
     except ConfigError as error:
-        raise ConfigError(f"{name}, line {number}: {error}, and the first line is; write every line as an object") from None
+        raise ConfigError(
+            f"{name}, line {number}: {error}, and the first line is; write every line as an object"
+        ) from None
     text = (given.get("question") or given.get("problem")) if isinstance(given, dict) else None
     if not isinstance(text, str) or not text.strip():
         raise ConfigError(f"{name}, line {number}: needs a text under question")
@@ -334,19 +353,28 @@ class AnswerFile:
         self.done: dict[int, dict[str, Any]] = {}
         for record in _records(path):
             if record["settings"] != settings:
-                name = next(key for key in {**record["settings"], **settings} if record["settings"].get(key) != settings.get(key))
+                name = next(
+                    key
+                    for key in {**record["settings"], **settings}
+                    if record["settings"].get(key) != settings.get(key)
+                )
                 raise ConfigError(
-                    f"{path} was begun with {name} {record['settings'].get(name)!r}, not {settings.get(name)!r}; name another --out"
+                    f"{path} was begun with {name} {record['settings'].get(name)!r}, not {settings.get(name)!r}; name "
+                    "another --out"
                 )
             if (record["number"], record["question"]) not in wanted:
-                raise ConfigError(f"{path} answers a question that line {record['number']} of the file does not ask; name another --out")
+                raise ConfigError(
+                    f"{path} answers a question that line {record['number']} of the file does not ask; name another "
+                    "--out"
+                )
             if record["ended"] == "done":
                 self.done[record["number"]] = record
         self._begun = False
 
     def add(self, record: Mapping[str, Any]) -> None:
         if not self._begun:
-            # Debates that ended early go, now that there is something in their place, and so does a line that a kill cut short.
+            # Debates that ended early go, now that there is something in their place, and so does a line that a kill
+            # cut short.
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_lines(self.path, self.done.values())
             self._begun = True

@@ -31,9 +31,11 @@ async def evaluate_players(
     out: Path | None = None,
     name: str | None = None,
 ) -> tuple[Report, Path]:
-    """The policy on up to `count` held-out questions that its run has not trained on; the report, and the folder that holds the answers.
+    """The policy on up to `count` held-out questions that its run has not trained on; the report, and the folder that
+    holds the answers.
 
-    `judge` names who decides between advocates; the policy does if nobody is named. What was answered before, with the same weights and
+    `judge` names who decides between advocates; the policy does if nobody is named. What was answered before, with the
+    same weights and
     settings, is found there again. Closes the players.
     """
     config, run = players.config, players.run
@@ -54,7 +56,9 @@ async def evaluate_players(
         folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, at)
         answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
         seats = {guest: seat for guest, (seat, _) in guests.items()}
-        report = await evaluate(players.policy, task, settings, questions, opponents=seats, judge=decides, answers=answers, watcher=watcher)
+        report = await evaluate(
+            players.policy, task, settings, questions, opponents=seats, judge=decides, answers=answers, watcher=watcher
+        )
     about = {
         "run": None if run is None else str(run.path),
         "step": at,

@@ -1,7 +1,9 @@
 """What the votes of a run would have taught under another reward, ballot or estimator, from its saved debates alone.
 
-`rescore` is for a table or a page: plain numbers, and the debates whose winner changes. `compare` gives every debate, one at a time.
-Both go through a run step by step, as training did, so that an estimator which looks at a batch or remembers seats sees what it would
+`rescore` is for a table or a page: plain numbers, and the debates whose winner changes. `compare` gives every debate,
+one at a time.
+Both go through a run step by step, as training did, so that an estimator which looks at a batch or remembers seats sees
+what it would
 have seen. Choices that change what was said cannot be changed afterwards, and are refused by name.
 """
 
@@ -76,7 +78,8 @@ class Totals:
     advantage_size: float | None
     """Mean over turns, ballots apart, of the advantage's absolute value."""
     correlation: float | None
-    """Between a turn's advantage and whether its answer is right (point-biserial), over readable turns with a known answer."""
+    """Between a turn's advantage and whether its answer is right (point-biserial), over readable turns with a known
+    answer."""
     advantage_right: float | None
     """Mean advantage of the turns with a right answer."""
     advantage_wrong: float | None
@@ -142,7 +145,9 @@ class Recount:
     """Whether votes of judges without a seat count; None as they did in each debate."""
 
 
-def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Callable[[str], None] = lambda text: None) -> Recount:
+def check(
+    run: Run, choices: Mapping[str, Any], trust: bool = False, note: Callable[[str], None] = lambda text: None
+) -> Recount:
     """The run's own scoring with some choices changed. Refuses what cannot be changed after the debates were played.
 
     A reward or an estimator of the run's own is code, so it is run only where `choices` name it, or with `trust`.
@@ -153,7 +158,9 @@ def check(run: Run, choices: Mapping[str, Any], trust: bool = False, note: Calla
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(own_scoring(run), **choices)
-    Protocol(Rules(forecast=_own_rule(run, "forecast")), scoring)  # refuses what needs forecasts where nobody was asked for any
+    Protocol(
+        Rules(forecast=_own_rule(run, "forecast")), scoring
+    )  # refuses what needs forecasts where nobody was asked for any
     if _own_rule(run, "positions") == "assigned":
         check_advocates_scoring(scoring)
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
@@ -195,7 +202,9 @@ def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
         for part in parts:
             scoring = part.scoring(scoring, min(1.0, settings.share_before(step)))
         told: dict[str, Any] = {name: row[f"recipe/{name}"] or 0.0 for name in FADING if f"recipe/{name}" in row}
-        return replace(scoring, **{name: value for name, value in told.items() if getattr(wanted, name) == getattr(own, name)})
+        return replace(
+            scoring, **{name: value for name, value in told.items() if getattr(wanted, name) == getattr(own, name)}
+        )
 
     return at
 
@@ -210,7 +219,8 @@ Recounted = tuple[PlayedDebate, PlayedDebate]
 def compare(
     run: Run, recount: Recount, steps: Sequence[int] | None = None, seen: Callable[[int], None] = lambda step: None
 ) -> Iterator[Recounted | PlayedDebate | Damaged]:
-    """Every debate before and after; one alone is a debate that the engine lost. Holds one step at a time, and `seen` hears of each.
+    """Every debate before and after; one alone is a debate that the engine lost. Holds one step at a time, and `seen`
+    hears of each.
 
     With `steps`, an estimator that remembers seats starts with the first of them.
     """
@@ -228,9 +238,13 @@ def compare(
         seen(step)
 
 
-def _recounted(played: Sequence[PlayedDebate], recount: Recount, scoring: Scoring, seats: SeatMeans) -> list[PlayedDebate]:
+def _recounted(
+    played: Sequence[PlayedDebate], recount: Recount, scoring: Scoring, seats: SeatMeans
+) -> list[PlayedDebate]:
     counted = {counts: replace(scoring, judge_counts=counts) for counts in (False, True)}
-    by = [counted[each.scoring.judge_counts if recount.judge_counts is None else recount.judge_counts] for each in played]
+    by = [
+        counted[each.scoring.judge_counts if recount.judge_counts is None else recount.judge_counts] for each in played
+    ]
     scored = [each.scored(own, each.grades, recount.reward) for each, own in zip(played, by, strict=True)]
     return with_advantages(scored, recount.estimator, seats)
 
@@ -299,7 +313,9 @@ def _larger(largest: float | None, before: PlayedDebate, after: PlayedDebate) ->
 def _flat(advantages: Advantages | None) -> dict[tuple[Any, ...], float]:
     """By stream, agent and turn."""
     streams = () if advantages is None else advantages.streams.items()
-    return {(name, a, turn): value for name, rows in streams for a, row in enumerate(rows) for turn, value in enumerate(row)}
+    return {
+        (name, a, turn): value for name, rows in streams for a, row in enumerate(rows) for turn, value in enumerate(row)
+    }
 
 
 def _change(before: PlayedDebate, after: PlayedDebate) -> Change:
@@ -320,7 +336,15 @@ def _change(before: PlayedDebate, after: PlayedDebate) -> Change:
 # Adding up: no more memory for a hundred thousand debates than for one
 
 
-MEANS = ("reward_mean", "with_signal", "with_gradient", "advantage_size", "advantage_right", "advantage_wrong", "winner_correct")
+MEANS = (
+    "reward_mean",
+    "with_signal",
+    "with_gradient",
+    "advantage_size",
+    "advantage_right",
+    "advantage_wrong",
+    "winner_correct",
+)
 
 
 @dataclass
@@ -350,7 +374,8 @@ class Sum:
             turn = played.debate.turns[i]
             if not turn.ballot:
                 means["advantage_size"].add(abs(value))
-            # A turn that cannot be read is wrong and punished under every reward: it would only hide how votes treat answers.
+            # A turn that cannot be read is wrong and punished under every reward: it would only hide how votes treat
+            # answers.
             if played.answer_known and turn.answers:
                 self.correlation.add(value, float(played.correct(i)))
                 means["advantage_right" if played.correct(i) else "advantage_wrong"].add(value)
@@ -371,5 +396,8 @@ def _by_turn(played: PlayedDebate) -> list[float]:
     """What the tokens of each turn's solution get. A ballot has none, and what stands for it is the agent's or 0."""
     if played.advantages is None:
         return []
-    stream, numbered = answer_stream(played.advantages.streams), zip(played.debate.turns, played.debate.turn_numbers(), strict=True)
+    stream, numbered = (
+        answer_stream(played.advantages.streams),
+        zip(played.debate.turns, played.debate.turn_numbers(), strict=True),
+    )
     return [played.advantages.at(stream, turn.agent, number) for turn, number in numbered]

@@ -62,18 +62,23 @@ def as_json(scored: PlayedDebate) -> dict[str, Any]:
 
 def failures(debate: Debate) -> list[tuple[int, int, str]]:
     """Round, agent and reason of each turn that could not be read."""
-    return [(turn.round, turn.agent, turn.parsed.reason) for turn in debate.turns if isinstance(turn.parsed, ParseFailure)]
+    return [
+        (turn.round, turn.agent, turn.parsed.reason) for turn in debate.turns if isinstance(turn.parsed, ParseFailure)
+    ]
 
 
 def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
-    """One line of a transcript file: the debate, and how its votes are to be counted. Raises ConfigError with what is wrong."""
+    """One line of a transcript file: the debate, and how its votes are to be counted. Raises ConfigError with what is
+    wrong."""
     given = read_json(text, strict=True)
     if not isinstance(given, dict):
         raise ConfigError(f"a debate must be an object, got {_kind(given)}")
     if missing := KEYS - given.keys():
         raise ConfigError(f"missing key {', '.join(sorted(missing))}")
     if unknown := given.keys() - KEYS - OPTIONAL_KEYS:
-        raise ConfigError(f"unknown key {', '.join(sorted(unknown))}; known are {', '.join(sorted(KEYS | OPTIONAL_KEYS))}")
+        raise ConfigError(
+            f"unknown key {', '.join(sorted(unknown))}; known are {', '.join(sorted(KEYS | OPTIONAL_KEYS))}"
+        )
     question = _typed(given["question"], str, "question")
     num_agents = _at_least(given["num_agents"], 1, "num_agents")
     if num_agents > MOST_AGENTS:
@@ -137,7 +142,9 @@ def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:
         text = _typed(turn["text"], str, f"{where}.text")
         ballot = _typed(turn.get("ballot", False), bool, f"{where}.ballot")
         if ballot and not rules.closing_ballot:
-            raise ConfigError(f"{where}.ballot needs the protocol's closing_ballot; set that to true, or leave ballot out")
+            raise ConfigError(
+                f"{where}.ballot needs the protocol's closing_ballot; set that to true, or leave ballot out"
+            )
         if voting and not ballot:
             raise ConfigError(f"{where} answers after a ballot; ballots come last")
         voting = ballot
@@ -168,7 +175,14 @@ def _at_least(value: Any, low: int, name: str) -> int:
     return int(value)
 
 
-_KINDS = {str: "a string", int: "an integer", dict: "an object", list: "a list", float: "a number", bool: "true or false"}
+_KINDS = {
+    str: "a string",
+    int: "an integer",
+    dict: "an object",
+    list: "a list",
+    float: "a number",
+    bool: "true or false",
+}
 
 
 def _kind(value: Any) -> str:
@@ -182,7 +196,8 @@ def score(
     rewards: dict[str, Reward] | None = None,
     estimators: dict[str, Estimator] | None = None,
 ) -> Iterator[PlayedDebate | BadLine]:
-    """Scores every line that can be read; its number is the line. `reward` wins over what a line's own protocol says."""
+    """Scores every line that can be read; its number is the line. `reward` wins over what a line's own protocol
+    says."""
     rewards, estimators = rewards or REWARDS, estimators or ESTIMATORS
     results: dict[int, PlayedDebate | BadLine] = {}
     # A batch, for the estimators that look past one debate, is what shares a reward and an estimator.
@@ -195,18 +210,25 @@ def score(
             debate, scoring = read_debate(text, base)
             if (room := room + len(text) - debate.num_agents) < 0:
                 room += debate.num_agents
-                raise ConfigError("num_agents of all lines adds up to more than the file is long; score this one by itself")
+                raise ConfigError(
+                    "num_agents of all lines adds up to more than the file is long; score this one by itself"
+                )
             if reward:
                 scoring = replace(scoring, reward=reward)
             if scoring.reward not in rewards:
                 raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {scoring.reward!r}")
             if scoring.estimator not in estimators:
-                raise ConfigError(f"advantage must be one of {', '.join(estimators)} or auto, got {scoring.advantage!r}")
+                raise ConfigError(
+                    f"advantage must be one of {', '.join(estimators)} or auto, got {scoring.advantage!r}"
+                )
             rule = rewards[scoring.reward]
             graded = rule.grades != "none" or scoring.reward_mix or scoring.correct_bonus or scoring.drop_own_answer
             scored = PlayedDebate(debate, number=number).scored(scoring, grade(debate) if graded else None, rule)
             if scored.scores is not None and scored.scores.per == "agent" and scoring.estimator == "center_round":
-                raise ConfigError(f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent; use center_group")
+                raise ConfigError(
+                    f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent; use "
+                    "center_group"
+                )
         except ConfigError as error:
             results[number] = BadLine(number, str(error))
             continue

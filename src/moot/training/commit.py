@@ -22,7 +22,9 @@ async def commit(setup: Setup, progress: Progress, best: int | None, step: int, 
     state = {"metrics": row, **progress.state(), "parts": {part.name: part.state() for part in setup.parts}}
     if saved not in (str(place), str(place.absolute())):
         state["engine_state"] = saved  # a server keeps its states itself, under names of its own
-    run.commit_checkpoint(step, state, setup.config.is_kept(step), {best}.union(*(part.kept_steps() for part in setup.parts)))
+    run.commit_checkpoint(
+        step, state, setup.config.is_kept(step), {best}.union(*(part.kept_steps() for part in setup.parts))
+    )
     run.append_metrics(row)
     setup.watcher.row(row)
 
@@ -81,4 +83,6 @@ async def fresh_optimizer(setup: Setup, step: int) -> None:
     try:
         await setup.engine.load_state(saved.engine_state, optimizer=False)
     except EngineError as error:
-        setup.watcher.note(f"this engine cannot reset its optimizer, so Adam's moments of the warm start stay ({error})")
+        setup.watcher.note(
+            f"this engine cannot reset its optimizer, so Adam's moments of the warm start stay ({error})"
+        )

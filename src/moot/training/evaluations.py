@@ -20,7 +20,11 @@ async def evaluate_if_due(setup: Setup, history: History, step: int, sampler: Sa
     if not config.eval_every or not task.held_out[: config.eval_questions]:
         return
     iteration = config.iteration(step)
-    due = last or step in (0, config.warm_steps, config.total_steps) or (iteration > 0 and iteration % config.eval_every == 0)
+    due = (
+        last
+        or step in (0, config.warm_steps, config.total_steps)
+        or (iteration > 0 and iteration % config.eval_every == 0)
+    )
     if not due or any(row["step"] == step and row["phase"] == "eval" for row in run.metrics()):
         return
     setup.watcher.began(step, config.total_steps, "eval")

@@ -68,7 +68,9 @@ async def train(setup: Setup, start_from: int | None = None) -> Progress:
             step += 1
             setup.watcher.began(step, config.total_steps, "self_play")
             for next_step in range(step + len(ahead), min(step + config.optim.max_staleness, config.total_steps) + 1):
-                playing = asyncio.create_task(play_batch(setup, progress, next_step, questions(setup, progress, next_step), sampler))
+                playing = asyncio.create_task(
+                    play_batch(setup, progress, next_step, questions(setup, progress, next_step), sampler)
+                )
                 ahead.append(_Ahead(step - 1, playing))
             sampled = ahead.popleft()
             batch = await sampled.playing
@@ -98,12 +100,17 @@ class _Ahead:
     playing: asyncio.Task[Batch]
 
 
-async def learn(setup: Setup, progress: Progress, history: History, step: int, batch: Batch, staleness: int) -> dict[str, Any]:
+async def learn(
+    setup: Setup, progress: Progress, history: History, step: int, batch: Batch, staleness: int
+) -> dict[str, Any]:
     """Votes to rewards to advantages to datums to the engine. Answers with the step's metrics."""
     config, started = setup.config, time.perf_counter()
     asked = [question for question, played in zip(batch.asked, batch.played, strict=True) if played.error is None]
     if not asked:
-        raise Stopped(f"every debate of step {step} failed in the engine ({batch.played[0].error}); mend that and start again to continue")
+        raise Stopped(
+            f"every debate of step {step} failed in the engine ({batch.played[0].error}); mend that and start again to "
+            "continue"
+        )
     progress.sampled += batch.tokens
     scoring, done = scoring_at(setup, progress, step), progress.done(config, step)
     taught = await score_batch(setup, scoring, batch, progress.seats)

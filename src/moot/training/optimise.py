@@ -49,7 +49,9 @@ async def optimise(
     for _, done in outputs:
         progress.skipped = progress.skipped + 1 if done.metrics.get("skipped") else 0
         if progress.skipped == 3:
-            raise Stopped(f"three optimizer steps in a row had no finite gradient; lower learning_rate (now {rate:g}) or use fp32")
+            raise Stopped(
+                f"three optimizer steps in a row had no finite gradient; lower learning_rate (now {rate:g}) or use fp32"
+            )
     norms = [done.metrics["grad_norm"] for _, done in outputs if "grad_norm" in done.metrics]
     learned = [logprobs for losses, _ in outputs for logprobs in losses.logprobs]
     return {
@@ -58,7 +60,11 @@ async def optimise(
         "optim/grad_norm": sum(norms) / len(norms) if norms else None,
         "optim/steps_skipped": float(sum(bool(done.metrics.get("skipped")) for _, done in outputs)),
         "optim/trained_tokens": float(sum(d.mask.sum() for chunk in chunks for d in chunk)),
-        **({"optim/kl_step": kl_step(looked_at, outputs[0][0].logprobs[:MEASURED] if outputs else [], after)} if measured else {}),
+        **(
+            {"optim/kl_step": kl_step(looked_at, outputs[0][0].logprobs[:MEASURED] if outputs else [], after)}
+            if measured
+            else {}
+        ),
     }
 
 

@@ -82,7 +82,9 @@ class Part:
         """Questions to debate in this step before its new ones."""
         return ()
 
-    async def chosen(self, setup: Setup, progress: Progress, step: int, asked: list[BatchQuestion]) -> tuple[list[BatchQuestion], int]:
+    async def chosen(
+        self, setup: Setup, progress: Progress, step: int, asked: list[BatchQuestion]
+    ) -> tuple[list[BatchQuestion], int]:
         """Those that are worth a debate, and the tokens that it took to find them."""
         return asked, 0
 

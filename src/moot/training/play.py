@@ -14,7 +14,9 @@ from moot.tokens.played import PlayedDebate
 from moot.training.state import Batch, BatchQuestion, Progress, Setup
 
 
-async def play_batch(setup: Setup, progress: Progress, step: int, asked: list[BatchQuestion], sampler: Sampler, wave: str = "") -> Batch:
+async def play_batch(
+    setup: Setup, progress: Progress, step: int, asked: list[BatchQuestion], sampler: Sampler, wave: str = ""
+) -> Batch:
     """The questions that are worth a debate, and their debates. `wave` tells further questions of a step from its
     first."""
     tokens = 0
@@ -51,7 +53,9 @@ def _new_debate(setup: Setup, asked: BatchQuestion) -> Debate:
     question, settings = task.train(asked.number), dict[str, object]()
     for part in setup.parts:
         question, settings = part.question(asked, question), settings | dict(part.debate_settings())
-    empty = replace(setup.config.empty_debate(question), num_agents=asked.num_agents, settled=settled_by(task.equal, task.extract))
+    empty = replace(
+        setup.config.empty_debate(question), num_agents=asked.num_agents, settled=settled_by(task.equal, task.extract)
+    )
     return replace(empty, **settings)  # type: ignore[arg-type]
 
 

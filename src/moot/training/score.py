@@ -37,5 +37,7 @@ async def _graded(debates: Sequence[Debate], tasks: Sequence[Task]) -> list[Grad
     by_index: dict[int, Grades] = {}
     for task in dict(zip(map(id, tasks), tasks, strict=True)).values():
         own = [i for i, other in enumerate(tasks) if other is task]
-        by_index |= zip(own, await grade_all_async([debates[i] for i in own], task.equal, task.extract, task.check), strict=True)
+        by_index |= zip(
+            own, await grade_all_async([debates[i] for i in own], task.equal, task.extract, task.check), strict=True
+        )
     return [by_index[i] for i in range(len(debates))]

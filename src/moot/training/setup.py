@@ -96,7 +96,9 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     task = load(config.debate.task, config.seed, config.eval_questions)
     check_task(config.debate.task, task)
-    tasks = load_trained(next(filter(None, (part.tasks() for part in parts)), ()), task, config.seed, config.eval_questions)
+    tasks = load_trained(
+        next(filter(None, (part.tasks() for part in parts)), ()), task, config.seed, config.eval_questions
+    )
     for part in parts:
         part.check_tasks(tasks)
     if config.protocol.rules.positions == "assigned":
@@ -106,7 +108,9 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
-    check_reachable([config.recipe.judge, *(config.eval_opponents if "opponents" in config.eval_modes else ())], "judge or opponent")
+    check_reachable(
+        [config.recipe.judge, *(config.eval_opponents if "opponents" in config.eval_modes else ())], "judge or opponent"
+    )
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
     try:
@@ -139,7 +143,9 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunL
         raise
 
 
-async def carry_out(setup: Setup, start_from: int | None = None, note: Note = lambda text: None, busy: Busy = nullcontext) -> None:
+async def carry_out(
+    setup: Setup, start_from: int | None = None, note: Note = lambda text: None, busy: Busy = nullcontext
+) -> None:
     """Trains to the end. Cancelled, it ends the step in flight and lets go of the engines; what was committed stays."""
     config = setup.config
     async with AsyncExitStack() as stack:
@@ -150,13 +156,17 @@ async def carry_out(setup: Setup, start_from: int | None = None, note: Note = la
 
         async def outside(name: str, setting: str) -> Guest:
             own = (setup.engine, setup.rendering)
-            player, _ = await outsider(name, setting, config, own, lambda made: stack.push_async_callback(made.close), note, busy)
+            player, _ = await outsider(
+                name, setting, config, own, lambda made: stack.push_async_callback(made.close), note, busy
+            )
             return player
 
         async def weights(part: Part) -> Sampler:
             player = await outside(part.weights(), part.name)
             if not isinstance(player, Player):
-                raise ConfigError(f"{part.name}: weights must be base, start, ema, a run's folder or RUN@STEP, got {part.weights()!r}")
+                raise ConfigError(
+                    f"{part.name}: weights must be base, start, ema, a run's folder or RUN@STEP, got {part.weights()!r}"
+                )
             return player.sampler
 
         judge = await outside(config.recipe.judge, "judge") if config.recipe.judge else None

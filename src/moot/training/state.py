@@ -104,7 +104,9 @@ class Progress:
         """Fails with ValueError, KeyError or the like on the state of another version."""
         means = {name: {int(seat): mean for seat, mean in row.items()} for name, row in state["seats"].items()}
         further = Further([[int(first), int(count)] for first, count in state["further"]])
-        return cls(SeatMeans(means), Alarms.from_state(state["alarms"]), int(state["skipped"]), int(state["sampled"]), further)
+        return cls(
+            SeatMeans(means), Alarms.from_state(state["alarms"]), int(state["skipped"]), int(state["sampled"]), further
+        )
 
     def spent(self, config: TrainConfig) -> bool:
         """Whether the budget of tokens is used up."""

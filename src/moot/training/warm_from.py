@@ -41,20 +41,32 @@ def warm_start_of(config: TrainConfig) -> WarmStart:
     run = Run.open(path)
     theirs = config_of(run)
     if not config.warm_steps:
-        raise ConfigError(f"warm_from names {path}, but warm_questions is 0: give the settings of its warm start too ({_asked(theirs)})")
+        raise ConfigError(
+            f"warm_from names {path}, but warm_questions is 0: give the settings of its warm start too "
+            f"({_asked(theirs)})"
+        )
     # Where another task is trained on first, the one that is measured does not matter.
-    ours, others = (replace(each, debate=replace(each.debate, task=trained_tasks(each)[0])) for each in (config, theirs))
+    ours, others = (
+        replace(each, debate=replace(each.debate, task=trained_tasks(each)[0])) for each in (config, theirs)
+    )
     same = SAME | (SAMPLED if config.warm.warm_solutions == "own" or config.warm.warm_wrong == "sampled" else set())
     for name, own, other in differences(ours, others):
         if name in same or (name.startswith("warm_") and name != "warm_from"):
             own, other = (str(each) if isinstance(each, Prompts) else each for each in (own, other))
-            raise ConfigError(f"{name} is {own!r} here and {other!r} in {path}, whose warm start is to be taken over; make them equal")
+            raise ConfigError(
+                f"{name} is {own!r} here and {other!r} in {path}, whose warm start is to be taken over; make them equal"
+            )
     rows = [row for row in run.metrics() if row["phase"] == "warm"]
     if (last := max((row["step"] for row in rows), default=0)) < config.warm_steps:
-        raise ConfigError(f"warm_from names {path}, which has not finished its warm start ({last} of {config.warm_steps} steps)")
+        raise ConfigError(
+            f"warm_from names {path}, which has not finished its warm start ({last} of {config.warm_steps} steps)"
+        )
     if checkpoint := newest_whole(run, config.warm_steps):
         return WarmStart(checkpoint.engine_state, rows)
-    raise ConfigError(f"warm_from names {path}, whose checkpoint of step {config.warm_steps} is missing or damaged; train that run again")
+    raise ConfigError(
+        f"warm_from names {path}, whose checkpoint of step {config.warm_steps} is missing or damaged; train that run "
+        "again"
+    )
 
 
 def _asked(theirs: TrainConfig) -> str:

@@ -60,7 +60,9 @@ async def own_start(setup: Setup, task: Task) -> OwnStart:
         words = {number: asdict(each) for number, each in enumerate(own) if each is not None}
         setup.watcher.note(f"it solved {len(words)} of them; the warm start is made of these")
         form, direct = await form_of(setup, base), await direct_accuracy(setup, base)
-        write_atomically(kept, json.dumps({"solutions": words, "entropy": form["warm/entropy"], "direct": direct}).encode())
+        write_atomically(
+            kept, json.dumps({"solutions": words, "entropy": form["warm/entropy"], "direct": direct}).encode()
+        )
     saved = json.loads(kept.read_text())
     solutions = {int(number): OwnWords(**words) for number, words in saved["solutions"].items()}
     if not solutions:
@@ -84,9 +86,13 @@ async def _all_counted(setup: Setup, kind: str, work: Sequence[Awaitable[T]]) ->
     return await asyncio.gather(*map(one, work))
 
 
-async def _plain_answers(setup: Setup, sampler: Sampler, question: Question, what: object, count: int) -> list[tuple[str, Sample]]:
+async def _plain_answers(
+    setup: Setup, sampler: Sampler, question: Question, what: object, count: int
+) -> list[tuple[str, Sample]]:
     config = setup.config
-    params = SamplingParams(config.debate.max_tokens, config.protocol.rules.temperature, seed=turn_seed(config.seed, "own", what))
+    params = SamplingParams(
+        config.debate.max_tokens, config.protocol.rules.temperature, seed=turn_seed(config.seed, "own", what)
+    )
     return await answer_plainly(sampler, setup.rendering, [Message("user", question.plain)], params, count)
 
 
@@ -98,7 +104,9 @@ async def _ask(setup: Setup, task: Task, base: Sampler, number: int) -> OwnWords
     return await asyncio.to_thread(sorted_out, answers, given, question, task)
 
 
-def sorted_out(answers: Mapping[str, str], given: Sequence[str | None], question: Question, task: Task) -> OwnWords | None:
+def sorted_out(
+    answers: Mapping[str, str], given: Sequence[str | None], question: Question, task: Task
+) -> OwnWords | None:
     """The texts with a right answer and the others. Where nobody knows which are right, those are that most of those
     `given` agree on, and at least two; None where nothing is right."""
     truth = question.answer
@@ -144,7 +152,9 @@ def measured(debates: Sequence[PlayedDebate]) -> Metrics:
     return {
         "warm/valid_turns": mean(float(not turn.failed) for each in debates for turn in each.debate.turns),
         "warm/turns_with_vote": sum(each.ballots.did_vote for each in debates) / could if could else None,
-        "warm/entropy": mean(-float(p) for each in debates for turn in each.sampled for p in turn.logprobs[turn.sampled]),
+        "warm/entropy": mean(
+            -float(p) for each in debates for turn in each.sampled for p in turn.logprobs[turn.sampled]
+        ),
     }
 
 
@@ -158,7 +168,9 @@ async def direct_accuracy(setup: Setup, sampler: Sampler) -> float | None:
         answer = answer_in(text.strip(), setup.task.extract) if sample.stop_reason == "stop" else None
         return float(answer is not None and setup.task.right(question, answer))
 
-    return await asyncio.to_thread(lambda: mean(right(question, *one) for question, (one,) in zip(questions, said, strict=True)))
+    return await asyncio.to_thread(
+        lambda: mean(right(question, *one) for question, (one,) in zip(questions, said, strict=True))
+    )
 
 
 def why_to_stop(form: Metrics, entropy: float | None) -> str:
@@ -196,5 +208,8 @@ async def direct_change(setup: Setup, sampler: Sampler, own: OwnStart) -> Metric
     """What the phase did to plain answers. Says so."""
     after = await direct_accuracy(setup, sampler)
     if own.direct is not None and after is not None:
-        setup.watcher.note(f"direct accuracy on held-out questions was {own.direct:.0%} before the warm start and is {after:.0%} after it")
+        setup.watcher.note(
+            f"direct accuracy on held-out questions was {own.direct:.0%} before the warm start and is {after:.0%} "
+            "after it"
+        )
     return {"warm/direct_before": own.direct, "warm/direct_after": after}

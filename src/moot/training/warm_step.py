@@ -31,11 +31,15 @@ async def warm_step(setup: Setup, progress: Progress, step: int) -> dict[str, An
     order = list(range(w.warm_questions)) if own is None else sorted(own.solutions)
     random.Random(f"{config.seed}/warm/{epoch}").shuffle(order)
     # Where few questions were solved they come round more often.
-    numbers = [order[j % len(order)] for j in range(i * w.warm_batch_size, min((i + 1) * w.warm_batch_size, w.warm_questions))]
+    numbers = [
+        order[j % len(order)] for j in range(i * w.warm_batch_size, min((i + 1) * w.warm_batch_size, w.warm_questions))
+    ]
     wrong = await wrong_answers(setup, task)
     empty = config.empty_debate(task.train(0))
     solutions = None if own is None else own.solutions
-    examples = await warm.examples(task, setup.rendering, empty, numbers, config.seed, wrong, alone=w.warm_wrong == "none", own=solutions)
+    examples = await warm.examples(
+        task, setup.rendering, empty, numbers, config.seed, wrong, alone=w.warm_wrong == "none", own=solutions
+    )
     trained = await optimise(setup.engine, config.optim, progress, [examples], "cross_entropy", w.warm_learning_rate)
     tokens = trained["optim/trained_tokens"] or 1.0
     return {
@@ -47,7 +51,11 @@ async def warm_step(setup: Setup, progress: Progress, step: int) -> dict[str, An
         "optim/steps_skipped": trained["optim/steps_skipped"],
         "optim/trained_tokens": tokens,
         "optim/lr": w.warm_learning_rate,
-        **(await direct_change(setup, await setup.engine.snapshot(), own) if own is not None and step == config.warm_steps else {}),
+        **(
+            await direct_change(setup, await setup.engine.snapshot(), own)
+            if own is not None and step == config.warm_steps
+            else {}
+        ),
         "time/train_s": time.perf_counter() - started,
     }
 
@@ -63,6 +71,8 @@ async def wrong_answers(setup: Setup, task: Task) -> dict[int, list[str]]:
         setup.watcher.note(f"asking the untrained model {w.warm_questions} questions, for its own mistakes")
         base = await setup.engine.base()
         params = SamplingParams(max_tokens=setup.config.debate.max_tokens)
-        sampled = await warm.sample_wrong(task, base, setup.rendering, params, range(w.warm_questions), setup.config.seed)
+        sampled = await warm.sample_wrong(
+            task, base, setup.rendering, params, range(w.warm_questions), setup.config.seed
+        )
         write_atomically(kept, json.dumps(sampled).encode())
     return {int(number): texts for number, texts in json.loads(kept.read_text()).items()}

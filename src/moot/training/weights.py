@@ -31,9 +31,13 @@ class StillWeights:
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
         if self.name == "ema" and not capabilities.averages:
-            raise ConfigError(f"{self.setting} may not be ema here: this engine keeps no average of its weights; use start or base")
+            raise ConfigError(
+                f"{self.setting} may not be ema here: this engine keeps no average of its weights; use start or base"
+            )
         if self.name == "start" and config.warm_steps and not capabilities.frozen_samplers:
-            raise ConfigError(f"{self.setting} may not be start on this server: its samplers do not keep their weights; use base")
+            raise ConfigError(
+                f"{self.setting} may not be start on this server: its samplers do not keep their weights; use base"
+            )
 
     async def begin(self, setup: Setup, step: int, sampler: Sampler) -> None:
         """Remembers the start, or finds it again in a run that continues."""
@@ -53,7 +57,8 @@ class StillWeights:
         weights = self.start if self.name == "start" else setup.weights.get(self.name)
         if weights is None:
             raise ConfigError(
-                f"the weights of {self.name} are not there; {self.setting} must be base, start, ema, a run's folder or RUN@STEP"
+                f"the weights of {self.name} are not there; {self.setting} must be base, start, ema, a run's folder or "
+                "RUN@STEP"
             )
         return weights
 

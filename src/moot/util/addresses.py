@@ -8,7 +8,8 @@ from moot.errors import ConfigError
 
 
 def check_address(url: str, setting: str) -> str:
-    """The address without its last slash. ConfigError where it is none, or holds a name or a password: addresses are shown and recorded."""
+    """The address without its last slash. ConfigError where it is none, or holds a name or a password: addresses are
+    shown and recorded."""
     try:
         parts = urlsplit(url)
         whole = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -16,7 +17,11 @@ def check_address(url: str, setting: str) -> str:
     except ValueError:
         whole, private = False, "@" in url
     if private:
-        raise ConfigError(f"{setting} must not hold a name or a password, which would be shown; put the key into the environment")
+        raise ConfigError(
+            f"{setting} must not hold a name or a password, which would be shown; put the key into the environment"
+        )
     if not whole:
-        raise ConfigError(f"{setting} must begin with http:// or https://, got {url!r}; for example http://localhost:8000/v1")
+        raise ConfigError(
+            f"{setting} must begin with http:// or https://, got {url!r}; for example http://localhost:8000/v1"
+        )
     return url.rstrip("/")

@@ -1,7 +1,9 @@
 """Intervals and tests, on numpy alone. What each agrees with in scipy stands in the tests, on the same numbers.
 
-Everything is asked question by question, because questions are what is drawn at random: answers to one question hang together.
-A metric is a share: what was counted (`top`) over what could have been (`bottom`), question by question, summed over the questions.
+Everything is asked question by question, because questions are what is drawn at random: answers to one question hang
+together.
+A metric is a share: what was counted (`top`) over what could have been (`bottom`), question by question, summed over
+the questions.
 """
 
 from __future__ import annotations
@@ -49,23 +51,31 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
     return centre - half, centre + half
 
 
-def interval(top: ArrayLike, bottom: ArrayLike | None = None, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
-    """The share and its 95% percentile bootstrap interval over questions (Wilson's at 0 and 1); None where nothing could be counted."""
+def interval(
+    top: ArrayLike, bottom: ArrayLike | None = None, *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval | None:
+    """The share and its 95% percentile bootstrap interval over questions (Wilson's at 0 and 1); None where nothing
+    could be counted."""
     above = _array(top)
     return intervals([(above, np.ones_like(above) if bottom is None else bottom)], seed=seed, resamples=resamples)[0]
 
 
-def intervals(shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, resamples: int = RESAMPLES) -> list[Interval | None]:
+def intervals(
+    shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, resamples: int = RESAMPLES
+) -> list[Interval | None]:
     """Of several shares of the same questions, from the same draws."""
     pairs = [(_array(top), _array(bottom)) for top, bottom in shares]
     drawn = zip(pairs, _resampled(pairs, seed, resamples), strict=True)
     return [_share(top, bottom, column) if bottom.sum() else None for (top, bottom), column in drawn]
 
 
-def cautious_interval(top: ArrayLike, bottom: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+def cautious_interval(
+    top: ArrayLike, bottom: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval | None:
     """Of counts: the wider of the bootstrap and Wilson's on each side.
 
-    With few questions each is too sure in its own way: a bootstrap of nothing but zeros has no width, and Wilson takes the votes
+    With few questions each is too sure in its own way: a bootstrap of nothing but zeros has no width, and Wilson takes
+    the votes
     within a question for independent.
     """
     return cautious_intervals([(top, bottom)], seed=seed, resamples=resamples)[0]
@@ -76,13 +86,17 @@ def cautious_intervals(
 ) -> list[Interval | None]:
     """Of several shares of the same questions, from the same draws."""
     drawn = zip(shares, intervals(shares, seed=seed, resamples=resamples), strict=True)
-    return [each and each.wider(*wilson(round(_array(top).sum()), round(_array(bottom).sum()))) for (top, bottom), each in drawn]
+    return [
+        each and each.wider(*wilson(round(_array(top).sum()), round(_array(bottom).sum())))
+        for (top, bottom), each in drawn
+    ]
 
 
 def paired_interval(
     ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval | None:
-    """Ours minus theirs, both as (top, bottom) on the same questions in the same order; each resample draws the same for both."""
+    """Ours minus theirs, both as (top, bottom) on the same questions in the same order; each resample draws the same
+    for both."""
     pairs = [(_array(top), _array(bottom)) for top, bottom in (ours, theirs)]
     if not all(bottom.sum() for _, bottom in pairs):
         return None
@@ -91,21 +105,27 @@ def paired_interval(
     return _interval(values[0] - values[1], a - b)
 
 
-def statistic_interval(value: Callable[[Array], Array], count: int, *, seed: int = 0, resamples: int = RESAMPLES // 5) -> Interval | None:
-    """Of what is no share: `value` is given how often each of `count` questions was drawn, a row for each draw, and answers with a number
+def statistic_interval(
+    value: Callable[[Array], Array], count: int, *, seed: int = 0, resamples: int = RESAMPLES // 5
+) -> Interval | None:
+    """Of what is no share: `value` is given how often each of `count` questions was drawn, a row for each draw, and
+    answers with a number
     for each row. None where that of all questions, each once, is no number."""
     whole = float(value(np.ones((1, count)))[0])
     if not math.isfinite(whole):
         return None
     rng = np.random.default_rng(seed)
-    drawn = [value(_times(rng, min(100, resamples - start), count).astype(np.float64)) for start in range(0, resamples, 100)]
+    drawn = [
+        value(_times(rng, min(100, resamples - start), count).astype(np.float64)) for start in range(0, resamples, 100)
+    ]
     return _interval(whole, np.concatenate(drawn))
 
 
 def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> float:
     """How often the differences would add up to so much, either way, if each had its sign by the toss of a coin.
 
-    On right-or-wrong answers this is McNemar's exact test. It is exact wherever the differences are shares of small numbers, as
+    On right-or-wrong answers this is McNemar's exact test. It is exact wherever the differences are shares of small
+    numbers, as
     ours are; otherwise signs are drawn at random.
     """
     array = _array(differences)
@@ -131,7 +151,8 @@ def seeds_interval(
 ) -> Interval:
     """The mean over runs and questions (minus theirs), one array a run, all on the same questions in the same order.
 
-    Runs are drawn anew as well as questions: three seeds that disagree make a wide interval, however many questions there were.
+    Runs are drawn anew as well as questions: three seeds that disagree make a wide interval, however many questions
+    there were.
     """
     sides = [[np.stack([_array(run) for run in runs])] for runs in (ours, theirs) if runs is not None]
     drawn = [side[0] for side in _with_runs(sides, seed, resamples)]
@@ -139,7 +160,9 @@ def seeds_interval(
     return _interval(value, drawn[0] - drawn[1] if len(drawn) > 1 else drawn[0])
 
 
-def seeds_share(tops: Sequence[ArrayLike], bottoms: Sequence[ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES) -> Interval | None:
+def seeds_share(
+    tops: Sequence[ArrayLike], bottoms: Sequence[ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval | None:
     """A share over runs and questions, as (top, bottom) of each run; None where nothing could be counted."""
     top, bottom = (np.stack([_array(run) for run in runs]) for runs in (tops, bottoms))
     if not bottom.sum():
@@ -150,7 +173,8 @@ def seeds_share(tops: Sequence[ArrayLike], bottoms: Sequence[ArrayLike], *, seed
 
 
 def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> list[list[Array]]:
-    """Means over draws of runs and of questions. Tables of one side (runs by questions) share the draws of runs, all share questions."""
+    """Means over draws of runs and of questions. Tables of one side (runs by questions) share the draws of runs, all
+    share questions."""
     rng = np.random.default_rng(seed)
     count = sides[0][0].shape[1]
     means: list[list[list[Array]]] = [[[] for _ in side] for side in sides]
@@ -166,7 +190,8 @@ def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> l
 
 
 def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
-    """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval stands in, with one trial per question."""
+    """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval stands in, with one trial
+    per question."""
     interval = _interval(top.sum() / bottom.sum(), drawn)
     if interval.value not in (0.0, 1.0):
         return interval
@@ -179,7 +204,8 @@ def _array(values: ArrayLike) -> Array:
 
 
 def _resampled(pairs: Sequence[tuple[Array, Array]], seed: int, resamples: int) -> list[Array]:
-    """Each share on `resamples` draws of as many questions, with replacement; the draws are the same for all of them."""
+    """Each share on `resamples` draws of as many questions, with replacement; the draws are the same for all of
+    them."""
     count = len(pairs[0][0])
     columns = np.stack([column for pair in pairs for column in pair], axis=1)
     rng = np.random.default_rng(seed)

@@ -1,10 +1,13 @@
-"""What may be shown on a terminal, and how it is told. Model text is hostile: escape codes, bidirectional tricks and bells stay out."""
+"""What may be shown on a terminal, and how it is told. Model text is hostile: escape codes, bidirectional tricks and
+bells stay out."""
 
 from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+_CONTROL = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]"
+)
 
 
 def plain(text: str) -> str:

@@ -43,7 +43,11 @@ def trying(reference: str, what: str) -> Iterator[None]:
 
 def _line(error: Exception, file: Path) -> str:
     """` (mine.py:12)`: the last line of the user's file that the error went through."""
-    lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if Path(frame.filename).resolve() == file.resolve()]
+    lines = [
+        frame.lineno
+        for frame in traceback.extract_tb(error.__traceback__)
+        if Path(frame.filename).resolve() == file.resolve()
+    ]
     return f" ({file}:{lines[-1]})" if lines else ""
 
 
@@ -51,7 +55,9 @@ def load(reference: str, what: str) -> Callable[..., Any]:
     """The function, or a ConfigError that says which part of the reference is wrong."""
     function = _attribute(reference, what, "function")
     if not callable(function):
-        raise ConfigError(f"{what} {reference!r}: {reference.rpartition(':')[0]} has no function {reference.rpartition(':')[2]!r}")
+        raise ConfigError(
+            f"{what} {reference!r}: {reference.rpartition(':')[0]} has no function {reference.rpartition(':')[2]!r}"
+        )
 
     @functools.wraps(function)
     def guarded(*arguments: Any, **named: Any) -> Any:
@@ -79,7 +85,8 @@ def _attribute(reference: str, what: str, form: str) -> Any:
     if path.resolve() in _LOADING:
         guard = 'if __name__ == "__main__":'
         raise NamesItself(
-            f"{what} {reference!r}: {path} is loaded for its function and starts this again; put what starts it under {guard}"
+            f"{what} {reference!r}: {path} is loaded for its function and starts this again; put what starts it under "
+            f"{guard}"
         )
     spec = importlib.util.spec_from_file_location(f"moot_user_{path.stem}", path)
     if spec is None or spec.loader is None:

@@ -60,7 +60,11 @@ def test_an_adapter_or_a_run_is_no_model(command: tuple[str, ...], capsys: pytes
     Path("adapter").mkdir()
     Path("adapter/adapter_config.json").write_text("{}")
     status, error = said(capsys, *command, "--model", "adapter")
-    assert status == 2 and "model adapter is the folder of an adapter, not of a model" in error and "moot export RUN --merged" in error
+    assert (
+        status == 2
+        and "model adapter is the folder of an adapter, not of a model" in error
+        and "moot export RUN --merged" in error
+    )
     Run.create(Path("mine"), PRESETS["demo"].as_dict(), {})
     status, error = said(capsys, *command, "--model", "mine")
     assert status == 2 and "moot export mine --merged, then --model mine/export/merged" in error
@@ -99,7 +103,9 @@ def test_check_does_not_give_the_agents_figure_for_the_judges(capsys: pytest.Cap
     assert f"does not ask the judge {NOBODY}" in " ".join(error.split()) and "moot judge" in error
 
 
-def test_a_log_says_what_is_being_loaded_before_it_is(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_says_what_is_being_loaded_before_it_is(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     def gone(*_: Any) -> None:
         raise ConfigError("it did not load")
 
@@ -136,7 +142,9 @@ def test_the_fix_that_is_named_works() -> None:
 
 
 def test_more_warm_questions_than_there_are_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    Path("mine.jsonl").write_text("".join(f'{{"question": "{i}?", "answer": "{i}", "solution": "It is {i}."}}\n' for i in range(6)))
+    Path("mine.jsonl").write_text(
+        "".join(f'{{"question": "{i}?", "answer": "{i}", "solution": "It is {i}."}}\n' for i in range(6))
+    )
     task = load_task("mine.jsonl", 0, 1)
     for count, told in ((500, True), (len(task.training), False)):
         caplog.clear()
@@ -164,7 +172,9 @@ def test_a_model_that_is_nowhere_is_told_in_one_line_and_at_once(monkeypatch: py
 
     monkeypatch.setattr(model_files, "hub_answers", lambda: False)
     monkeypatch.setattr(model_files.AutoConfig, "from_pretrained", lambda *_, **__: pytest.fail("the hub was asked"))
-    with pytest.raises(ConfigError, match="it is not on this machine, and the model hub cannot be reached; --model FOLDER") as told:
+    with pytest.raises(
+        ConfigError, match="it is not on this machine, and the model hub cannot be reached; --model FOLDER"
+    ) as told:
         create_engine(ModelConfig("nobody/nothing-7b"))
     assert len(str(told.value).splitlines()) == 1
     monkeypatch.setattr(model_files, "hub_answers", lambda: True)
@@ -175,6 +185,9 @@ def test_a_debate_prints_in_a_line() -> None:
     tabled = debate(v2(), [["", "", ""], ["2 > 1", "2 > 0", FAILED]], [["7", "7", "8"]] * 2)
     played = Debate(tabled.question, 3, 2, tabled.rules, tabled.turns)
     long = replace(played, question=replace(played.question, text="Why? " * 100))
-    assert str(played) == f"Debate({played.question.text!r}: 3 agents, 2 of 2 rounds, 6 turns (1 cannot be read), votes 2 > 1, 2 > 0)"
+    assert (
+        str(played)
+        == f"Debate({played.question.text!r}: 3 agents, 2 of 2 rounds, 6 turns (1 cannot be read), votes 2 > 1, 2 > 0)"
+    )
     assert len(f"{long!r}") < 200 and str(PlayedDebate(long)) == f"Played{long}"
     assert "0 of 2 rounds, 0 turns, votes none" in str(replace(played, turns=()))

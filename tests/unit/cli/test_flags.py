@@ -29,7 +29,11 @@ def test_a_switch_can_be_turned_on_and_off(flag: str, expected: bool) -> None:
 )  # fmt: skip
 def test_agents_are_counted_by_the_same_option_everywhere(command: str, arguments: list[str]) -> None:
     options = _parse(command, arguments)
-    found = options.config.debate.num_agents if command == "train" else getattr(options, "num_agents", None) or options.agents
+    found = (
+        options.config.debate.num_agents
+        if command == "train"
+        else getattr(options, "num_agents", None) or options.agents
+    )
     assert found == 5
 
 
@@ -45,7 +49,9 @@ def test_agents_are_counted_by_the_same_option_everywhere(command: str, argument
         ([], {}),
     ],
 )
-def test_rescore_has_switches_like_the_others_and_leaves_the_rest_as_trained(typed: list[str], choices: dict[str, object]) -> None:
+def test_rescore_has_switches_like_the_others_and_leaves_the_rest_as_trained(
+    typed: list[str], choices: dict[str, object]
+) -> None:
     assert _parse("rescore", ["run", *typed]).choices() == choices
     assert "--steps" not in typed or "--steps" in respelled(typed)
 
@@ -66,5 +72,7 @@ def test_the_demos_short_answers_are_pointed_out_to_other_models_and_tasks(typed
     note = demo_elsewhere(train.preset, train.config)
     assert (note is not None) is said
     assert (
-        not note or "at most 64 tokens, 20 questions. For other models and tasks start from --preset majority, easy, math or hard." in note
+        not note
+        or "at most 64 tokens, 20 questions. For other models and tasks start from --preset majority, easy, math or hard."
+        in note
     )

@@ -46,7 +46,9 @@ def test_a_warm_step_tells_its_loss_per_token() -> None:
 
 
 @pytest.mark.parametrize(("agents", "outside", "shown"), [(0.75, 0.4, "75%"), (None, 0.4, "40%"), (None, None, "–")])
-def test_judges_right_is_the_outside_judges_share_where_agents_cast_no_vote(agents: Any, outside: Any, shown: str) -> None:
+def test_judges_right_is_the_outside_judges_share_where_agents_cast_no_vote(
+    agents: Any, outside: Any, shown: str
+) -> None:
     row = {**ROW, "trust/judge_accuracy": agents, "trust/outside_accuracy": outside}
     assert f"judges right {shown}," in line(row, 12, 4.0, 0.0)
 
@@ -82,7 +84,9 @@ def test_a_step_that_takes_minutes_has_an_estimate_of_the_time_left(monkeypatch:
         assert left() == clock(1200 - 100 * step)
 
 
-def test_a_log_gets_a_sign_of_life_while_nothing_ends(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_gets_a_sign_of_life_while_nothing_ends(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("moot.cli.progress.QUIET_S", 0.02)
     said, deadline = "", time.monotonic() + 60
     with RunProgress(Terminal(), [], PRESETS["demo"]) as progress:
@@ -95,13 +99,17 @@ def test_a_log_gets_a_sign_of_life_while_nothing_ends(capsys: pytest.CaptureFixt
     assert first.startswith("step  0/12  evaluating  1 of ") and "debates  [0:00:" in first
 
 
-def test_an_alarm_is_explained_when_it_begins_to_ring_and_each_step_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_alarm_is_explained_when_it_begins_to_ring_and_each_step_is_one_line(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     with RunProgress(Terminal(), [], PRESETS["demo"]) as progress:
         for step, rings in ((7, 0.0), (8, 1.0), (9, 1.0)):
             progress.began(step, 12, "self_play")
             progress.row({**ROW, "step": step, "alarm/random_noise": rings})
     lines = capsys.readouterr().out.splitlines()
-    assert [text.split("  ")[0] for text in lines] == ["step", "step", lines[2].split("  ")[0], "step"], "one line each, however wide"
+    assert [text.split("  ")[0] for text in lines] == ["step", "step", lines[2].split("  ")[0], "step"], (
+        "one line each, however wide"
+    )
     assert "ALARM" not in lines[0] and "ALARM random_noise" in lines[1] and "ALARM random_noise" in lines[3]
     assert lines[2].startswith("ALARM random_noise: votes between right and wrong answers look like coin tosses")
 
@@ -110,7 +118,9 @@ def test_the_summary_tells_when_an_alarm_rang_and_what_it_means() -> None:
     played = [{**ROW, "step": step, "alarm/random_noise": float(step in (8, 9))} for step in (7, 8, 9, 10)]
     digest = alarm_digest(played)
     assert list(digest) == ["random_noise"]
-    assert digest["random_noise"].startswith("rang at 2 of 4 steps, first at step 8, last at step 9. It means: votes between ")
+    assert digest["random_noise"].startswith(
+        "rang at 2 of 4 steps, first at step 8, last at step 9. It means: votes between "
+    )
     assert "to the end" in alarm_digest(played[:3])["random_noise"]
     assert alarm_digest(played[:1]) == {}
 
@@ -120,16 +130,26 @@ def held_out(run: Run, step: int, right: int, valid: int) -> None:
     shares = {
         "accuracy": {f"q{i}": (float(i < right), 1.0) for i in range(10)},
         "valid_turns": {f"q{i}": (float(i < valid), 1.0) for i in range(10)},
-        "judge": {f"q{i}": (float(right > 1), float(i < 5)) for i in range(10)},  # in five questions alone a vote could be right
+        "judge": {
+            f"q{i}": (float(right > 1), float(i < 5)) for i in range(10)
+        },  # in five questions alone a vote could be right
     }
     Report({}, [ReportRow("debate", 4, 10, 0, 50.0, {}, None, shares)], {}).save(run.held_out_report(step))
     run.append_metrics(
-        {"step": step, "phase": "eval", "test/valid_turns": valid / 10, "test/turns_with_vote": 0.0, "trust/judge_accuracy": None}
+        {
+            "step": step,
+            "phase": "eval",
+            "test/valid_turns": valid / 10,
+            "test/turns_with_vote": 0.0,
+            "trust/judge_accuracy": None,
+        }
         | {"test_arithmetic/correct": right / 10, "debates/played": 10.0}
     )
 
 
-def test_the_summary_pairs_held_out_questions_and_says_what_self_play_moved(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_pairs_held_out_questions_and_says_what_self_play_moved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Nine of ten questions go from wrong to right: +90, whose interval excludes 0; one turn more can be read: +10, which does not."""
     config = PRESETS["demo"]
     run = Run.create(tmp_path / "run", config.as_dict(), {})
@@ -138,18 +158,25 @@ def test_the_summary_pairs_held_out_questions_and_says_what_self_play_moved(tmp_
     held_out(run, config.warm_steps + 3, 10, 6)
     summary(run, config, Terminal())
     told = capsys.readouterr().out
-    assert "right answers, held out 0% before, 10% after the warm start, 100% after self-play; self-play +90 points [+70, +100]" in told
+    assert (
+        "right answers, held out 0% before, 10% after the warm start, 100% after self-play; self-play +90 points [+70, +100]"
+        in told
+    )
     assert "60% after self-play; self-play +10 points [+0, +30]" in told
     # Five pairs are too few for an interval, however clear they look.
     assert "judges right            – before, – after the warm start, – after self-play\n" in told
     assert "Self-play moved: right answers, held out up (95% intervals over 10 held-out questions" in told
 
 
-def test_the_summary_of_rows_that_somebody_cut_leaves_out_what_is_missing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_summary_of_rows_that_somebody_cut_leaves_out_what_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     config = PRESETS["demo"]
     run = Run.create(tmp_path / "run", config.as_dict(), {})
     for step, phase in ((0, "eval"), (9, "self_play"), (9, "eval")):
         run.append_metrics({"step": step, "phase": phase, "debates/with_gradient": "all"})
     assert summary(run, config, Terminal()) == 1
     told = capsys.readouterr().out
-    assert "0 of 0 debates carried a gradient, in 1 step." in told and "valid turns             – before, – after" in told
+    assert (
+        "0 of 0 debates carried a gradient, in 1 step." in told and "valid turns             – before, – after" in told
+    )

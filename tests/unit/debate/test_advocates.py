@@ -66,7 +66,10 @@ def test_an_advocate_reads_both_sides_and_argues_for_its_own() -> None:
     for observation, own, other in zip(told, ("14", "11"), ("11", "14"), strict=True):
         text = observation.newest.content
         assert text.startswith("What is 3 + 4 * 2?")
-        assert f"You are Agent {observation.agent}. A judge decides between two answers. You argue for this one: {own}\n" in text
+        assert (
+            f"You are Agent {observation.agent}. A judge decides between two answers. You argue for this one: {own}\n"
+            in text
+        )
         assert f"Agent {1 - observation.agent} argues for this one: {other}\n" in text
         assert f'Begin with "The answer is {own}, because"' in text
         assert observation.eligible == (), "an advocate votes on nobody"
@@ -96,7 +99,9 @@ def test_the_judge_reads_both_positions_and_every_argument_and_chooses_between_t
     assert "Agent 0: the answer is 14\nAgent 1: the answer is 11" in read
     places = [read.index(f"[Agent {agent}, round {round}]") for round in (1, 2) for agent in (0, 1)]
     assert places == sorted(places)
-    assert asked.endswith("If the answer is 14, write:\nAgent 0 > Agent 1\n\nIf the answer is 11, write:\nAgent 1 > Agent 0")
+    assert asked.endswith(
+        "If the answer is 14, write:\nAgent 0 > Agent 1\n\nIf the answer is 11, write:\nAgent 1 > Agent 0"
+    )
     assert "=" not in asked, "a judge is offered no tie"
 
 
@@ -111,7 +116,9 @@ def test_the_judge_is_told_once_that_a_silent_side_does_not_argue() -> None:
 def test_nobody_replies_to_a_side_that_does_not_argue() -> None:
     half = lambda observation: "N/A" if observation.agent == 1 else advocate(observation)  # noqa: E731
     (*_, asked) = seen(PlayedDebate(moot.play(QUESTION, half, 2, 2, ADVOCATES)), 2)
-    assert asked.content.startswith("[Agent 1, round 1]\n(gives no argument)\n\nConvince the judge that the answer is 14.")
+    assert asked.content.startswith(
+        "[Agent 1, round 1]\n(gives no argument)\n\nConvince the judge that the answer is 14."
+    )
 
 
 def test_where_nobody_argues_the_judge_reads_the_positions_alone() -> None:
@@ -148,7 +155,14 @@ def scores_of(scored: PlayedDebate) -> Any:
         (("Both are right.",), (), (0, 0), (0, 0), (0, 0), None),
         (("Agent 0 = Agent 1",), (), (0, 0), (0, 0), (0, 0), None),
         # Three judges, two for seat 1: (2 - 1) / 3 and (1 - 2) / 3.
-        (("Agent 1 > Agent 0", "Agent 1 > Agent 0", "Agent 0 > Agent 1"), (), (-1 / 3, 1 / 3), (-1 / 3, 1 / 3), (-1 / 3, 1 / 3), 1),
+        (
+            ("Agent 1 > Agent 0", "Agent 1 > Agent 0", "Agent 0 > Agent 1"),
+            (),
+            (-1 / 3, 1 / 3),
+            (-1 / 3, 1 / 3),
+            (-1 / 3, 1 / 3),
+            1,
+        ),
         # Seat 1 wins, but its second argument was cut: 1 - 1 = 0 against -1, mean -1/2.
         (("Agent 1 > Agent 0",), ((1, 2),), (-1, 1), (-1, 0), (-0.5, 0.5), 1),
         # Seat 1 never argued, so no judge was asked: 0 against -2, mean -1.
@@ -181,7 +195,11 @@ def test_the_panel_asks_the_judge_where_agents_do_not_vote() -> None:
     """Three debates: the judge finds the right side, the wrong one, and nothing. Of two verdicts one is right."""
     verdicts = ("Agent 1 > Agent 0", "Agent 0 > Agent 1", "I cannot tell.")
     measured = panel(moot.score([played(verdict) for verdict in verdicts], ADVOCATES))
-    assert (measured["trust/judge_accuracy"], measured["trust/winner_correct"], measured["trust/mean_accuracy"]) == (0.5, 0.5, 0.5)
+    assert (measured["trust/judge_accuracy"], measured["trust/winner_correct"], measured["trust/mean_accuracy"]) == (
+        0.5,
+        0.5,
+        0.5,
+    )
     assert measured["trust/self_preference"] is None, "the judge holds no answer"
     assert measured["trust/position_bias"] == 0.0, "each number was preferred once"
     first = panel(moot.score([played("Agent 0 > Agent 1")] * 3 + [played("Agent 1 > Agent 0")], ADVOCATES))
@@ -197,7 +215,11 @@ def test_a_record_and_a_transcript_keep_the_sides() -> None:
     record = json.loads(json.dumps(to_record(scored)))
     assert record["question"]["sides"] == ["14", "11"] and record["protocol"]["positions"] == "assigned"
     again = from_record(record)
-    assert (again.debate.question, again.debate.turns, again.debate.jury) == (QUESTION, scored.debate.turns, scored.debate.jury)
+    assert (again.debate.question, again.debate.turns, again.debate.jury) == (
+        QUESTION,
+        scored.debate.turns,
+        scored.debate.jury,
+    )
     assert (again.believed, again.winner) == (1, 1)
     assert to_transcript(scored.debate)["sides"] == ["14", "11"]
 
@@ -238,13 +260,18 @@ def test_page_export_and_notebook_show_the_side_of_each_agent_and_whom_the_judge
     assert (page["winner"], page["won"], page["lost"]) == (1, (0, 1), (1, 0))
     assert [(turn["answer"], turn["correct"]) for turn in page["turns"][:2]] == [("14", False), ("11", True)]
     exported = "".join(as_page([scored], "debates"))
-    assert exported.count("argues for: 14") == exported.count("argues for: 11") == 2 and "<strong>Agent 1 won</strong>" in exported
+    assert (
+        exported.count("argues for: 14") == exported.count("argues for: 11") == 2
+        and "<strong>Agent 1 won</strong>" in exported
+    )
     assert "Agent 0, for: 14" in scored.debate._repr_html_()
 
 
 @pytest.mark.parametrize(("agents", "sides"), [(3, ("14", "11")), (2, ()), (2, ("14",))])
 def test_positions_need_two_agents_and_two_sides(agents: int, sides: tuple[str, ...]) -> None:
-    with pytest.raises(ConfigError, match=rf"two agents and a question with two sides, got {agents} agents and {len(sides)} sides"):
+    with pytest.raises(
+        ConfigError, match=rf"two agents and a question with two sides, got {agents} agents and {len(sides)} sides"
+    ):
         Debate(replace(QUESTION, sides=sides), agents, 2, ADVOCATES.rules)
 
 

@@ -32,7 +32,9 @@ def vote(shorthand: str) -> str:
     return FAILED if shorthand == FAILED else text(lines(shorthand), contract=BALLOT)
 
 
-def closed(rounds: list[list[str]], cast: list[str], answers: Any = None, truth: str | None = None, **choices: Any) -> Tabled:
+def closed(
+    rounds: list[list[str]], cast: list[str], answers: Any = None, truth: str | None = None, **choices: Any
+) -> Tabled:
     """A debate of these rounds and this closing ballot. No entry is a turn that an abort cut off."""
     played = debate(v2(closing_ballot=True, **choices), rounds, answers, truth)
     turns = [played.read(len(rounds) + 1, agent, Said(vote(said)), ballot=True) for agent, said in enumerate(cast)]
@@ -84,10 +86,15 @@ def test_the_observation_says_what_is_asked_for() -> None:
 
 def test_with_one_other_answer_or_none_the_ballot_asks_for_no_comparison() -> None:
     for failing, end in (
-        ({1}, "only <evaluation> about Agent 2 </evaluation> and <comparison>N/A</comparison>. Begin with <evaluation>."),
+        (
+            {1},
+            "only <evaluation> about Agent 2 </evaluation> and <comparison>N/A</comparison>. Begin with <evaluation>.",
+        ),
         ({1, 2}, "There is nobody to judge: write <evaluation>N/A</evaluation> and <comparison>N/A</comparison>."),
     ):
-        _, seen = run(v2(closing_ballot=True), 1, lambda seen, failing=failing: FAILED if seen.agent in failing else text())
+        _, seen = run(
+            v2(closing_ballot=True), 1, lambda seen, failing=failing: FAILED if seen.agent in failing else text()
+        )
         assert seen[3].agent == 0
         assert seen[3].newest.content.endswith(end)
 
@@ -100,7 +107,9 @@ def test_until_the_ballot_nothing_but_one_sentence_of_the_system_text_is_differe
     for before, after in zip(off, on, strict=False):
         (system, *rest), (told, *same) = before.conversation(), after.conversation()
         assert rest == same
-        sentence = "\nAfter the last round comes a closing ballot: a reply with the evaluation and the comparison alone."
+        sentence = (
+            "\nAfter the last round comes a closing ballot: a reply with the evaluation and the comparison alone."
+        )
         assert told.content.count(sentence) == 1
         assert told.content.replace(sentence, "") == system.content
         assert (before.eligible, before.extends, before.own_turns) == (after.eligible, after.extends, after.own_turns)
@@ -110,7 +119,9 @@ def test_a_growing_conversation_goes_on_into_the_ballot() -> None:
     _, seen = run(v2(closing_ballot=True))
     assert seen[-1].extends
     example = ["user", "assistant"]
-    assert [message.role for message in seen[-1].conversation()] == ["system"] + example + ["user", "assistant"] * 2 + ["user"]
+    assert [message.role for message in seen[-1].conversation()] == ["system"] + example + ["user", "assistant"] * 2 + [
+        "user"
+    ]
     before = seen[5]
     assert (before.agent, before.round) == (2, 2)
     assert seen[-1].conversation()[:-2] == before.conversation(), "what was said before stands as it was"
@@ -130,10 +141,14 @@ def test_consensus_comes_before_the_ballot_and_an_abort_instead_of_it() -> None:
     assert [turn.round for turn in agreed.turns] == [1, 1, 1, 2, 2, 2]
     assert [turn.ballot for turn in agreed.turns] == [False] * 3 + [True] * 3
     assert agreed.agreed
-    aborted, _ = run(v1(closing_ballot=True), 1, lambda seen: FAILED if seen.agent == 1 else text(contract=seen.contract))
+    aborted, _ = run(
+        v1(closing_ballot=True), 1, lambda seen: FAILED if seen.agent == 1 else text(contract=seen.contract)
+    )
     assert [turn.ballot for turn in aborted.turns] == [False, False]
     halfway, _ = run(
-        v1(closing_ballot=True), 1, lambda seen: FAILED if seen.contract == BALLOT and seen.agent == 1 else text(contract=seen.contract)
+        v1(closing_ballot=True),
+        1,
+        lambda seen: FAILED if seen.contract == BALLOT and seen.agent == 1 else text(contract=seen.contract),
     )
     assert [turn.ballot for turn in halfway.turns] == [False] * 3 + [True] * 2
     assert halfway.done
@@ -154,7 +169,11 @@ def test_the_last_answers_are_judged() -> None:
     near(scores.streams["generator"].to_center, [[1, None], [0, None], [-1, None]])
     near(streams["generator"], [[1, 0], [0, 0], [-1, 0]])
     near(streams["judge"], [[0, 0], [0, 0], [0, 0]])
-    assert [(vote.author, vote.left, vote.right, vote.turn) for vote in scores.votes] == [(0, 1, 2, 3), (1, 0, 2, 4), (2, 0, 1, 5)]
+    assert [(vote.author, vote.left, vote.right, vote.turn) for vote in scores.votes] == [
+        (0, 1, 2, 3),
+        (1, 0, 2, 4),
+        (2, 0, 1, 5),
+    ]
     assert (scores.lines_invalid, scores.missing_comparisons) == (0, 0)
     without, _ = by_step(debate(v2(), [[""] * 3]))
     assert without.votes == ()
@@ -217,8 +236,15 @@ row = st.lists(cell, min_size=3, max_size=3)
 
 
 @settings(max_examples=150)
-@given(st.lists(row, min_size=1, max_size=3), row, st.lists(st.sampled_from(["7", "8", None]), min_size=9, max_size=9), st.booleans())
-def test_a_ballot_changes_no_answer(rounds: list[list[str]], cast: list[str], said: list[str | None], sequential: bool) -> None:
+@given(
+    st.lists(row, min_size=1, max_size=3),
+    row,
+    st.lists(st.sampled_from(["7", "8", None]), min_size=9, max_size=9),
+    st.booleans(),
+)
+def test_a_ballot_changes_no_answer(
+    rounds: list[list[str]], cast: list[str], said: list[str | None], sequential: bool
+) -> None:
     answers = [said[i : i + 3] for i in range(0, 9, 3)]
     schedule = "sequential" if sequential else "parallel"
     voted = closed(rounds, cast, answers, "7", schedule=schedule)
@@ -245,7 +271,8 @@ def test_a_ballot_changes_no_answer(rounds: list[list[str]], cast: list[str], sa
 
 def as_line(played: Debate, **more: Any) -> str:
     turns = [
-        {"round": turn.round, "agent": turn.agent, "text": turn.text, **({"ballot": True} if turn.ballot else {})} for turn in played.turns
+        {"round": turn.round, "agent": turn.agent, "text": turn.text, **({"ballot": True} if turn.ballot else {})}
+        for turn in played.turns
     ]
     return json.dumps({"question": "q", "num_agents": 3, "turns": turns, "protocol": {"closing_ballot": True}, **more})
 

@@ -81,7 +81,23 @@ def test_lines_that_say_something_else(text: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "  ", "\t\r", "\u3000", "N/A", "n/a", "N/a.", " n/A. ", "```", "```text", "``` xml ", "````", "~~~", "~~~python", "N/A\r"],
+    [
+        "",
+        "  ",
+        "\t\r",
+        "\u3000",
+        "N/A",
+        "n/a",
+        "N/a.",
+        " n/A. ",
+        "```",
+        "```text",
+        "``` xml ",
+        "````",
+        "~~~",
+        "~~~python",
+        "N/A\r",
+    ],
 )
 def test_lines_that_say_nothing(text: str) -> None:
     assert only(text) == Line("silent")
@@ -99,7 +115,10 @@ PIECES = ["Agent", "agent", " 0", " 1", "12", ">", "=", "<", " ", "\t", "*", "**
 
 @settings(max_examples=1500)
 @given(
-    st.one_of(st.lists(st.sampled_from(PIECES), max_size=12).map("".join), st.text(max_size=30).map(lambda text: text.replace("\n", "")))
+    st.one_of(
+        st.lists(st.sampled_from(PIECES), max_size=12).map("".join),
+        st.text(max_size=30).map(lambda text: text.replace("\n", "")),
+    )
 )
 def test_the_oracle_reads_lines_the_same_way(text: str) -> None:
     line, expected = only(text), oracle.extract(text)

@@ -86,7 +86,10 @@ def test_choices_go_to_json_and_back() -> None:
         ({"layout": "shared", "shuffle_labels": True}, ["shuffle_labels", "'shared'", "layout rebuilt"]),
         ({"positions": "both"}, ["positions", "'both'", "none", "assigned"]),
         ({"positions": "assigned"}, ["positions assigned", "sections asked", "the protocol advocates"]),
-        ({"positions": "assigned", "sections": "asked", "closing_ballot": True}, ["positions assigned", "no closing_ballot"]),
+        (
+            {"positions": "assigned", "sections": "asked", "closing_ballot": True},
+            ["positions assigned", "no closing_ballot"],
+        ),
         ({"on_parse_failure": "stop"}, ["on_parse_failure", "'stop'", "continue", "abort"]),
         ({"judge_consensus": "some"}, ["judge_consensus", "'some'", "leave_one_out"]),
         ({"visible": "solution"}, ["visible", "'solution'", "list"]),
@@ -182,7 +185,9 @@ def test_the_eligible_agents_are_those_with_a_candidate(given_debate: tuple[Prot
 def test_what_is_shown(given_debate: tuple[Protocol, list[Turn], int], round: int) -> None:
     protocol, turns, _ = given_debate
     spoken = [turn for turn in turns if turn.round <= round]
-    assert shown(protocol.rules, spoken, round) == [i for i, turn in enumerate(spoken) if may_see(protocol, turn, round)]
+    assert shown(protocol.rules, spoken, round) == [
+        i for i, turn in enumerate(spoken) if may_see(protocol, turn, round)
+    ]
 
 
 def test_v1_protocol_sees_the_turns_of_its_own_round_within_any_window() -> None:

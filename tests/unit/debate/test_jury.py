@@ -50,7 +50,9 @@ def test_a_judge_sees_the_question_and_everybodys_newest_answer() -> None:
     heard = asyncio.run(hear(played, says("0 > 1", seen)))
     (observation,) = seen
     system, user = observation.conversation()
-    assert system.content.startswith("You are a judge. 3 agents (Agent 0 to Agent 2) answered a question, and you are none of them.")
+    assert system.content.startswith(
+        "You are a judge. 3 agents (Agent 0 to Agent 2) answered a question, and you are none of them."
+    )
     assert "solution" not in system.content
     assert user == observation.newest
     blocks = user.content.split("\n\n")
@@ -65,12 +67,19 @@ def test_a_judge_sees_the_question_and_everybodys_newest_answer() -> None:
         "line per pair, in exactly these names: Agent 0 and Agent 1; Agent 0 and Agent 2; Agent 1 and Agent 2 </comparison>. "
         "Begin with <evaluation>."
     )
-    assert (observation.agent, observation.round, observation.eligible, observation.contract) == (3, 3, (0, 1, 2), BALLOT)
+    assert (observation.agent, observation.round, observation.eligible, observation.contract) == (
+        3,
+        3,
+        (0, 1, 2),
+        BALLOT,
+    )
     assert not observation.extends
     (ballot,) = heard.jury
     assert (ballot.agent, ballot.round, ballot.ballot, ballot.failed) == (3, 3, True, False)
     assert heard.turns == played.turns
-    assert [(vote.author, vote.left, vote.right, vote.turn) for vote in ballots(heard, heard.scoring).outside] == [(3, 3, 1, -1)]
+    assert [(vote.author, vote.left, vote.right, vote.turn) for vote in ballots(heard, heard.scoring).outside] == [
+        (3, 3, 1, -1)
+    ]
 
 
 def test_judges_are_asked_at_once_and_none_sees_anothers_ballot() -> None:
@@ -175,15 +184,23 @@ cell = st.sampled_from(["", "1 > 2", "0 = 1", "2 > 0; 0 > 1", FAILED])
 
 
 @settings(max_examples=100)
-@given(st.lists(st.lists(cell, min_size=3, max_size=3), min_size=1, max_size=3), st.lists(cell, max_size=3), st.booleans())
-def test_what_the_agents_did_is_counted_without_the_jury(rounds: list[list[str]], cast: list[str], counts: bool) -> None:
+@given(
+    st.lists(st.lists(cell, min_size=3, max_size=3), min_size=1, max_size=3), st.lists(cell, max_size=3), st.booleans()
+)
+def test_what_the_agents_did_is_counted_without_the_jury(
+    rounds: list[list[str]], cast: list[str], counts: bool
+) -> None:
     plain = debate(v2(), rounds)
     heard = judged(counting(plain, counts), *cast)
     before, after = ballots(plain, plain.scoring), ballots(heard, heard.scoring)
     assert replace(after, votes=before.votes, outside=()) == before
     assert after.votes == before.votes + (after.outside if counts else ())
     assert all(vote.turn == -1 and vote.author >= 3 for vote in after.outside)
-    assert (heard.turns_by_agent(), heard.done, heard.next_speakers) == (plain.turns_by_agent(), plain.done, plain.next_speakers)
+    assert (heard.turns_by_agent(), heard.done, heard.next_speakers) == (
+        plain.turns_by_agent(),
+        plain.done,
+        plain.next_speakers,
+    )
     assert [len(row) for row in values(by_step(heard)[0], "judge")] == [len(row) for row in plain.turns_by_agent()]
 
 
@@ -191,7 +208,9 @@ def test_what_the_agents_did_is_counted_without_the_jury(rounds: list[list[str]]
 
 
 def trust(*played: Tabled) -> dict[str, float | None]:
-    return panel([PlayedDebate(each, scoring=each.scoring, scores=by_step(each)[0], grades=grade(each)) for each in played])
+    return panel(
+        [PlayedDebate(each, scoring=each.scoring, scores=by_step(each)[0], grades=grade(each)) for each in played]
+    )
 
 
 def test_outside_agreement_and_accuracy_by_hand() -> None:
@@ -202,7 +221,10 @@ def test_outside_agreement_and_accuracy_by_hand() -> None:
     Peers alone: 1 > 2 wrong, 0 > 1 right.
     """
     played = debate(v2(closing_ballot=True), [[""] * 3], answers=[["7", "8", "7"]], truth="7")
-    cast = [played.read(2, a, Said(text(lines(said), contract=BALLOT)), ballot=True) for a, said in enumerate(["1 > 2", "0 = 2", "0 > 1"])]
+    cast = [
+        played.read(2, a, Said(text(lines(said), contract=BALLOT)), ballot=True)
+        for a, said in enumerate(["1 > 2", "0 = 2", "0 > 1"])
+    ]
     plain = replace(played, turns=played.turns + tuple(cast))
     heard = judged(plain, "2 > 1; 0 > 1; 0 > 2", "1 > 0; 1 = 2")
     found, alone = trust(heard), trust(plain)
@@ -212,7 +234,11 @@ def test_outside_agreement_and_accuracy_by_hand() -> None:
     same = set(alone) - {"trust/winner_correct"}  # the winner is who was rewarded most, and these votes count
     assert {key: found[key] for key in same} == {key: alone[key] for key in same}
     onlooking = trust(counting(heard, False))
-    assert onlooking == {**alone, "trust/outside_agreement": pytest.approx(1 / 3), "trust/outside_accuracy": pytest.approx(2 / 3)}
+    assert onlooking == {
+        **alone,
+        "trust/outside_agreement": pytest.approx(1 / 3),
+        "trust/outside_accuracy": pytest.approx(2 / 3),
+    }
 
 
 def test_outside_numbers_are_null_where_undefined_and_missing_where_nobody_was_asked() -> None:

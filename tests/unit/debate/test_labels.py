@@ -74,7 +74,10 @@ def test_names_are_rewritten_and_nothing_else(written: str, read: str) -> None:
 
 
 words = st.lists(
-    st.sampled_from(["Agent ", "agents", " 0", "1", "2", " 12", ", ", " and ", "**", "#", "\n", "is right", "s", "/", "_"]), max_size=30
+    st.sampled_from(
+        ["Agent ", "agents", " 0", "1", "2", " 12", ", ", " and ", "**", "#", "\n", "is right", "s", "/", "_"]
+    ),
+    max_size=30,
 )
 
 
@@ -94,7 +97,8 @@ def test_any_text_can_be_read(said: str, viewer: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["Agent", "agents ", "Agent 1", "Agents 1, ", " ", "Agents" + " " * 50, "agents 1 and ", "9", "Agent _*", ","]
+    "piece",
+    ["Agent", "agents ", "Agent 1", "Agents 1, ", " ", "Agents" + " " * 50, "agents 1 and ", "9", "Agent _*", ","],
 )
 def test_a_million_characters_are_read_in_steps_not_squares(piece: str) -> None:
     """Squares would not end within the time limit of a test. What comes out repeats as what went in: each piece as in a short text."""
@@ -127,7 +131,10 @@ def names_everybody(labels: Sequence[int]) -> str:
 def test_a_viewer_reads_all_names_in_its_own_numbers(layout: str, schedule: str) -> None:
     state = start(four(layout=layout, schedule=schedule))
     while len(state.turns) < 8:
-        said = {a: Said(text(solution=f"By seat-{a}.", evaluation=names_everybody(state.labels(a)))) for a in state.next_speakers}
+        said = {
+            a: Said(text(solution=f"By seat-{a}.", evaluation=names_everybody(state.labels(a))))
+            for a in state.next_speakers
+        }
         state = state.advance(said)
     for viewer in state.next_speakers:
         observation = state.observe(viewer)
@@ -217,13 +224,21 @@ def said_in_labels(rows: Table, protocol: Protocol) -> Tabled:
         for agent, cell in enumerate(row):
             known = dict(enumerate(state.labels(agent)))
             said = re.sub(r"\d+", lambda n, known=known: str(known.get(int(n[0]), int(n[0]))), cell)  # type: ignore[misc]
-            turns.append(state.read(round, agent, Said(FAILED if cell == FAILED else text(lines(said), contract=protocol.rules.contract))))
+            turns.append(
+                state.read(
+                    round,
+                    agent,
+                    Said(FAILED if cell == FAILED else text(lines(said), contract=protocol.rules.contract)),
+                )
+            )
     return Tabled(QUESTION, len(rows[0]), len(rows), protocol.rules, tuple(turns), scoring=protocol.scoring)
 
 
 def as_line(debate: Debate, **choices: Any) -> str:
     turns = [{"round": turn.round, "agent": turn.agent, "text": turn.text} for turn in debate.turns]
-    return json.dumps({"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, "protocol": choices})
+    return json.dumps(
+        {"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, "protocol": choices}
+    )
 
 
 @settings(max_examples=100)
@@ -242,7 +257,9 @@ def test_no_score_changes_when_the_text_is_permuted_too(rows: Table, schedule: s
 
 def test_the_id_of_a_question_is_told_when_a_record_is_scored_again() -> None:
     """With id sum-1, Agent 0 knows 0, 1, 2, 3 as 0, 3, 2, 1: its `3 > 2` prefers Agent 1 to 2. Without the id 3 is its own label."""
-    turns = [{"round": 1, "agent": a, "text": text()} for a in range(4)] + [{"round": 2, "agent": 0, "text": text(lines("3 > 2"))}]
+    turns = [{"round": 1, "agent": a, "text": text()} for a in range(4)] + [
+        {"round": 2, "agent": 0, "text": text(lines("3 > 2"))}
+    ]
     line = {"question": QUESTION.text, "num_agents": 4, "turns": turns, "protocol": {"shuffle_labels": True}}
     found = {}
     for id in ("sum-1", ""):
@@ -267,4 +284,9 @@ def test_position_bias_is_about_the_numbers_the_voter_was_shown() -> None:
         played = said_in_labels([[""] * 4, ["3 > 1; 3 > 2", "", "", ""]], v2(shuffle_labels=on))
         played = replace(played, question=Question(QUESTION.text, "9"))
         (scores, _) = by_step(played)
-        assert panel([PlayedDebate(played, scoring=played.scoring, scores=scores, grades=grade(played))])["trust/position_bias"] == bias
+        assert (
+            panel([PlayedDebate(played, scoring=played.scoring, scores=scores, grades=grade(played))])[
+                "trust/position_bias"
+            ]
+            == bias
+        )

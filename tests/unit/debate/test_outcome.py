@@ -38,7 +38,12 @@ BY_RESPONSES = {
     "one vote": ([["", "", ""], ["1 > 2", "", ""]], [0, 0.5, -0.5], (1,), 1),
     "no vote at all": ([["", "", ""], ["", "", ""]], [0, 0, 0], (0, 1, 2), None),
     "all turns failed": ([[FAILED] * 3] * 2, [-1, -1, -1], (0, 1, 2), None),
-    "one turn of six could be read, and nobody voted": ([[FAILED, "", FAILED], [FAILED] * 3], [-1, -0.5, -1], (1,), None),
+    "one turn of six could be read, and nobody voted": (
+        [[FAILED, "", FAILED], [FAILED] * 3],
+        [-1, -0.5, -1],
+        (1,),
+        None,
+    ),
     "level at the top": ([["", "", ""], ["1 > 2", "0 > 2", ""]], [0.5, 0.5, -1 / 2], (0, 1), None),
     "a circle": ([["", "", ""], ["1 > 2", "2 > 0", "0 > 1"]], [0, 0, 0], (0, 1, 2), None),
     "only ties": ([["", "", ""], ["1 = 2", "", ""]], [0, 0, 0], (0, 1, 2), None),
@@ -104,7 +109,9 @@ def test_a_ballot_is_no_answer_and_leaves_the_mean_alone() -> None:
         ("majority", ["8", None, None], 0),
     ],
 )
-def test_truth_and_majority_need_no_vote_but_one_leader(choice: str, answers: list[str | None], winner: int | None) -> None:
+def test_truth_and_majority_need_no_vote_but_one_leader(
+    choice: str, answers: list[str | None], winner: int | None
+) -> None:
     assert outcome(debate(v2(reward=choice), [["", "", ""]], [answers], truth="7")).winner == winner
 
 
@@ -148,7 +155,10 @@ def test_an_outside_judge_alone_makes_a_winner_and_its_vote_is_of_no_round(proto
     played = heard(debate(protocol, [["", "", ""]] * 2), "2 > 0", "1 = 0")  # type: ignore[arg-type]
     found = outcome(played)
     assert found.winner == 2
-    assert [(vote.author, vote.judge, vote.turn, vote.round) for vote in found.votes] == [(3, 0, None, None), (4, 1, None, None)]
+    assert [(vote.author, vote.judge, vote.turn, vote.round) for vote in found.votes] == [
+        (3, 0, None, None),
+        (4, 1, None, None),
+    ]
     assert [(vote.left, vote.verdict, vote.right) for vote in found.votes] == [(2, ">", 0), (1, "=", 0)]
 
 

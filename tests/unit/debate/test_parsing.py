@@ -171,7 +171,9 @@ def test_thinking_is_dropped_and_what_it_says_is_kept(text: str) -> None:
 
 def test_a_bad_tail_after_thinking_falls_back_to_the_whole() -> None:
     """A good answer, then `</think>`, then one with a bad consensus: the tail fails, the whole begins with the good one."""
-    assert (fields(FIVE + "</think>" + FIVE.replace("YES", "MAYBE").replace("S", "T"), "five_tag") or {})["solution"] == "S"
+    assert (fields(FIVE + "</think>" + FIVE.replace("YES", "MAYBE").replace("S", "T"), "five_tag") or {})[
+        "solution"
+    ] == "S"
 
 
 def test_other_tags_that_begin_with_think_are_no_markers() -> None:
@@ -212,7 +214,9 @@ soup = st.one_of(st.text(), st.lists(st.sampled_from(PIECES), max_size=40).map("
 def responses(draw: st.DrawFn, contracts: tuple[str, ...] = tuple(sorted(CONTRACTS))) -> tuple[str, str]:
     """Mostly good responses, bent a little: otherwise hardly anything would parse."""
     contract = draw(st.sampled_from(contracts))
-    filler = st.lists(st.sampled_from([piece for piece in PIECES if "<" not in piece or "hink" in piece.lower()]), max_size=6).map("".join)
+    filler = st.lists(
+        st.sampled_from([piece for piece in PIECES if "<" not in piece or "hink" in piece.lower()]), max_size=6
+    ).map("".join)
     text = draw(filler)
     for name in CONTRACTS[contract]:
         content = draw(st.sampled_from(["YES", " no "])) if name == "consensus" else draw(filler)

@@ -217,11 +217,17 @@ def test_whoever_watches_sees_every_step() -> None:
     async def speak(observation: Observation) -> Said:
         return Said(text())
 
-    asyncio.run(play(Debate(Question("q"), 3, 2, v2().rules), speak, watch=lambda debate: seen.append(len(debate.turns))))
+    asyncio.run(
+        play(Debate(Question("q"), 3, 2, v2().rules), speak, watch=lambda debate: seen.append(len(debate.turns)))
+    )
     assert seen == [3, 6]
     seen.clear()
     asyncio.run(
-        play(Debate(Question("q"), 3, 2, v2(schedule="sequential").rules), speak, watch=lambda debate: seen.append(len(debate.turns)))
+        play(
+            Debate(Question("q"), 3, 2, v2(schedule="sequential").rules),
+            speak,
+            watch=lambda debate: seen.append(len(debate.turns)),
+        )
     )
     assert seen == [1, 2, 3, 4, 5, 6]
 
@@ -232,10 +238,17 @@ def test_a_thousand_debates_at_once_end() -> None:
 
     async def speak(observation: Observation) -> Said:
         await asyncio.sleep(chance.random() / 100)
-        return Said(text(contract="five_tag", consensus=chance.choice(["YES", "NO"])) if chance.random() < 0.95 else FAILED)
+        return Said(
+            text(contract="five_tag", consensus=chance.choice(["YES", "NO"])) if chance.random() < 0.95 else FAILED
+        )
 
     async def main() -> list[Debate]:
-        protocols = [v1(), v1(schedule="parallel"), v1(on_parse_failure="continue"), v1(layout="growing", schedule="parallel")]
+        protocols = [
+            v1(),
+            v1(schedule="parallel"),
+            v1(on_parse_failure="continue"),
+            v1(layout="growing", schedule="parallel"),
+        ]
         debates = [Debate(Question(f"q{i}"), 3, 2, protocols[i % 4].rules) for i in range(1000)]
         return await asyncio.wait_for(asyncio.gather(*(play(debate, speak) for debate in debates)), 120)
 
@@ -248,7 +261,9 @@ def test_a_thousand_debates_at_once_end() -> None:
 # States
 
 
-@pytest.mark.parametrize("said", [{}, {0: Said("x")}, {0: Said("x"), 1: Said("x"), 2: Said("x"), 3: Said("x")}, {1: Said("x")}])
+@pytest.mark.parametrize(
+    "said", [{}, {0: Said("x")}, {0: Said("x"), 1: Said("x"), 2: Said("x"), 3: Said("x")}, {1: Said("x")}]
+)
 def test_turns_of_the_wrong_speakers_are_refused(said: dict[int, Said]) -> None:
     with pytest.raises(ValueError, match=r"agents \(0, 1, 2\) speak next"):
         Debate(Question("q"), 3, 1, v2().rules).advance(said)
@@ -272,7 +287,9 @@ def test_a_debate_is_not_changed_but_followed_by_the_next() -> None:
         start.turns = after.turns  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("agents", "rounds", "says"), [(0, 1, "num_agents"), (-1, 1, "num_agents"), (3, 0, "max_rounds")])
+@pytest.mark.parametrize(
+    ("agents", "rounds", "says"), [(0, 1, "num_agents"), (-1, 1, "num_agents"), (3, 0, "max_rounds")]
+)
 def test_nonsense_is_refused(agents: int, rounds: int, says: str) -> None:
     with pytest.raises(ConfigError, match=f"{says} must be at least 1, got"):
         Debate(Question("q"), agents, rounds)

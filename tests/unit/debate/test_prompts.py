@@ -32,13 +32,21 @@ def response(protocol: Protocol, round: int, agent: int) -> str:
 
 
 def played(
-    protocol: Protocol, turns: int, max_rounds: int = 6, failed: frozenset[tuple[int, int]] = frozenset(), num_agents: int = N
+    protocol: Protocol,
+    turns: int,
+    max_rounds: int = 6,
+    failed: frozenset[tuple[int, int]] = frozenset(),
+    num_agents: int = N,
 ) -> Debate:
     """The debate after this many turns, in which every section is a mark."""
-    state = Debate(Question("What is 3 + 4?", "7", instruction="Put the answer in a box."), num_agents, max_rounds, protocol.rules)
+    state = Debate(
+        Question("What is 3 + 4?", "7", instruction="Put the answer in a box."), num_agents, max_rounds, protocol.rules
+    )
     while len(state.turns) < turns:
         round = state.next_round
-        state = state.advance({a: Said(FAILED if (round, a) in failed else response(protocol, round, a)) for a in state.next_speakers})
+        state = state.advance(
+            {a: Said(FAILED if (round, a) in failed else response(protocol, round, a)) for a in state.next_speakers}
+        )
     return state
 
 
@@ -56,7 +64,8 @@ def rounds_seen(state: Debate, agent: int, other: int) -> list[int]:
 
 
 @pytest.mark.parametrize(
-    "protocol", [v1(), v2(), v2(layout="rebuilt"), v2(layout="shared"), v1(layout="growing", on_parse_failure="continue")]
+    "protocol",
+    [v1(), v2(), v2(layout="rebuilt"), v2(layout="shared"), v1(layout="growing", on_parse_failure="continue")],
 )
 def test_the_system_text_of_a_seat_never_changes(protocol: Protocol) -> None:
     texts = []
@@ -98,7 +107,13 @@ def test_personas_and_their_temperatures_cycle_past_five() -> None:
     state = Debate(Question("q"), 7, 1, v2().rules)
     temperatures = [state.observe(agent).temperature for agent in range(7)]
     assert temperatures == [0.6, 1.0, 0.9, 1.0, 0.8, 0.6, 1.0]
-    names = ["Methodical Analyst", "Creative Problem-Solver", "Devil's Advocate", "Synthesizer", "First Principles Thinker"]
+    names = [
+        "Methodical Analyst",
+        "Creative Problem-Solver",
+        "Devil's Advocate",
+        "Synthesizer",
+        "First Principles Thinker",
+    ]
     assert [persona.name for persona in PERSONAS] == names
     for agent in range(7):
         assert f"You are the {names[agent % 5]}." in system_text(v2().rules, agent, 7)
@@ -124,7 +139,9 @@ def test_without_personas_everyone_is_alike_at_temperature_1() -> None:
     ],
 )
 @pytest.mark.parametrize("layout", ["growing", "rebuilt", "shared"])
-def test_only_visible_fields_of_others_are_shown(visible: tuple[str, ...], hidden: tuple[str, ...], layout: str) -> None:
+def test_only_visible_fields_of_others_are_shown(
+    visible: tuple[str, ...], hidden: tuple[str, ...], layout: str
+) -> None:
     state = played(v1(visible=visible, layout=layout), N)
     said = whole(state.observe(0))
     assert all(mark(name, 1, 2) in said for name in visible)
@@ -239,12 +256,22 @@ def test_a_growing_message_brings_what_the_others_said_since() -> None:
     """Sequential: before its second turn Agent 1 hears of Agent 2 in round 1 and Agent 0 in round 2, and of nothing it has heard before."""
     state = played(v2(schedule="sequential"), N + 1)
     said = state.observe(1).newest.content
-    assert [said.find(mark("solution", *turn)) >= 0 for turn in [(1, 0), (1, 1), (1, 2), (2, 0)]] == [False, False, True, True]
+    assert [said.find(mark("solution", *turn)) >= 0 for turn in [(1, 0), (1, 1), (1, 2), (2, 0)]] == [
+        False,
+        False,
+        True,
+        True,
+    ]
 
 
 # Where a conversation goes on
 
-EXTENDS = {-1: [False, True, True, True, True], 0: [False] * 5, 1: [False, True, False, False, False], 2: [False, True, True, False, False]}
+EXTENDS = {
+    -1: [False, True, True, True, True],
+    0: [False] * 5,
+    1: [False, True, False, False, False],
+    2: [False, True, True, False, False],
+}
 
 
 @pytest.mark.parametrize("schedule", ["parallel", "sequential"])
@@ -304,7 +331,9 @@ def test_a_conversation_that_goes_on_is_the_last_one_the_turn_and_the_newest_mes
 
 
 def common(texts: list[str]) -> str:
-    end = next((i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1), min(map(len, texts)))
+    end = next(
+        (i for i, letters in enumerate(zip(*texts, strict=False)) if len(set(letters)) > 1), min(map(len, texts))
+    )
     return texts[0][:end]
 
 
@@ -312,7 +341,9 @@ def common(texts: list[str]) -> str:
 @pytest.mark.parametrize("turns", [0, N, 2 * N, 3 * N])
 def test_with_layout_shared_only_the_end_differs_between_seats(sections: str, turns: int) -> None:
     """Whatever was said stands before it, also the failed turn of Agent 1; the persona, the number and the complaint come after."""
-    state = played(v2(layout="shared", sections=sections, closing_ballot=True), turns, max_rounds=3, failed=frozenset({(1, 1)}))
+    state = played(
+        v2(layout="shared", sections=sections, closing_ballot=True), turns, max_rounds=3, failed=frozenset({(1, 1)})
+    )
     prompts = [whole(state.observe(agent)) for agent in range(N)]
     begin = "You are Agent" if turns or sections != "asked" else "You are the"
     prefix, ends = common(prompts), [prompt.rpartition(begin)[2] for prompt in prompts]
@@ -336,9 +367,14 @@ def test_with_layout_shared_a_round_begins_with_all_that_the_round_before_was_sh
 
 def test_with_layout_shared_and_asked_sections_round_1_is_the_plain_question_without_personas() -> None:
     state = Debate(
-        Question("What is 3 + 4?", "7", instruction="Box it."), N, 2, v2(layout="shared", sections="asked", personas=False).rules
+        Question("What is 3 + 4?", "7", instruction="Box it."),
+        N,
+        2,
+        v2(layout="shared", sections="asked", personas=False).rules,
     )
-    assert {state.observe(agent).conversation() for agent in range(N)} == {(Message("user", "What is 3 + 4?\n\nBox it."),)}
+    assert {state.observe(agent).conversation() for agent in range(N)} == {
+        (Message("user", "What is 3 + 4?\n\nBox it."),)
+    }
 
 
 def test_half_a_character_in_a_text_is_refused_by_the_texts_name() -> None:
@@ -351,15 +387,32 @@ def test_half_a_character_in_a_text_is_refused_by_the_texts_name() -> None:
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
-        (("{question}", "{qestion}"), "line 10: asked.question cannot use {qestion}; it has {instruction}, {question}, did you mean"),
-        (("{question}\n\n{inst", "{inst"), "line 9: asked.question lacks {question}, which is filled in; it has {instruction}, {question}"),
-        (("{answers}", "{Answers}"), "line 17: asked.others cannot use {Answers}; it has {answers}, did you mean {answers}?"),
+        (
+            ("{question}", "{qestion}"),
+            "line 10: asked.question cannot use {qestion}; it has {instruction}, {question}, did you mean",
+        ),
+        (
+            ("{question}\n\n{inst", "{inst"),
+            "line 9: asked.question lacks {question}, which is filled in; it has {instruction}, {question}",
+        ),
+        (
+            ("{answers}", "{Answers}"),
+            "line 17: asked.others cannot use {Answers}; it has {answers}, did you mean {answers}?",
+        ),
         (("{answers}", ""), "line 14: asked.others lacks {answers}, which is filled in; it has {answers}"),
-        (("of {names} step", "of {problem} step"), "line 26: asked.evaluate cannot use {problem}; it has {names}, {work}; for a brace"),
-        (("of {names} step", "of {choices} step"), "line 26: asked.evaluate cannot use {choices}; it has {names}, {work}; for a brace"),
+        (
+            ("of {names} step", "of {problem} step"),
+            "line 26: asked.evaluate cannot use {problem}; it has {names}, {work}; for a brace",
+        ),
+        (
+            ("of {names} step", "of {choices} step"),
+            "line 26: asked.evaluate cannot use {choices}; it has {names}, {work}; for a brace",
+        ),
     ],
 )
-def test_a_place_that_is_misspelt_or_missing_is_refused_with_its_line(tmp_path: Path, change: tuple[str, str], complaint: str) -> None:
+def test_a_place_that_is_misspelt_or_missing_is_refused_with_its_line(
+    tmp_path: Path, change: tuple[str, str], complaint: str
+) -> None:
     file = tmp_path / "own.toml"
     file.write_text(default_file().replace(*change, 1))
     with pytest.raises(ConfigError) as refused:
@@ -367,7 +420,9 @@ def test_a_place_that_is_misspelt_or_missing_is_refused_with_its_line(tmp_path: 
     assert f"prompts {str(file)!r}, {complaint}" in str(refused.value)
 
 
-def test_a_brace_that_is_mathematics_or_has_a_space_stays_and_so_does_a_text_without_what_it_can_spare(tmp_path: Path) -> None:
+def test_a_brace_that_is_mathematics_or_has_a_space_stays_and_so_does_a_text_without_what_it_can_spare(
+    tmp_path: Path,
+) -> None:
     file = tmp_path / "own.toml"
     file.write_text(
         "[asked]\nsolve = 'Again. Write \\boxed{answer} for { answer }, or the set {a}, {b}; x_{max}.'\nquestion = '{question}'\n"

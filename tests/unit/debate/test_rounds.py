@@ -27,7 +27,9 @@ def counting(turns: tuple[Turn, ...]) -> bool:
     return settled_by()(turns)
 
 
-def run(answers: list[str], max_rounds: int, protocol: Protocol | None = None, **settings: Any) -> tuple[Debate, list[Observation]]:
+def run(
+    answers: list[str], max_rounds: int, protocol: Protocol | None = None, **settings: Any
+) -> tuple[Debate, list[Observation]]:
     """Round r is answered as `answers[r - 1]` says, one character an agent; `-` fails, `?` has no answer."""
     seen: list[Observation] = []
     ASKED.clear()
@@ -59,7 +61,9 @@ def rounds(debate: Debate) -> int:
         (["???", "???", "???"], 3),
     ],
 )
-def test_a_debate_ends_after_the_first_round_in_which_all_answers_agree(schedule: str, answers: list[str], ends: int) -> None:
+def test_a_debate_ends_after_the_first_round_in_which_all_answers_agree(
+    schedule: str, answers: list[str], ends: int
+) -> None:
     """A failed turn or a missing answer is no agreement. Each round is asked about once, the last allowed one not at all."""
     debate, _ = run(answers, 3, v2(schedule=schedule), stop_when_settled=True)
     assert rounds(debate) == ends
@@ -68,7 +72,8 @@ def test_a_debate_ends_after_the_first_round_in_which_all_answers_agree(schedule
 
 
 @pytest.mark.parametrize(
-    ("answers", "ends"), [(["778", "777", "x"], 2), (["777", "778", "777", "778"], 3), (["778"] * 9, 4), (["77-", "77?", "77-", "77-"], 4)]
+    ("answers", "ends"),
+    [(["778", "777", "x"], 2), (["777", "778", "777", "778"], 3), (["778"] * 9, 4), (["77-", "77?", "77-", "77-"], 4)],
 )
 def test_a_debate_goes_on_while_answers_differ_up_to_the_extra_rounds(answers: list[str], ends: int) -> None:
     """Two rounds and two extra. What is agreed before the second does not matter unless asked to stop."""
@@ -87,7 +92,10 @@ def test_a_debate_goes_on_while_answers_differ_up_to_the_extra_rounds(answers: l
 
 
 def test_both_together() -> None:
-    assert [rounds(run(answers, 2, stop_when_settled=True, extra_rounds=1)[0]) for answers in (["777"], ["778", "777"], ["778"] * 3)] == [
+    assert [
+        rounds(run(answers, 2, stop_when_settled=True, extra_rounds=1)[0])
+        for answers in (["777"], ["778", "777"], ["778"] * 3)
+    ] == [
         1,
         2,
         3,
@@ -122,7 +130,9 @@ def test_equality_is_the_graders() -> None:
     last_digit = settled_by(equal=lambda a, b: a[-1] == b[-1])
     for answers, same in ((["17", "7", "27"], True), (["17", "71", "7"], False)):
         state = Debate(Question("q"), 3, 1, v2().rules)
-        turns = tuple(state.read(1, agent, Said(text(solution=f"\\boxed{{{said}}}"))) for agent, said in enumerate(answers))
+        turns = tuple(
+            state.read(1, agent, Said(text(solution=f"\\boxed{{{said}}}"))) for agent, said in enumerate(answers)
+        )
         assert last_digit(turns) is same
 
 

@@ -177,7 +177,9 @@ def test_a_revival_whose_asker_is_cancelled_is_finished_all_the_same(monkeypatch
         with pytest.raises(asyncio.CancelledError):
             await asking
         made._ledger.run(_set(server.may_connect)).result(PATIENCE_S)
-        one: int = await answered(made._ledger.call("train", server.send, lasting=True), "a call after a cancelled revival")
+        one: int = await answered(
+            made._ledger.call("train", server.send, lasting=True), "a call after a cancelled revival"
+        )
         await made.close()
         return one
 

@@ -65,7 +65,9 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 def engine_on(server: Server, faults: float = 0.0, seed: int = 0, **options: Any) -> Iterator[Any]:
     with serving(server, faults, seed, delay_s=0.02) if faults else serving(server) as (url, proxy):
         tokenizer = Tokens() if server.manners.vocabulary == 64 else Bytes()
-        made = RemoteEngine.create("table", base_url=url, api_key="tml-test", tokenizer=tokenizer, **{"startup_s": 60, **options})
+        made = RemoteEngine.create(
+            "table", base_url=url, api_key="tml-test", tokenizer=tokenizer, **{"startup_s": 60, **options}
+        )
         made.proxy = proxy
         try:
             yield made
@@ -73,11 +75,15 @@ def engine_on(server: Server, faults: float = 0.0, seed: int = 0, **options: Any
             asyncio.run(made.close())
 
 
-async def trained(engine: Any, steps: int = 4, losses: tuple[str, ...] = ("importance_sampling", "ppo", "cross_entropy")) -> np.ndarray:
+async def trained(
+    engine: Any, steps: int = 4, losses: tuple[str, ...] = ("importance_sampling", "ppo", "cross_entropy")
+) -> np.ndarray:
     """Steps on datums of unequal length, all enqueued before any result is looked at; then what the model thinks of a text."""
     waiting: list[Any] = []
     for step in range(steps):
-        waiting.append(engine.forward_backward([random_datum(step), random_datum(step + 50, 17)], losses[step % len(losses)]))
+        waiting.append(
+            engine.forward_backward([random_datum(step), random_datum(step + 50, 17)], losses[step % len(losses)])
+        )
         waiting.append(engine.optim_step(AdamParams(learning_rate=0.05)))
     for each in waiting:
         await each
@@ -122,12 +128,17 @@ def test_the_first_look_leaves_nothing_behind() -> None:
     ("manners", "words"),
     [
         (Manners(logprobs=False), "logprobs that are all 0, which means none"),
-        (Manners(losses=("cross_entropy",)), "takes of the losses only cross_entropy; importance_sampling is the least"),
+        (
+            Manners(losses=("cross_entropy",)),
+            "takes of the losses only cross_entropy; importance_sampling is the least",
+        ),
         (Manners(stops=()), "neither stop strings nor stop ids"),
         (Manners(tells_context=False), "give --context-length"),
     ],
 )
-def test_a_server_that_will_not_do_is_refused_in_one_message(manners: Manners, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_will_not_do_is_refused_in_one_message(
+    manners: Manners, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     import transformers
 
     monkeypatch.setattr(transformers, "AutoConfig", None)  # nobody is asked about a model that does not exist
@@ -136,7 +147,9 @@ def test_a_server_that_will_not_do_is_refused_in_one_message(manners: Manners, w
     assert words in str(caught.value) and "\n" not in str(caught.value)
 
 
-def test_a_server_that_never_answers_is_given_up_with_both_versions_and_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_never_answers_is_given_up_with_both_versions_and_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     with pytest.raises(EngineError) as caught, engine_on(Server(Manners(latency_s=60)), startup_s=0.5):
         pass
     assert f"tinker SDK {tinker.__version__} and the server at http://127.0.0.1:" in str(caught.value)
@@ -150,7 +163,8 @@ def test_a_server_that_never_answers_is_given_up_with_both_versions_and_what_to_
 def test_nobody_there_and_another_model_there(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(probe, "GREETING_S", 0.1)
     with pytest.raises(
-        EngineError, match=r"no server that speaks the Tinker API answers at http://127.0.0.1:9 .*; start one, or mend --base-url"
+        EngineError,
+        match=r"no server that speaks the Tinker API answers at http://127.0.0.1:9 .*; start one, or mend --base-url",
     ):
         RemoteEngine.create("table", base_url="http://127.0.0.1:9", tokenizer=Tokens())
     with serving(Server()) as (url, _), pytest.raises(EngineError, match="no model 'chair'; it has table"):
@@ -236,7 +250,9 @@ def test_a_server_that_stays_away_ends_the_run_with_where_its_state_is(monkeypat
         engine._link.wire.patience_s = 0.05
         engine._link.base_url = "http://127.0.0.1:9"
         server.restart()
-        with pytest.raises(EngineError, match=rf"could not be brought back after 3 tries .*last saved state is {saved}"):
+        with pytest.raises(
+            EngineError, match=rf"could not be brought back after 3 tries .*last saved state is {saved}"
+        ):
             await engine.forward_backward([random_datum(1)], "ppo")
         with pytest.raises(EngineError, match="could not be brought back"):
             await engine.optim_step(AdamParams())
@@ -294,7 +310,10 @@ def run_of(engine: Any, path: Path, config: TrainConfig = CONFIG) -> Run:
 
 
 def told(run: Run) -> list[dict[str, Any]]:
-    return [{name: value for name, value in row.items() if not name.startswith(("time/", "engine/"))} for row in run.metrics()]
+    return [
+        {name: value for name, value in row.items() if not name.startswith(("time/", "engine/"))}
+        for row in run.metrics()
+    ]
 
 
 @pytest.fixture(scope="module")
@@ -307,7 +326,9 @@ def whole_run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.mark.slow
-def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every_debate(whole_run: Run, tmp_path: Path) -> None:
+def test_a_run_over_a_bad_line_has_the_metrics_of_one_over_a_good_line_and_every_debate(
+    whole_run: Run, tmp_path: Path
+) -> None:
     with engine_on(Server(Manners(vocabulary=258)), 0.2, seed=1) as engine:
         faulty = run_of(engine, tmp_path / "run")
         assert 0 < max(row.get("engine/replays", 0) for row in faulty.metrics()) <= engine.statistics["replays"]

@@ -33,7 +33,10 @@ def surroundings(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_key_or_an_address_there_is_nowhere_to_go() -> None:
-    assert refusal({}) == "the hosted service needs a key; set TINKER_API_KEY, or name a server of your own with --base-url"
+    assert (
+        refusal({})
+        == "the hosted service needs a key; set TINKER_API_KEY, or name a server of your own with --base-url"
+    )
 
 
 def test_an_address_without_the_engine_for_it_is_a_mistake() -> None:
@@ -43,7 +46,9 @@ def test_an_address_without_the_engine_for_it_is_a_mistake() -> None:
 
 def test_what_no_server_can_promise() -> None:
     assert "deterministic needs the local engine" in refusal({"base_url": "http://x", "deterministic": True})
-    assert "lora_targets 'q_proj' cannot be asked of a server" in refusal({"base_url": "http://x", "lora_targets": "q_proj"})
+    assert "lora_targets 'q_proj' cannot be asked of a server" in refusal(
+        {"base_url": "http://x", "lora_targets": "q_proj"}
+    )
 
 
 def test_what_this_server_cannot_do() -> None:

@@ -42,7 +42,9 @@ def test_the_gradient_is_the_sum_however_the_server_divides_and_however_the_datu
 
 
 def test_two_datums_of_three_and_five_tokens_on_a_server_that_averages_go_out_six_and_ten_times_as_large() -> None:
-    (call,) = ScaledBatch(REDUCTIONS["mean"]).add("importance_sampling", None, [random_datum(0, 3, 0, 0.0), random_datum(0, 5, 0, 0.0)])
+    (call,) = ScaledBatch(REDUCTIONS["mean"]).add(
+        "importance_sampling", None, [random_datum(0, 3, 0, 0.0), random_datum(0, 5, 0, 0.0)]
+    )
     assert call.factors == [6.0, 10.0]
 
 
@@ -67,7 +69,9 @@ def test_a_datum_survives_the_sdk_and_its_json() -> None:
 
 
 def test_losses_by_formula() -> None:
-    item = Datum(*(np.array([1, 2], np.int32),) * 2, *(np.array(x, np.float32) for x in ([-1.0, -2.0], [2.0, -1.0], [1.0, 1.0])))
+    item = Datum(
+        *(np.array([1, 2], np.int32),) * 2, *(np.array(x, np.float32) for x in ([-1.0, -2.0], [2.0, -1.0], [1.0, 1.0]))
+    )
     now = np.array([-1.0 + np.log(1.5), -2.0 + np.log(0.5)], np.float32)
     assert summed_loss("cross_entropy", None, item, now) == pytest.approx(3 - np.log(0.75))
     assert summed_loss("importance_sampling", None, item, now) == pytest.approx(-(1.5 * 2 - 0.5))

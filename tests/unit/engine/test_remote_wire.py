@@ -51,7 +51,13 @@ def ask(path: str, answers: list[Any]) -> tuple[int, list[str], Wire]:
     return asyncio.run(main()), arrived, made
 
 
-LOST = [httpx.ReadError("reset"), httpx.ReadTimeout("late"), httpx.RemoteProtocolError("half"), httpx.Response(500), httpx.Response(502)]
+LOST = [
+    httpx.ReadError("reset"),
+    httpx.ReadTimeout("late"),
+    httpx.RemoteProtocolError("half"),
+    httpx.Response(500),
+    httpx.Response(502),
+]
 CUT = httpx.Response(200, headers={"content-type": "application/json"}, content=b'{"request_id": "1')
 
 

@@ -77,7 +77,9 @@ def test_logprobs_match_the_frequencies(style: str, rounds: int) -> None:
 
     async def draw() -> None:
         for seed in range(40):
-            for found in await engine.sample(ids, SamplingParams(params.max_tokens, stop=params.stop, seed=seed), count // 40):
+            for found in await engine.sample(
+                ids, SamplingParams(params.max_tokens, stop=params.stop, seed=seed), count // 40
+            ):
                 seen[found.tokens.tobytes()] += 1
                 chance[found.tokens.tobytes()] = math.exp(found.logprobs.sum())
 
@@ -91,7 +93,9 @@ def test_logprobs_match_the_frequencies(style: str, rounds: int) -> None:
 
 def test_the_first_token_alone_has_its_share_too() -> None:
     """Every well-formed answer begins with `<`: whoever stops there has sampled a certainty."""
-    found = [sample(ScriptedEngine(style="well_formed", seed=3), prompt(), seed=seed, max_tokens=1) for seed in range(20)]
+    found = [
+        sample(ScriptedEngine(style="well_formed", seed=3), prompt(), seed=seed, max_tokens=1) for seed in range(20)
+    ]
     assert {int(each.tokens[0]) for each in found} == {ord("<")}
     assert all(each.logprobs[0] == pytest.approx(0, abs=1e-6) for each in found)
 
@@ -167,7 +171,10 @@ def test_the_well_formed_style_always_parses(protocol: Protocol, rounds: int) ->
 def test_the_hostile_style_fails_often_and_not_always() -> None:
     failed = [
         isinstance(
-            parse(words(sample(ScriptedEngine(style="hostile", seed=engine), prompt(rounds=1), seed=seed)), "three_tag"), ParseFailure
+            parse(
+                words(sample(ScriptedEngine(style="hostile", seed=engine), prompt(rounds=1), seed=seed)), "three_tag"
+            ),
+            ParseFailure,
         )
         for engine in range(10)
         for seed in range(10)
@@ -208,7 +215,8 @@ def test_training_is_counted_and_changes_nothing() -> None:
 
     async def step() -> float:
         result = await engine.forward_backward(
-            [datum([0, 1], logprobs=-0.5, advantages=[0, 1]), datum([1, 1], logprobs=-0.5, advantages=[2, 0])], "importance_sampling"
+            [datum([0, 1], logprobs=-0.5, advantages=[0, 1]), datum([1, 1], logprobs=-0.5, advantages=[2, 0])],
+            "importance_sampling",
         )
         assert engine.trained_tokens == 0
         await engine.optim_step(AdamParams())

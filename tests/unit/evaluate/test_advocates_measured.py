@@ -24,7 +24,8 @@ from moot.tokens.rendering import Rendering
 TOKENIZER = ByteTokenizer()
 RENDERING = Rendering(TOKENIZER)
 QUESTIONS = tuple(
-    Question(f"What is {i} + 0?", str(i), id=str(i), sides=(str(i), "99") if i % 2 == 0 else ("99", str(i))) for i in range(4)
+    Question(f"What is {i} + 0?", str(i), id=str(i), sides=(str(i), "99") if i % 2 == 0 else ("99", str(i)))
+    for i in range(4)
 )
 """Seat 0 has the right side of the even ones."""
 TASK = Task("sums", lambda i: QUESTIONS[i], QUESTIONS)
@@ -64,11 +65,15 @@ class Speaking:
         self.verdicts.append(question)
         return "I cannot tell." if said == "?" else f"Agent {said} > Agent {1 - int(said)}"
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> np.ndarray:
+    async def compute_logprobs(
+        self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0
+    ) -> np.ndarray:
         raise NotImplementedError
 
 
-def run(policy: Speaking, judge: Speaking | None = None, config: EvalConfig = CONFIG, answers: AnswerStore | None = None) -> Report:
+def run(
+    policy: Speaking, judge: Speaking | None = None, config: EvalConfig = CONFIG, answers: AnswerStore | None = None
+) -> Report:
     who = None if judge is None else Player(judge, RENDERING)  # type: ignore[arg-type]
     work = evaluate(Player(policy, RENDERING), TASK, config, judge=who, answers=answers)  # type: ignore[arg-type]
     return asyncio.run(asyncio.wait_for(work, 60))

@@ -28,7 +28,9 @@ def a_run(where: Path, name: str, seed: int, reward: str = "generator_judge", va
 def evaluated(run: Run, right: list[int], step: int = 3, task: str = "sums", first: int = 0, name: str = "") -> None:
     counted = {str(first + i): QuestionCounts({"avg@k": (float(r), 1.0)}, tokens=10) for i, r in enumerate(right)}
     row = make_row("direct", 1, "avg@k", counted, 0, None, 0)
-    Report({"task": task, "step": step}, [row], {}).save(run.path / "evals" / (name or f"{task}-step{step}") / "report.json")
+    Report({"task": task, "step": step}, [row], {}).save(
+        run.path / "evals" / (name or f"{task}-step{step}") / "report.json"
+    )
 
 
 def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path) -> None:
@@ -90,8 +92,12 @@ def test_a_run_at_two_moments_is_paired_with_itself(tmp_path: Path) -> None:
 
 def test_judge_accuracy_of_a_group_is_a_share_of_all_its_votes(tmp_path: Path) -> None:
     run = a_run(tmp_path, "peer-seed0", 0)
-    counted = {str(i): QuestionCounts({"avg@k": (1.0, 1.0), "judge": (float(right), 4.0)}) for i, right in enumerate((4, 2, 3))}
-    Report({"task": "sums", "step": 1}, [make_row("debate", 3, "avg@k", counted, 0, None, 0)], {}).save(run.path / "evals/a/report.json")
+    counted = {
+        str(i): QuestionCounts({"avg@k": (1.0, 1.0), "judge": (float(right), 4.0)}) for i, right in enumerate((4, 2, 3))
+    }
+    Report({"task": "sums", "step": 1}, [make_row("debate", 3, "avg@k", counted, 0, None, 0)], {}).save(
+        run.path / "evals/a/report.json"
+    )
     (row,) = compared(entries(groups([run]), ["*"]))
     assert row["judge"]["value"] == 0.75 and 0.5 <= row["judge"]["low"] < 0.75 < row["judge"]["high"] <= 1
 
@@ -107,7 +113,10 @@ def test_of_several_evaluations_the_last_step_counts_unless_one_is_named(tmp_pat
 
 
 def test_curves_are_mean_and_range_over_seeds_at_the_steps_all_have(tmp_path: Path) -> None:
-    made = [a_run(tmp_path, "peer-seed0", 0, values=(0.0, 0.2, 0.4)), a_run(tmp_path, "peer-seed1", 1, values=(0.2, 0.6))]
+    made = [
+        a_run(tmp_path, "peer-seed0", 0, values=(0.0, 0.2, 0.4)),
+        a_run(tmp_path, "peer-seed1", 1, values=(0.2, 0.6)),
+    ]
     (group,) = groups(made)
     right, _, _, judges, *_ = PANELS
     found = curve(group, right)
@@ -118,7 +127,11 @@ def test_curves_are_mean_and_range_over_seeds_at_the_steps_all_have(tmp_path: Pa
     assert tokens is not None and tokens.steps == [100, 200], "what was sampled up to and with the step"
     assert curve(group, judges) is None, "null is not a number"
     last = ends(group, right)
-    assert last is not None and last["last"]["mean"] == pytest.approx(0.5) and last["last"]["sd"] == pytest.approx(0.02**0.5)
+    assert (
+        last is not None
+        and last["last"]["mean"] == pytest.approx(0.5)
+        and last["last"]["sd"] == pytest.approx(0.02**0.5)
+    )
 
 
 def test_runs_that_end_at_different_steps_are_laid_over_each_other_moment_by_moment(tmp_path: Path) -> None:
@@ -129,7 +142,9 @@ def test_runs_that_end_at_different_steps_are_laid_over_each_other_moment_by_mom
     (group,) = groups(runs)
     alone = curve(group, next(panel for panel in PANELS if panel.saved == ("direct", "accuracy")))
     assert alone is not None
-    assert (alone.steps, alone.mean) == ([2, 8], [0.0, 0.5]), "from the saved evaluations, as nothing was measured on the way"
+    assert (alone.steps, alone.mean) == ([2, 8], [0.0, 0.5]), (
+        "from the saved evaluations, as nothing was measured on the way"
+    )
 
 
 def test_the_first_value_is_of_a_moment_that_all_runs_have(tmp_path: Path) -> None:
@@ -175,8 +190,15 @@ def test_the_figure_is_drawn_in_both_formats(tmp_path: Path) -> None:
 
 def test_tokens_are_all_that_were_spent(tmp_path: Path) -> None:
     """Those of judges and labels too, as a budget counts them; a run of an older version has those of the agents alone."""
-    rows = [{"step": 1, "tokens/sampled": 10.0, "tokens/spent": 30.0}, {"step": 2, "tokens/sampled": 10.0, "tokens/spent": 70.0}]
-    older = [{"step": 1, "tokens/sampled": 10.0}, {"step": 2, "tokens/sampled": 15}, {"step": 3, "tokens/sampled": "many"}]
+    rows = [
+        {"step": 1, "tokens/sampled": 10.0, "tokens/spent": 30.0},
+        {"step": 2, "tokens/sampled": 10.0, "tokens/spent": 70.0},
+    ]
+    older = [
+        {"step": 1, "tokens/sampled": 10.0},
+        {"step": 2, "tokens/sampled": 15},
+        {"step": 3, "tokens/sampled": "many"},
+    ]
     spent = [tokens_spent([{"phase": "self_play", **row} for row in each]) for each in (rows, older)]
     assert spent == [{1: 30.0, 2: 70.0}, {1: 10.0, 2: 25.0, 3: 25.0}]
     run = Run.create(tmp_path / "run", TrainConfig().as_dict(), {})

@@ -50,7 +50,9 @@ class Scripted:
         ids = np.asarray([*TOKENIZER.encode(said), TOKENIZER.eos_token_id], dtype=np.int32)
         return [Sample(ids, np.zeros(len(ids), dtype=np.float32), "stop")]
 
-    async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> np.ndarray:
+    async def compute_logprobs(
+        self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0
+    ) -> np.ndarray:
         raise NotImplementedError
 
 
@@ -106,7 +108,9 @@ def test_direct_is_the_first_of_votes_answers_and_the_plurality_wins() -> None:
     sampler = plain(config, lambda i, number: number in rights[i])
     direct, vote = run(sampler, config).rows
     assert (direct.name, direct.k, vote.name, vote.k) == ("direct", 1, "vote@5", 5)
-    assert direct.by_question["accuracy"] == {question_key(q): (right, 1.0) for q, right in zip(QUESTIONS, (0, 1, 0, 1), strict=True)}
+    assert direct.by_question["accuracy"] == {
+        question_key(q): (right, 1.0) for q, right in zip(QUESTIONS, (0, 1, 0, 1), strict=True)
+    }
     assert value(direct, "accuracy") == 0.5
     assert value(vote, "accuracy") == value(vote, "cons@k") == 0.5
     assert [share[0] for share in vote.by_question["cons@k"].values()] == [0, 0, 1, 1]
@@ -121,7 +125,9 @@ def test_the_plain_prompt_holds_the_question_and_its_instruction_and_no_contract
     seen: list[str] = []
 
     class Listens(Scripted):
-        async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        async def sample(
+            self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1
+        ) -> list[Sample]:
             seen.append(TOKENIZER.decode(np.asarray(prompt).tolist()))
             return await super().sample(prompt, params, num_samples)
 
@@ -130,7 +136,12 @@ def test_the_plain_prompt_holds_the_question_and_its_instruction_and_no_contract
 
 
 def test_what_is_thought_is_not_the_answer_and_no_answer_is_wrong() -> None:
-    said = {0: "<think>\\boxed{7}</think> so \\boxed{0}", 1: "<THINK>\\boxed{1}</THINK> so 7", 2: "no idea", 3: "\\boxed{3}"}
+    said = {
+        0: "<think>\\boxed{7}</think> so \\boxed{0}",
+        1: "<THINK>\\boxed{1}</THINK> so 7",
+        2: "no idea",
+        3: "\\boxed{3}",
+    }
     (row,) = run(Scripted(lambda question, *_: said[question]), CONFIG).rows
     assert [share[0] for share in row.by_question["accuracy"].values()] == [1, 0, 0, 1]
     assert value(row, "format") == 0.75
@@ -257,7 +268,10 @@ class Others:
         self.calls: Counter[tuple[int, int, int]] = Counter()
 
     async def __call__(self, observation: Observation) -> Said:
-        seat, question = observation.agent, read("\n".join(message.content for message in observation.conversation()))[0]
+        seat, question = (
+            observation.agent,
+            read("\n".join(message.content for message in observation.conversation()))[0],
+        )
         self.calls[question, seat, observation.round] += 1
         return Said(turn(question > seat, question, lower(seat) if observation.round == 2 else ""))
 
@@ -288,7 +302,9 @@ def test_against_speakers_in_text_alone_the_table_is_the_one_worked_out_by_hand(
     (row,) = run(policy, AGAINST, opponents={"them": others}).rows
     check_table(row)
     seats = Counter(policy.calls)
-    assert seats == Counter({(q, seat, r): 1 for q in range(4) for seat in range(3) for r in (1, 2)}), "each seat once a question"
+    assert seats == Counter({(q, seat, r): 1 for q in range(4) for seat in range(3) for r in (1, 2)}), (
+        "each seat once a question"
+    )
     assert others.calls == Counter({(q, seat, r): 2 for q in range(4) for seat in range(3) for r in (1, 2)})
 
 

@@ -87,7 +87,9 @@ def test_another_reward_needs_no_new_debates_and_another_schedule_does(tmp_path:
     file, config = tmp_path / "answers.jsonl", replace(ALL, modes=("debate",))
     run(Scripted(everything), config, answers=AnswerStore(file))
     again = Scripted(everything)
-    run(again, replace(config, protocol=config.protocol.with_choices({"reward": "win_rate"})), answers=AnswerStore(file))
+    run(
+        again, replace(config, protocol=config.protocol.with_choices({"reward": "win_rate"})), answers=AnswerStore(file)
+    )
     assert again.calls == []
     run(again, replace(config, protocol=config.protocol.with_choices({"history_rounds": 1})), answers=AnswerStore(file))
     assert len(again.calls) == 24
@@ -97,7 +99,9 @@ def test_an_evaluation_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(t
     whole = run(Scripted(everything), ALL, opponents={"them": Others()})
 
     class Stops(Scripted):
-        async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        async def sample(
+            self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1
+        ) -> list[Sample]:
             if len(self.calls) == 40:
                 stopping.cancel()
             return await super().sample(prompt, params, num_samples)
@@ -107,7 +111,13 @@ def test_an_evaluation_that_was_stopped_goes_on_and_ends_as_if_it_had_not_been(t
     async def stopped() -> None:
         nonlocal stopping
         stopping = asyncio.ensure_future(
-            evaluate(Player(stops, RENDERING), TASK, replace(ALL, concurrency=4), opponents={"them": Others()}, answers=AnswerStore(file))
+            evaluate(
+                Player(stops, RENDERING),
+                TASK,
+                replace(ALL, concurrency=4),
+                opponents={"them": Others()},
+                answers=AnswerStore(file),
+            )
         )
         with pytest.raises(asyncio.CancelledError):
             await stopping
@@ -163,7 +173,9 @@ def test_all_questions_and_modes_are_sampled_at_once() -> None:
     class Counts(Scripted):
         now = most = 0
 
-        async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        async def sample(
+            self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1
+        ) -> list[Sample]:
             self.now += 1
             self.most = max(self.most, self.now)
             await asyncio.sleep(0.01)
@@ -172,7 +184,9 @@ def test_all_questions_and_modes_are_sampled_at_once() -> None:
 
     wide, narrow = Counts(everything), Counts(everything)
     run(wide, ALL, opponents={"them": Others()})
-    assert wide.most == 4 * (3 + 3 + 3), "three answers, a debate of three, and three debates with one policy's seat each"
+    assert wide.most == 4 * (3 + 3 + 3), (
+        "three answers, a debate of three, and three debates with one policy's seat each"
+    )
     run(narrow, replace(ALL, concurrency=2), opponents={"them": Others()})
     assert narrow.most <= 6
 
@@ -192,7 +206,10 @@ def test_a_report_comes_back_from_its_file(tmp_path: Path) -> None:
     ("change", "complaint"),
     [
         ({"modes": ()}, "modes must name at least one of direct, vote"),
-        ({"modes": ("direct", "guess")}, "modes may name direct, vote, debate, debate\\+vote, opponents, consultancy, judge, got 'guess'"),
+        (
+            {"modes": ("direct", "guess")},
+            "modes may name direct, vote, debate, debate\\+vote, opponents, consultancy, judge, got 'guess'",
+        ),
         ({"modes": ("direct", "direct")}, "modes names 'direct' twice"),
         ({"k": 0}, "k must be at least 1, got 0"),
         ({"temperature": float("nan")}, "temperature must be 0 \\(greedy\\) or more, got nan"),

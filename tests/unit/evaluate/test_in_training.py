@@ -75,12 +75,16 @@ def test_the_debates_that_are_kept_have_the_grades_that_were_counted_and_are_gra
     kept: list[PlayedDebate] = []
     watched = replace(task, equal=equal)
     found = asyncio.run(
-        evaluate_in_training(engine, Rendering(engine.tokenizer), watched, CONFIG, keep=lambda _, debates: kept.extend(debates))
+        evaluate_in_training(
+            engine, Rendering(engine.tokenizer), watched, CONFIG, keep=lambda _, debates: kept.extend(debates)
+        )
     )
     in_evaluation = len(compared)
     assert [each.grades for each in kept] == grade_all([each.debate for each in kept], equal, task.extract)
     assert in_evaluation == len(compared) - in_evaluation > 0
-    assert [each.debate.question for each in kept] == list(task.held_out) and all(each.sampled and each.scores for each in kept)
+    assert [each.debate.question for each in kept] == list(task.held_out) and all(
+        each.sampled and each.scores for each in kept
+    )
     assert found["trust/winner_correct"] == mean(each.winner_is_right() for each in kept if each.winner is not None)
 
 

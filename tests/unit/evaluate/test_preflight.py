@@ -10,11 +10,20 @@ from moot.evaluate.report import Report, make_row
 from moot.util.intervals import Interval
 
 
-def report(direct: list[int], votes: list[tuple[int, int]], passed: list[int], judged: list[tuple[int, int]], cut: float = 0.0) -> Report:
+def report(
+    direct: list[int], votes: list[tuple[int, int]], passed: list[int], judged: list[tuple[int, int]], cut: float = 0.0
+) -> Report:
     alone = {str(i): QuestionCounts({"avg@k": (float(right), 1.0)}) for i, right in enumerate(direct)}
     debated = {
         str(i): QuestionCounts(
-            {"avg@k": (0.0, 1.0), "pass@k": (float(p), 1.0), "comparisons": v, "judge": j, "valid_turns": (3.0, 4.0), "cut": (cut, 1.0)}
+            {
+                "avg@k": (0.0, 1.0),
+                "pass@k": (float(p), 1.0),
+                "comparisons": v,
+                "judge": j,
+                "valid_turns": (3.0, 4.0),
+                "cut": (cut, 1.0),
+            }
         )
         for i, (v, p, j) in enumerate(zip(votes, passed, judged, strict=True))
     }
@@ -32,7 +41,8 @@ def test_the_limits_are_those_of_the_list() -> None:
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "verdict"), [(0.06, 0.2, "pass"), (0.01, 0.04, "fail"), (0.04, 0.2, "cannot tell"), (0.05, 0.2, "cannot tell")]
+    ("low", "high", "verdict"),
+    [(0.06, 0.2, "pass"), (0.01, 0.04, "fail"), (0.04, 0.2, "cannot tell"), (0.05, 0.2, "cannot tell")],
 )
 def test_only_an_interval_on_one_side_tells(low: float, high: float, verdict: str) -> None:
     assert judge(Interval((low + high) / 2, low, high), 0.05) == verdict
@@ -67,13 +77,23 @@ def test_no_votes_come_with_what_lies_behind_them() -> None:
 
 
 def costs(
-    first: list[float], last: list[float], direct: list[float], plurality: list[float], tokens: tuple[int, int] = (100, 900)
+    first: list[float],
+    last: list[float],
+    direct: list[float],
+    plurality: list[float],
+    tokens: tuple[int, int] = (100, 900),
 ) -> Report:
     """Three agents and two rounds: six turns per debate."""
     alone = {str(i): QuestionCounts({"avg@k": (right, 1.0)}, tokens[0]) for i, right in enumerate(direct)}
     debated = {
         str(i): QuestionCounts(
-            {"avg@k": (after, 1.0), "round_1": (before, 1.0), "round_1_plurality": (most, 1.0), "valid_turns": (6.0, 6.0)}, tokens[1]
+            {
+                "avg@k": (after, 1.0),
+                "round_1": (before, 1.0),
+                "round_1_plurality": (most, 1.0),
+                "valid_turns": (6.0, 6.0),
+            },
+            tokens[1],
         )
         for i, (before, after, most) in enumerate(zip(first, last, plurality, strict=True))
     }
@@ -106,8 +126,12 @@ def test_a_free_contract_is_go_and_a_hasty_one_is_not() -> None:
     few = contract_findings(costs(level[:40], level[:40], level[:40], level[:40]))
     assert [SAYS[each.verdict] for each in few][2:4] == ["caution", "caution"]
     free = {each.check.metric: each for each in contract_findings(costs(level, level, level, level))}
-    assert [SAYS[each.verdict] for each in contract_findings(costs(level, level, level, level))][2:4] == ["go", "go"], "exactly level"
-    assert SAYS[free["round_1_plurality"].verdict] == "caution", "a majority that is worth nothing more is at the limit itself"
+    assert [SAYS[each.verdict] for each in contract_findings(costs(level, level, level, level))][2:4] == ["go", "go"], (
+        "exactly level"
+    )
+    assert SAYS[free["round_1_plurality"].verdict] == "caution", (
+        "a majority that is worth nothing more is at the limit itself"
+    )
     hasty = contract_findings(costs(level, level, level, level, tokens=(200, 480)))[-1]
     assert (hasty.measured is not None and hasty.measured.value) == 0.4 and SAYS[hasty.verdict] == "no-go"
     assert hasty.note == "80 tokens per turn, 200 per plain answer"
@@ -117,7 +141,10 @@ def test_a_free_contract_is_go_and_a_hasty_one_is_not() -> None:
 
 def test_with_one_round_there_is_no_second_to_compare() -> None:
     alone = {str(i): QuestionCounts({"avg@k": (1.0, 1.0)}, 10) for i in range(4)}
-    debated = {str(i): QuestionCounts({"avg@k": (0.5, 1.0), "cons@k": (1.0, 1.0), "valid_turns": (3.0, 3.0)}, 30) for i in range(4)}
+    debated = {
+        str(i): QuestionCounts({"avg@k": (0.5, 1.0), "cons@k": (1.0, 1.0), "valid_turns": (3.0, 3.0)}, 30)
+        for i in range(4)
+    }
     rows = [make_row("direct", 1, "avg@k", alone, 0, None, 0), make_row("debate", 3, "avg@k", debated, 0, None, 0)]
     told = contract_findings(Report({"seed": 0, "num_agents": 3}, rows, {}))
     assert [(each.check.name, each.measured and each.measured.value) for each in told] == [

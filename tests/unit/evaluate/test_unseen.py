@@ -21,7 +21,13 @@ CONFIG = replace(CONFIG, optim=replace(CONFIG.optim, batch_size=2, num_train_dat
 def task(texts: list[str]) -> Task:
     """Trains on its texts in order; holds out the same."""
     questions = [Question(text, "7") for text in texts]
-    return Task("letters", lambda number: questions[number % len(questions)], questions, equal=str.__eq__, extract=lambda text: text)
+    return Task(
+        "letters",
+        lambda number: questions[number % len(questions)],
+        questions,
+        equal=str.__eq__,
+        extract=lambda text: text,
+    )
 
 
 @pytest.fixture(autouse=True)

@@ -40,7 +40,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
 Sampled = tuple[list[int], Literal["stop", "length"]]
 
 
-async def hosted_by(debate: HostedDebate, seats: int, sampled: Callable[[int, list[int]], Sampled], first: int = 0) -> list[int]:
+async def hosted_by(
+    debate: HostedDebate, seats: int, sampled: Callable[[int, list[int]], Sampled], first: int = 0
+) -> list[int]:
     """A host that plays all seats at once, beginning with any of them. How often each was asked."""
     asked = [0] * seats
 
@@ -82,7 +84,9 @@ def test_a_seat_that_was_never_asked_before_an_abort_has_no_request(folder: str)
 
     async def play() -> tuple[list[int], PlayedDebate]:
         hosted = HostedDebate(Setting(protocol="v1").debate(Question("2 + 2?", "4")), rendering)
-        return await hosted_by(hosted, 3, lambda seat, prompt: (said(rendering, "nothing that can be read"), "stop")), hosted.played
+        return await hosted_by(
+            hosted, 3, lambda seat, prompt: (said(rendering, "nothing that can be read"), "stop")
+        ), hosted.played
 
     asked, played = asyncio.run(play())
     assert asked == [1, 0, 0]
@@ -95,7 +99,9 @@ def test_a_reply_whose_turn_was_not_kept_belongs_to_none(folder: str) -> None:
 
     async def play() -> list[list[int | None]]:
         hosted = HostedDebate(Setting(choices={"on_parse_failure": "abort"}).debate(Question("2 + 2?", "4")), rendering)
-        assert await hosted_by(hosted, 3, lambda seat, prompt: (said(rendering, "?" if seat == 1 else text()), "stop")) == [1, 1, 1]
+        assert await hosted_by(
+            hosted, 3, lambda seat, prompt: (said(rendering, "?" if seat == 1 else text()), "stop")
+        ) == [1, 1, 1]
         return [hosted.turn_of_each_reply(seat) for seat in range(3)]
 
     assert asyncio.run(play()) == [[0], [0], [None]]
@@ -173,7 +179,8 @@ def test_a_replay_has_the_tokens_of_a_debate_or_says_that_they_are_others(folder
     rendering, setting = rendering_of(folder, "qwen3"), Setting()
     own = asyncio.run(own_debates(folder, setting))[0]
     replies = [
-        [(own.sampled[i].tokens.tolist(), own.sampled[i].stop_reason == "length") for i in turns] for turns in own.debate.turns_by_agent()
+        [(own.sampled[i].tokens.tolist(), own.sampled[i].stop_reason == "length") for i in turns]
+        for turns in own.debate.turns_by_agent()
     ]
     replayed = asyncio.run(replay(own.debate, rendering, replies))
     assert replayed is not None
@@ -198,13 +205,17 @@ def test_a_turn_is_paid_the_weighted_sum_of_its_streams_and_a_seat_the_sum_of_it
 
 
 def test_a_reward_of_the_whole_debate_is_no_turns() -> None:
-    played = scored(PlayedDebate(debate(v2(), [["", "", ""], ["1 > 2", "", FAILED]])), Setting(choices={"reward": "win_rate"}))
+    played = scored(
+        PlayedDebate(debate(v2(), [["", "", ""], ["1 > 2", "", FAILED]])), Setting(choices={"reward": "win_rate"})
+    )
     assert turn_rewards(played) is None
     assert seat_rewards(played) == [0.0, 1.0, -1.0]  # a failed turn costs 1
 
 
 def test_metrics_of_a_seat() -> None:
-    played = scored(PlayedDebate(debate(v2(), [["", "", ""], ["1 > 2", "", FAILED]], [["5", "7", "6"]] * 2, "7")), Setting())
+    played = scored(
+        PlayedDebate(debate(v2(), [["", "", ""], ["1 > 2", "", FAILED]], [["5", "7", "6"]] * 2, "7")), Setting()
+    )
     assert seat_metrics(played, 1) == {"seat": 1, "turns": 2, "failed_turns": 0, "won": 1, "correct": 1}
     assert seat_metrics(played, 2) == {"seat": 2, "turns": 2, "failed_turns": 1, "won": 0, "correct": 0}
 

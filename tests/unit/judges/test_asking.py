@@ -87,7 +87,9 @@ def test_the_verdict_continues_the_sampled_tokens_whether_the_thinking_ended_or_
 
 def verdict(content: str, top: dict[str, float] | None = None) -> httpx.Response:
     listed = [{"token": token, "logprob": logprob} for token, logprob in (top or {}).items()]
-    logprobs = {"content": [{"token": "\n", "logprob": -0.1}, {**listed[0], "top_logprobs": listed}]} if listed else None
+    logprobs = (
+        {"content": [{"token": "\n", "logprob": -0.1}, {**listed[0], "top_logprobs": listed}]} if listed else None
+    )
     return stream(event(content, logprobs=logprobs), event(finish="stop", usage=(50, 1)), DONE)
 
 
@@ -109,7 +111,9 @@ def ask(asked: Asked, *answers: Callable[[], httpx.Response]) -> tuple[Check, li
 
 
 def test_a_server_with_logprobs_is_heard_by_them() -> None:
-    check, (first, second), _ = ask(ONE, thought, lambda: verdict("No", {"No": log(0.5), " yes": log(0.1), "Yes": log(0.15)}))
+    check, (first, second), _ = ask(
+        ONE, thought, lambda: verdict("No", {"No": log(0.5), " yes": log(0.1), "Yes": log(0.15)})
+    )
     assert check == Check(pytest.approx(0.25 / 0.75), "It adds up.", 8, "probability")  # type: ignore[arg-type]
     assert "logprobs" not in first and (first["max_tokens"], first["temperature"]) == (100, 0.7)
     assert (second["logprobs"], second["top_logprobs"], second["temperature"]) == (True, 20, 1.0)
@@ -130,10 +134,16 @@ def test_a_server_that_refuses_logprobs_is_asked_without_them() -> None:
     assert "the word that it says counts" in notes[0]
 
 
-@pytest.mark.parametrize("logprobs", [[], {"content": 3}, {"content": [{"token": "Yes", "logprob": "x", "top_logprobs": 7}]}])
+@pytest.mark.parametrize(
+    "logprobs", [[], {"content": 3}, {"content": [{"token": "Yes", "logprob": "x", "top_logprobs": 7}]}]
+)
 def test_logprobs_that_cannot_be_read_are_none(logprobs: Any) -> None:
     answer = {"choices": [{"message": {"content": "Yes"}, "finish_reason": "stop", "logprobs": logprobs}]}
-    check, _, _ = ask(ONE, thought, lambda: httpx.Response(200, content=json.dumps(answer), headers={"content-type": "application/json"}))
+    check, _, _ = ask(
+        ONE,
+        thought,
+        lambda: httpx.Response(200, content=json.dumps(answer), headers={"content-type": "application/json"}),
+    )
     assert check == Check(1.0, "It adds up.", None, "word")
 
 

@@ -47,7 +47,9 @@ class Planted:
         async def speak(observation: Observation) -> Said:
             (number,) = re.findall(r"Which number is (\d+)\?", observation.conversation()[0].content)
             pairs = [pair if int(number) % 10 < 7 else pair[::-1] for pair in combinations(observation.eligible, 2)]
-            return Said("\n".join(f"Agent {a} > Agent {b}" for a, b in pairs) if observation.section == "comparison" else "Hm.")
+            return Said(
+                "\n".join(f"Agent {a} > Agent {b}" for a, b in pairs) if observation.section == "comparison" else "Hm."
+            )
 
         return speak
 
@@ -66,7 +68,9 @@ def answers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def is_right(asked: Asked, place: int) -> bool:
-    return asked.answers[place] == asked.question.answer or f"\\boxed{{{asked.question.answer}}}" in asked.answers[place]
+    return (
+        asked.answers[place] == asked.question.answer or f"\\boxed{{{asked.question.answer}}}" in asked.answers[place]
+    )
 
 
 def right_in(share: float) -> Say:
@@ -95,7 +99,9 @@ def within(interval: dict[str, float], value: float) -> bool:
 
 
 @pytest.mark.parametrize("share", [0.5, 0.7, 0.9])
-def test_a_judge_that_is_right_so_often_is_measured_as_that(share: float, answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_is_right_so_often_is_measured_as_that(
+    share: float, answers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = measured(right_in(share), monkeypatch, answers, "--ballots", "approval", "pairs", "--checks", "1", "2")
     for row in rows.values():
         assert row["questions"] == COUNT and row["pairs"] == 4 * COUNT
@@ -105,16 +111,22 @@ def test_a_judge_that_is_right_so_often_is_measured_as_that(share: float, answer
         assert row["j"]["value"] == pytest.approx(2 * share - 1) and within(row["j"], 2 * share - 1)
         assert row["cost"]["value"] == 10 * checks and row["order_flips"] is None
         assert within(row["length"], 0.0)
-    assert rows["pairs 1"]["one_order"]["value"] == pytest.approx(share) and rows["pairs 1"]["order_flips"]["value"] == 0
+    assert (
+        rows["pairs 1"]["one_order"]["value"] == pytest.approx(share) and rows["pairs 1"]["order_flips"]["value"] == 0
+    )
     assert rows["pairs 1"]["j"] is None
 
 
-def test_a_judge_that_always_says_the_first_is_told_by_its_flips(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_always_says_the_first_is_told_by_its_flips(
+    answers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row = measured(lambda asked: 0.9, monkeypatch, answers, "--ballots", "pairs")["pairs 1"]
     assert row["order_flips"]["value"] == 1.0 and row["one_order"]["value"] == row["pair_accuracy"]["value"] == 0.5
 
 
-def test_a_judge_that_likes_long_answers_is_told_by_its_correlation(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judge_that_likes_long_answers_is_told_by_its_correlation(
+    answers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     row = measured(lambda asked: len(asked.answers[0]) / 100, monkeypatch, answers, "--checks", "1")["approval 1"]
     assert row["length"]["value"] > 0.99 and within(row["pair_accuracy"], 0.5)
 
@@ -133,7 +145,9 @@ def test_a_judge_that_writes_lines_is_measured_by_its_votes(answers: Path, monke
 def test_where_counting_fails_is_looked_at_apart(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [json.loads(line) for line in answers.read_text().splitlines()]
     for number, row in enumerate(rows):
-        row["answers"].append(row["answers"][3 if number % 2 else 0])  # a wrong answer, or a right one, has the most votes
+        row["answers"].append(
+            row["answers"][3 if number % 2 else 0]
+        )  # a wrong answer, or a right one, has the most votes
     answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
 
     def right_where_counting_is(asked: Asked) -> float:
@@ -164,7 +178,9 @@ def test_what_was_cut_off_goes_on_and_nothing_is_asked_twice(answers: Path, monk
 
     # Fewer checks are the first of those that there are.
     none = Planted(right_in(0.7), most=0)
-    assert measured(none, monkeypatch, answers, "--checks", "2")["approval 2"]["pair_accuracy"]["value"] == pytest.approx(0.7)
+    assert measured(none, monkeypatch, answers, "--checks", "2")["approval 2"]["pair_accuracy"][
+        "value"
+    ] == pytest.approx(0.7)
 
 
 def test_a_kept_line_that_is_no_verdict_is_asked_for_again(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -179,7 +195,9 @@ def test_a_kept_line_that_is_no_verdict_is_asked_for_again(answers: Path, monkey
     assert measured(again, monkeypatch, answers, "--checks", "1") == expected and again.asked.total() == len(wrong)
 
 
-def test_nobody_is_asked_where_all_answers_are_right_or_all_are_wrong(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nobody_is_asked_where_all_answers_are_right_or_all_are_wrong(
+    answers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     rows = [json.loads(line) for line in answers.read_text().splitlines()]
     rows[0]["answers"], rows[1]["answers"] = rows[0]["answers"][:2], rows[1]["answers"][2:]
     answers.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -188,7 +206,9 @@ def test_nobody_is_asked_where_all_answers_are_right_or_all_are_wrong(answers: P
     assert not {"Which number is 0?", "Which number is 1?"} & {question for question, *_ in planted.asked}
 
 
-def test_an_answer_that_several_gave_in_the_same_words_is_asked_about_once(answers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_several_gave_in_the_same_words_is_asked_about_once(
+    answers: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     planted = Planted(lambda asked: 0.5)
     measured(planted, monkeypatch, answers, "--show", "answer", "--checks", "3")
     assert planted.asked.total() == COUNT * 2 * 3
@@ -203,7 +223,9 @@ def test_what_an_engine_fails_at_is_left_out_said_and_tried_again(
         return right_in(0.9)(asked)
 
     assert measured(fails, monkeypatch, answers, "--checks", "2")["approval 2"]["questions"] == COUNT - 1
-    assert "8 answers or debates were lost to the engine (no answer from the server)" in " ".join(capsys.readouterr().out.split())
+    assert "8 answers or debates were lost to the engine (no answer from the server)" in " ".join(
+        capsys.readouterr().out.split()
+    )
     again = Planted(right_in(0.9))
     assert measured(again, monkeypatch, answers, "--checks", "2")["approval 2"]["questions"] == COUNT
     assert again.asked.total() == 8
@@ -218,14 +240,32 @@ def sevens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.chdir(tmp_path)
     rows = [{"question": f"What is 7 plus {i} minus {i}?", "answer": "7"} for i in range(80)]
     Path("sevens.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    scripted_judge = ["judge", "--engine", "scripted", "--task", "sevens.jsonl", "--questions", "8", "--max-tokens", "2000"]
+    scripted_judge = [
+        "judge",
+        "--engine",
+        "scripted",
+        "--task",
+        "sevens.jsonl",
+        "--questions",
+        "8",
+        "--max-tokens",
+        "2000",
+    ]
     return [*scripted_judge, "--ballots", "approval", "pairs", "lines", "--checks", "1", "2"]
 
 
-def test_answers_are_sampled_once_and_every_way_is_shown_best_first(sevens: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_are_sampled_once_and_every_way_is_shown_best_first(
+    sevens: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(sevens) == 0
     shown = capsys.readouterr().out
-    for word in ("base, approval ×1, solution", "base, approval ×2, solution", "base, lines, solution", "order flips", "interval"):
+    for word in (
+        "base, approval ×1, solution",
+        "base, approval ×2, solution",
+        "base, lines, solution",
+        "order flips",
+        "interval",
+    ):
         assert word in shown, word
     folder = Path("judges/scripted-sevens")
     answers, verdicts = ((folder / name).read_bytes() for name in ("answers.jsonl", "verdicts.jsonl"))
@@ -245,7 +285,9 @@ def test_answers_are_sampled_once_and_every_way_is_shown_best_first(sevens: list
 
 
 @pytest.mark.parametrize("calls", [5, 90])
-def test_an_engine_that_is_cut_off_among_answers_or_verdicts(calls: int, sevens: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_that_is_cut_off_among_answers_or_verdicts(
+    calls: int, sevens: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert main([*sevens, "--out", "whole"]) == 0
     with monkeypatch.context() as patched:
         patched.setattr(scripted, "ScriptedEngine", dies_after(calls))
@@ -275,7 +317,11 @@ def test_an_engine_that_is_cut_off_among_answers_or_verdicts(calls: int, sevens:
     ],
 )
 def test_what_makes_no_sense_is_refused(
-    options: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    options: list[str],
+    complaint: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
     good = {"question": "Q", "answer": 1, "answers": ["1"]}

@@ -46,12 +46,24 @@ def test_places_are_counted_as_utf16(said: str, place: int) -> None:
 
 def test_each_line_of_a_comparison_says_what_became_of_it(tmp_path: Path) -> None:
     comparison = "\n".join(
-        [lines("1 > 2"), lines("2 > 1"), lines("0 > 1"), lines("1 = 1"), lines("1 > 9"), "I like Agent 1", "N/A", lines("1 > 3")]
+        [
+            lines("1 > 2"),
+            lines("2 > 1"),
+            lines("0 > 1"),
+            lines("1 = 1"),
+            lines("1 > 9"),
+            "I like Agent 1",
+            "N/A",
+            lines("1 > 3"),
+        ]
     )
     judge = turn(0, round=2, comparison=comparison, text=text(comparison))
     votes = [{"turn": 3, "left_turn": 2, "right_turn": 1, "verdict": ">"}]
     debate = record(turn(0), turn(1), turn(2), judge, votes=votes, num_agents=4)
-    debate["rewards"] = debate["advantages"] = {"generator": [[0.5, 0.25], [1.0], [0.0], []], "judge": [[0.0, -1.0], [0.0], [0.0], []]}
+    debate["rewards"] = debate["advantages"] = {
+        "generator": [[0.5, 0.25], [1.0], [0.0], []],
+        "judge": [[0.0, -1.0], [0.0], [0.0], []],
+    }
     found = seen(tmp_path, debate)
     fates = [line["fate"] for line in found["turns"][3]["lines"]]
     assert fates == ["superseded", "vote", "self", "same", "unknown", "unreadable", "silent", "unseen"]
@@ -74,7 +86,13 @@ def test_each_line_of_a_comparison_says_what_became_of_it(tmp_path: Path) -> Non
 
 def test_a_closing_ballot_is_all_judging_and_no_answer(tmp_path: Path) -> None:
     said = "<evaluation>Fine.</evaluation><comparison>Agent 1 > Agent 2</comparison>"
-    ballot = {"round": 2, "agent": 0, "text": said, "fields": {"evaluation": "Fine.", "comparison": "Agent 1 > Agent 2"}, "ballot": True}
+    ballot = {
+        "round": 2,
+        "agent": 0,
+        "text": said,
+        "fields": {"evaluation": "Fine.", "comparison": "Agent 1 > Agent 2"},
+        "ballot": True,
+    }
     votes = [{"turn": 3, "left_turn": 1, "right_turn": 2, "verdict": ">"}]
     found = seen(tmp_path, record(turn(0, "7", True), turn(1), turn(2), ballot, votes=votes))["turns"][3]
     assert found["ballot"] and [section["stream"] for section in found["sections"]] == ["judge", "judge"]
@@ -95,7 +113,9 @@ def test_judges_without_a_seat_are_numbered_behind_the_agents(tmp_path: Path, co
     (vote,) = found["votes"]
     assert (vote["author"], vote["turn"], vote["round"], vote["counts"]) == (4, None, None, counts)
     assert [each["agent"] for each in found["jury"]] == [3, 4] and found["jury_counts"] is counts
-    assert found["jury"][0]["failure"] == "no <evaluation> in the text" and [line["fate"] for line in found["jury"][1]["lines"]] == ["vote"]
+    assert found["jury"][0]["failure"] == "no <evaluation> in the text" and [
+        line["fate"] for line in found["jury"][1]["lines"]
+    ] == ["vote"]
 
 
 def test_shuffled_labels_are_read_as_their_author_meant_them(tmp_path: Path) -> None:
@@ -113,27 +133,44 @@ def test_shuffled_labels_are_read_as_their_author_meant_them(tmp_path: Path) -> 
 
 def test_a_reward_by_agent_is_a_stream_of_its_own(tmp_path: Path) -> None:
     votes = [{"turn": 0, "left": 1, "right": 2, "verdict": "="}]
-    found = seen(tmp_path, record(votes=votes, rewards=[0.5, 0.25, 0.0], returns=[0.5, 0.25, -1.0], advantages=[0.25, 0.0, -0.25]))
+    found = seen(
+        tmp_path,
+        record(votes=votes, rewards=[0.5, 0.25, 0.0], returns=[0.5, 0.25, -1.0], advantages=[0.25, 0.0, -0.25]),
+    )
     assert [each["rewards"] for each in found["turns"]] == [{"agent": 0.5}, {"agent": 0.25}, {"agent": 0.0}]
     assert found["turns"][2]["advantages"] == {"agent": -0.25} and found["turns"][2]["returns"] == {"agent": -1.0}
     assert found["votes"][0]["left"] == {"agent": 1, "round": None}
 
 
 def test_a_turn_has_its_own_tokens(tmp_path: Path) -> None:
-    first, second = record(turn(0), failed(1, said="12345"), turn(2)), record(failed(0, said=""), failed(1, said="ab𝔸"), turn(2))
+    first, second = (
+        record(turn(0), failed(1, said="12345"), turn(2)),
+        record(failed(0, said=""), failed(1, said="ab𝔸"), turn(2)),
+    )
     found = seen(tmp_path, first, second, number=1)
     before = sum(len(each["text"]) // 4 + 1 + (len(each["text"]) % 4 > 0) for each in first["turns"])
     empty, short, _ = found["turns"]
-    assert empty["tokens"] == {"starts": [0], "ids": [before], "logprobs": [round(-before / 1000, 5)], "advantages": [0.5]}
+    assert empty["tokens"] == {
+        "starts": [0],
+        "ids": [before],
+        "logprobs": [round(-before / 1000, 5)],
+        "advantages": [0.5],
+    }
     assert short["tokens"]["starts"] == [0, 4]  # three characters, the last of them two to a browser
     assert short["temperature"] == 0.5
     before_it = shown(tmp_path / "run", 1, 0)
-    assert before_it is not None and before_it["turns"][0]["tokens"]["ids"][0] == 0 and len(before_it["turns"][1]["tokens"]["ids"]) == 3
+    assert (
+        before_it is not None
+        and before_it["turns"][0]["tokens"]["ids"][0] == 0
+        and len(before_it["turns"][1]["tokens"]["ids"]) == 3
+    )
     assert short["failure"] == "no <solution> in the text" and "sections" not in short
 
 
 @pytest.mark.parametrize("damage", ["none", "rubbish", "bomb", "pickle", "missing array"])
-def test_tokens_that_cannot_be_read_leave_the_debate_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str) -> None:
+def test_tokens_that_cannot_be_read_leave_the_debate_readable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, damage: str
+) -> None:
     monkeypatch.setattr("moot.page.debate.LARGEST", 100_000)
     run = write_run(tmp_path / "run", {1: [record()]}, tokens=False)
     file = run / "debates" / "000001.npz"
@@ -153,7 +190,9 @@ def test_tokens_that_cannot_be_read_leave_the_debate_readable(tmp_path: Path, mo
 
 
 def test_tokens_written_anew_are_read_anew(tmp_path: Path) -> None:
-    assert len(seen(tmp_path, record())["turns"][0]["tokens"]["ids"]) == (len(turn(0, correct=True)["text"]) + 3) // 4 + 1
+    assert (
+        len(seen(tmp_path, record())["turns"][0]["tokens"]["ids"]) == (len(turn(0, correct=True)["text"]) + 3) // 4 + 1
+    )
     debate = record(failed(0, said="abcd"), turn(1), turn(2))
     write_tokens(tmp_path / "run" / "debates" / "000001.npz", [debate])
     found = shown(tmp_path / "run", 1, 0)
@@ -168,7 +207,9 @@ def test_what_is_not_there_or_no_record_says_so(tmp_path: Path) -> None:
 
 
 WORDS = st.text(st.characters(exclude_categories=()), max_size=5)
-JUNK = st.one_of(st.none(), st.booleans(), st.integers(), st.floats(), WORDS, st.sampled_from([[], {}, [[1]], 10**9, -1]))
+JUNK = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), WORDS, st.sampled_from([[], {}, [[1]], 10**9, -1])
+)
 
 
 def paths(value: Any) -> list[tuple[Any, ...]]:
@@ -180,9 +221,13 @@ def paths(value: Any) -> list[tuple[Any, ...]]:
 @given(st.data())
 def test_a_record_with_anything_anywhere_is_shown_or_called_broken(data: st.DataObject) -> None:
     judge = turn(0, round=2, comparison="Agent 1 > Agent 2")
-    jury = [{"text": "<evaluation>x</evaluation><comparison>N/A</comparison>", "fields": {"comparison": "N/A"}, "votes": []}]
+    jury = [
+        {"text": "<evaluation>x</evaluation><comparison>N/A</comparison>", "fields": {"comparison": "N/A"}, "votes": []}
+    ]
     votes = [{"turn": 3, "left_turn": 1, "right_turn": 2, "verdict": ">"}]
-    whole: Any = json.loads(json.dumps(record(turn(0), turn(1), failed(2), judge, votes=votes, jury=jury, jury_counts=False)))
+    whole: Any = json.loads(
+        json.dumps(record(turn(0), turn(1), failed(2), judge, votes=votes, jury=jury, jury_counts=False))
+    )
     *way, last = data.draw(st.sampled_from(paths(whole)[1:]))
     place = whole
     for key in way:

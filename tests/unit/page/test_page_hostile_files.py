@@ -111,7 +111,9 @@ def test_settings_that_are_nested_deep_get_a_line_of_their_own(bad: Path, depth:
     assert next(row for row in answers["runs"].json["runs"] if row["name"] == "bad")["trouble"]
 
 
-@pytest.mark.parametrize("name", ["debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages"])
+@pytest.mark.parametrize(
+    "name", ["debate", "turn", "offsets", "temperature", "starts", "tokens", "logprobs", "advantages"]
+)
 @pytest.mark.parametrize("kind", ["text", "two dimensions", "no dimension", "complex", "one more", "huge"])
 def test_arrays_of_another_shape_leave_the_debate_readable(bad: Path, name: str, kind: str) -> None:
     file = bad / "debates" / "000001.npz"

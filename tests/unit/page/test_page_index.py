@@ -96,7 +96,12 @@ def test_a_filter_that_makes_no_sense_is_refused_by_name(asked: dict[str, str], 
 
 def test_an_answer_stands_although_a_later_turn_failed(tmp_path: Path) -> None:
     debate = record(
-        turn(0, "7", True), turn(1, "7", True), turn(2, "7", True), failed(0, round=2), turn(1, "7", True, 2), turn(2, "7", True, 2)
+        turn(0, "7", True),
+        turn(1, "7", True),
+        turn(2, "7", True),
+        failed(0, round=2),
+        turn(1, "7", True, 2),
+        turn(2, "7", True, 2),
     )
     index = Index(write_run(tmp_path / "run", {1: [debate]}), tmp_path / "cache")
     index.fill()
@@ -154,7 +159,9 @@ def test_it_can_be_stopped_and_goes_on_with_the_newest_first(tmp_path: Path) -> 
 
 
 def test_two_pages_may_fill_the_same_index_at_once(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "run", {step: [record(question=f"Number {step}?")] for step in range(1, 41)}, tokens=False)
+    run = write_run(
+        tmp_path / "run", {step: [record(question=f"Number {step}?")] for step in range(1, 41)}, tokens=False
+    )
     pages = [Index(run, tmp_path / "cache") for _ in range(4)]
     threads = [threading.Thread(target=page.fill) for page in pages]
     for thread in threads:
@@ -247,7 +254,13 @@ def test_an_index_that_is_off_is_made_again(index: Index, damage: str) -> None:
 def test_lines_that_are_no_records_are_listed_as_such(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", {1: [RIGHT]})
     odd = b'{"turns": \nnull\n{"question": {"text": "t", "answer": 1}, "turns": [{"agent": []}], "num_agents": 3}\n'
-    odd += b'{"question": {"text": "t", "answer": 1}, "turns": [], "num_agents": 1' + b"0" * 30 + b"}\n" + b"[" * 100_000 + b"\n"
+    odd += (
+        b'{"question": {"text": "t", "answer": 1}, "turns": [], "num_agents": 1'
+        + b"0" * 30
+        + b"}\n"
+        + b"[" * 100_000
+        + b"\n"
+    )
     (run / "debates" / "000002.jsonl").write_bytes(odd)
     (run / "debates" / "notes.jsonl").write_bytes(b"{}\n")
     index = Index(run, tmp_path / "cache")
@@ -264,7 +277,11 @@ def test_without_full_text_search_questions_are_searched(index: Index) -> None:
 
 def test_an_index_that_is_not_there_yet_answers_with_nothing(tmp_path: Path) -> None:
     index = Index(write_run(tmp_path / "run", {1: [RIGHT]}), tmp_path / "cache")
-    assert places(index) == [] and index.counts(where({}, none))["debates"] == 0 and index.before(where({}, none), (1, 0)) is None
+    assert (
+        places(index) == []
+        and index.counts(where({}, none))["debates"] == 0
+        and index.before(where({}, none), (1, 0)) is None
+    )
 
 
 def test_a_debates_line_is_read_at_its_place_and_found_again_where_the_file_is_another(index: Index) -> None:

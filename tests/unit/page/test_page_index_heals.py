@@ -25,7 +25,10 @@ Whole = tuple[bytes, list[object]]
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     steps = {
-        step: [record(turn(0, f"word{step}"), turn(1), question=f"Question {step}.{i}, " + "said at length " * 40) for i in range(12)]
+        step: [
+            record(turn(0, f"word{step}"), turn(1), question=f"Question {step}.{i}, " + "said at length " * 40)
+            for i in range(12)
+        ]
         for step in range(1, 13)
     }
     return write_run(tmp_path_factory.mktemp("healing") / "run", steps, tokens=False)
@@ -67,7 +70,9 @@ def whole(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Whole:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_damaged_index_is_made_again_when_a_page_is_opened(run: Path, whole: Whole, seed: int, tmp_path: Path) -> None:
+def test_a_damaged_index_is_made_again_when_a_page_is_opened(
+    run: Path, whole: Whole, seed: int, tmp_path: Path
+) -> None:
     index = Index(run, tmp_path)
     index.file.write_bytes(whole[0])
     damage(index.file, seed)
@@ -76,7 +81,9 @@ def test_a_damaged_index_is_made_again_when_a_page_is_opened(run: Path, whole: W
 
 
 @pytest.mark.parametrize("seed", SEEDS[::4])
-def test_one_that_is_damaged_under_an_open_page_is_made_again_by_the_next_look(run: Path, whole: Whole, seed: int, tmp_path: Path) -> None:
+def test_one_that_is_damaged_under_an_open_page_is_made_again_by_the_next_look(
+    run: Path, whole: Whole, seed: int, tmp_path: Path
+) -> None:
     index = Index(run, tmp_path)
     index.fill()
     damage(index.file, seed)
@@ -105,8 +112,12 @@ def test_the_page_answers_again_after_the_first_refusal(run: Path, whole: Whole,
     counted()
 
 
-@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_WRITE])
-def test_a_disk_in_trouble_takes_no_index_away(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
+@pytest.mark.parametrize(
+    "code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_IOERR_WRITE]
+)
+def test_a_disk_in_trouble_takes_no_index_away(
+    run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
     index = Index(run, tmp_path)
     index.fill(until=lambda: True)
     before = index.file.read_bytes()

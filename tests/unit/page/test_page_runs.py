@@ -113,7 +113,11 @@ def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path) -> None:
         + "0" * 400
         + "}\n"
     )
-    text = bad + lines(row(4, x=1.0, words="many", nested={"y": 1}, flag=True)) + '{"step": 5, "phase": "self_play", "x": NaN}\n'
+    text = (
+        bad
+        + lines(row(4, x=1.0, words="many", nested={"y": 1}, flag=True))
+        + '{"step": 5, "phase": "self_play", "x": NaN}\n'
+    )
     run, _ = watched(tmp_path, text)
     assert read(run, "x") == [[4.0, 5.0], [1.0, None]]
     assert read(run, "flag") == [[4.0], [1.0]]
@@ -122,7 +126,10 @@ def test_lines_that_are_no_rows_are_passed_over(tmp_path: Path) -> None:
 
 def test_an_alarm_that_cannot_tell_does_not_show_what_it_said_before(tmp_path: Path) -> None:
     noise = "alarm/random_noise"
-    run, _ = watched(tmp_path, lines(row(1, **{noise: 1.0}), row(2, **{noise: 1.0, "alarm/format_collapse": 1.0}), row(3, **{noise: None})))
+    run, _ = watched(
+        tmp_path,
+        lines(row(1, **{noise: 1.0}), row(2, **{noise: 1.0, "alarm/format_collapse": 1.0}), row(3, **{noise: None})),
+    )
     assert run.summary()["alarms"][noise] is None
     assert run.ask(lambda metrics: metrics.ringing("random_noise")) == [1, 2]
     assert run.ask(lambda metrics: metrics.ringing("format_collapse")) == [2]
@@ -133,7 +140,10 @@ def test_a_summary_needs_no_settings_and_counts_steps_where_it_has_them(tmp_path
     run, _ = watched(tmp_path, lines(row(5, x=1)))
     (tmp_path / "run.json").write_text("[]")
     assert run.summary()["total"] is None and run.summary()["step"] == 5
-    config = {"optim": {"num_train_datapoints": 10, "batch_size": 4}, "warm": {"warm_questions": 5, "warm_batch_size": 2, "warm_epochs": 3}}
+    config = {
+        "optim": {"num_train_datapoints": 10, "batch_size": 4},
+        "warm": {"warm_questions": 5, "warm_batch_size": 2, "warm_epochs": 3},
+    }
     (tmp_path / "run.json").write_text(json.dumps({"format": 1, "config": config}))
     assert run.summary()["total"] == 3 + 3 * 3
 
@@ -190,7 +200,11 @@ def test_the_table_shows_means_of_the_last_five_steps_and_the_last_evaluation(tm
     rows = [row(step, **{key: float(step), "train_sums/correct": step / 10}) for step in range(1, 8)]
     rows += [row(6, "eval", **{"test_sums/correct": 0.25}), row(7, "eval", **{"test_sums/correct": 0.5})]
     found, _ = watched(tmp_path / "run", lines(*rows))
-    assert found.summary()["headline"] == {"reward": 5.0, "right": pytest.approx(0.5), "held_out": 0.5}  # (3 + 4 + 5 + 6 + 7) / 5
+    assert found.summary()["headline"] == {
+        "reward": 5.0,
+        "right": pytest.approx(0.5),
+        "held_out": 0.5,
+    }  # (3 + 4 + 5 + 6 + 7) / 5
 
 
 def test_runs_that_differ_by_their_seed_alone_have_one_recipe(tmp_path: Path) -> None:

@@ -27,7 +27,10 @@ def run(tmp_path: Path) -> Path:
         {"step": 2, "phase": "self_play", "x": 2.0, "alarm/random_noise": 0.0},
         {"step": 2, "phase": "eval", "x": float("nan")},
     ]
-    steps = {1: [record(question="One?"), record(turn(0), turn(1), turn(2, "half \ud800 pair"))], 2: [record(question="Two?")]}
+    steps = {
+        1: [record(question="One?"), record(turn(0), turn(1), turn(2, "half \ud800 pair"))],
+        2: [record(question="Two?")],
+    }
     return write_run(tmp_path / "runs" / "a run", steps, rows)
 
 
@@ -111,8 +114,12 @@ def test_every_answer_says_that_nothing_but_ours_may_run(app: Any, target: str) 
 # Who knows the token
 
 
-@pytest.mark.parametrize("target", ["/", "/api/runs", "/api/debate?run=a%20run&debate=1.0", "/static/main.js", "/nowhere"])
-@pytest.mark.parametrize("cookie", ["", "moot-8717=", "moot-8717=wrong", "other=TOKEN", "moot-8717=TOKE", "moot-8717=\xe9", "=;=;"])
+@pytest.mark.parametrize(
+    "target", ["/", "/api/runs", "/api/debate?run=a%20run&debate=1.0", "/static/main.js", "/nowhere"]
+)
+@pytest.mark.parametrize(
+    "cookie", ["", "moot-8717=", "moot-8717=wrong", "other=TOKEN", "moot-8717=TOKE", "moot-8717=\xe9", "=;=;"]
+)
 def test_whoever_does_not_know_the_token_is_told_where_it_stands(app: Any, target: str, cookie: str) -> None:
     cookie = cookie.replace("TOKEN", app.token).replace("TOKE", app.token[:-1])
     for given in ("", "token=wrong", "token=", "token=%E2%82%AC", "Token=" + app.token):
@@ -161,7 +168,9 @@ def test_there_is_nothing_outside_what_is_served(app: Any, target: str) -> None:
     assert ask(app, target).status in (404, 307) and b"import" not in ask(app, target).body
 
 
-@pytest.mark.parametrize("name", ["..", "../secret", "a run/../../secret", "/etc", "%2e%2e", "a run/", "", ".", "a%20run%00"])
+@pytest.mark.parametrize(
+    "name", ["..", "../secret", "a run/../../secret", "/etc", "%2e%2e", "a run/", "", ".", "a%20run%00"]
+)
 def test_a_run_is_named_not_reached(app: Any, tmp_path: Path, name: str) -> None:
     write_run(tmp_path / "secret", {1: [record(question="Secret?")]})
     for what in ("debates", "debate", "config"):
@@ -171,7 +180,9 @@ def test_a_run_is_named_not_reached(app: Any, tmp_path: Path, name: str) -> None
 
 
 def test_a_link_inside_a_run_leads_nowhere(app: Any, run: Path, tmp_path: Path) -> None:
-    secret = write_run(tmp_path / "secret", {1: [record(question="Secret?")]}, [{"step": 1, "phase": "self_play", "secret": 1}])
+    secret = write_run(
+        tmp_path / "secret", {1: [record(question="Secret?")]}, [{"step": 1, "phase": "self_play", "secret": 1}]
+    )
     for name in ("debates/000001.jsonl", "debates/000001.npz", "metrics.jsonl", "run.json"):
         (run / name).unlink()
         (run / name).symlink_to(secret / name)
@@ -308,7 +319,9 @@ def test_the_page_asks_for_nothing_that_is_not_here(app: Any) -> None:
         for name in re.findall(r'from "\./([^"]+)"', file.read_text()):
             assert ask(app, f"/static/{name}").status == 200
             assert f'href="/static/{name}"' in page  # fetched at once, not when its importer has been read
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|https?://(?!www\.w3\.org)|eval\(", file.read_text())
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|https?://(?!www\.w3\.org)|eval\(", file.read_text()
+        )
     fonts = re.findall(r"url\(([^)]+)\)", (static / "vendor/katex/katex.min.css").read_text())
     assert len(fonts) == 20 and all(ask(app, f"/static/vendor/katex/{font}").status == 200 for font in fonts)
 

@@ -55,7 +55,8 @@ def test_what_cannot_be_used_is_passed_over_and_named(run: Run) -> None:
     assert loaded is not None and loaded.step == 1 and engine.steps == 1
     assert len(notes) == 2
     assert (
-        "000003 cannot be used (its state.json is damaged); trying the one before it" in notes[0] and "000002 cannot be used (" in notes[1]
+        "000003 cannot be used (its state.json is damaged); trying the one before it" in notes[0]
+        and "000002 cannot be used (" in notes[1]
     )
 
 
@@ -67,7 +68,9 @@ def test_a_step_that_is_named_is_that_step_or_an_error(run: Run) -> None:
     damage(run, 2)
     with pytest.raises(ConfigError, match=r"000002 cannot be used: its state\.json is damaged"):
         load(2)
-    with pytest.raises(ConfigError, match="has no checkpoint of step 9; it has 3, 2, 1; step 0 is the model before training"):
+    with pytest.raises(
+        ConfigError, match="has no checkpoint of step 9; it has 3, 2, 1; step 0 is the model before training"
+    ):
         load(9)
     for step in (1, 3):
         damage(run, step)
@@ -76,14 +79,21 @@ def test_a_step_that_is_named_is_that_step_or_an_error(run: Run) -> None:
     assert asyncio.run(load_newest(ScriptedEngine(), run, lambda text: None)) is None
 
 
-def test_a_run_a_checkpoint_in_it_a_bare_adapter_and_a_servers_name_all_say_what_to_load(run: Run, tmp_path: Path) -> None:
+def test_a_run_a_checkpoint_in_it_a_bare_adapter_and_a_servers_name_all_say_what_to_load(
+    run: Run, tmp_path: Path
+) -> None:
     settings, state = find_trained(str(run.path))
     assert settings["lora_rank"] == 7 and Path(state).name == "000003"
     assert Path(find_trained(str(run.path / "checkpoints" / "000001"))[1]).name == "000001"
     bare = tmp_path / "bare"
     bare.mkdir()
-    (bare / "manifest.json").write_text(json.dumps({"model": "m", "lora_rank": 4, "lora_alpha": 8, "lora_targets": ["q_proj", "v_proj"]}))
-    assert find_trained(str(bare)) == ({"model": "m", "lora_rank": 4, "lora_alpha": 8, "lora_targets": "q_proj,v_proj"}, str(bare))
+    (bare / "manifest.json").write_text(
+        json.dumps({"model": "m", "lora_rank": 4, "lora_alpha": 8, "lora_targets": ["q_proj", "v_proj"]})
+    )
+    assert find_trained(str(bare)) == (
+        {"model": "m", "lora_rank": 4, "lora_alpha": 8, "lora_targets": "q_proj,v_proj"},
+        str(bare),
+    )
     assert find_trained("tinker://run/weights/1") == ({}, "tinker://run/weights/1")
     with pytest.raises(ConfigError, match="is neither a run, nor a checkpoint in one"):
         find_trained(str(tmp_path / "nowhere"))
@@ -109,7 +119,12 @@ def edited(run: Run, section: str, name: str, value: object) -> None:
     ],
 )
 def test_a_runs_numbers_are_looked_at_before_memory_is_taken(
-    run: Run, name: str, value: object, complaint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    run: Run,
+    name: str,
+    value: object,
+    complaint: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     """`moot ask --checkpoint`, `moot eval`, `moot train --resume`: one line each, and no engine is made."""
     (run.path / "checkpoints" / "000003" / "manifest.json").write_text(json.dumps({"lora_rank": 7}))
@@ -120,7 +135,11 @@ def test_a_runs_numbers_are_looked_at_before_memory_is_taken(
 
     monkeypatch.setattr("moot.players.find.make_engine", made)
     monkeypatch.setattr("moot.training.setup.make_engine", made)
-    for command in (["ask", "--checkpoint", str(run.path), "Why?"], ["eval", str(run.path)], ["train", "--resume", str(run.path)]):
+    for command in (
+        ["ask", "--checkpoint", str(run.path), "Why?"],
+        ["eval", str(run.path)],
+        ["train", "--resume", str(run.path)],
+    ):
         assert main(command) == 2, command
         said = capsys.readouterr().err
         assert said.count("\n") == 1 and re.search(complaint, said), said
@@ -135,7 +154,9 @@ def test_a_bare_checkpoint_of_other_types_is_one_line(tmp_path: Path, capsys: py
     assert "model must be str, got 3" in said and said.count("\n") == 1
 
 
-def test_the_prompts_of_a_run_with_an_unknown_setting_are_refused_in_one_line(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_prompts_of_a_run_with_an_unknown_setting_are_refused_in_one_line(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["prompts", str(run.path)]) == 0
     edited(run, "optim", "surprise", 1)
     capsys.readouterr()

@@ -43,7 +43,9 @@ def test_a_password_in_an_address_is_refused_before_anything_is_written_or_shown
     assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
 
 
-@pytest.mark.parametrize("url", ["http://me:pw@x/v1", "http://me@x", "https://:pw@x", "me:pw@x/v1", "http://me:pw@[::1", "ftp://me:pw@x"])
+@pytest.mark.parametrize(
+    "url", ["http://me:pw@x/v1", "http://me@x", "https://:pw@x", "me:pw@x/v1", "http://me:pw@[::1", "ftp://me:pw@x"]
+)
 def test_a_password_is_not_shown_even_where_the_address_is_none(url: str) -> None:
     with pytest.raises(ConfigError, match="must not hold a name or a password") as caught:
         check_address(url, "base-url")

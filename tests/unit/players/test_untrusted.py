@@ -46,7 +46,9 @@ def theirs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Edit:
         run = moot.train(CONFIG, tmp_path / "run")
         header = run.header
         settings = header["config"][section] if section else header["config"]
-        settings[name] = value.format(code=code) if isinstance(value, str) else [each.format(code=code) for each in value]
+        settings[name] = (
+            value.format(code=code) if isinstance(value, str) else [each.format(code=code) for each in value]
+        )
         (run.path / "run.json").write_text(json.dumps(header))
         return run.path, tmp_path / "executed"
 
@@ -83,20 +85,32 @@ def test_what_a_run_names_is_not_run_or_called_on_its_word_alone(
     section: str, name: str, value: Any, theirs: Edit, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, executed = theirs(section, name, value)
-    name, uses = ("with", ["train"] if "Theirs" in value[0] else ["eval", "check", "train"]) if name == "parts" else (name, USES[name])
+    name, uses = (
+        ("with", ["train"] if "Theirs" in value[0] else ["eval", "check", "train"])
+        if name == "parts"
+        else (name, USES[name])
+    )
     for command in uses:
         capsys.readouterr()
         assert main([word.format(run=run) for word in COMMANDS[command]]) == 2, command
         said = capsys.readouterr().err
-        assert f"names code or an address ({name} " in said and "--trust-run" in said and said.count("\n") == 1, (command, said)
+        assert f"names code or an address ({name} " in said and "--trust-run" in said and said.count("\n") == 1, (
+            command,
+            said,
+        )
     assert main(["train", "--config", str(run / "run.json"), "--run", "mine"]) == 2
     assert not executed.exists() and not Path("mine").exists()
 
 
-def test_a_part_of_somebody_elses_is_not_taken_because_another_is_named(theirs: Edit, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_part_of_somebody_elses_is_not_taken_because_another_is_named(
+    theirs: Edit, capsys: pytest.CaptureFixture[str]
+) -> None:
     run, executed = theirs("", "parts", ["{code}:Theirs"])
     named = f"{executed.with_name('theirs.py')}:Theirs"
-    for words in (["--config", str(run / "run.json"), "--run", "mine"], ["--resume", str(run), "--num-train-datapoints", "4"]):
+    for words in (
+        ["--config", str(run / "run.json"), "--run", "mine"],
+        ["--resume", str(run), "--num-train-datapoints", "4"],
+    ):
         assert main(["train", *words, "--with", "distill"]) == 2
         assert f"name it again (--with {named})" in capsys.readouterr().err.replace("\n", "") and not executed.exists()
         assert main(["train", *words, "--with", named]) == 2
@@ -104,7 +118,9 @@ def test_a_part_of_somebody_elses_is_not_taken_because_another_is_named(theirs: 
         executed.unlink()
 
 
-@pytest.mark.parametrize(("section", "name", "value"), [("protocol", "reward", "{code}:reward"), ("", "parts", ["{code}:Theirs"])])
+@pytest.mark.parametrize(
+    ("section", "name", "value"), [("protocol", "reward", "{code}:reward"), ("", "parts", ["{code}:Theirs"])]
+)
 def test_reading_exporting_and_looking_run_nothing(section: str, name: str, value: Any, theirs: Edit) -> None:
     run, executed = theirs(section, name, value)
     assert main(["export", str(run), "--supervised"]) == 0
@@ -159,7 +175,8 @@ def test_a_file_of_settings_is_trusted_by_what_it_names_and_not_by_its_own_name(
 
 
 @pytest.mark.parametrize(
-    "named", [["--task", "theirs.py:task"], ["--reward", "theirs.py:reward"], ["--task", "q.jsonl:grader=theirs.py:grader"]]
+    "named",
+    [["--task", "theirs.py:task"], ["--reward", "theirs.py:reward"], ["--task", "q.jsonl:grader=theirs.py:grader"]],
 )
 def test_a_dry_run_loads_no_code_even_of_ones_own(
     named: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

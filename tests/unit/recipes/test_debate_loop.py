@@ -52,7 +52,10 @@ def test_its_warm_start_learns_what_the_loop_would(capsys: pytest.CaptureFixture
     module = load("debate_loop")
     asyncio.run(module.run(module.arguments(["--engine", "scripted", "--iterations", "1", "--max-tokens", "3000"])))
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split(":")[0] for line in lines] == [*(f"warm start {first:4d}" for first in range(0, 16, 2)), "iteration 1"]
+    assert [line.split(":")[0] for line in lines] == [
+        *(f"warm start {first:4d}" for first in range(0, 16, 2)),
+        "iteration 1",
+    ]
 
 
 def test_two_agents_are_refused(capsys: pytest.CaptureFixture[str]) -> None:

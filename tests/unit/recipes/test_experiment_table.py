@@ -21,7 +21,9 @@ def recipe() -> dict[str, Any]:
 
 def save(run: Path, name: str, one: tuple[float, float], most: tuple[float, float]) -> None:
     """Two questions: how often one of the answers is right, and whether most of them are."""
-    shares = {metric: {"a": (pair[0], 1.0), "b": (pair[1], 1.0)} for metric, pair in (("avg@k", one), ("accuracy", most))}
+    shares = {
+        metric: {"a": (pair[0], 1.0), "b": (pair[1], 1.0)} for metric, pair in (("avg@k", one), ("accuracy", most))
+    }
     Report({}, [ReportRow("vote@8", 8, 2, 0, 10.0, {}, None, shares)], {}).save(run / "evals" / name / "report.json")
 
 

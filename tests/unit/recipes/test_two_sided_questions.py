@@ -57,8 +57,27 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(ConfigError, match=r"positions assigned|judge_counts must be true"):
             rescore(run, choices)
     held_out = [row for row in run.metrics() if row["phase"] == "eval"]
-    assert {f"test_two_sided/{name}" for name in ("correct", "consultancy/accuracy", "judge/accuracy")} <= set(held_out[-1])
-    assert main(["eval", "run", "--modes", "debate", "consultancy", "judge", "direct", "--questions", "6", "--out", "measured"]) == 0
+    assert {f"test_two_sided/{name}" for name in ("correct", "consultancy/accuracy", "judge/accuracy")} <= set(
+        held_out[-1]
+    )
+    assert (
+        main(
+            [
+                "eval",
+                "run",
+                "--modes",
+                "debate",
+                "consultancy",
+                "judge",
+                "direct",
+                "--questions",
+                "6",
+                "--out",
+                "measured",
+            ]
+        )
+        == 0
+    )
     report = Report.read(tmp_path / "measured" / "report.json")
     assert [(row.name, row.k, row.questions) for row in report.rows] == [
         ("debate", 2, 6),
@@ -73,14 +92,26 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
     [
         (["--num-agents", "3"], "num_agents must be 2 with positions assigned, got 3"),
         (["--judge", ""], "needs a judge without a seat whose vote counts; use --judge base"),
-        (["--judge", "base", "--with", "renewed_judge"], "renewed_judge is an outside judge itself, got --judge base too"),
+        (
+            ["--judge", "base", "--with", "renewed_judge"],
+            "renewed_judge is an outside judge itself, got --judge base too",
+        ),
         (["--reward", "truth"], "reward must be win_rate, win_minus_loss, generator_judge or path.py:function"),
         (["--no-judge-counts"], "judge_counts must be true and voters judges or both, got judge_counts false"),
         (["--warm-questions", "4"], "warm_questions must be left out with positions assigned"),
-        (["--with", "rounds_as_needed:stop_when_settled=yes"], "rounds_as_needed must be left out with positions assigned"),
+        (
+            ["--with", "rounds_as_needed:stop_when_settled=yes"],
+            "rounds_as_needed must be left out with positions assigned",
+        ),
         # What would pass and have no effect, because advocates do not vote.
-        (["--no-judge-first"], "judge_first must be left out with positions assigned, got false: advocates judge nobody"),
-        (["--visible", "solution", "comparison"], "visible must be solution with positions assigned, got solution comparison: an advocate"),
+        (
+            ["--no-judge-first"],
+            "judge_first must be left out with positions assigned, got false: advocates judge nobody",
+        ),
+        (
+            ["--visible", "solution", "comparison"],
+            "visible must be solution with positions assigned, got solution comparison: an advocate",
+        ),
         (["--visible", "evaluation"], "visible must be solution with positions assigned, got evaluation"),
         (
             ["--judge-consensus", "leave_one_out"],
@@ -90,16 +121,30 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         (["--lambda-judge", "2"], "lambda_judge must be left out with positions assigned, got 2.0"),
         (["--evaluation-credit", "judge"], "evaluation_credit must be left out with positions assigned, got judge"),
         (["--drop-own-answer"], "drop_own_answer must be left out with positions assigned, got true"),
-        (["--vote-weight", "forecast", "--forecast", "right"], "vote_weight must be left out with positions assigned, got forecast"),
+        (
+            ["--vote-weight", "forecast", "--forecast", "right"],
+            "vote_weight must be left out with positions assigned, got forecast",
+        ),
         # Because they give no answers of their own.
-        (["--with", "truth_schedule"], "truth_schedule must be left out with positions assigned: no reward of advocates"),
+        (
+            ["--with", "truth_schedule"],
+            "truth_schedule must be left out with positions assigned: no reward of advocates",
+        ),
         (["--with", "hard_agents"], "hard_agents must be left out with positions assigned"),
         (["--with", "easy_agents"], "easy_agents must be left out with positions assigned"),
-        (["--best-by", "agreement"], "best_by must be accuracy with positions assigned, got agreement: advocates never agree"),
-        (["--with", "curriculum:tasks=arithmetic+gsm8k"], "promote_at must be a number of steps with positions assigned, got 0.7"),
+        (
+            ["--best-by", "agreement"],
+            "best_by must be accuracy with positions assigned, got agreement: advocates never agree",
+        ),
+        (
+            ["--with", "curriculum:tasks=arithmetic+gsm8k"],
+            "promote_at must be a number of steps with positions assigned, got 0.7",
+        ),
     ],
 )
-def test_settings_that_make_no_sense_are_refused(options: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_that_make_no_sense_are_refused(
+    options: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["train", "--preset", "advocates", "--engine", "scripted", *options]) != 0
     assert says in " ".join(capsys.readouterr().err.split())
 
@@ -114,7 +159,9 @@ def test_settings_that_make_no_sense_are_refused(options: list[str], says: str, 
         ["--with", "curriculum:tasks=arithmetic+gsm8k,promote_at=3"],
     ],
 )
-def test_settings_that_have_an_effect_or_say_what_is_so_are_taken(options: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_that_have_an_effect_or_say_what_is_so_are_taken(
+    options: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     words = ["--engine", "scripted", "--task", str(FILE), "--dry-run"]
     assert main(["train", "--preset", "advocates", *words, *options]) == 0, capsys.readouterr().err
 
@@ -130,9 +177,23 @@ def test_a_protocol_brings_the_number_of_agents_that_it_needs(
     assert f"{agents} agents" in capsys.readouterr().out
 
 
-def test_a_plain_model_is_judged_in_both_orders_where_that_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_plain_model_is_judged_in_both_orders_where_that_is_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    words = ["eval", "--engine", "scripted", "--protocol", "advocates", "--task", str(FILE), "--questions", "4", "--modes", "debate"]
+    words = [
+        "eval",
+        "--engine",
+        "scripted",
+        "--protocol",
+        "advocates",
+        "--task",
+        str(FILE),
+        "--questions",
+        "4",
+        "--modes",
+        "debate",
+    ]
     for name, options in {"once": [], "twice": ["--both-orders"]}.items():
         assert main([*words, "--out", name, *options]) == 0
         report = Report.read(tmp_path / name / "report.json")
@@ -142,7 +203,10 @@ def test_a_plain_model_is_judged_in_both_orders_where_that_is_asked(tmp_path: Pa
 
 def test_both_orders_needs_a_judge(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", "--engine", "scripted", "--both-orders", "--questions", "2"]) == 2
-    assert "both_orders is about the judge of advocates, and here there is none; use --protocol advocates" in capsys.readouterr().err
+    assert (
+        "both_orders is about the judge of advocates, and here there is none; use --protocol advocates"
+        in capsys.readouterr().err
+    )
 
 
 def test_a_run_whose_rounds_went_by_agreement_is_measured_as_advocates_without_that() -> None:

@@ -23,7 +23,9 @@ SHRUNK = "alarm/length_collapse"
 VOTES = ["1 > 2", "0 > 2", "0 > 1"]
 
 
-def one(votes: list[str] = VOTES, answers: tuple[str | None, ...] = ("7", "8", "9"), truth: str | None = "7", n: int = 3) -> PlayedDebate:
+def one(
+    votes: list[str] = VOTES, answers: tuple[str | None, ...] = ("7", "8", "9"), truth: str | None = "7", n: int = 3
+) -> PlayedDebate:
     """Round 1, then votes about it; the same answers in both rounds."""
     return judged(debate(v2(), [[""] * n, votes], answers=[list(answers), list(answers)], truth=truth))
 
@@ -46,7 +48,14 @@ def test_the_window_is_five_iterations() -> None:
     found = [alarms.update([FINE] * count)[CONSENSUS] for count in (15, 1, 1, 1, 1, 1)]
     assert found == [None] * 6, "19 at most, then 5"
     alarms = Alarms()
-    assert [alarms.update([FINE] * count)[CONSENSUS] for count in (16, 1, 1, 1, 1, 1)] == [None, None, None, None, 0.0, None]
+    assert [alarms.update([FINE] * count)[CONSENSUS] for count in (16, 1, 1, 1, 1, 1)] == [
+        None,
+        None,
+        None,
+        None,
+        0.0,
+        None,
+    ]
 
 
 SAME = one(answers=("8", "8", "8"))
@@ -66,7 +75,9 @@ MUTE = one(votes=["", "", ""])
 
 
 @pytest.mark.parametrize(("silent", "rings"), [(2, 0.0), (3, 1.0)])
-def test_degenerate_consensus_rings_when_most_iterations_have_no_debate_with_a_signal(silent: int, rings: float) -> None:
+def test_degenerate_consensus_rings_when_most_iterations_have_no_debate_with_a_signal(
+    silent: int, rings: float
+) -> None:
     """Of five iterations, over half is three. One debate with a signal is enough to spare an iteration."""
     alarms = Alarms()
     for _ in range(5 - silent):
@@ -140,7 +151,10 @@ def test_no_vote_between_right_and_wrong_is_no_noise() -> None:
 # Without answers: pairs with two or more judges. Four agents; the pair 0-1 is judged by 2 and 3, the pair 2-3 by 0 and 1.
 def pair(clear: bool) -> PlayedDebate:
     return one(
-        votes=["2 > 3", "2 > 3", "0 > 1", "0 > 1"] if clear else ["2 > 3", "3 > 2", "0 > 1", "1 > 0"], answers=("1",) * 4, truth=None, n=4
+        votes=["2 > 3", "2 > 3", "0 > 1", "0 > 1"] if clear else ["2 > 3", "3 > 2", "0 > 1", "1 > 0"],
+        answers=("1",) * 4,
+        truth=None,
+        n=4,
     )
 
 
@@ -195,7 +209,10 @@ def test_format_collapse_rings_above_two_fifths_of_failed_turns(failed: int, rin
 
 
 def spoken(
-    length: int, answers: tuple[str, ...] = ("7", "7", "8"), truth: str | None = "7", labelled: tuple[bool, ...] | None = None
+    length: int,
+    answers: tuple[str, ...] = ("7", "7", "8"),
+    truth: str | None = "7",
+    labelled: tuple[bool, ...] | None = None,
 ) -> PlayedDebate:
     """Solutions of `length` characters in all, tags included, with one token each; the other sections have tokens too."""
     padding = length - len("<solution>\\boxed{7}</solution>")
@@ -226,7 +243,9 @@ LENGTHS = {
 
 
 @pytest.mark.parametrize(("first", "last", "rings"), LENGTHS.values(), ids=LENGTHS)
-def test_length_collapse_by_hand(first: tuple[int, tuple[str, ...]], last: tuple[int, tuple[str, ...]], rings: float) -> None:
+def test_length_collapse_by_hand(
+    first: tuple[int, tuple[str, ...]], last: tuple[int, tuple[str, ...]], rings: float
+) -> None:
     alarms = Alarms()
     assert [alarms.update([spoken(*first)] * 4)[SHRUNK] for _ in range(5)] == [None] * 4 + [0.0]
     found = [alarms.update([spoken(*last)] * 4)[SHRUNK] for _ in range(5)]
@@ -254,7 +273,9 @@ def test_length_collapse_is_of_the_first_steps_to_the_last_five() -> None:
     ],
 )
 def test_without_answers_length_collapse_looks_at_agreement(
-    first: tuple[tuple[str, ...], tuple[bool, ...] | None], last: tuple[tuple[str, ...], tuple[bool, ...] | None], rings: float
+    first: tuple[tuple[str, ...], tuple[bool, ...] | None],
+    last: tuple[tuple[str, ...], tuple[bool, ...] | None],
+    rings: float,
 ) -> None:
     alarms = Alarms()
     for _ in range(5):

@@ -71,7 +71,11 @@ def test_a_run_remembers_the_newest_questions_alone(tmp_path: Path, monkeypatch:
     visits = Visits.until(run, 0)
     for step, name in enumerate(("a", "b", "a", "c"), 1):
         asyncio.run(visits.update(step, "self_play", [(task, answered("7", "7", "8", name=name))]))
-    assert list(visits.last["self_play"]) == list(Visits.until(run, 4).last["self_play"]) == ["arithmetic/a", "arithmetic/c"]
+    assert (
+        list(visits.last["self_play"])
+        == list(Visits.until(run, 4).last["self_play"])
+        == ["arithmetic/a", "arithmetic/c"]
+    )
 
 
 # Which is the best
@@ -90,15 +94,23 @@ def test_accuracy_ranks_unless_there_are_no_answers_or_agreement_is_asked_for() 
     for number, each in enumerate(rows):
         best = better_step(rows[:number], best, each, "accuracy")
     assert best == 2, "of those that are level the earlier one"
-    assert told_best(rows, 2, "accuracy") == "step 2 (held-out accuracy 40%)" and told_best(rows, None, "accuracy") == ""
+    assert (
+        told_best(rows, 2, "accuracy") == "step 2 (held-out accuracy 40%)" and told_best(rows, None, "accuracy") == ""
+    )
 
 
-def test_agreement_between_poems_names_no_best_and_the_last_step_is_meant(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_agreement_between_poems_names_no_best_and_the_last_step_is_meant(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     assert held_out_score(row(1, None, 0.9), "accuracy") is None
     assert better_step([], None, row(0, None, 0.9), "accuracy") is None
     by_votes, by_majority = CONFIG, replace(CONFIG, protocol=CONFIG.protocol.with_choices({"reward": "majority"}))
     by_choice = replace(CONFIG, recipe=replace(CONFIG.recipe, best_by="agreement"))
-    assert [ranking(config) for config in (by_votes, by_majority, by_choice)] == ["accuracy", "accuracy or agreement", "agreement"]
+    assert [ranking(config) for config in (by_votes, by_majority, by_choice)] == [
+        "accuracy",
+        "accuracy or agreement",
+        "agreement",
+    ]
     run = Run.create(tmp_path / "run", CONFIG.as_dict(), {})
     run.append_metrics({**row(0, None), "test/best_step": None})
     assert step_named(run, "best") is None and "the last step is the result" in caplog.text
@@ -132,7 +144,9 @@ def test_the_best_checkpoint_outlives_the_rolling_ones_and_has_a_name(tmp_path: 
     asyncio.run(train(setup))
     run = setup.run
     assert [each.get("test/best_step") for each in run.metrics() if each["phase"] == "eval"] == [None, 2, 4, 4, 4, 4]
-    assert sorted(step for step, _ in run.checkpoints()) == [2, 4, 8, 9, 10], "the start, the best, two rolling ones, the end"
+    assert sorted(step for step, _ in run.checkpoints()) == [2, 4, 8, 9, 10], (
+        "the start, the best, two rolling ones, the end"
+    )
     assert (best_step(run), step_named(run, "best"), step_named(run, None), step_named(run, "9")) == (4, 4, None, 9)
     assert split_name(f"{run.path}@best") == (run.path, "best") and split_name(run.path) == (run.path, None)
     assert Path(find_trained(f"{run.path}@best")[1] or "").name == "000004"
@@ -152,11 +166,15 @@ def test_a_run_that_is_continued_still_knows_its_best(tmp_path: Path, judged: No
     assert best_step(setup.run) == 4 and 4 in dict(setup.run.checkpoints())
 
 
-def test_an_alarm_ends_the_run_at_its_best_checkpoint(tmp_path: Path, judged: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_alarm_ends_the_run_at_its_best_checkpoint(
+    tmp_path: Path, judged: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     config = replace(LONG, recipe=replace(LONG.recipe, stop_on_alarm=True))
     setup = make_setup(tmp_path / "run", config)
     update, rings = Alarms.update, iter([0.0, 0.0, 0.0, 0.0, 1.0])
-    monkeypatch.setattr(Alarms, "update", lambda alarms, played: {**update(alarms, played), "alarm/random_noise": next(rings)})
+    monkeypatch.setattr(
+        Alarms, "update", lambda alarms, played: {**update(alarms, played), "alarm/random_noise": next(rings)}
+    )
     with pytest.raises(Stopped, match=r"result is its best checkpoint, step 4 \(held-out accuracy 60%\)"):
         asyncio.run(train(setup))
     assert [step for step, _ in setup.run.checkpoints()][:1] == [7] and result_step(setup.run) == 4

@@ -18,7 +18,9 @@ def no_network(*_: object, **__: object) -> None:
 
 
 @pytest.mark.parametrize(("answers", "local_only"), [(False, True), (True, False)])
-def test_a_dry_run_asks_the_hub_only_if_it_answers(monkeypatch: pytest.MonkeyPatch, answers: bool, local_only: bool) -> None:
+def test_a_dry_run_asks_the_hub_only_if_it_answers(
+    monkeypatch: pytest.MonkeyPatch, answers: bool, local_only: bool
+) -> None:
     import transformers
 
     asked: list[Any] = []
@@ -37,7 +39,10 @@ def test_a_dry_run_asks_the_hub_only_if_it_answers(monkeypatch: pytest.MonkeyPat
 def test_forecasts_cost_their_questions_and_their_numbers() -> None:
     """Preset demo has 4 questions per step and 4 agents: 16 agents, each asked once or twice."""
     config = PRESETS["demo"]
-    texts = {"both.forecast_win": "w" * 400, "both.forecast_right": "r" * 200}  # 100 and 50 tokens, at 4 characters per token
+    texts = {
+        "both.forecast_win": "w" * 400,
+        "both.forecast_right": "r" * 200,
+    }  # 100 and 50 tokens, at 4 characters per token
     config = replace(config, prompts=config.prompts.with_texts(texts, "the test"))
     tokens = {
         kind: cost.expected_tokens(replace(config, protocol=config.protocol.with_choices(forecast=kind)))

@@ -61,7 +61,9 @@ class Sure(ScriptedEngine):
 
 def played(rules: Rules, engine: ScriptedEngine | None = None) -> PlayedDebate:
     engine = engine or Sure(style="well_formed")
-    (done,) = asyncio.run(rollout([Debate(QUESTION, 3, 2, rules)], engine, Rendering(engine.tokenizer), SamplingParams(2000)))
+    (done,) = asyncio.run(
+        rollout([Debate(QUESTION, 3, 2, rules)], engine, Rendering(engine.tokenizer), SamplingParams(2000))
+    )
     assert done.error is None
     return done
 
@@ -102,7 +104,9 @@ def test_who_has_no_answer_is_not_asked_and_nobody_is_after_an_abort() -> None:
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_the_tokens_of_a_forecast_continue_those_of_the_last_turn_and_read_as_the_conversation(way: dict[str, Any]) -> None:
+def test_the_tokens_of_a_forecast_continue_those_of_the_last_turn_and_read_as_the_conversation(
+    way: dict[str, Any],
+) -> None:
     done = played(Rules(forecast="both", **way))
     debate, tokenizer = done.debate, Sure().tokenizer
     assert len(done.forecast_turns) == len(debate.forecasts) == 6
@@ -131,7 +135,9 @@ def test_a_forecasts_tokens_get_its_own_score_and_all_others_what_they_got_befor
     with_forecasts = taught(played(Rules(forecast="both")))
     without = taught(played(Rules()))
     assert with_forecasts.advantages is not None and without.advantages is not None
-    made = datums(with_forecasts.debate, with_forecasts.sampled, with_forecasts.advantages, with_forecasts.forecast_turns)
+    made = datums(
+        with_forecasts.debate, with_forecasts.sampled, with_forecasts.advantages, with_forecasts.forecast_turns
+    )
     before = datums(without.debate, without.sampled, without.advantages)
     assert len(made) == len(before) == 3  # a conversation that grows stays one datum per agent
     for agent, (datum, old) in enumerate(zip(made, before, strict=True)):
@@ -148,7 +154,9 @@ def test_a_forecasts_tokens_get_its_own_score_and_all_others_what_they_got_befor
 
 def test_text_debates_are_taught_their_forecasts_too() -> None:
     def speak(observation: Observation) -> str:
-        return "70" if observation.section == "forecast" else text("Agent 1 > Agent 2" if observation.eligible else "N/A")
+        return (
+            "70" if observation.section == "forecast" else text("Agent 1 > Agent 2" if observation.eligible else "N/A")
+        )
 
     protocol = V2.with_choices(forecast="win")
     done = moot.score(moot.play(QUESTION, speak, protocol=protocol), protocol)
@@ -165,10 +173,20 @@ def test_text_debates_are_taught_their_forecasts_too() -> None:
 def test_a_record_gives_back_forecasts_and_what_they_were_taught_and_has_none_where_nobody_was_asked() -> None:
     done = taught(played(Rules(forecast="both")), V2.with_choices(forecast="both", vote_weight="forecast"))
     record = json.loads(json.dumps(to_record(done)))
-    assert record["forecasts"][0] == {"agent": 0, "about": "win", "text": "70", "chance": 0.7, "advantage": done.advantages.forecasts[0]}  # type: ignore[union-attr]
+    assert record["forecasts"][0] == {
+        "agent": 0,
+        "about": "win",
+        "text": "70",
+        "chance": 0.7,
+        "advantage": done.advantages.forecasts[0],
+    }  # type: ignore[union-attr]
     read = from_record(record)
     assert read.debate.forecasts == done.debate.forecasts and read.advantages.forecasts == done.advantages.forecasts  # type: ignore[union-attr]
-    assert [vote.weight for vote in read.outcome.votes] == [vote.weight for vote in done.outcome.votes] == [0.7] * len(done.outcome.votes)  # type: ignore[union-attr]
+    assert (
+        [vote.weight for vote in read.outcome.votes]
+        == [vote.weight for vote in done.outcome.votes]
+        == [0.7] * len(done.outcome.votes)
+    )  # type: ignore[union-attr]
     assert json.loads(json.dumps(to_record(read))) == record
     plain = to_record(taught(played(Rules())))
     assert not {"forecasts", "weight"} & {*plain, *(key for vote in plain["votes"] for key in vote)}
@@ -199,7 +217,10 @@ def test_a_transcript_may_bring_forecasts() -> None:
     assert isinstance(scored, PlayedDebate) and scored.debate.forecasts == done.debate.forecasts
     assert {vote.weight for vote in scored.outcome.votes} == {0.7}  # type: ignore[union-attr]
     for wrong, says in (
-        ({"agent": 0, "about": "win", "text": "7"}, "what the protocol's forecast asks for, win or right, got 'win' with forecast 'right'"),
+        (
+            {"agent": 0, "about": "win", "text": "7"},
+            "what the protocol's forecast asks for, win or right, got 'win' with forecast 'right'",
+        ),
         ({"agent": 3, "about": "right", "text": "7"}, r"forecasts[0].agent must be below num_agents 3, got 3"),
         ({"agent": 0}, "forecasts[0] must be an object with agent, about and text"),
     ):
@@ -288,7 +309,10 @@ def test_a_run_with_forecasts_can_be_rescored_and_one_without_cannot_use_them(ru
     assert weighed.largest_difference == pytest.approx(0, abs=1e-6)
     plain = Run.create(tmp_path / "plain", TrainConfig().as_dict(), {})
     plain.write_debates(1, [taught(played(Rules()))])
-    for choices, says in (({"vote_weight": "forecast"}, "vote_weight"), ({"advantage": "center_forecast"}, "center_forecast")):
+    for choices, says in (
+        ({"vote_weight": "forecast"}, "vote_weight"),
+        ({"advantage": "center_forecast"}, "center_forecast"),
+    ):
         with pytest.raises(ConfigError, match=f"{says}.* needs forecasts"):
             rescore(plain, choices)
     with pytest.raises(ConfigError, match="forecast cannot be changed afterwards"):

@@ -41,7 +41,10 @@ PLAYED = PlayedDebate(
 
 
 def test_what_was_played() -> None:
-    lost = [PlayedDebate(Debate(Question("q")), error=error) for error in ("EngineError: time-out", "ContextOverflow: 9 tokens and 9 more")]
+    lost = [
+        PlayedDebate(Debate(Question("q")), error=error)
+        for error in ("EngineError: time-out", "ContextOverflow: 9 tokens and 9 more")
+    ]
     found = rollout_metrics([PLAYED, *lost])
     assert found == {
         "env/all/total_episodes": 2.0,
@@ -72,7 +75,14 @@ def test_a_prompt_that_does_not_extend_counts_whole() -> None:
 
 def test_nothing_played_is_none_and_not_zero() -> None:
     found = rollout_metrics([PlayedDebate(Debate(Question("q")), error="lost")])
-    counts = {"env/all/total_episodes", "env/all/total_turns", "tokens/sampled", "tokens/read", "debates/played", "debates/failed"}
+    counts = {
+        "env/all/total_episodes",
+        "env/all/total_turns",
+        "tokens/sampled",
+        "tokens/read",
+        "debates/played",
+        "debates/failed",
+    }
     counts |= {"debates/overflowed"}
     assert {name for name, value in found.items() if value is not None} == counts
     assert (found["debates/failed"], found["env/all/total_turns"]) == (1.0, 0.0)

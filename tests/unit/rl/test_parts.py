@@ -51,11 +51,15 @@ CHOICES: tuple[dict[str, Any], ...] = (
 
 
 @cache
-def _played(rendering: Rendering, way: str, choice: int, style: str, limits: tuple[tuple[str, int], ...]) -> PlayedDebate:
+def _played(
+    rendering: Rendering, way: str, choice: int, style: str, limits: tuple[tuple[str, int], ...]
+) -> PlayedDebate:
     engine = ScriptedEngine(style=style, tokenizer=rendering.tokenizer)  # type: ignore[arg-type]
     debate = Debate(QUESTION, 4, 3, Rules(sections=way, **CHOICES[choice]))  # type: ignore[arg-type]
     judge = Player(engine, rendering, learns=False)
-    (done,) = asyncio.run(rollout([debate], engine, rendering, SamplingParams(2000), judges=lambda number: [judge], limits=dict(limits)))
+    (done,) = asyncio.run(
+        rollout([debate], engine, rendering, SamplingParams(2000), judges=lambda number: [judge], limits=dict(limits))
+    )
     assert done.error is None
     return done
 
@@ -100,7 +104,11 @@ def test_inserted_tokens_carry_no_mask_no_logprob_and_no_credit(rendering: Rende
 def test_counts_are_of_sampled_tokens_alone(rendering: Rendering, way: str) -> None:
     done = played(rendering, way)
     sampled, read = token_counts([done])
-    assert sampled == sum(int(turn.sampled.sum()) for turn in done.sampled) < sum(len(turn.tokens) for turn in done.sampled)
+    assert (
+        sampled
+        == sum(int(turn.sampled.sum()) for turn in done.sampled)
+        < sum(len(turn.tokens) for turn in done.sampled)
+    )
     assert sampled + read == sum(len(turn.prompt) + len(turn.tokens) for turn in done.sampled)
     metrics = rollout_metrics([done])
     assert metrics["tokens/sampled"] == sampled
@@ -132,7 +140,9 @@ def test_an_asked_turn_decodes_to_its_replies_and_the_requests_between_them(rend
         assert sorted(contents) == sorted(filled)
         for is_sampled, tokens in found:
             if not is_sampled:
-                assert any(words in rendering.decode(tokens) for words in ("Now ", "Do all agents", "Say why", "Check the"))
+                assert any(
+                    words in rendering.decode(tokens) for words in ("Now ", "Do all agents", "Say why", "Check the")
+                )
         assert (sampled.starts[~sampled.sampled] == NOWHERE).all()
 
 
@@ -147,9 +157,13 @@ def test_each_sampled_token_is_paid_for_its_own_section(rendering: Rendering, wa
             content = turn.fields[name]
             # A token at a border may hold a character of the next section, or miss one of the last.
             assert content[1:-1] in said if content != NOTHING else len(said) <= 1
-            others = [text for other, text in turn.fields.items() if other != name and len(text) > 20 and text != content]
+            others = [
+                text for other, text in turn.fields.items() if other != name and len(text) > 20 and text != content
+            ]
             assert not any(text in said for text in others)
-        counted = sum(int((tokens & sampled.sampled).sum()) for tokens in tokens_by_section(turn.parsed, sampled.starts).values())
+        counted = sum(
+            int((tokens & sampled.sampled).sum()) for tokens in tokens_by_section(turn.parsed, sampled.starts).values()
+        )
         assert counted == sampled.count
 
 
@@ -204,7 +218,21 @@ def said_by_all(rendering: Rendering, way: str, replies: dict[str, str], **limit
 
 TAGS = [f"<{slash}{name}>" for name in CONTRACTS["five_tag"] for slash in ("", "/")]
 hostile = st.lists(
-    st.sampled_from([*TAGS, "</SOLUTION>", "<Evaluation>", "<think>", "</think>", "<sol<think>ution>", "\n", "7 ", "🙂", "><", "é中"]),
+    st.sampled_from(
+        [
+            *TAGS,
+            "</SOLUTION>",
+            "<Evaluation>",
+            "<think>",
+            "</think>",
+            "<sol<think>ution>",
+            "\n",
+            "7 ",
+            "🙂",
+            "><",
+            "é中",
+        ]
+    ),
     max_size=8,
 ).map("".join)
 
@@ -243,7 +271,9 @@ def test_a_cut_solution_fails_the_turn_and_a_cut_evaluation_does_not(rendering: 
     assert not any(turn.failed for turn in short.debate.turns)
     assert [turn.stop_reason for turn in short.sampled] == ["stop"] * 3 + ["length"] * 3
     cut = said_by_all(rendering, way, replies, solution=4)
-    assert {getattr(turn.parsed, "reason", "") for turn in cut.debate.turns} == {"the solution was cut at its token limit"}
+    assert {getattr(turn.parsed, "reason", "") for turn in cut.debate.turns} == {
+        "the solution was cut at its token limit"
+    }
 
 
 def test_a_section_that_its_own_tag_ends_was_not_cut(rendering: Rendering) -> None:
@@ -261,19 +291,29 @@ def test_a_section_that_its_own_tag_ends_was_not_cut(rendering: Rendering) -> No
 @pytest.mark.parametrize("way", PARTS)
 def test_a_record_gives_back_which_tokens_were_inserted(rendering: Rendering, way: str, tmp_path: Path) -> None:
     """Written and read as a run writes and reads them: the turns, and of each token whether the rules put it there."""
-    done = said_by_all(rendering, way, {"solution": "\\boxed{7}", "evaluation": "Fine.", "comparison": "Agent 1 > Agent 2"})
+    done = said_by_all(
+        rendering, way, {"solution": "\\boxed{7}", "evaluation": "Fine.", "comparison": "Agent 1 > Agent 2"}
+    )
     (taught,) = with_advantages([done.scored(Scoring(), None)], ESTIMATORS["center_group"])
     np.savez_compressed(tmp_path / "tokens.npz", **token_arrays([taught, taught]))
     back = read_line(json.dumps({"number": 1, **to_record(taught)}).encode(), 1, 1)
-    assert isinstance(back, PlayedDebate) and back.debate.turns == done.debate.turns and back.debate.rules.sections == way
+    assert (
+        isinstance(back, PlayedDebate) and back.debate.turns == done.debate.turns and back.debate.rules.sections == way
+    )
     with np.load(tmp_path / "tokens.npz") as arrays:
         by_turn = turn_tokens(arrays, 1)
     assert sorted(by_turn) == list(range(6))
     assert sum(int(each["inserted"].sum()) for each in by_turn.values()) > 0
     for i, sampled in enumerate(done.sampled):
         assert by_turn[i]["inserted"].tolist() == (~sampled.sampled).tolist()
-        assert by_turn[i]["ids"].tolist() == sampled.tokens.tolist() and by_turn[i]["starts"].tolist() == sampled.starts.tolist()
-        assert not by_turn[i]["advantages"][by_turn[i]["inserted"]].any() and not by_turn[i]["logprobs"][by_turn[i]["inserted"]].any()
+        assert (
+            by_turn[i]["ids"].tolist() == sampled.tokens.tolist()
+            and by_turn[i]["starts"].tolist() == sampled.starts.tolist()
+        )
+        assert (
+            not by_turn[i]["advantages"][by_turn[i]["inserted"]].any()
+            and not by_turn[i]["logprobs"][by_turn[i]["inserted"]].any()
+        )
 
 
 # The warm start

@@ -33,13 +33,17 @@ PARAMS = SamplingParams(max_tokens=3000)
 
 
 def debates(count: int, protocol: Protocol | None = None, rounds: int = 2) -> list[Debate]:
-    return [Debate(Question(f"What is {i} + 4?", str(i + 4)), 3, rounds, (protocol or v2()).rules) for i in range(count)]
+    return [
+        Debate(Question(f"What is {i} + 4?", str(i + 4)), 3, rounds, (protocol or v2()).rules) for i in range(count)
+    ]
 
 
 class Watched:
     """A scripted sampler that can be slow, and can fail; it notes which debates are being sampled."""
 
-    def __init__(self, style: str = "mixed", chance: random.Random | None = None, fails: dict[int, Exception] | None = None) -> None:
+    def __init__(
+        self, style: str = "mixed", chance: random.Random | None = None, fails: dict[int, Exception] | None = None
+    ) -> None:
         self._engine = ScriptedEngine(style=style, seed=5)  # type: ignore[arg-type]
         self._chance, self._fails = chance, fails or {}
         self.now: Counter[int] = Counter()
@@ -117,7 +121,9 @@ def test_a_debate_that_meets_an_engine_error_ends_alone_with_its_reason(error: E
 
 def test_the_other_agents_of_a_lost_round_are_not_waited_for() -> None:
     class OneFails(Watched):
-        async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
+        async def sample(
+            self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1
+        ) -> list[Sample]:
             self.calls.append((0, params))
             if len(self.calls) == 1:
                 raise EngineError("gone")
@@ -322,7 +328,9 @@ def test_outside_judges_are_heard_after_the_debate_and_never_trained_on() -> Non
 
     judge = Player(ScriptedEngine(style="well_formed", seed=9), RENDERING)
     plain = run(debates(3), ScriptedEngine(style="well_formed", seed=5))
-    heard = run(debates(3), ScriptedEngine(style="well_formed", seed=5), judges=lambda number: [judge, text_only][:number])
+    heard = run(
+        debates(3), ScriptedEngine(style="well_formed", seed=5), judges=lambda number: [judge, text_only][:number]
+    )
     assert texts(heard) == texts(plain)
     assert [len(each.debate.jury) for each in heard] == [0, 1, 2]
     assert [[turn.agent for turn in each.debate.jury] for each in heard] == [[], [3], [3, 4]]
@@ -343,8 +351,12 @@ def test_outside_judges_are_heard_after_the_debate_and_never_trained_on() -> Non
 
 def test_the_same_seed_gives_the_same_ballots() -> None:
     judge = Player(ScriptedEngine(style="mixed", seed=9), RENDERING)
-    one, two = (run(debates(6), Watched(chance=random.Random(i)), seed=3, judges=lambda _: [judge, judge]) for i in range(2))
-    assert [[turn.text for turn in each.debate.jury] for each in one] == [[turn.text for turn in each.debate.jury] for each in two]
+    one, two = (
+        run(debates(6), Watched(chance=random.Random(i)), seed=3, judges=lambda _: [judge, judge]) for i in range(2)
+    )
+    assert [[turn.text for turn in each.debate.jury] for each in one] == [
+        [turn.text for turn in each.debate.jury] for each in two
+    ]
 
 
 def test_a_debate_whose_judge_is_lost_is_lost() -> None:

@@ -18,7 +18,9 @@ SOLUTIONS = [
     ["\\boxed{7}", "Well, \\boxed{8}", "So \\boxed{7}", "Hmm!! \\boxed{9}"],  # 9, 15, 12 and 15 characters
     ["7", "7", "8", None],
 ]
-FOUR = debate(v2(), [[""] * 4, ["1 > 2; 1 > 3", "0 > 3; 0 > 2; 0 > 3", "0 > 1; 3 > 1", "0 > 2; 0 = 1"]], SOLUTIONS, truth="7")
+FOUR = debate(
+    v2(), [[""] * 4, ["1 > 2; 1 > 3", "0 > 3; 0 > 2; 0 > 3", "0 > 1; 3 > 1", "0 > 2; 0 = 1"]], SOLUTIONS, truth="7"
+)
 
 
 def test_the_panel_by_hand() -> None:
@@ -69,9 +71,20 @@ def test_nothing_measured_is_none_and_not_zero() -> None:
 
 def test_without_answers_what_needs_them_is_none() -> None:
     found = panel([judged(debate(v2(), [["", "", ""], ["1 > 2", "0 > 2", "0 > 1"]], answers=[["7", "8", "9"]] * 2))])
-    needs = ("judge_accuracy", "vote_truth_agreement", "winner_correct", "mean_accuracy", "position_bias", "length_bias")
+    needs = (
+        "judge_accuracy",
+        "vote_truth_agreement",
+        "winner_correct",
+        "mean_accuracy",
+        "position_bias",
+        "length_bias",
+    )
     assert [found[f"trust/{name}"] for name in needs] == [None] * len(needs)
-    assert (found["trust/vote_cycles"], found["trust/judges_per_pair"], found["trust/duplicate_votes"]) == (0.0, 1.0, 0.0)
+    assert (found["trust/vote_cycles"], found["trust/judges_per_pair"], found["trust/duplicate_votes"]) == (
+        0.0,
+        1.0,
+        0.0,
+    )
 
 
 def test_a_cycle() -> None:
@@ -94,7 +107,9 @@ def test_triples_are_of_responses_not_of_agents() -> None:
 
 def test_position_and_length_bias_are_signed() -> None:
     """Two wrong answers; the higher number and longer solution wins its only vote: -1/2 and +1/2."""
-    played = debate(v2(), [["", "", ""], ["2 > 1", "", ""]], answers=[["7", "8", "Longer: \\boxed{9}"], ["7", "7", "7"]], truth="7")
+    played = debate(
+        v2(), [["", "", ""], ["2 > 1", "", ""]], answers=[["7", "8", "Longer: \\boxed{9}"], ["7", "7", "7"]], truth="7"
+    )
     found = panel([judged(played)])
     assert (found["trust/position_bias"], found["trust/length_bias"]) == (-0.5, 0.5)
     assert found["trust/judge_accuracy"] is None
@@ -102,7 +117,12 @@ def test_position_and_length_bias_are_signed() -> None:
 
 def test_equally_long_solutions_are_left_out_of_length_bias() -> None:
     """All wrong. The longer one wins its vote; 0 > 1 is between two of 9 characters: 1/1 - 1/2, not 1/2 - 1/2."""
-    played = debate(v2(), [["", "", ""], ["2 > 1", "", "0 > 1"]], answers=[["8", "9", "Longer: \\boxed{8}"], ["8", "8", "8"]], truth="7")
+    played = debate(
+        v2(),
+        [["", "", ""], ["2 > 1", "", "0 > 1"]],
+        answers=[["8", "9", "Longer: \\boxed{8}"], ["8", "8", "8"]],
+        truth="7",
+    )
     found = panel([judged(played)])
     assert (found["trust/position_bias"], found["trust/length_bias"]) == (0.0, 0.5)
 
@@ -142,7 +162,13 @@ def test_winners_are_counted_over_the_debates_that_have_one() -> None:
 
 @pytest.mark.parametrize(
     ("answers", "expected"),
-    [(["7", "7.0", "7"], 1 / 3), (["7", "8", "9"], 1), ([None, None, None], 1 / 3), ([None, None, "7"], 2 / 3), (["7", "7", None], 2 / 3)],
+    [
+        (["7", "7.0", "7"], 1 / 3),
+        (["7", "8", "9"], 1),
+        ([None, None, None], 1 / 3),
+        ([None, None, "7"], 2 / 3),
+        (["7", "7", None], 2 / 3),
+    ],
 )
 def test_answer_diversity(answers: list[str | None], expected: float) -> None:
     played = debate(v2(), [["", "", ""], ["", "", ""]], answers=[["1", "2", "3"], answers], truth="7")

@@ -7,9 +7,20 @@ from moot.rl.trust_help import ALARMS, PANEL
 def test_the_panel_and_the_alarms_are_explained_one_for_one() -> None:
     shown = set(panel([]))
     assert shown <= set(PANEL)
-    of_judges = {"trust/outside_agreement", "trust/outside_accuracy", "trust/judge_held_out"}  # only where an outside judge was asked
-    of_the_run = {"trust/plurality_flips", "env/all/ac_tokens_per_turn"}  # not of one batch of debates alone, or counted with the tokens
-    of_forecasts = {"forecast/readable", "forecast/win_brier", "forecast/right_brier"}  # only where agents were asked for any
+    of_judges = {
+        "trust/outside_agreement",
+        "trust/outside_accuracy",
+        "trust/judge_held_out",
+    }  # only where an outside judge was asked
+    of_the_run = {
+        "trust/plurality_flips",
+        "env/all/ac_tokens_per_turn",
+    }  # not of one batch of debates alone, or counted with the tokens
+    of_forecasts = {
+        "forecast/readable",
+        "forecast/win_brier",
+        "forecast/right_brier",
+    }  # only where agents were asked for any
     assert set(PANEL) - shown == of_judges | of_the_run | of_forecasts
     assert set(Alarms().update([])) == set(ALARMS)
     for meaning in [*PANEL.values(), *ALARMS.values()]:

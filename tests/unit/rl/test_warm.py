@@ -31,9 +31,13 @@ def taught(number: int, **choices: object) -> Debate:
 
 
 @pytest.mark.parametrize(
-    "choices", [{}, {"shuffle_labels": True}, {"closing_ballot": True}, {"shuffle_labels": True, "closing_ballot": True}], ids=str
+    "choices",
+    [{}, {"shuffle_labels": True}, {"closing_ballot": True}, {"shuffle_labels": True, "closing_ballot": True}],
+    ids=str,
 )
-def test_every_vote_between_right_and_wrong_prefers_the_right_one_whatever_the_numbers(choices: dict[str, bool]) -> None:
+def test_every_vote_between_right_and_wrong_prefers_the_right_one_whatever_the_numbers(
+    choices: dict[str, bool],
+) -> None:
     between = 0
     for number in range(30):
         debate = taught(number, **choices)
@@ -54,7 +58,9 @@ def test_wrong_turns_stand_in_the_context_and_are_not_learned() -> None:
     rendering = Rendering(engine.tokenizer)
     empty = Debate(TASK.train(0), 3, 2, v2().rules)
     found = asyncio.run(examples(TASK, rendering, empty, range(6), 0, {n: ["It is \\boxed{-999}."] for n in range(6)}))
-    learned = "".join(engine.tokenizer.decode([int(t) for t, m in zip(d.targets, d.mask, strict=True) if m]) for d in found)
+    learned = "".join(
+        engine.tokenizer.decode([int(t) for t, m in zip(d.targets, d.mask, strict=True) if m]) for d in found
+    )
     shown = "".join(engine.tokenizer.decode(d.tokens.tolist()) for d in found)
     assert "It is \\boxed{-999}." in shown and "<solution>It is \\boxed{-999}." not in learned
     assert "says -999, which is wrong" in learned

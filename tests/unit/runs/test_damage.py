@@ -51,7 +51,9 @@ def change_first_debate(run: Run, step: int, **parts: Any) -> None:
     file.write_text("\n".join([json.dumps({**json.loads(first), **parts}), *rest]) + "\n")
 
 
-@pytest.mark.parametrize("line", ["123", "{}", "[]", '{"step": 1}', '{"step": "1", "phase": "eval"}', '{"step": 1e999, "phase": "eval"}'])
+@pytest.mark.parametrize(
+    "line", ["123", "{}", "[]", '{"step": 1}', '{"step": "1", "phase": "eval"}', '{"step": 1e999, "phase": "eval"}']
+)
 def test_a_line_of_the_metrics_that_is_no_row_is_left_out(run: Run, line: str) -> None:
     with (run.path / "metrics.jsonl").open("a") as file:
         file.write(line + "\n")
@@ -73,7 +75,8 @@ def test_a_newer_versions_setting_is_named_with_the_version_that_wrote_it(run: R
     config["optim"]["momentum_of_tomorrow"] = 0.5
     change_header(run, config=config, made_by={"moot": "9.8.7"})
     with pytest.raises(
-        ConfigError, match=r"the setting 'momentum_of_tomorrow', which this moot does not know; it was made by moot 9\.8\.7"
+        ConfigError,
+        match=r"the setting 'momentum_of_tomorrow', which this moot does not know; it was made by moot 9\.8\.7",
     ):
         config_of(run)
 
@@ -104,7 +107,9 @@ def test_one_run_with_an_endless_batch_does_not_hide_the_others_on_the_page(run:
      ("num_agents", 10**12), ("votes", [{"turn": 0, "left_turn": 0, "right_turn": 1, "verdict": "?"}]), ("turns", {"a": 1}),
      ("question", "what?")],
 )  # fmt: skip
-def test_a_record_of_the_wrong_shape_is_a_damaged_line_and_the_others_are_scored(run: Run, part: str, value: Any) -> None:
+def test_a_record_of_the_wrong_shape_is_a_damaged_line_and_the_others_are_scored(
+    run: Run, part: str, value: Any
+) -> None:
     change_first_debate(run, 2, **{part: value})
     found = rescore(run, AGAIN)
     assert (found.after.debates, found.damaged_lines) == (3, 1)
@@ -130,7 +135,9 @@ def test_files_with_odd_names_are_nobodys(run: Run) -> None:
     assert (run.path / "debates" / "notes.jsonl").exists() and run.steps() == [1, 2, 3, 4, 5]
 
 
-def test_a_checkpoint_of_another_version_is_passed_over_for_an_older_one(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_checkpoint_of_another_version_is_passed_over_for_an_older_one(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     run.checkpoint_place(5)
     (run.path / "checkpoints" / "000005.tmp" / "scripted.json").write_text('{"steps": 1, "trained_tokens": 1}')
     run.commit_checkpoint(5, {"metrics": {"step": 5, "phase": "self_play"}, "alarms": "of tomorrow"}, keep=True)
@@ -147,7 +154,9 @@ def test_a_run_that_is_a_file_or_nothing_is_named(run: Run, folder: str, capsys:
         assert said.count("\n") == 1 and folder in said
 
 
-def test_a_read_only_file_system_is_one_line(run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_read_only_file_system_is_one_line(
+    run: Run, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     def read_only(*_: object, **__: object) -> None:
         raise OSError(30, "Read-only file system", str(run.path / "lock"))
 
@@ -205,7 +214,9 @@ def test_arrays_that_do_not_fit_each_other_are_damage(run: Run, name: str, odd: 
 
 def test_labels_of_another_shape_are_asked_for_again(run: Run) -> None:
     label = Label(0, 3, "7", 1.0, 5)
-    odd = [asdict(label) | {name: value} for name in asdict(label) for value in ([], {}, 5 if name == "answer" else "x")]
+    odd = [
+        asdict(label) | {name: value} for name in asdict(label) for value in ([], {}, 5 if name == "answer" else "x")
+    ]
     rows = [{"level": 0}, asdict(label) | {"of_tomorrow": 1}, [], "text", *odd, asdict(label)]
     (run.path / "labels.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     assert known_labels(run.path / "labels.jsonl") == {(0, 3): label}
@@ -214,7 +225,9 @@ def test_labels_of_another_shape_are_asked_for_again(run: Run) -> None:
 NO_ROWS = {"format": 1, "settings": {}, "rows": [], "trust": {}}
 
 
-@pytest.mark.parametrize("odd", [[], {"format": 1}, NO_ROWS, "deep", NO_ROWS | {"rows": 5}, NO_ROWS | {"settings": [1]}])
+@pytest.mark.parametrize(
+    "odd", [[], {"format": 1}, NO_ROWS, "deep", NO_ROWS | {"rows": 5}, NO_ROWS | {"settings": [1]}]
+)
 def test_a_held_out_report_of_another_shape_is_left_out_of_the_summary(
     tmp_path: Path, odd: Any, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -227,7 +240,16 @@ def test_a_held_out_report_of_another_shape_is_left_out_of_the_summary(
 @pytest.mark.parametrize("part", ["metrics", "k", "tokens", "by_question", "difference", "name"])
 @pytest.mark.parametrize("odd", [[1], {"accuracy": 5}, {"accuracy": {"value": "high", "low": 0, "high": 1}}, 10**400])
 def test_a_saved_evaluation_of_another_shape_is_one_line(tmp_path: Path, part: str, odd: Any) -> None:
-    row = ReportRow("direct", 1, 1, 0, 5.0, {"accuracy": {"value": 1.0, "low": 1.0, "high": 1.0}}, None, {"accuracy": {"q": (1.0, 1.0)}})
+    row = ReportRow(
+        "direct",
+        1,
+        1,
+        0,
+        5.0,
+        {"accuracy": {"value": 1.0, "low": 1.0, "high": 1.0}},
+        None,
+        {"accuracy": {"q": (1.0, 1.0)}},
+    )
     report = Report({"step": 3}, [row], {}).as_dict()
     (tmp_path / "report.json").write_text(json.dumps(report))
     assert Report.read(tmp_path / "report.json").rows[0].name == "direct"
@@ -265,10 +287,16 @@ def test_kept_answers_of_another_shape_are_asked_for_again(tmp_path: Path, odd: 
 
 def test_metrics_larger_than_a_float_are_no_metrics(run: Run, tmp_path: Path) -> None:
     with (run.path / "metrics.jsonl").open("a") as file:
-        file.write(json.dumps({"step": 5, "phase": "self_play", "tokens/sampled": 10**400, "env/all/reward/total": 10**30}) + "\n")
+        file.write(
+            json.dumps({"step": 5, "phase": "self_play", "tokens/sampled": 10**400, "env/all/reward/total": 10**30})
+            + "\n"
+        )
     assert run.metrics()[-1] == {"step": 5, "phase": "self_play", "env/all/reward/total": 10**30}
     assert main(["compare", str(run.path), "--no-figure", "--out", str(tmp_path / "out")]) == 0
-    assert Panel("", "", "self_play", "tokens/sampled").value({"step": 5, "phase": "self_play", "tokens/sampled": 10**400}) is None
+    assert (
+        Panel("", "", "self_play", "tokens/sampled").value({"step": 5, "phase": "self_play", "tokens/sampled": 10**400})
+        is None
+    )
 
 
 def test_files_nested_without_end_are_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -289,4 +317,6 @@ def test_transcripts_cost_what_they_are_long(tmp_path: Path, capsys: pytest.Capt
     assert main(["score", "--json", str(tmp_path / "t.jsonl")]) == 1
     out, err = capsys.readouterr()
     assert [json.loads(each)["line"] for each in out.splitlines()] == [1, 2, 4]
-    assert err.startswith("line 3: num_agents of all lines adds up to more than the file is long") and err.count("\n") == 1
+    assert (
+        err.startswith("line 3: num_agents of all lines adds up to more than the file is long") and err.count("\n") == 1
+    )

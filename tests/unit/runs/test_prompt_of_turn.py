@@ -43,7 +43,11 @@ def played_and_heard(debate: Debate) -> tuple[PlayedDebate, dict[tuple[int, int,
         if observation.agent == 1 and observation.round == 2:
             return Said("mumble")
         said = text(line, f"By {observation.agent} in {observation.round}: \\boxed{{7}}.")
-        more = "\n<consensus>NO</consensus>\n<consensus_reason>Because.</consensus_reason>" if observation.contract == "five_tag" else ""
+        more = (
+            "\n<consensus>NO</consensus>\n<consensus_reason>Because.</consensus_reason>"
+            if observation.contract == "five_tag"
+            else ""
+        )
         return Said(said + more)
 
     return PlayedDebate(asyncio.run(play(debate, speak))), heard
@@ -102,7 +106,9 @@ def test_a_run_with_prompts_of_its_own_is_rebuilt_in_those(tmp_path: Path) -> No
     from moot.page.server import make_app
     from support.requesting import ask
 
-    own = DEFAULT.with_texts({"asked.question": "Inspect this: {question}", "tagged.question": "Inspect this: {question}"}, "a test", "")
+    own = DEFAULT.with_texts(
+        {"asked.question": "Inspect this: {question}", "tagged.question": "Inspect this: {question}"}, "a test", ""
+    )
     run = moot.train(replace(CONFIG, prompts=own, log_full_transcript=True), tmp_path / "run")
     for record in run.records(1):  # what was said to the model while it played
         logged = [turn["seen"] for turn in record["turns"]]

@@ -22,7 +22,9 @@ ONE_VOTE = [["", "", ""], ["1 > 2", "", ""]]
 
 
 def taught(played: Tabled) -> PlayedDebate:
-    (each,) = with_advantages([PlayedDebate(played).scored(played.scoring, grade(played))], ESTIMATORS[played.scoring.estimator])
+    (each,) = with_advantages(
+        [PlayedDebate(played).scored(played.scoring, grade(played))], ESTIMATORS[played.scoring.estimator]
+    )
     return each
 
 
@@ -52,7 +54,10 @@ def test_what_was_written_is_read_again(name: str) -> None:
     assert (read.winner_is_right(), read.answer_known) == (each.winner_is_right(), each.answer_known)
     listed = summary(record)
     assert listed.winner == (None if each.outcome is None else each.outcome.winner)
-    assert (listed.winner_correct, listed.failed_turns) == (each.winner_is_right(), sum(turn.failed for turn in each.debate.turns))
+    assert (listed.winner_correct, listed.failed_turns) == (
+        each.winner_is_right(),
+        sum(turn.failed for turn in each.debate.turns),
+    )
 
 
 def test_an_older_record_that_names_a_winner_of_a_level_debate_has_none() -> None:
@@ -86,7 +91,9 @@ def test_a_record_that_cannot_be_is_a_value_with_its_reason(change: dict[str, An
 
 
 def test_a_line_that_is_no_json_is_damaged_and_a_good_one_knows_its_place() -> None:
-    assert read_line(b'{"number": 1, "que', 3, 0) == Damaged(3, 1, "not JSON: Unterminated string starting at column 15")
+    assert read_line(b'{"number": 1, "que', 3, 0) == Damaged(
+        3, 1, "not JSON: Unterminated string starting at column 15"
+    )
     record = {"number": 1, **through_json(taught(PLAYED["one vote"]))}
     each = read_line(json.dumps(record).encode(), 3, 1)
     assert isinstance(each, PlayedDebate) and each.name == "3/1"

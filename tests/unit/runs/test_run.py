@@ -113,12 +113,24 @@ def judged(played: Tabled, shorthand: str) -> Tabled:
 
 def recorded(played: Tabled) -> dict[str, Any]:
     scores = (by_agent if played.scoring.reward == "win_rate" else by_step)(played)[0]
-    return json.loads(json.dumps(to_record(PlayedDebate(played, scoring=played.scoring, scores=scores, grades=grade(played)))))
+    return json.loads(
+        json.dumps(to_record(PlayedDebate(played, scoring=played.scoring, scores=scores, grades=grade(played))))
+    )
 
 
 def test_what_a_record_of_a_plain_debate_holds() -> None:
     record = recorded(debate(v2(), [["", "", ""], ["1 > 2", "", ""]], truth="7"))
-    assert list(record) == ["question", "num_agents", "max_rounds", "protocol", "turns", "winner", "signal", "votes", "rewards"]
+    assert list(record) == [
+        "question",
+        "num_agents",
+        "max_rounds",
+        "protocol",
+        "turns",
+        "winner",
+        "signal",
+        "votes",
+        "rewards",
+    ]
     assert list(record["turns"][0]) == ["round", "agent", "text", "fields", "answer", "correct", "same"]
     assert record["votes"] == [{"turn": 3, "left_turn": 1, "right_turn": 2, "verdict": ">"}]
 
@@ -126,7 +138,10 @@ def test_what_a_record_of_a_plain_debate_holds() -> None:
 def test_ballots_and_outside_judges_are_recorded() -> None:
     """Truth 7; 0 and 2 are right. 0's ballot prefers 1, one judge prefers 0 to 1, another cannot be read."""
     played = debate(v2(closing_ballot=True), [["", "", ""]], answers=[["7", "8", "7"]], truth="7")
-    cast = tuple(played.read(2, a, Said(text(lines(said), contract=BALLOT)), ballot=True) for a, said in enumerate(["1 > 2", "", ""]))
+    cast = tuple(
+        played.read(2, a, Said(text(lines(said), contract=BALLOT)), ballot=True)
+        for a, said in enumerate(["1 > 2", "", ""])
+    )
     heard = judged(judged(replace(played, turns=played.turns + cast), "0 > 1; 0 > 9"), FAILED)
     record = recorded(heard)
     assert [turn.get("ballot", False) for turn in record["turns"]] == [False] * 3 + [True] * 3
@@ -149,7 +164,9 @@ def test_ballots_and_outside_judges_are_recorded() -> None:
     assert (len(onlooking["votes"]), len(onlooking["jury"][0]["votes"]), onlooking["jury_counts"]) == (1, 1, False)
 
     listed = summary(record)
-    assert (listed.correct, listed.disagreement, listed.failed_turns) == (pytest.approx(2 / 3), True, 0), "a ballot replaces no answer"
+    assert (listed.correct, listed.disagreement, listed.failed_turns) == (pytest.approx(2 / 3), True, 0), (
+        "a ballot replaces no answer"
+    )
 
 
 def test_votes_by_agent_name_the_judge_too() -> None:

@@ -36,7 +36,11 @@ CONFIG = TrainConfig(
 
 def files(path: Path) -> dict[str, bytes]:
     """By name, all but the lock, which every process writes its name into."""
-    return {str(file.relative_to(path)): file.read_bytes() for file in sorted(path.rglob("*")) if file.is_file() and file.name != "lock"}
+    return {
+        str(file.relative_to(path)): file.read_bytes()
+        for file in sorted(path.rglob("*"))
+        if file.is_file() and file.name != "lock"
+    }
 
 
 @pytest.fixture
@@ -64,7 +68,9 @@ def test_a_run_without_a_usable_checkpoint_is_left_as_it_is_and_one_line_says_wh
         for _, place in run.checkpoints():
             (place / "state.json").write_text("{}")
     before = files(run.path)
-    with pytest.raises(ConfigError, match=r"metrics of 4 steps, debates of 4 and .*--checkpoint STEP.*--run DIR.*--restart"):
+    with pytest.raises(
+        ConfigError, match=r"metrics of 4 steps, debates of 4 and .*--checkpoint STEP.*--run DIR.*--restart"
+    ):
         moot.train(CONFIG, run.path)
     assert files(run.path) == before
 
@@ -114,11 +120,20 @@ def test_a_damaged_checkpoint_with_a_higher_number_does_not_make_new_ones_be_del
         (run.path / "checkpoints" / name).mkdir()
     rewrite(run, longer(7))
     moot.train(longer(7), run.path)
-    assert [number for number, _ in run.checkpoints()] == [7, 6, 5, 4, 3, 2]  # 2, 4, 6 and the last are kept; 5 and 3 are the newest others
+    assert [number for number, _ in run.checkpoints()] == [
+        7,
+        6,
+        5,
+        4,
+        3,
+        2,
+    ]  # 2, 4, 6 and the last are kept; 5 and 3 are the newest others
     assert sorted(file.name for file in (run.path / "aside" / "001" / "checkpoints").iterdir()) == ["000998", "000999"]
 
 
-def test_a_folder_that_turns_up_during_training_is_renamed_and_the_newest_two_that_can_be_read_stay(tmp_path: Path) -> None:
+def test_a_folder_that_turns_up_during_training_is_renamed_and_the_newest_two_that_can_be_read_stay(
+    tmp_path: Path,
+) -> None:
     run = Run.create(tmp_path / "run", {}, {})
     for step in range(1, 5):
         (run.path / "checkpoints" / f"{900 + step:06d}").mkdir()
@@ -224,7 +239,9 @@ def no_locks(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_locks_a_second_process_is_refused_too_and_the_first_is_told(run: Run, no_locks: None) -> None:
     with locked(run.path) as first:
         assert "has no locks" in first.note and str(run.path / HELD) in first.note
-        with pytest.raises(ConfigError, match=rf"in use by process {os.getpid()} on .*; where its machine is gone, remove .*{HELD}"):
+        with pytest.raises(
+            ConfigError, match=rf"in use by process {os.getpid()} on .*; where its machine is gone, remove .*{HELD}"
+        ):
             locked(run.path)
         first.check()
         (run.path / HELD).unlink()
@@ -237,7 +254,9 @@ def test_without_locks_a_second_process_is_refused_too_and_the_first_is_told(run
 
 
 def test_without_locks_what_a_killed_process_left_keeps_nobody_out(run: Run, no_locks: None) -> None:
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True)
+    dead = subprocess.run(
+        [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True, check=True
+    )
     (run.path / HELD).write_text(f"{int(dead.stdout)}\n{os.uname().nodename}\n")
     with locked(run.path) as lock:
         lock.check()
@@ -266,7 +285,19 @@ def test_where_the_folder_cannot_be_locked_its_file_is(run: Run, monkeypatch: py
 
 
 @pytest.mark.parametrize(
-    "part", ["lock", "metrics.jsonl", "visits.jsonl", "labels.jsonl", "debates", "checkpoints", "held_out", "evals", "aside", "lock.held"]
+    "part",
+    [
+        "lock",
+        "metrics.jsonl",
+        "visits.jsonl",
+        "labels.jsonl",
+        "debates",
+        "checkpoints",
+        "held_out",
+        "evals",
+        "aside",
+        "lock.held",
+    ],
 )
 def test_a_part_that_is_a_link_is_refused_by_name_and_nothing_outside_changes(
     run: Run, part: str, capsys: pytest.CaptureFixture[str]
@@ -278,15 +309,24 @@ def test_a_part_that_is_a_link_is_refused_by_name_and_nothing_outside_changes(
     shutil.rmtree(place) if place.is_dir() else place.unlink(missing_ok=True)
     place.symlink_to(outside if "." not in part and part != "lock" else outside / "000009.jsonl")
     before = files(run.path.parent)
-    for command in (["train", "--resume", str(run.path), "--num-train-datapoints", "6"], ["eval", str(run.path), "--questions", "1"]):
+    for command in (
+        ["train", "--resume", str(run.path), "--num-train-datapoints", "6"],
+        ["eval", str(run.path), "--questions", "1"],
+    ):
         assert main(command) == 2
         said = capsys.readouterr().err
-        assert said == f"moot: {place} is a link, and a plain file or folder is wanted there; put back what moot wrote\n"
+        assert (
+            said == f"moot: {place} is a link, and a plain file or folder is wanted there; put back what moot wrote\n"
+        )
         assert files(run.path.parent) == before
 
 
-@pytest.mark.parametrize("part", ["metrics.jsonl", "checkpoints/000004/state.json", "debates/000004.jsonl", "visits.jsonl"])
-def test_a_pipe_in_a_run_is_refused_by_name_and_not_waited_for(run: Run, part: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    "part", ["metrics.jsonl", "checkpoints/000004/state.json", "debates/000004.jsonl", "visits.jsonl"]
+)
+def test_a_pipe_in_a_run_is_refused_by_name_and_not_waited_for(
+    run: Run, part: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     (run.path / part).unlink()
     os.mkfifo(run.path / part)
     assert main(["train", "--resume", str(run.path), "--num-train-datapoints", "6"]) == 2
@@ -333,8 +373,12 @@ def test_a_blank_line_moves_no_debate_to_another_number_neither_here_nor_on_the_
     asked = [played.debate.question for played in run.debates() if not isinstance(played, Damaged)]
     file.write_bytes(b"\n" + file.read_bytes().replace(b"\n", b"\n\n", 1))
     again = list(run.debates())
-    assert [(played.number, played.debate.question) for played in again if not isinstance(played, Damaged)] == list(enumerate(asked))
-    assert [json.loads(line)["question"]["text"] for _, line in lines(run.path, 1)] == [question.text for question in asked]
+    assert [(played.number, played.debate.question) for played in again if not isinstance(played, Damaged)] == list(
+        enumerate(asked)
+    )
+    assert [json.loads(line)["question"]["text"] for _, line in lines(run.path, 1)] == [
+        question.text for question in asked
+    ]
     assert len(list(run.records(1))) == 3
 
 

@@ -32,7 +32,12 @@ def read(tmp_path: Path, text: str, name: str = "mine.yaml") -> TrainConfig:
 
 def test_settings_may_stand_in_their_sections_or_alone_and_the_rest_stays(tmp_path: Path) -> None:
     config = read(tmp_path, MINE)
-    assert (config.optim.learning_rate, config.optim.batch_size, config.seed, config.eval_modes) == (1e-5, 4, 3, ("direct",))
+    assert (config.optim.learning_rate, config.optim.batch_size, config.seed, config.eval_modes) == (
+        1e-5,
+        4,
+        3,
+        ("direct",),
+    )
     assert config.as_dict()["protocol"]["reward"] == "win_rate"
     assert config.warm == BASE.warm and config.debate == BASE.debate
 
@@ -79,7 +84,9 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, says: str) -> None:
         ("model", "cache_gib", -1.0, "cache_gib must be 0 or more"),
     ],
 )
-def test_a_rate_a_clip_or_a_coefficient_that_makes_no_sense_is_refused(section: str, name: str, value: float, says: str) -> None:
+def test_a_rate_a_clip_or_a_coefficient_that_makes_no_sense_is_refused(
+    section: str, name: str, value: float, says: str
+) -> None:
     with pytest.raises(ConfigError, match=says):
         replace(BASE, **{section: replace(getattr(BASE, section), **{name: value})})
 
@@ -90,12 +97,20 @@ def test_choices_of_the_protocol_that_are_off_can_be_named(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    "text", ["with: [past_selves:share=0.3]", "with: past_selves:share=0.3", "parts: [distill, distill:off, past_selves:share=0.3]"]
+    "text",
+    [
+        "with: [past_selves:share=0.3]",
+        "with: past_selves:share=0.3",
+        "parts: [distill, distill:off, past_selves:share=0.3]",
+    ],
 )
 def test_parts_of_training_stand_under_with(tmp_path: Path, text: str) -> None:
     assert read(tmp_path, text + "\n").parts == ("past_selves:share=0.3",)
 
 
 def test_a_setting_that_belongs_to_a_part_is_answered_with_how_it_is_written(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"there is no setting 'labels_from'; it belongs to a part of training now: --with frozen_labels"):
+    with pytest.raises(
+        ConfigError,
+        match=r"there is no setting 'labels_from'; it belongs to a part of training now: --with frozen_labels",
+    ):
         read(tmp_path, "labels_from: start\n")

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import random
 
-RIGHT = ("7", "\\frac{1}{2}", "x^2+1", "\\sqrt{2}", "(1,2)", "10^{9}", "\\text{Evelyn}", "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}")
+RIGHT = (
+    "7",
+    "\\frac{1}{2}",
+    "x^2+1",
+    "\\sqrt{2}",
+    "(1,2)",
+    "10^{9}",
+    "\\text{Evelyn}",
+    "\\begin{pmatrix} 1 \\\\ 2 \\end{pmatrix}",
+)
 
 
 def nested(left: str, inner: str, right: str, depth: int) -> str:

@@ -34,7 +34,14 @@ def test_the_last_complete_box(text: str, expected: str | None) -> None:
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("7", "7"), ("3 + 4 = 7.", "7"), ("it is -2.5 metres", "-2.5"), ("1,000 of them", "1,000"), ("none at all", None), ("", None)],
+    [
+        ("7", "7"),
+        ("3 + 4 = 7.", "7"),
+        ("it is -2.5 metres", "-2.5"),
+        ("1,000 of them", "1,000"),
+        ("none at all", None),
+        ("", None),
+    ],
 )
 def test_the_last_number_where_nothing_is_boxed(text: str, expected: str | None) -> None:
     assert last_number(text) == expected

@@ -75,7 +75,10 @@ def test_every_equation_of_a_solution_holds(name: str) -> None:
         ("40 * 6", "40 * 6 = 240."),
         ("23 * 45", "23 * 45 = 23 * 40 + 23 * 5 = 920 + 115 = 1035."),
         ("5 + 23 * 4", "23 * 4 = 20 * 4 + 3 * 4 = 80 + 12 = 92. 5 + 23 * 4 = 5 + 92 = 97."),
-        ("2 * 13 * 4", "2 * 13 = 2 * 10 + 2 * 3 = 20 + 6 = 26. 26 * 4 = 20 * 4 + 6 * 4 = 80 + 24 = 104. 2 * 13 * 4 = 26 * 4 = 104."),
+        (
+            "2 * 13 * 4",
+            "2 * 13 = 2 * 10 + 2 * 3 = 20 + 6 = 26. 26 * 4 = 20 * 4 + 6 * 4 = 80 + 24 = 104. 2 * 13 * 4 = 26 * 4 = 104.",
+        ),
     ],
 )
 def test_how_sums_are_worked(text: str, worked: str) -> None:
@@ -104,7 +107,9 @@ def test_digits_and_operators_are_kept_to() -> None:
         words = task.train(i).text.removeprefix("What is ").removesuffix("?").split()
         assert all(10 <= int(word) <= 99 for word in words[::2])
         assert len(words) == 5
-    assert {"+", "-", "*"} == {sign for i in range(50) for sign in question(0, "train", i, _hard()).text[8:-1].split()[1::2]}
+    assert {"+", "-", "*"} == {
+        sign for i in range(50) for sign in question(0, "train", i, _hard()).text[8:-1].split()[1::2]
+    }
 
 
 def _hard():  # type: ignore[no-untyped-def]

@@ -47,7 +47,9 @@ class Slow:
 
 
 def one_round(answers: list[str | None], truth: str | None = None) -> Debate:
-    return debate(v2(), [[""] * len(answers)], answers=[[None if a is None else f"\\boxed{{{a}}}" for a in answers]], truth=truth)
+    return debate(
+        v2(), [[""] * len(answers)], answers=[[None if a is None else f"\\boxed{{{a}}}" for a in answers]], truth=truth
+    )
 
 
 def test_an_answer_is_compared_with_one_of_each_class_and_with_the_right_one_when_the_classes_stand() -> None:

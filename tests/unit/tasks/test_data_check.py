@@ -31,7 +31,10 @@ def write(path: Path, rows: list[dict[str, object]]) -> str:
 def test_good_data_is_good() -> None:
     report = checked(f"gsm8k:train={HERE}/gsm8k_train.jsonl,test={HERE}/gsm8k_test.jsonl")
     assert report.good
-    assert {name: (s.questions, s.graded, s.duplicates) for name, s in report.splits.items()} == {"train": (10, 10, 0), "test": (2, 2, 0)}
+    assert {name: (s.questions, s.graded, s.duplicates) for name, s in report.splits.items()} == {
+        "train": (10, 10, 0),
+        "test": (2, 2, 0),
+    }
 
 
 def test_a_task_without_end_is_sampled() -> None:
@@ -74,7 +77,9 @@ def test_a_test_question_that_is_trained_on(tmp_path: Path) -> None:
 
 
 def test_a_solution_that_ends_elsewhere(tmp_path: Path) -> None:
-    report = checked(write(tmp_path / "a.jsonl", [{"question": "One?", "answer": "1", "solution": "It is \\boxed{2}."}]))
+    report = checked(
+        write(tmp_path / "a.jsonl", [{"question": "One?", "answer": "1", "solution": "It is \\boxed{2}."}])
+    )
     assert [(t.right, t.given) for t in report.splits["train"].unlike] == [("1", "2")]
 
 

@@ -57,7 +57,9 @@ def test_text_is_text() -> None:
     assert not text("0101", "101")
 
 
-@pytest.mark.parametrize("given_", ["B", "(B)", "b", "\\text{B}", "\\textbf{(B)}", "B)", "B) Paris", "B. Paris", " B ", "**B**"])
+@pytest.mark.parametrize(
+    "given_", ["B", "(B)", "b", "\\text{B}", "\\textbf{(B)}", "B)", "B) Paris", "B. Paris", " B ", "**B**"]
+)
 def test_choices_that_are_b(given_: str) -> None:
     assert choice(given_, "B")
     assert not choice(given_, "C")
@@ -196,7 +198,9 @@ def test_a_users_own_grader(tmp_path: Path) -> None:
     assert not grading("number", "text").equal("27", "27 dollars")
     with pytest.raises(ConfigError, match="failed on '1' to 'How many\\?': ZeroDivisionError"):
         grading(f"{mine}:broken").check(asked, "1")  # type: ignore[misc]
-    with pytest.raises(ConfigError, match=r"parameters \(question, answer\), got \(given, right\); the known answer is question.answer"):
+    with pytest.raises(
+        ConfigError, match=r"parameters \(question, answer\), got \(given, right\); the known answer is question.answer"
+    ):
         grading(f"{mine}:old")
     with pytest.raises(ConfigError, match="equal must be one of exact, number"):
         grading("number", "nope")

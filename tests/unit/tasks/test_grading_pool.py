@@ -114,15 +114,15 @@ def test_a_missing_library_is_one_clear_line(monkeypatch: pytest.MonkeyPatch, tm
 
 def _alive(group: int) -> list[str]:
     """Processes of a group that have not ended. One that has may stand in the table until somebody asks for it."""
-    listed = subprocess.run(["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True).stdout.splitlines()
+    listed = subprocess.run(
+        ["ps", "-eo", "pgid=,stat=,args="], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
     return [line for line in listed if line.split()[0] == str(group) and not line.split()[1].startswith("Z")]
 
 
 def test_nothing_is_left_behind() -> None:
     """A program that ends, even by an exception, takes its workers with it."""
-    program = (
-        "from moot.tasks.math_pool import Pool; p = Pool(1); p.ask('x', 'y'); print([w._process.pid for w in p._all][0], flush=True); 1 / 0"
-    )
+    program = "from moot.tasks.math_pool import Pool; p = Pool(1); p.ask('x', 'y'); print([w._process.pid for w in p._all][0], flush=True); 1 / 0"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120)
     assert "ZeroDivisionError" in done.stderr
     assert _alive(int(done.stdout)) == []
@@ -174,7 +174,8 @@ def test_a_verdict_is_remembered() -> None:
 def test_many_debates_are_graded_as_one_by_one(pool: Pool) -> None:
     equal = EqualMathematics(pool)
     played = [
-        debate(v2(), [["", "", ""]], answers=[[f"\\boxed{{\\frac{{{i}}}{{4}}}}", "0.5", None]], truth="\\frac{1}{2}") for i in range(8)
+        debate(v2(), [["", "", ""]], answers=[[f"\\boxed{{\\frac{{{i}}}{{4}}}}", "0.5", None]], truth="\\frac{1}{2}")
+        for i in range(8)
     ]
     alone = [grade(each, equal) for each in played]
     assert [each.correct for each in alone] == [(i == 2, True, False) for i in range(8)]
@@ -188,7 +189,12 @@ def test_the_event_loop_goes_on_meanwhile(pool: Pool) -> None:
 
     async def main() -> int:
         ticks = 0
-        hard = debate(v2(), [["", "", ""]], answers=[["\\boxed{\\sum_{k=1}^{300000} \\frac{1}{k^k}}", "1", "2"]], truth="\\frac{1}{2}")
+        hard = debate(
+            v2(),
+            [["", "", ""]],
+            answers=[["\\boxed{\\sum_{k=1}^{300000} \\frac{1}{k^k}}", "1", "2"]],
+            truth="\\frac{1}{2}",
+        )
         work = asyncio.create_task(grade_all_async([hard], EqualMathematics(pool)))
         while not work.done():
             await asyncio.sleep(0.02)
@@ -201,7 +207,9 @@ def test_the_event_loop_goes_on_meanwhile(pool: Pool) -> None:
 
 def _grade_hostile(count: int, seconds: float) -> None:
     script = Path(__file__).with_name("grade_hostile.py")
-    done = subprocess.run([sys.executable, str(script), str(count), str(seconds)], capture_output=True, text=True, timeout=1500)
+    done = subprocess.run(
+        [sys.executable, str(script), str(count), str(seconds)], capture_output=True, text=True, timeout=1500
+    )
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stdout)
     assert results["verdicts"] == count

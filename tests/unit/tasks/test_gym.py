@@ -61,7 +61,8 @@ def test_settings_are_read_by_their_kind(text: str, kind: object, value: object)
 
 
 @pytest.mark.parametrize(
-    ("text", "kind"), [("x", int), ("2.5", int), ("maybe", bool), ("c", Literal["a", "b"]), ("a", list[str]), ("1", tuple[int, int])]
+    ("text", "kind"),
+    [("x", int), ("2.5", int), ("maybe", bool), ("c", Literal["a", "b"]), ("a", list[str]), ("1", tuple[int, int])],
 )
 def test_settings_of_another_kind_are_refused(text: str, kind: object) -> None:
     with pytest.raises(ConfigError, match=f"here must be .*, got '{text}'"):
@@ -118,7 +119,11 @@ def test_an_answer_is_not_run(tmp_path: Path) -> None:
     codes = ", ".join(f"(chr)({ord(letter)})" for letter in "x")
     for generator in ("countdown", "n_queens", "string_insertion"):
         task = load(f"reasoning-gym:{generator}", held_out=1)
-        for answer in (f"open('{mark}', 'w')", f"[open('{mark}', 'w')]", f"__import__('pathlib').Path('{mark}').touch()"):
+        for answer in (
+            f"open('{mark}', 'w')",
+            f"[open('{mark}', 'w')]",
+            f"__import__('pathlib').Path('{mark}').touch()",
+        ):
             assert not task.right(task.train(0), answer)
     assert not mark.exists()
     for answer in (f"(exec)({codes})", "sin('exec' '(1)')", "[x.__class__]", "(lambda: 1)()", "\uff45val(1)"):

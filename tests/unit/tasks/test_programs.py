@@ -27,7 +27,11 @@ DOUBLE = Problem(
     "def check(candidate):\n    assert candidate(2) == 4\n    assert candidate(-1.5) == -3.0\n",
     "def double(x):\n    return 2 * x",
 )
-CLIP = Problem("def clip(x, top):\n    ...\n", "clip", "assert clip(3, 2) == 2\nassert clip(1, 2) == 1\nassert clip([1], 2) is None")
+CLIP = Problem(
+    "def clip(x, top):\n    ...\n",
+    "clip",
+    "assert clip(3, 2) == 2\nassert clip(1, 2) == 1\nassert clip([1], 2) is None",
+)
 with pytest.MonkeyPatch.context() as patch:
     patch.setattr(programs, "LIMITS", Limits(seconds=1, wall_seconds=12.0))  # one of them never ends
     EQUAL = EqualPrograms([DOUBLE, CLIP])
@@ -37,7 +41,10 @@ with pytest.MonkeyPatch.context() as patch:
     ("text", "expected"),
     [
         ("Here it is.\n```python\ndef f():\n    return 1\n```\nDone.", "def f():\n    return 1"),
-        ("```python\ndef f():\n    return 1\n```\nor better\n```py\ndef f():\n    return 2\n```", "def f():\n    return 2"),
+        (
+            "```python\ndef f():\n    return 1\n```\nor better\n```py\ndef f():\n    return 2\n```",
+            "def f():\n    return 2",
+        ),
         # An example of its use is not the program.
         ("```python\ndef f():\n    return 1\n```\nUse it:\n```\nprint(f())\n```", "def f():\n    return 1"),
         # Cut off before the fence was closed.
@@ -95,7 +102,12 @@ def test_programs_that_only_fail_are_equal_to_nothing_else() -> None:
 
 def test_a_debate_over_programs() -> None:
     """Right and wrong go by the tests, equal by the inputs shown: turns 0, 1 and 2 are one answer, of which two are right."""
-    programs = ["def double(x):\n    return x + x", "def double(y): return 2 * y", "def double(x): return x * 2 if x > 0 else 0", None]
+    programs = [
+        "def double(x):\n    return x + x",
+        "def double(y): return 2 * y",
+        "def double(x): return x * 2 if x > 0 else 0",
+        None,
+    ]
     grades = grade(debate(v2(), [[""] * 4], answers=[programs], truth=DOUBLE.tests), EQUAL, last_program, EQUAL.check)
     assert grades.same == (0, 0, 0, None)
     assert grades.correct == (True, True, False, False)
@@ -154,7 +166,12 @@ def test_rows_that_cannot_be_used(tmp_path: Path, change: dict[str, object], sai
 
 
 def test_humaneval_is_for_testing_only(tmp_path: Path) -> None:
-    row = {"task_id": "HumanEval/0", "prompt": DOUBLE.prompt, "entry_point": "double", "canonical_solution": "    return 2 * x\n"}
+    row = {
+        "task_id": "HumanEval/0",
+        "prompt": DOUBLE.prompt,
+        "entry_point": "double",
+        "canonical_solution": "    return 2 * x\n",
+    }
     task = load(f"humaneval:test={write(tmp_path / 'h.jsonl', [{**row, 'test': DOUBLE.tests}])}")
     assert check(task, gather(task, 0)).good
     with pytest.raises(ConfigError, match="humaneval has only a test split"):

@@ -40,12 +40,17 @@ RIGHT = ["1*2*3*4", "4*3*2*1", "(1+3)*(2+4)"]
 def make24(tmp_path: Path) -> str:
     """A file of questions without a known answer, and a checker."""
     (tmp_path / "make24.py").write_text(MAKE_24)
-    (tmp_path / "q.jsonl").write_text("".join(json.dumps({"question": f"Make 24 of: 1 2 3 {n}"}) + "\n" for n in range(4, 14)))
+    (tmp_path / "q.jsonl").write_text(
+        "".join(json.dumps({"question": f"Make 24 of: 1 2 3 {n}"}) + "\n" for n in range(4, 14))
+    )
     return f"{tmp_path}/q.jsonl:grader={tmp_path}/make24.py:make24"
 
 
 def played(task: Task, answers: list[str], key: str | None = None) -> PlayedDebate:
-    asked = replace(debate(v2(reward="majority"), [[""] * len(answers)], answers=[answers]), question=Question("Make 24 of: 1 2 3 4", key))
+    asked = replace(
+        debate(v2(reward="majority"), [[""] * len(answers)], answers=[answers]),
+        question=Question("Make 24 of: 1 2 3 4", key),
+    )
     return PlayedDebate(asked, grades=grade(asked, task.equal, task.extract, task.check))
 
 
@@ -97,7 +102,17 @@ def test_data_check_finds_a_checker_that_takes_anything_or_refuses_the_known_ans
 def test_training_pays_the_truth_of_a_checker(make24: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reward that needs known answers is refused where there is neither an answer nor a checker."""
     monkeypatch.chdir(tmp_path)
-    command = ["train", "--engine", "scripted", "--warm-questions", "0", "--num-train-datapoints", "2", "--batch-size", "2"]
+    command = [
+        "train",
+        "--engine",
+        "scripted",
+        "--warm-questions",
+        "0",
+        "--num-train-datapoints",
+        "2",
+        "--batch-size",
+        "2",
+    ]
     command += ["--eval-questions", "2", "--reward", "truth"]
     assert main([*command, "--task", make24.partition(":")[0], "--run", "open"]) == 2
     assert main([*command, "--task", make24, "--run", "checked"]) == 0

@@ -27,7 +27,9 @@ def _works(box: Sandbox) -> bool:
 
 
 WORKING = [box for box in available() if _works(box)]
-pytestmark = pytest.mark.skipif(not WORKING, reason="neither bubblewrap nor user namespaces work here: the sandbox was NOT tested")
+pytestmark = pytest.mark.skipif(
+    not WORKING, reason="neither bubblewrap nor user namespaces work here: the sandbox was NOT tested"
+)
 
 
 @pytest.fixture(params=WORKING, ids=lambda box: box.name)
@@ -66,12 +68,20 @@ def test_a_program_cannot_put_its_own_checks_in_place_of_the_tests(box: Sandbox)
         "import json, builtins\njson.dumps = lambda *a, **k: '[\"\", []]'\nbuiltins.abs = lambda x: 0",
         "def check(candidate): ...",
     ):
-        assert ran(box, wrong + trick, "def check(candidate):\n    assert abs(candidate(2) - 4) < 1e-6").outcome == "failed"
+        assert (
+            ran(box, wrong + trick, "def check(candidate):\n    assert abs(candidate(2) - 4) < 1e-6").outcome
+            == "failed"
+        )
 
 
 def test_what_a_program_sees(box: Sandbox) -> None:
     """The standard library, an empty folder, no variable that we set, and no process but its own."""
-    calls = ("sorted(os.listdir('/scratch'))", "os.environ.get('PATH')", "os.path.exists('/etc')", "os.path.exists('/proc')")
+    calls = (
+        "sorted(os.listdir('/scratch'))",
+        "os.environ.get('PATH')",
+        "os.path.exists('/etc')",
+        "os.path.exists('/proc')",
+    )
     assert ran(box, "import os, statistics", calls=calls) == Ran("passed", "", ("[]", "None", "False", "False"))
 
 
@@ -94,7 +104,9 @@ def test_without_a_sandbox_nothing_runs(monkeypatch: pytest.MonkeyPatch, tmp_pat
     file = tmp_path / "code.jsonl"
     file.write_text('{"prompt": "def f(): ...", "entry_point": "f", "tests": "assert f() == 1"}\n')
     try:
-        with pytest.raises(ConfigError, match=r"install bubblewrap .*user namespaces.*\(bubblewrap: it ended with status 1"):
+        with pytest.raises(
+            ConfigError, match=r"install bubblewrap .*user namespaces.*\(bubblewrap: it ended with status 1"
+        ):
             sandbox.run("1")
         with pytest.raises(ConfigError, match="install bubblewrap"):
             load(f"code:{file}")
@@ -135,7 +147,11 @@ def nobody_is_left(worker: str = "/worker.py") -> bool:
 
 def _hostile(box: Sandbox, programs: list[str]) -> None:
     """Three at a time, each ten of them followed by one that must still pass."""
-    mixed = [each for number, program in enumerate(programs, 1) for each in ([program, GOOD] if number % 10 == 0 else [program])]
+    mixed = [
+        each
+        for number, program in enumerate(programs, 1)
+        for each in ([program, GOOD] if number % 10 == 0 else [program])
+    ]
 
     def one(program: str) -> Ran:
         return ran(box, program, TESTS) if program is GOOD else ran(box, program, calls=("escaped",))
@@ -146,7 +162,10 @@ def _hostile(box: Sandbox, programs: list[str]) -> None:
         if program is GOOD:
             assert result.passed, result
         else:
-            assert not result.passed or result.values in (("False",), ("[]",), ("raises NameError",)), (program[:300], result)
+            assert not result.passed or result.values in (("False",), ("[]",), ("raises NameError",)), (
+                program[:300],
+                result,
+            )
     assert nobody_is_left(), left_behind()
 
 
@@ -173,7 +192,17 @@ def test_somebody_who_is_not_root_has_the_same_sandboxes(box: Sandbox) -> None:
         f"import sys; sys.path.insert(0, {str(home)!r}); from moot.tasks.sandbox import *; from moot.tasks.sandbox import _run; "
         f"box = next(b for b in available() if b.name == {box.name!r}); print(_run(box, 'import os', '', '', ['os.getuid()'], Limits()))"
     )
-    command = ["/usr/bin/setpriv", "--reuid", "65534", "--regid", "65534", "--clear-groups", "/usr/bin/python3", "-c", program]
+    command = [
+        "/usr/bin/setpriv",
+        "--reuid",
+        "65534",
+        "--regid",
+        "65534",
+        "--clear-groups",
+        "/usr/bin/python3",
+        "-c",
+        program,
+    ]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd="/")
     if "ModuleNotFoundError" in done.stderr or "PermissionError" in done.stderr or "SyntaxError" in done.stderr:
         pytest.skip("this checkout, or an interpreter that can read it, is root's alone")

@@ -24,7 +24,9 @@ pytestmark = [
     pytest.mark.skipif(platform.machine() not in ARCHITECTURES, reason="no filter here: it was NOT tested"),
 ]
 COLUMN = ARCHITECTURES.get(platform.machine(), (0, 0))[0]
-CALL = "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\ncall = lambda *a: (libc.syscall(*a), ctypes.get_errno())"
+CALL = (
+    "import ctypes\nlibc = ctypes.CDLL(None, use_errno=True)\ncall = lambda *a: (libc.syscall(*a), ctypes.get_errno())"
+)
 
 
 @pytest.fixture(params=WORKING, ids=lambda box: box.name)

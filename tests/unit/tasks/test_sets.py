@@ -139,7 +139,9 @@ def test_what_is_held_out_does_not_depend_on_the_seed_or_the_number(tmp_path: Pa
 
 
 def test_copies_of_a_question_stay_on_one_side(tmp_path: Path) -> None:
-    rows: list[dict[str, object]] = [{"question": f"What is {i % 20} + 1?" + " " * (i // 20), "answer": i % 20 + 1} for i in range(100)]
+    rows: list[dict[str, object]] = [
+        {"question": f"What is {i % 20} + 1?" + " " * (i // 20), "answer": i % 20 + 1} for i in range(100)
+    ]
     task = load(str(write(tmp_path / "twice.jsonl", rows)), held_out=1000)
     held = {" ".join(q.text.split()) for q in task.held_out}
     assert held
@@ -200,7 +202,9 @@ def test_longwriter_is_open_ended() -> None:
 
 
 def test_longwriter_conversations(tmp_path: Path) -> None:
-    talk = [{"role": "user", "content": f"Write about {i}."} for i in range(1)] + [{"role": "assistant", "content": "…"}]
+    talk = [{"role": "user", "content": f"Write about {i}."} for i in range(1)] + [
+        {"role": "assistant", "content": "…"}
+    ]
     task = load(f"longwriter:train={write(tmp_path / 'talk.jsonl', [{'messages': talk}])}")
     assert task.train(0).text == "Write about 0."
 
@@ -217,7 +221,9 @@ def test_a_file_with_fields_of_its_own(tmp_path: Path) -> None:
     assert task.equal(f"({asked.answer})", asked.answer or "")
     assert task.solution is not None
     assert task.solution(asked).startswith("Because")
-    with pytest.raises(ConfigError, match="line 1: needs the field question or problem or prompt; it has q, target, why"):
+    with pytest.raises(
+        ConfigError, match="line 1: needs the field question or problem or prompt; it has q, target, why"
+    ):
         load(str(path))
     with pytest.raises(ConfigError, match="line 1: needs the field x"):
         load(f"{path}:question=q,answer=x")
@@ -332,7 +338,9 @@ def test_a_curriculum_that_reaches_a_test_set_is_refused_at_once() -> None:
 def test_a_curriculum_reaches_aime_with_the_problems_of_other_years(tmp_path: Path) -> None:
     """Two of the three problems are new; the third is held out by what is evaluated on, and not trained on."""
     measured = load(AIME)
-    rows = [{"problem": f"Problem {i}?", "answer": str(i)} for i in range(2)] + [{"problem": measured.held_out[0].text, "answer": "7"}]
+    rows = [{"problem": f"Problem {i}?", "answer": str(i)} for i in range(2)] + [
+        {"problem": measured.held_out[0].text, "answer": "7"}
+    ]
     past = tmp_path / "past.jsonl"
     past.write_text("".join(json.dumps(row) + "\n" for row in rows))
     stages = load_trained([GSM8K, f"aime24:train={past},test={HERE}/aime24.jsonl"], measured)
@@ -344,7 +352,10 @@ def test_a_curriculum_reaches_aime_with_the_problems_of_other_years(tmp_path: Pa
 def test_a_curriculum_reaches_aime_with_the_years_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
-    published = {("HuggingFaceH4/aime_2024", "train"): "aime24.jsonl", ("di-zhang-fdu/AIME_1983_2024", "train"): "aime_past.jsonl"}
+    published = {
+        ("HuggingFaceH4/aime_2024", "train"): "aime24.jsonl",
+        ("di-zhang-fdu/AIME_1983_2024", "train"): "aime_past.jsonl",
+    }
     monkeypatch.setitem(sys.modules, "datasets", FakeHub(published))
     stages = load_trained([GSM8K, "aime24:past"], load("aime24"))
     assert [stage.name for stage in stages] == ["gsm8k", "aime24:past"]
@@ -370,7 +381,8 @@ def test_a_curriculum_needs_answers_to_know_when_to_continue() -> None:
     open_ended, known = load_trained([prompts, GSM8K], load(GSM8K))
     by_accuracy, by_steps = (Curriculum(Curriculum.Settings((prompts, GSM8K), at)) for at in (0.7, 50))
     with pytest.raises(
-        ConfigError, match="task longwriter has no right answers, so nothing decides when to continue to gsm8k; put it last"
+        ConfigError,
+        match="task longwriter has no right answers, so nothing decides when to continue to gsm8k; put it last",
     ):
         by_accuracy.check_tasks([open_ended, known])
     by_accuracy.check_tasks([known, open_ended])

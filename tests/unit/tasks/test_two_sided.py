@@ -43,11 +43,15 @@ def test_both_seats_get_the_right_side_equally_often(tmp_path: Path) -> None:
 
 def test_asked_alone_one_is_told_both_answers_in_an_order_that_tells_nothing(tmp_path: Path) -> None:
     task = load(file(tmp_path, *(row(i) for i in range(10))))
-    assert {question.instruction.partition(". ")[0] for question in task.held_out} == {'One of these two answers is right: "no" or "yes"'}
+    assert {question.instruction.partition(". ")[0] for question in task.held_out} == {
+        'One of these two answers is right: "no" or "yes"'
+    }
 
 
 def test_without_a_key_sides_come_as_the_file_has_them(tmp_path: Path) -> None:
-    task = load(file(tmp_path, *({"question": f"Is {i} a nice number?", "sides": ["for", "against"]} for i in range(10))))
+    task = load(
+        file(tmp_path, *({"question": f"Is {i} a nice number?", "sides": ["for", "against"]} for i in range(10)))
+    )
     assert task.open_ended and not task.notes
     assert [question.sides for question in task.held_out] == [("for", "against"), ("against", "for")]
     assert all(question.answer is None and not question.instruction for question in task.held_out)
@@ -72,7 +76,9 @@ def test_a_wrong_row_is_refused_by_its_line(tmp_path: Path, wrong: dict[str, Any
 
 
 def test_a_row_without_sides_among_others_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="line 2: sides must be a list of two texts, got None; all rows need it, or none"):
+    with pytest.raises(
+        ConfigError, match="line 2: sides must be a list of two texts, got None; all rows need it, or none"
+    ):
         load(file(tmp_path, row(0), {"question": "Is 1 even?", "answer": "no"}))
 
 
@@ -83,7 +89,9 @@ def test_any_task_with_answers_has_a_wrong_side_that_looks_right() -> None:
     for question in (*task.held_out, *(task.train(number) for number in range(16))):
         (wrong,) = set(question.sides) - {question.answer}
         gaps.append(int(wrong) - int(question.answer or ""))
-    assert 0 not in gaps and min(sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)) >= 12, "size does not tell which is right"
+    assert 0 not in gaps and min(sum(gap > 0 for gap in gaps), sum(gap < 0 for gap in gaps)) >= 12, (
+        "size does not tell which is right"
+    )
 
 
 def test_a_task_without_answers_has_no_sides(tmp_path: Path) -> None:

@@ -21,7 +21,13 @@ few = settings(max_examples=50)
 
 GENERATOR, JUDGE = 0.5, -2.0
 PAID = Advantages({"generator": ((GENERATOR,),), "judge": ((JUDGE,),)})
-STREAM = {"solution": GENERATOR, "evaluation": GENERATOR, "comparison": JUDGE, "consensus": 0.0, "consensus_reason": 0.0}
+STREAM = {
+    "solution": GENERATOR,
+    "evaluation": GENERATOR,
+    "comparison": JUDGE,
+    "consensus": 0.0,
+    "consensus_reason": 0.0,
+}
 
 
 @dataclass(frozen=True)
@@ -38,7 +44,9 @@ class Said:
         return rendering.decode(self.tokens[self.values == np.float32(value)])
 
 
-def say(rendering: Rendering, text: str, contract: str = "three_tag", ended: bool = True, advantages: Any = PAID) -> Said:
+def say(
+    rendering: Rendering, text: str, contract: str = "three_tag", ended: bool = True, advantages: Any = PAID
+) -> Said:
     ids = rendering.tokenizer.encode(text, add_special_tokens=False)
     tokens = np.asarray([*ids, *rendering.stop_ids[:1]] if ended else ids, dtype=np.int32)
     said, starts = rendering.said(tokens)
@@ -50,8 +58,12 @@ def say(rendering: Rendering, text: str, contract: str = "three_tag", ended: boo
 # By hand
 
 
-def test_solution_and_evaluation_are_the_generators_and_the_comparison_is_the_judges(name: str, rendering: Rendering) -> None:
-    said = say(rendering, "Sure.\n\n <solution>7</solution>then <evaluation>ok</evaluation>so <comparison>N/A</comparison>")
+def test_solution_and_evaluation_are_the_generators_and_the_comparison_is_the_judges(
+    name: str, rendering: Rendering
+) -> None:
+    said = say(
+        rendering, "Sure.\n\n <solution>7</solution>then <evaluation>ok</evaluation>so <comparison>N/A</comparison>"
+    )
     generator, judge, nobody = (said.paid(rendering, value) for value in (GENERATOR, JUDGE, 0.0))
     end = rendering.decode(said.tokens[-1:])
     if name == "bytes":
@@ -72,7 +84,9 @@ JOINED |= {"mistral": ("><",), "mistral-legacy": ("><",)}
 
 @pytest.mark.parametrize("between", ["", "\n", "\n\n"])
 def test_a_token_across_a_border_goes_with_its_first_character(name: str, rendering: Rendering, between: str) -> None:
-    said = say(rendering, f"<solution>7</solution>{between}<evaluation>ok</evaluation>{between}<comparison>N/A</comparison>")
+    said = say(
+        rendering, f"<solution>7</solution>{between}<evaluation>ok</evaluation>{between}<comparison>N/A</comparison>"
+    )
     generator, judge, nobody = (said.paid(rendering, value) for value in (GENERATOR, JUDGE, 0.0))
     end = rendering.decode(said.tokens[-1:])
     if name.startswith("mistral"):  # SentencePiece begins with ` <`, of which the space stands before the section
@@ -93,7 +107,10 @@ def test_a_token_across_a_border_goes_with_its_first_character(name: str, render
 
 
 def test_what_follows_the_last_section_goes_with_it(rendering: Rendering) -> None:
-    said = say(rendering, "<solution>7</solution> <evaluation>ok</evaluation> <comparison>N/A</comparison>\n\nHope this helps! 🙂")
+    said = say(
+        rendering,
+        "<solution>7</solution> <evaluation>ok</evaluation> <comparison>N/A</comparison>\n\nHope this helps! 🙂",
+    )
     begin = said.turn.parsed.spans["comparison"][0]
     after = said.starts >= begin
     assert said.values[after].tolist() == [JUDGE] * int(after.sum())
@@ -104,7 +121,8 @@ def test_what_follows_the_last_section_goes_with_it(rendering: Rendering) -> Non
 def test_all_of_a_ballot_is_the_judges(rendering: Rendering) -> None:
     """There is no answer in it that an evaluation could help along. A solution written all the same is nobody's."""
     ids = rendering.tokenizer.encode(
-        "Sure.<solution>7</solution>\n<evaluation>ok</evaluation>\n<comparison>N/A</comparison>", add_special_tokens=False
+        "Sure.<solution>7</solution>\n<evaluation>ok</evaluation>\n<comparison>N/A</comparison>",
+        add_special_tokens=False,
     )
     tokens = np.asarray([*ids, rendering.stop_ids[0]], dtype=np.int32)
     text, starts = rendering.said(tokens)
@@ -128,7 +146,9 @@ def test_in_the_five_tag_contract_consensus_and_what_follows_it_are_nobodys(rend
     assert set(said.values[said.starts < begin].tolist()) - {0.0} == {GENERATOR, JUDGE}
 
 
-@pytest.mark.parametrize("text", ["no tags at all 🙂", "", "<solution>7</solution><evaluation>", "<comparison></comparison>"])
+@pytest.mark.parametrize(
+    "text", ["no tags at all 🙂", "", "<solution>7</solution><evaluation>", "<comparison></comparison>"]
+)
 @pytest.mark.parametrize("ended", [True, False])
 def test_every_token_of_a_failed_turn_is_the_generators(rendering: Rendering, text: str, ended: bool) -> None:
     said = say(rendering, text, ended=ended)
@@ -156,8 +176,20 @@ def test_spoken_in_parts_only_the_solution_that_failed_is_blamed() -> None:
     failed = Turn(2, 0, text, ParseFailure("the solution was cut at its token limit"))
     assert credit(failed, sampled, 0, PAID).tolist() == [0, 0, 0, 0, 0, 0, GENERATOR, GENERATOR, GENERATOR]
     one_reply = replace(sampled, inserted=None)
-    assert credit(failed, one_reply, 0, PAID).tolist() == [GENERATOR] * 9, "where the model writes the tags, the whole turn"
-    assert credit(failed, sampled, 0, Advantages.per_agent((0.25,))).tolist() == [0.25, 0.25, 0, 0.25, 0, 0, 0.25, 0.25, 0.25]
+    assert credit(failed, one_reply, 0, PAID).tolist() == [GENERATOR] * 9, (
+        "where the model writes the tags, the whole turn"
+    )
+    assert credit(failed, sampled, 0, Advantages.per_agent((0.25,))).tolist() == [
+        0.25,
+        0.25,
+        0,
+        0.25,
+        0,
+        0,
+        0.25,
+        0.25,
+        0.25,
+    ]
 
 
 def test_an_agents_one_number_is_for_every_token(rendering: Rendering) -> None:
@@ -177,7 +209,9 @@ def test_a_number_a_step_is_for_every_token_of_the_step(rendering: Rendering) ->
 
 # For any text
 
-content = st.text(max_size=12) | st.text(st.sampled_from("ab7 🙂👩\u200d👧中文é\u0301\u0308<>/\n\t`$\\{}한ﷺ"), max_size=12)
+content = st.text(max_size=12) | st.text(
+    st.sampled_from("ab7 🙂👩\u200d👧中文é\u0301\u0308<>/\n\t`$\\{}한ﷺ"), max_size=12
+)
 
 
 def in_contract(contract: str) -> st.SearchStrategy[str]:
@@ -204,9 +238,14 @@ def owed(said: Said, contract: str) -> list[float]:
 
 @few
 @given(text=in_contract("three_tag"), ended=st.booleans())
-@example(text="🙂<solution>👩‍👩‍👧</solution>🙂<evaluation>e\u0301</evaluation>🙂<comparison>🙂</comparison>🙂", ended=True)
+@example(
+    text="🙂<solution>👩‍👩‍👧</solution>🙂<evaluation>e\u0301</evaluation>🙂<comparison>🙂</comparison>🙂", ended=True
+)
 @example(text="<solution></solution><evaluation></evaluation><comparison></comparison>", ended=True)
-@example(text="<think>a</think><solution><think>b</solution><evaluation></think></evaluation><comparison></comparison>", ended=False)
+@example(
+    text="<think>a</think><solution><think>b</solution><evaluation></think></evaluation><comparison></comparison>",
+    ended=False,
+)
 def test_every_token_gets_what_its_first_character_is_owed(rendering: Rendering, text: str, ended: bool) -> None:
     said = say(rendering, text, ended=ended)
     assert said.values.tolist() == owed(said, "three_tag")
@@ -246,9 +285,13 @@ def test_the_paid_tokens_decode_to_their_sections_up_to_tokens_across_a_border(r
 
 
 @pytest.mark.parametrize(("whose", "evaluation"), [("generator", GENERATOR), ("judge", JUDGE), ("nobody", 0.0)])
-def test_the_evaluations_tokens_go_to_whom_the_scoring_names(rendering: Rendering, whose: Any, evaluation: float) -> None:
+def test_the_evaluations_tokens_go_to_whom_the_scoring_names(
+    rendering: Rendering, whose: Any, evaluation: float
+) -> None:
     paid = Advantages(PAID.streams, Scoring(evaluation_credit=whose).stream_of)
-    said = say(rendering, "<solution>7</solution><evaluation>fine</evaluation><comparison>N/A</comparison>", advantages=paid)
+    said = say(
+        rendering, "<solution>7</solution><evaluation>fine</evaluation><comparison>N/A</comparison>", advantages=paid
+    )
     expected = {"solution": GENERATOR, "evaluation": evaluation, "comparison": JUDGE}
     for name, (begin, end) in said.turn.parsed.spans.items():
         inside = (said.starts >= begin) & (said.starts < end)
@@ -258,7 +301,9 @@ def test_the_evaluations_tokens_go_to_whom_the_scoring_names(rendering: Renderin
 @pytest.mark.parametrize("reward", ["truth", "majority"])
 def test_truth_and_majority_are_for_the_solutions_tokens_alone(rendering: Rendering, reward: str) -> None:
     paid = Advantages({"generator": ((0.25,),)}, Scoring(reward=reward).stream_of)
-    said = say(rendering, "<solution>7</solution><evaluation>fine</evaluation><comparison>N/A</comparison>", advantages=paid)
+    said = say(
+        rendering, "<solution>7</solution><evaluation>fine</evaluation><comparison>N/A</comparison>", advantages=paid
+    )
     begin, end = said.turn.parsed.spans["solution"]
     inside = (said.starts >= begin) & (said.starts < end)
     assert set(said.values[inside].tolist()) == {0.25}

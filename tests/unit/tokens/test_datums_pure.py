@@ -41,7 +41,9 @@ def check(datum: Datum, tokens: list[int], targets: list[int], mask: list[int], 
     assert datum.targets.tolist() == targets
     assert datum.mask.tolist() == mask
     assert datum.advantages.tolist() == advantages
-    assert np.allclose(datum.logprobs, [-target / 100 if acted else 0 for target, acted in zip(targets, mask, strict=True)])
+    assert np.allclose(
+        datum.logprobs, [-target / 100 if acted else 0 for target, acted in zip(targets, mask, strict=True)]
+    )
 
 
 def test_one_turn_shifted_by_hand() -> None:
@@ -70,13 +72,17 @@ def test_any_other_prompt_starts_a_new_one(prompt: list[int]) -> None:
 
 
 def test_a_new_one_can_be_gone_on_with() -> None:
-    found = list(merge([turn([1], [7]), turn([2], [8]), turn([3], [9], extends=True)], [floats(1), floats(2), floats(3)]))
+    found = list(
+        merge([turn([1], [7]), turn([2], [8]), turn([3], [9], extends=True)], [floats(1), floats(2), floats(3)])
+    )
     assert [datum.targets.tolist() for datum in found] == [[7], [8, 3, 9]]
 
 
 def test_another_temperature_is_another_datum() -> None:
     """An engine divides by one temperature a datum."""
-    first, second = merge([turn([1], [7], temperature=0.6), turn([1, 7, 2], [8], temperature=1.0)], [floats(1), floats(1)])
+    first, second = merge(
+        [turn([1], [7], temperature=0.6), turn([1, 7, 2], [8], temperature=1.0)], [floats(1), floats(1)]
+    )
     assert (first.temperature, second.temperature) == (0.6, 1.0)
     assert second.tokens.tolist() == [1, 7, 2]
 
@@ -110,7 +116,10 @@ def trajectories(draw: st.DrawFn) -> tuple[list[SampledTurn], list[np.ndarray]]:
         prompt = [99 + i, *prompt] if how == "anew" else prompt
         turns.append(turn(prompt, said, extends=how == "extends"))
         context = ([*context, *new] if how != "anew" else prompt) + said
-    values = [np.array(draw(st.lists(st.integers(-3, 3), min_size=len(t.tokens), max_size=len(t.tokens))), dtype=np.float32) for t in turns]
+    values = [
+        np.array(draw(st.lists(st.integers(-3, 3), min_size=len(t.tokens), max_size=len(t.tokens))), dtype=np.float32)
+        for t in turns
+    ]
     return turns, values
 
 
@@ -129,8 +138,13 @@ def test_datums_carry_exactly_the_tokens_logprobs_and_advantages_of_their_turns(
     ):
         found = np.concatenate([getattr(datum, name)[mask] for datum, mask in zip(made, acted, strict=True)])
         assert np.array_equal(found, np.concatenate(pieces)), name
-    assert all(not datum.logprobs[~mask].any() and not datum.advantages[~mask].any() for datum, mask in zip(made, acted, strict=True))
-    assert len(made) == sum(int(t.prompt[0]) == 99 + i for i, t in enumerate(turns)), "one for each turn that starts anew"
+    assert all(
+        not datum.logprobs[~mask].any() and not datum.advantages[~mask].any()
+        for datum, mask in zip(made, acted, strict=True)
+    )
+    assert len(made) == sum(int(t.prompt[0]) == 99 + i for i, t in enumerate(turns)), (
+        "one for each turn that starts anew"
+    )
 
 
 @settings(max_examples=300)

@@ -56,7 +56,9 @@ def _play(rendering: Rendering, protocol: Protocol, style: str, rounds: int, max
     return Played(done.debate, done.sampled, found, datums(done.debate, done.sampled, found))
 
 
-def played(rendering: Rendering, style: str = "well_formed", rounds: int = ROUNDS, max_tokens: int = 2000, **choices: Any) -> Played:
+def played(
+    rendering: Rendering, style: str = "well_formed", rounds: int = ROUNDS, max_tokens: int = 2000, **choices: Any
+) -> Played:
     return _play(rendering, v2(**choices), style, rounds, max_tokens)
 
 
@@ -87,11 +89,15 @@ def test_growing_gives_one_datum_an_agent_with_all_it_sampled(rendering: Renderi
     for agent, turns in enumerate(debate.debate.turns_by_agent()):
         (datum,) = debate.of(agent)
         assert len(turns) == ROUNDS
-        assert together([tokens for sampled, tokens in stretches(datum) if sampled]) == together([debate.sampled[i].tokens for i in turns])
+        assert together([tokens for sampled, tokens in stretches(datum) if sampled]) == together(
+            [debate.sampled[i].tokens for i in turns]
+        )
         acted = datum.mask == 1
         assert datum.targets[acted].tolist() == together([debate.sampled[i].tokens for i in turns])
         assert datum.logprobs[acted].tolist() == together([debate.sampled[i].logprobs for i in turns])
-        values = [credit(debate.debate.turns[i], debate.sampled[i], step, debate.advantages) for step, i in enumerate(turns)]
+        values = [
+            credit(debate.debate.turns[i], debate.sampled[i], step, debate.advantages) for step, i in enumerate(turns)
+        ]
         assert datum.advantages[acted].tolist() == together(values)
         for array in (datum.logprobs, datum.advantages):
             assert set(array[~acted].tolist()) <= {0.0}
@@ -218,7 +224,11 @@ def test_every_style_of_speaking_can_be_trained_on(rendering: Rendering, style: 
         done = await rollout([Debate(QUESTION, AGENTS, 2, protocol.rules)] * 6, engine, rendering, SamplingParams(1000))
         scored = [(each.debate, score(each.debate, protocol.scoring)) for each in done]
         found = advantages(scored, ESTIMATORS[protocol.scoring.estimator])
-        batch = [datum for each, values in zip(done, found, strict=True) for datum in datums(each.debate, each.sampled, values)]
+        batch = [
+            datum
+            for each, values in zip(done, found, strict=True)
+            for datum in datums(each.debate, each.sampled, values)
+        ]
         await engine.forward_backward(batch, "importance_sampling")
         await engine.optim_step(AdamParams())
         return done, batch

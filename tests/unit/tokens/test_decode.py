@@ -23,7 +23,10 @@ IN_TOKENS = {
     "deepseek": ([19923, 14, 2058, 3, 223, 736, 68139], [0, 5, 6, 12, 13, 14, 16]),
     # A space before Hello, which the model writes too: every character stands one further on.
     "mistral": ([22557, 28725, 1526, 28808, 28705, 28740, 28750, 28705, 29340], [0, 6, 7, 13, 14, 15, 16, 17, 18]),
-    "mistral-legacy": ([22557, 28725, 1526, 28808, 28705, 28740, 28750, 28705, 29340], [0, 6, 7, 13, 14, 15, 16, 17, 18]),
+    "mistral-legacy": (
+        [22557, 28725, 1526, 28808, 28705, 28740, 28750, 28705, 29340],
+        [0, 6, 7, 13, 14, 15, 16, 17, 18],
+    ),
     "qwen3": ([9707, 11, 1879, 0, 220, 16, 17, 27484], [0, 5, 6, 12, 13, 14, 15, 16]),
 }
 
@@ -56,7 +59,9 @@ def starts_by_prefixes(tokenizer: Any, ids: np.ndarray, text: str) -> list[int]:
     return starts[: len(ids)]
 
 
-def test_every_tokenizer_is_the_real_one_and_its_tokens_start_where_one_can_count(name: str, tokenizer: Any, known: TokenText) -> None:
+def test_every_tokenizer_is_the_real_one_and_its_tokens_start_where_one_can_count(
+    name: str, tokenizer: Any, known: TokenText
+) -> None:
     ids, starts = IN_TOKENS[name]
     assert tokenizer.encode(SENTENCE, add_special_tokens=False) == ids
     text, found = known.text_and_starts(np.asarray(ids, dtype=np.int32))
@@ -81,7 +86,10 @@ def test_a_token_added_to_the_vocabulary_is_spelled_as_it_reads(which: str) -> N
     """Not in the alphabet of the others, where `«` stands for a byte and `▁` for a space."""
     tokenizer = obtain(which)
     tokenizer.add_tokens(["«moot»", "▁ours"])
-    assert TokenText(tokenizer).text(tokenizer.encode("a «moot» ▁ours b", add_special_tokens=False)).removeprefix(" ") == "a «moot» ▁ours b"
+    assert (
+        TokenText(tokenizer).text(tokenizer.encode("a «moot» ▁ours b", add_special_tokens=False)).removeprefix(" ")
+        == "a «moot» ▁ours b"
+    )
 
 
 def test_nothing_is_nowhere(known: TokenText) -> None:
@@ -91,7 +99,9 @@ def test_nothing_is_nowhere(known: TokenText) -> None:
 
 
 def test_a_token_inside_a_character_starts_in_that_character() -> None:
-    text, starts = TokenText(ByteTokenizer()).text_and_starts(np.frombuffer("a🙂é.".encode(), dtype=np.uint8).astype(np.int32))
+    text, starts = TokenText(ByteTokenizer()).text_and_starts(
+        np.frombuffer("a🙂é.".encode(), dtype=np.uint8).astype(np.int32)
+    )
     assert text == "a🙂é."
     assert starts.tolist() == [0, 1, 1, 1, 1, 2, 2, 3]
 
@@ -145,7 +155,9 @@ def test_any_tokens_in_any_order_have_places_that_make_up_the_text(
     for i, start in zip(ids.tolist(), starts.tolist(), strict=True):
         alone = known.text([i])
         assert "�" in alone or text[start:].startswith(alone)
-    if not name.startswith("mistral"):  # SentencePiece shows a broken character as one replacement a byte, Python as one in all
+    if not name.startswith(
+        "mistral"
+    ):  # SentencePiece shows a broken character as one replacement a byte, Python as one in all
         assert text == tokenizer.decode(ids.tolist())
 
 
@@ -156,7 +168,9 @@ def test_a_byte_belongs_to_the_last_character_of_the_text_up_to_it(raw: bytes) -
     assert starts.tolist() == [len(raw[: k + 1].decode("utf-8", errors="replace")) - 1 for k in range(len(raw))]
 
 
-def test_ids_past_the_vocabulary_are_no_text_as_for_the_tokenizer_itself(name: str, tokenizer: Any, known: TokenText, size: int) -> None:
+def test_ids_past_the_vocabulary_are_no_text_as_for_the_tokenizer_itself(
+    name: str, tokenizer: Any, known: TokenText, size: int
+) -> None:
     """Models round their vocabulary up (Qwen3 has 151 669 tokens and 151 936 logits), and an untrained one does sample the rest."""
     past = size
     ids = np.asarray([*encode(tokenizer, "one"), past, past + 200, *encode(tokenizer, "two")], dtype=np.int32)
@@ -198,13 +212,17 @@ def test_an_unknown_spelling_is_noticed(slow: TokenText) -> None:
 @example("a 🙚 b")  # the space and half of the character in one token, the rest in others
 @example("plain words")
 @example("中文字符 👩‍👩‍👧")
-def test_the_slow_way_agrees_with_the_table_on_text(tokenizer: Any, known: TokenText, slow: TokenText, written: str) -> None:
+def test_the_slow_way_agrees_with_the_table_on_text(
+    tokenizer: Any, known: TokenText, slow: TokenText, written: str
+) -> None:
     ids = encode(tokenizer, written)
     text, starts = known.text_and_starts(ids)
     if "�" in text:
         return
     slow_text, slow_starts = slow.text_and_starts(ids)
-    hidden = len(text) - len(slow_text)  # SentencePiece's one leading space is gone here, and everything stands one earlier
+    hidden = len(text) - len(
+        slow_text
+    )  # SentencePiece's one leading space is gone here, and everything stands one earlier
     assert text == " " * hidden + slow_text
     assert hidden <= 1
     assert slow_starts.tolist() == np.maximum(starts - hidden, 0).tolist()

@@ -46,7 +46,14 @@ CLOSE = {
     "mistral-legacy": "</s>",
     "qwen3": "<|im_end|>",
 }
-STOPS = {"bytes": (257,), "smollm2": (2,), "deepseek": (1,), "mistral": (2,), "mistral-legacy": (2,), "qwen3": (151645, 151643)}
+STOPS = {
+    "bytes": (257,),
+    "smollm2": (2,),
+    "deepseek": (1,),
+    "mistral": (2,),
+    "mistral-legacy": (2,),
+    "qwen3": (151645, 151643),
+}
 
 
 def ints(*parts: Any) -> np.ndarray:
@@ -73,7 +80,11 @@ def test_a_prompt_reads_as_the_models_format_says(name: str, rendering: Renderin
 def rendered_elsewhere(name: str, tokenizer: Any, messages: list[Message]) -> list[int]:
     """The same prompt without moot."""
     if name not in ("deepseek", "qwen3"):
-        return list(tokenizer.apply_chat_template(as_dicts(*messages), add_generation_prompt=True, tokenize=True, return_dict=False))
+        return list(
+            tokenizer.apply_chat_template(
+                as_dicts(*messages), add_generation_prompt=True, tokenize=True, return_dict=False
+            )
+        )
     from renderers import create_renderer
     from renderers.configs import DeepSeekV3RendererConfig, Qwen3RendererConfig
 
@@ -81,19 +92,25 @@ def rendered_elsewhere(name: str, tokenizer: Any, messages: list[Message]) -> li
     return list(create_renderer(tokenizer, config).render_ids(as_dicts(*messages), add_generation_prompt=True))
 
 
-def test_a_prompt_is_what_the_chat_template_or_the_package_gives(name: str, tokenizer: Any, rendering: Rendering) -> None:
+def test_a_prompt_is_what_the_chat_template_or_the_package_gives(
+    name: str, tokenizer: Any, rendering: Rendering
+) -> None:
     messages = [SYSTEM, FIRST, Message("assistant", SAID), NEXT]
     assert rendering.prompt(messages).tolist() == rendered_elsewhere(name, tokenizer, messages)
 
 
-def test_known_models_get_the_packages_own_format_and_the_others_their_template(name: str, rendering: Rendering) -> None:
+def test_known_models_get_the_packages_own_format_and_the_others_their_template(
+    name: str, rendering: Rendering
+) -> None:
     assert rendering.name == {"deepseek": "deepseek-v3", "qwen3": "qwen3"}.get(name, "default")
 
 
 # Suffixes
 
 
-def test_after_a_turn_that_ended_comes_the_new_message_and_the_start_of_the_next(name: str, tokenizer: Any, rendering: Rendering) -> None:
+def test_after_a_turn_that_ended_comes_the_new_message_and_the_start_of_the_next(
+    name: str, tokenizer: Any, rendering: Rendering
+) -> None:
     sampled = ints(encode(tokenizer, SAID), rendering.stop_ids[0])
     assert rendering.decode(rendering.suffix(sampled, NEXT)) == AFTER[name]
 
@@ -151,9 +168,13 @@ def test_the_suffix_does_not_depend_on_how_the_turn_was_tokenised(tokenizer: Any
     assert rendering.suffix(spelled, NEXT).tolist() == rendering.suffix(usual, NEXT).tolist()
 
 
-@pytest.mark.parametrize("said", ["<think>", "<think>hm", "</think>", "</think></think>", "<tool_call>", "", "<think>a</think>b<think>"])
+@pytest.mark.parametrize(
+    "said", ["<think>", "<think>hm", "</think>", "</think></think>", "<tool_call>", "", "<think>a</think>b<think>"]
+)
 @pytest.mark.parametrize("ended", [True, False])
-def test_nothing_a_model_says_stops_the_debate(name: str, tokenizer: Any, rendering: Rendering, said: str, ended: bool) -> None:
+def test_nothing_a_model_says_stops_the_debate(
+    name: str, tokenizer: Any, rendering: Rendering, said: str, ended: bool
+) -> None:
     """A turn that opens a thinking block and ends without closing it is the model's failure, not the run's."""
     sampled = ints(encode(tokenizer, said) if said else [], rendering.stop_ids[0] if ended else [])
     suffix = rendering.decode(rendering.suffix(sampled, NEXT))
@@ -180,9 +201,27 @@ def test_a_special_token_spelled_by_one_agent_is_none_in_anothers_prompt(tokeniz
 
 @few
 @given(data=st.data())
-def test_no_shuffling_of_pieces_of_special_tokens_makes_one(tokenizer: Any, rendering: Rendering, data: st.DataObject) -> None:
+def test_no_shuffling_of_pieces_of_special_tokens_makes_one(
+    tokenizer: Any, rendering: Rendering, data: st.DataObject
+) -> None:
     added = {int(i): str(token) for i, token in tokenizer.added_tokens_decoder.items()}
-    pieces = ["<", "</", ">", "<|", "|>", "<｜", "｜>", "im_end", "im_start", "think", "s", " ", "\n", "▁", *list(added.values())[:30]]
+    pieces = [
+        "<",
+        "</",
+        ">",
+        "<|",
+        "|>",
+        "<｜",
+        "｜>",
+        "im_end",
+        "im_start",
+        "think",
+        "s",
+        " ",
+        "\n",
+        "▁",
+        *list(added.values())[:30],
+    ]
     content = "".join(data.draw(st.lists(st.sampled_from(pieces), max_size=12)))
     prompt = rendering.prompt([SYSTEM, Message("user", content)])
     plain = rendering.prompt([SYSTEM, FIRST])
@@ -266,7 +305,9 @@ CANNOT_GROW = {
     "hides all turns but the last": HEAD
     + "{% if message['role'] != 'assistant' or loop.index >= messages | length - 1 %}{{ message['content'] }}{% endif %}"
     + FOOT,
-    "never shows an assistant turn": HEAD + "{% if message['role'] != 'assistant' %}{{ message['content'] }}{% endif %}" + FOOT,
+    "never shows an assistant turn": HEAD
+    + "{% if message['role'] != 'assistant' %}{{ message['content'] }}{% endif %}"
+    + FOOT,
     # As Mistral's templates do since version 0.3.
     "moves the system text to the last message": HEAD
     + "{% if loop.last %}{{ messages[0]['content'] }}\n\n{% endif %}{% if not loop.first %}{{ message['content'] }}{% endif %}"
@@ -296,7 +337,9 @@ def test_a_template_that_cannot_be_extended_is_refused_when_a_suffix_is_asked_fo
 def test_a_template_that_cannot_be_extended_still_renders_whole_prompts(chatml: Any, what: str) -> None:
     chatml.chat_template = CANNOT_GROW[what]
     rendering = Rendering(chatml, "somebody/else")
-    theirs = chatml.apply_chat_template(as_dicts(SYSTEM, FIRST), add_generation_prompt=True, tokenize=True, return_dict=False)
+    theirs = chatml.apply_chat_template(
+        as_dicts(SYSTEM, FIRST), add_generation_prompt=True, tokenize=True, return_dict=False
+    )
     assert rendering.prompt([SYSTEM, FIRST]).tolist() == list(theirs)
 
 
@@ -321,7 +364,9 @@ def test_a_template_that_keeps_earlier_turns_is_extended(chatml: Any, what: str)
 
 
 @pytest.mark.parametrize("which", ["mistral", "mistral-legacy"])
-def test_a_line_feed_after_the_end_of_a_turn_is_no_obstacle_for_sentencepiece(real: Callable[[str], Any], which: str) -> None:
+def test_a_line_feed_after_the_end_of_a_turn_is_no_obstacle_for_sentencepiece(
+    real: Callable[[str], Any], which: str
+) -> None:
     """Zephyr's and TinyLlama's format. Tokenised alone, the text after </s> would get a space that it does not have in its place."""
     tokenizer = real(which)
     tokenizer.chat_template = (
@@ -342,8 +387,12 @@ class NoSpecials(ByteTokenizer):
 
     eos_token_id = None
 
-    def apply_chat_template(self, messages: Any, add_generation_prompt: bool = False, tokenize: bool = True, **_: Any) -> Any:
-        text = "".join(f"{m['role']}: {m['content']}\n\n" for m in messages) + ("assistant: " if add_generation_prompt else "")
+    def apply_chat_template(
+        self, messages: Any, add_generation_prompt: bool = False, tokenize: bool = True, **_: Any
+    ) -> Any:
+        text = "".join(f"{m['role']}: {m['content']}\n\n" for m in messages) + (
+            "assistant: " if add_generation_prompt else ""
+        )
         return self.encode(text) if tokenize else text
 
 
@@ -362,7 +411,10 @@ def test_without_any_stop_token_a_turn_ends_at_the_last_closing_tag_and_still_gr
 
 
 def test_without_a_chat_template_one_is_told_so(real: Callable[[str], Any]) -> None:
-    with pytest.raises(ConfigError, match=r"somebody/base has no chat template; use an instruct model, or name its format with renderer"):
+    with pytest.raises(
+        ConfigError,
+        match=r"somebody/base has no chat template; use an instruct model, or name its format with renderer",
+    ):
         Rendering(real("deepseek"), "somebody/base")
 
 
@@ -390,6 +442,8 @@ def test_a_format_of_the_package_that_always_thinks_still_renders_whole_prompts(
 
 def test_a_template_that_takes_no_system_message_is_refused_at_the_start(chatml: Any) -> None:
     """Gemma's. Every debate begins with a system message, so there is no use in waiting for the first."""
-    chatml.chat_template = "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + PLAIN
+    chatml.chat_template = (
+        "{% if messages[0]['role'] == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}" + PLAIN
+    )
     with pytest.raises(ConfigError, match="System role not supported"):
         Rendering(chatml, "somebody/else")

@@ -43,7 +43,11 @@ def test_the_answer_is_what_most_hold_and_the_winner_by_votes_stands_beside_it()
     assert [vote.verdict for vote in group.outcome.votes] == [">", ">", "="]
     assert group.correct is None and group.solution is not None and "7" in group.solution
     said = lines(played)
-    assert "Agreement: 2 of 3 hold “7”." in said and "Answer: 7\n" in said and "The winner by votes holds another: “8”." in said
+    assert (
+        "Agreement: 2 of 3 hold “7”." in said
+        and "Answer: 7\n" in said
+        and "The winner by votes holds another: “8”." in said
+    )
 
 
 def test_agreement_is_about_the_answer_beside_it_in_the_line_and_in_the_record() -> None:
@@ -60,7 +64,9 @@ def test_a_tie_goes_to_what_the_winner_holds_and_the_winner_answers_where_nothin
     assert (apart.outcome.winner, apart.answer, apart.agreeing, apart.winner_agrees) == (1, "2", 1, True)
     prose = debate(v2(), [["", "", ""], ["1 > 2", "", ""]], [["\\emph{a}", "\\emph{b}", "\\emph{c}"]] * 2)
     unboxed = judged_now(prose)
-    assert (unboxed.answer, unboxed.agreeing, unboxed.winner_agrees) == (None, 0, None) and "{b}" in str(unboxed.solution)
+    assert (unboxed.answer, unboxed.agreeing, unboxed.winner_agrees) == (None, 0, None) and "{b}" in str(
+        unboxed.solution
+    )
 
 
 def test_answers_are_those_of_the_last_readable_turn() -> None:
@@ -109,7 +115,9 @@ def test_the_lines_say_who_is_level_and_what_was_agreed() -> None:
 
 
 def test_the_first_protocol_stops_at_a_turn_that_cannot_be_read_and_says_so() -> None:
-    assert "The debate ended early: Agent 1's turn in round 1 could not be read." in lines(debate(v1(), [["", FAILED]], num_agents=3))
+    assert "The debate ended early: Agent 1's turn in round 1 could not be read." in lines(
+        debate(v1(), [["", FAILED]], num_agents=3)
+    )
 
 
 # Playing, paying
@@ -163,8 +171,12 @@ def test_cost_is_tokens_times_price_and_unknown_where_either_is() -> None:
     assert "give --price-in" in spending(ask(*playing([GOOD] * 6, empty)), [None] * 3)
 
 
-@pytest.mark.parametrize(("protocol", "kept"), [(V2, [(1, 0), (1, 1), (1, 2), (2, 0), (2, 2)]), (V1, [(1, 0), (1, 1), (1, 2), (2, 0)])])
-def test_when_an_engine_fails_whole_turns_are_kept_and_nothing_is_scored(protocol: Any, kept: list[tuple[int, int]]) -> None:
+@pytest.mark.parametrize(
+    ("protocol", "kept"), [(V2, [(1, 0), (1, 1), (1, 2), (2, 0), (2, 2)]), (V1, [(1, 0), (1, 1), (1, 2), (2, 0)])]
+)
+def test_when_an_engine_fails_whole_turns_are_kept_and_nothing_is_scored(
+    protocol: Any, kept: list[tuple[int, int]]
+) -> None:
     good = text(contract=protocol.rules.contract)
     said: list[list[str | None]] = [[good, good], [good, None], [good, good]]
     started = Debate(Question("q"), 3, 2, protocol.rules)
@@ -185,7 +197,12 @@ def test_after_some_failures_in_a_row_the_rest_is_left_for_later() -> None:
     debates = [Debate(Question("q", id=str(number)), 3, 1, V2.rules) for number in range(1, 7)]
     ended: list[AskedDebate] = []
     asyncio.run(Asking(debates, V2.scoring, cast, give_up_after=2).run(ended.append))
-    assert [(asked.played.number, asked.ended) for asked in ended] == [(1, "failed"), (2, "done"), (3, "failed"), (4, "failed")]
+    assert [(asked.played.number, asked.ended) for asked in ended] == [
+        (1, "failed"),
+        (2, "done"),
+        (3, "failed"),
+        (4, "failed"),
+    ]
     assert asked_seats == [(number, agent) for number in (1, 2, 3, 4) for agent in range(3)]
 
 
@@ -234,13 +251,21 @@ def test_whoever_hears_of_a_debate_and_fails_ends_the_others_too() -> None:
 
     debates = [Debate(Question("q", id=str(number)), 1, rounds, V2.rules) for number, rounds in ((1, 1), (2, 500))]
     with pytest.raises(OSError, match="No space left"):
-        asyncio.run(Asking(debates, V2.scoring, lambda number, agent, listener: Slow(agent, [GOOD] * 500)).run(full, concurrency=2))
+        asyncio.run(
+            Asking(debates, V2.scoring, lambda number, agent, listener: Slow(agent, [GOOD] * 500)).run(
+                full, concurrency=2
+            )
+        )
     assert len(spoken) < 10
 
 
 def test_a_seat_that_nobody_takes_is_a_mistake_of_ours() -> None:
     with pytest.raises(ValueError, match="no policy for the seats of debate 0"):
-        asyncio.run(rollout([Debate(Question("q"), 3, 1, V2.rules)], None, None, SamplingParams(1), seats=lambda number, seat: None))
+        asyncio.run(
+            rollout(
+                [Debate(Question("q"), 3, 1, V2.rules)], None, None, SamplingParams(1), seats=lambda number, seat: None
+            )
+        )
 
 
 # On the terminal
@@ -263,7 +288,11 @@ def test_what_is_thrown_away_is_wiped_and_the_reason_stands_in_its_place() -> No
     watch.retried(0, "it broke\x07 off", 1.5)
     assert "HALF" not in drawn(watch, console) and "it broke\\u0007 off; asking again in 1.5 s" in drawn(watch, console)
     watch.heard(0, "WHOLE")
-    assert "WHOLE" in drawn(watch, console) and "HALF" not in drawn(watch, console) and "asking again" not in drawn(watch, console)
+    assert (
+        "WHOLE" in drawn(watch, console)
+        and "HALF" not in drawn(watch, console)
+        and "asking again" not in drawn(watch, console)
+    )
 
 
 @settings(max_examples=40)
@@ -297,7 +326,9 @@ def test_in_a_pipe_a_turn_is_printed_once_and_not_folded() -> None:
 def test_questions_are_lines_or_objects() -> None:
     plain = read_questions(b"\xef\xbb\xbfWhy?\r\n\n How? \n", "f")
     assert [(q.id, q.text, q.answer) for q in plain] == [("1", "Why?", None), ("3", "How?", None)]
-    rows = read_questions(b'{"question": "a", "answer": 7}\n{"problem": "b", "answer": "so #### 1,000"}\n{"question": "c"}', "f")
+    rows = read_questions(
+        b'{"question": "a", "answer": 7}\n{"problem": "b", "answer": "so #### 1,000"}\n{"question": "c"}', "f"
+    )
     assert [(q.text, q.answer) for q in rows] == [("a", "7"), ("b", "1,000"), ("c", None)]
     assert all("\\boxed{}" in q.instruction for q in rows)
 
@@ -312,7 +343,10 @@ def test_an_answer_file_keeps_what_is_done_until_something_takes_the_place_of_th
     second = AnswerFile(path, questions, settings)
     assert list(second.done) == [1] and '"failed"' in path.read_text()
     second.add({"number": 2, "question": "b", "ended": "done", "settings": settings})
-    assert [(row["number"], row["ended"]) for row in map(json.loads, path.read_text().splitlines())] == [(1, "done"), (2, "done")]
+    assert [(row["number"], row["ended"]) for row in map(json.loads, path.read_text().splitlines())] == [
+        (1, "done"),
+        (2, "done"),
+    ]
     with pytest.raises(ConfigError, match="was begun with model 'm', not 'n'; name another --out"):
         AnswerFile(path, questions, {"model": "n"})
     with pytest.raises(ConfigError, match="answers a question that line 1 of the file does not ask"):

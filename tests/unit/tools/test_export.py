@@ -31,7 +31,9 @@ NO_VOTE = [["", "", ""], ["", "", ""]]
 
 def saved(path: Path, *debates: Debate, **options: Any) -> list[PlayedDebate]:
     first = debates[0]
-    run = record(path, [debates], Protocol(first.rules, first.scoring) if isinstance(first, Tabled) else v2(), **options)
+    run = record(
+        path, [debates], Protocol(first.rules, first.scoring) if isinstance(first, Tabled) else v2(), **options
+    )
     return [each for each in run.debates() if isinstance(each, PlayedDebate)]
 
 
@@ -93,7 +95,10 @@ def test_a_majority_of_equals_is_level_and_not_short_of_votes(tmp_path: Path) ->
 
 def test_a_winner_whose_last_turn_failed_answers_with_the_one_before(tmp_path: Path) -> None:
     # Round 2: 0 says 1 > 2; round 3: 0 says 1 > 2 again, and 1 fails. Agent 1 has +1, +1, -1: mean 1/3, which leads; agent 0 has 0.
-    (lead,) = saved(tmp_path / "run", debate(v2(), [["", "", ""], ["1 > 2", "", ""], ["1 > 2", FAILED, ""]], [["5", "7", "6"]] * 3, "7"))
+    (lead,) = saved(
+        tmp_path / "run",
+        debate(v2(), [["", "", ""], ["1 > 2", "", ""], ["1 > 2", FAILED, ""]], [["5", "7", "6"]] * 3, "7"),
+    )
     # Under truth the one right agent wins without a vote, and nobody else can be read.
     (none,) = saved(tmp_path / "other", debate(v2(reward="truth"), [[FAILED, "", FAILED]], [["7", "7", "7"]], "7"))
     (row,) = sets.supervised(lead)
@@ -153,10 +158,14 @@ def test_programs_that_differ_in_their_indentation_are_two_programs() -> None:
 
 
 def test_a_page_shows_programs_as_listings_and_their_tests_folded(tmp_path: Path) -> None:
-    assert pages.written("So:\n```python\nif a < b:\n    pass\n```\nDone.") == ('So:\n<div class="code">if a &lt; b:\n    pass</div>Done.')
+    assert pages.written("So:\n```python\nif a < b:\n    pass\n```\nDone.") == (
+        'So:\n<div class="code">if a &lt; b:\n    pass</div>Done.'
+    )
     assert pages.written("a ``` b") == "a ``` b"
     assert pages.written("Complete it.\n\ndef f(x):\n    ") == 'Complete it.\n\n<div class="code">def f(x):</div>'
-    played = replace(debate(v2(), ONE_VOTE, ANSWERS, "7"), question=Question("Complete f.", "# tests of f\nassert f(1) == 2"))
+    played = replace(
+        debate(v2(), ONE_VOTE, ANSWERS, "7"), question=Question("Complete f.", "# tests of f\nassert f(1) == 2")
+    )
     shown = "".join(pages.page(saved(tmp_path / "run", played), "t"))
     assert '<summary class="soft">Tests to pass</summary>' in shown and "Right answer:" not in shown
 
@@ -171,7 +180,10 @@ def test_a_ballot_is_never_taken_for_an_answer(tmp_path: Path) -> None:
 
 
 def test_half_a_character_does_not_reach_a_file_that_others_read(tmp_path: Path) -> None:
-    words = [(agent, text("Agent 1 > Agent 2" if agent == 0 else "N/A", solution=f"a\ud800b \U0001f600 {agent}")) for agent in range(3)]
+    words = [
+        (agent, text("Agent 1 > Agent 2" if agent == 0 else "N/A", solution=f"a\ud800b \U0001f600 {agent}"))
+        for agent in range(3)
+    ]
     run = record(tmp_path / "run", [[spoken([words, words], v2(), 3)]])
     with (tmp_path / "set.jsonl").open("wb") as file:
         assert sets.write(run.debates(), sets.supervised, file).rows == 1
@@ -280,7 +292,11 @@ def test_what_was_not_measured_is_a_gap_and_not_a_zero() -> None:
     line = figures.curve(reward, rows(0.5, None, float("nan"), 0.25))
     assert line is not None and (line.steps, line.mean) == ([1, 4], [0.5, 0.25])
     held_out = next(curve for curve in figures.CURVES if curve.name == "accuracy")
-    found = [*rows(0.1, phase="eval", key="test_gsm8k/correct"), *rows(0.9, key="test_gsm8k/correct"), {"phase": "eval"}]
+    found = [
+        *rows(0.1, phase="eval", key="test_gsm8k/correct"),
+        *rows(0.9, key="test_gsm8k/correct"),
+        {"phase": "eval"},
+    ]
     line = figures.curve(held_out, found)
     assert line is not None and (line.steps, line.mean) == ([1], [0.1])
 
@@ -321,7 +337,9 @@ def test_a_full_disk_is_told_in_one_line_and_nothing_half_is_left(
     assert list((run.path / "export").iterdir()) == []
 
 
-def test_one_kind_that_cannot_be_made_does_not_stop_the_others(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_one_kind_that_cannot_be_made_does_not_stop_the_others(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = record(tmp_path / "run", [[debate(v2(), NO_VOTE, ANSWERS)]])
     assert main(["export", str(run.path), "--supervised", "--html"]) == 2
     assert "supervised: no debate of" in capsys.readouterr().err

@@ -130,9 +130,16 @@ def test_a_megabyte_in_one_line_is_kept_whole(tmp_path: Path) -> None:
 
 
 def test_a_page_says_who_won_and_why_a_turn_did_not_count(tmp_path: Path) -> None:
-    won, level = saved(tmp_path / "run", debate(v2(), [["", FAILED, ""], ["", "0 > 2", ""]], ANSWERS, "5"), debate(v2(), NO_VOTE, ANSWERS))
+    won, level = saved(
+        tmp_path / "run",
+        debate(v2(), [["", FAILED, ""], ["", "0 > 2", ""]], ANSWERS, "5"),
+        debate(v2(), NO_VOTE, ANSWERS),
+    )
     shown = " ".join("".join(read_page("".join(pages.page([won, level], "t"))).words).split())
-    assert "Agent 0 won by the highest mean reward (generator_judge: Agent 0 +0.50, Agent 1 -0.50, Agent 2 -0.50)." in shown
+    assert (
+        "Agent 0 won by the highest mean reward (generator_judge: Agent 0 +0.50, Agent 1 -0.50, Agent 2 -0.50)."
+        in shown
+    )
     assert "could not be read no <solution> in the text." in shown
     assert "generator: reward +1.00, advantage +1.00" in shown
     assert "Nobody won: no vote was cast" in shown
@@ -165,16 +172,25 @@ def test_forecasts_stand_beside_the_last_turn_with_what_came(tmp_path: Path) -> 
     votes, evil = [["", "", ""], ["2 > 1", "0 > 2", "0 > 1"]], "<script>alert(1)</script>\x1b"
     played = debate(v2(forecast="both"), votes, [["7", "8", "7"]] * 2, "7")
     said = {0: ("80", "90%"), 1: ("30", evil), 2: ("50", "12.5")}
-    (each,) = saved(tmp_path / "run", played.forecasted({agent: [Said(reply) for reply in own] for agent, own in said.items()}))
+    (each,) = saved(
+        tmp_path / "run", played.forecasted({agent: [Said(reply) for reply in own] for agent, own in said.items()})
+    )
     page = "".join(pages.page([each], "t"))
     check_harmless(page)
     *before, first, second, third = (unescape(part) for part in page.split("<section "))
     assert len(before) == 4 and "forecast" not in "".join(before)
-    assert "forecast: wins 80%, came true, advantage +0.21<br>forecast: is right 90%, came true, advantage +0.24" in first
+    assert (
+        "forecast: wins 80%, came true, advantage +0.21<br>forecast: is right 90%, came true, advantage +0.24" in first
+    )
     assert "forecast: wins 30%, did not come true, advantage +0.16" in second
     assert "forecast: is right unreadable, “<script>alert(1)</script>\\u001b”, advantage -0.75" in second
-    assert "forecast: wins 50%, did not come true, advantage +0.00<br>forecast: is right 12.5%, came true, advantage -0.52" in third
-    (unknown,) = saved(tmp_path / "level", replace(debate(v2(forecast="win"), NO_VOTE), forecasts=(Forecast(0, "win", "70", 0.7),)))
+    assert (
+        "forecast: wins 50%, did not come true, advantage +0.00<br>forecast: is right 12.5%, came true, advantage -0.52"
+        in third
+    )
+    (unknown,) = saved(
+        tmp_path / "level", replace(debate(v2(forecast="win"), NO_VOTE), forecasts=(Forecast(0, "win", "70", 0.7),))
+    )
     assert "forecast: wins 70%, nobody knows what came, advantage +0.00" in "".join(pages.page([unknown], "t"))
     bare = replace(unknown, scores=None, advantages=None)
     assert "forecast: wins 70%, nobody knows what came<" in "".join(pages.page([bare], "t")).replace("\n", "")

@@ -38,7 +38,12 @@ class Hub:
             self.created.append(json.loads(body))
             return {"url": f"{self.address}/ana/summer", "id": "ana/summer", "name": "ana/summer"}
         if path.endswith("/preupload/main"):
-            return {"files": [{"path": each["path"], "uploadMode": "regular", "shouldIgnore": False} for each in json.loads(body)["files"]]}
+            return {
+                "files": [
+                    {"path": each["path"], "uploadMode": "regular", "shouldIgnore": False}
+                    for each in json.loads(body)["files"]
+                ]
+            }
         if path.endswith("/commit/main"):
             for line in map(json.loads, body.splitlines()):
                 if line["key"] == "file":
@@ -55,7 +60,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
         def do_POST(self) -> None:
             if self.path.endswith(("/create", "/commit/main")):
                 stand_in.tokens.add(self.headers.get("Authorization"))
-            answer = json.dumps(stand_in.answer(self.path, self.rfile.read(int(self.headers.get("Content-Length", 0))))).encode()
+            answer = json.dumps(
+                stand_in.answer(self.path, self.rfile.read(int(self.headers.get("Content-Length", 0))))
+            ).encode()
             self.send_response(stand_in.status)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(answer)))
@@ -80,7 +87,11 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 def run(tmp_path: Path) -> Run:
     """Eight warm-up steps, one step of self-play, evaluations around them; an adapter of step 9."""
     easy = PRESETS["easy"]
-    config = replace(easy, debate=replace(easy.debate, task="/home/ana/secret/sums.jsonl:grader=text"), warm=WarmConfig(warm_questions=64))
+    config = replace(
+        easy,
+        debate=replace(easy.debate, task="/home/ana/secret/sums.jsonl:grader=text"),
+        warm=WarmConfig(warm_questions=64),
+    )
     made = Run.create(tmp_path / "sums", config.as_dict(), {"moot": "0.1.0"})
     measured = {"debates/played": 8, "test/valid_turns": 0.75, "trust/judge_accuracy": None}
     rows: list[dict[str, Any]] = [
@@ -100,7 +111,9 @@ def run(tmp_path: Path) -> Run:
     report.parent.mkdir(parents=True)
     accuracy = {"accuracy": {"value": 0.639, "low": 0.601, "high": 0.677}}
     settings = {"task": "/home/ana/secret/sums.jsonl:grader=text", "step": 9}
-    report.write_text(json.dumps({"settings": settings, "rows": [{"name": "direct", "questions": 400, "metrics": accuracy}]}))
+    report.write_text(
+        json.dumps({"settings": settings, "rows": [{"name": "direct", "questions": 400, "metrics": accuracy}]})
+    )
     return Run.open(made.path)
 
 
@@ -114,11 +127,15 @@ def test_a_card_says_what_the_weights_were_trained_on_and_what_was_measured(run:
     assert "Self-play: 1 step, 12,345 tokens sampled, learning rate 5e-05, seed 0." in body
     assert "| 0 | 25.0% | 75.0% | – |\n| 9 | 50.0% | 75.0% | – |" in body
     assert "| sums.jsonl:grader=text, step 9 | direct | 400 | 63.9% [60.1%, 67.7%] |" in body
-    assert "The alarm `random_noise` rang in 1 of 1 steps" in body and "format_collapse" not in body  # step 10 is not in these weights
+    assert (
+        "The alarm `random_noise` rang in 1 of 1 steps" in body and "format_collapse" not in body
+    )  # step 10 is not in these weights
     assert "/home" not in text and "secret" not in text
 
 
-def test_push_uploads_the_adapter_with_its_card_to_a_private_repository(run: Run, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_push_uploads_the_adapter_with_its_card_to_a_private_repository(
+    run: Run, hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["export", str(run.path), "--push", "ana/summer"]) == 0
     assert f"Pushed: {hub.address}/ana/summer" in capsys.readouterr().out
     (created,) = hub.created
@@ -129,7 +146,9 @@ def test_push_uploads_the_adapter_with_its_card_to_a_private_repository(run: Run
     assert hub.files["README.md"].decode() == card(run, 9, "adapter")
 
 
-def test_a_hub_that_refuses_is_told_in_one_line_and_the_export_stays(run: Run, hub: Hub, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_hub_that_refuses_is_told_in_one_line_and_the_export_stays(
+    run: Run, hub: Hub, capsys: pytest.CaptureFixture[str]
+) -> None:
     hub.status = 403
     assert main(["export", str(run.path), "--push", "ana/summer"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
@@ -141,7 +160,10 @@ def test_a_hub_that_refuses_is_told_in_one_line_and_the_export_stays(run: Run, h
     ("arguments", "complaint"),
     [
         (["--push", "summer"], "push must name a repository of the hub as OWNER/NAME, got 'summer'"),
-        (["--push", "ana/summer", "--adapter", "--merged"], "push takes the adapter or the merged model, got both; name one of them"),
+        (
+            ["--push", "ana/summer", "--adapter", "--merged"],
+            "push takes the adapter or the merged model, got both; name one of them",
+        ),
     ],
 )
 def test_what_cannot_be_pushed_is_refused_before_any_work(
@@ -160,7 +182,9 @@ def test_a_push_without_a_token_says_where_to_get_one(
     assert "set HF_TOKEN, or log in with: hf auth login" in capsys.readouterr().err
 
 
-def test_a_run_whose_settings_are_damaged_is_exported_without_a_card(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_whose_settings_are_damaged_is_exported_without_a_card(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     stored = json.loads((run.path / "run.json").read_text())
     del stored["config"]["protocol"]
     (run.path / "run.json").write_text(json.dumps(stored))

@@ -78,11 +78,19 @@ def plain(numbers: Any) -> Any:
 
 @pytest.mark.parametrize("reward", ["win_rate", "win_minus_loss", "truth", "majority", "truth_last", "majority_last"])
 @pytest.mark.parametrize("advantage", ["center_group", "center_seat", "normalize_batch"])
-def test_rescoring_gives_what_training_with_that_reward_would_have_saved(tmp_path: Path, reward: str, advantage: str) -> None:
+def test_rescoring_gives_what_training_with_that_reward_would_have_saved(
+    tmp_path: Path, reward: str, advantage: str
+) -> None:
     other = v2(reward=reward, advantage=advantage)
-    trained = [each for each in (record(tmp_path / "b", many(other), other)).debates() if isinstance(each, PlayedDebate) and not each.error]
+    trained = [
+        each
+        for each in (record(tmp_path / "b", many(other), other)).debates()
+        if isinstance(each, PlayedDebate) and not each.error
+    ]
     run = record(tmp_path / "a", many(v2()), v2())
-    found = [each for each in compare(run, check(run, {"reward": reward, "advantage": advantage})) if isinstance(each, tuple)]
+    found = [
+        each for each in compare(run, check(run, {"reward": reward, "advantage": advantage})) if isinstance(each, tuple)
+    ]
     assert [after.advantages for _, after in found] == [each.advantages for each in trained]
     assert [to_record(after)["rewards"] for _, after in found] == [to_record(each)["rewards"] for each in trained]
 
@@ -93,7 +101,9 @@ def test_one_vote_under_win_rate(tmp_path: Path) -> None:
     found = rescore(run, {"reward": "win_rate"})
     ((_, after),) = pairs(compare(run, check(run, {"reward": "win_rate"})))
     assert list(after.scores.returns) == [0.0, 1.0, 0.0]
-    assert after.advantages == Advantages.per_agent((pytest.approx(-1 / 3), pytest.approx(2 / 3), pytest.approx(-1 / 3)))
+    assert after.advantages == Advantages.per_agent(
+        (pytest.approx(-1 / 3), pytest.approx(2 / 3), pytest.approx(-1 / 3))
+    )
     assert found.after.reward_mean == pytest.approx(1 / 3)
     assert (found.after.advantage_right, found.after.advantage_wrong) == (pytest.approx(2 / 3), pytest.approx(-1 / 3))
     assert found.after.advantage_size == pytest.approx(4 / 9)
@@ -171,7 +181,10 @@ def test_every_choice_of_a_protocol_is_either_counted_anew_or_refused_with_a_rea
     [
         ({"reward": "applause"}, "reward must be one of win_rate, .* or path.py:function, got 'applause'"),
         ({"advantage": "hope"}, "advantage must be one of center_group, .* got 'hope'"),
-        ({"reward": "win_rate", "advantage": "center_round"}, "advantage center_round needs rewards per turn, and win_rate is per agent"),
+        (
+            {"reward": "win_rate", "advantage": "center_round"},
+            "advantage center_round needs rewards per turn, and win_rate is per agent",
+        ),
         ({"reward_mix": 1.5}, "reward_mix must be between 0 and 1, got 1.5"),
         ({"correct_bonus": "much"}, "correct_bonus must be a number, got 'much'"),
         ({"correct_bonus": float("nan")}, "correct_bonus must be a number, got nan"),
@@ -180,7 +193,9 @@ def test_every_choice_of_a_protocol_is_either_counted_anew_or_refused_with_a_rea
         ({"reward": "nowhere.py:f"}, "reward 'nowhere.py:f': there is no file nowhere.py"),
     ],
 )
-def test_a_wrong_choice_is_refused_before_anything_is_read(tmp_path: Path, choices: dict[str, Any], complaint: str) -> None:
+def test_a_wrong_choice_is_refused_before_anything_is_read(
+    tmp_path: Path, choices: dict[str, Any], complaint: str
+) -> None:
     run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE)]])
     with pytest.raises(ConfigError, match=complaint):
         check(run, choices)
@@ -204,7 +219,9 @@ def test_mixing_in_truth_moves_the_generator_reward(tmp_path: Path) -> None:
 def test_a_users_reward_of_an_earlier_day_need_not_be_there_any_more(tmp_path: Path) -> None:
     gone = "gone.py:mine"
     rewards = {gone: as_reward(lambda played: [float(a) for a in range(played.num_agents)], gone)}
-    run = record(tmp_path / "run", [[debate(v2(reward=gone), ONE_VOTE, ANSWERS, "7")]], v2(reward=gone), rewards=rewards)
+    run = record(
+        tmp_path / "run", [[debate(v2(reward=gone), ONE_VOTE, ANSWERS, "7")]], v2(reward=gone), rewards=rewards
+    )
     found = rescore(run, {"reward": "win_rate"})
     assert (found.before.reward, found.before.reward_mean) == (gone, 1.0)
     assert [(change.before, change.after) for change in found.changes] == [(2, 1)]
@@ -254,7 +271,9 @@ def test_a_step_that_goes_away_while_it_is_read_is_passed_over(tmp_path: Path) -
 
 
 def test_no_more_than_one_step_is_read_ahead(tmp_path: Path) -> None:
-    run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE)] * 2, [debate(v2(), ONE_VOTE)] * 2, [debate(v2(), ONE_VOTE)]])
+    run = record(
+        tmp_path / "run", [[debate(v2(), ONE_VOTE)] * 2, [debate(v2(), ONE_VOTE)] * 2, [debate(v2(), ONE_VOTE)]]
+    )
     comparing = compare(run, check(run, {}))
     assert isinstance(next(comparing), tuple)
     (run.path / "debates" / "000003.jsonl").write_bytes(b"not read yet\n")
@@ -262,7 +281,9 @@ def test_no_more_than_one_step_is_read_ahead(tmp_path: Path) -> None:
 
 
 def test_only_the_steps_asked_for(tmp_path: Path) -> None:
-    run = record(tmp_path / "run", [[debate(v2(), ONE_VOTE)], [debate(v2(), ONE_VOTE)] * 2, [debate(v2(), ONE_VOTE)] * 3])
+    run = record(
+        tmp_path / "run", [[debate(v2(), ONE_VOTE)], [debate(v2(), ONE_VOTE)] * 2, [debate(v2(), ONE_VOTE)] * 3]
+    )
     seen: list[int] = []
     assert rescore(run, {}, steps=[2, 3], seen=seen.append).after.debates == 5
     assert seen == [2, 3]
@@ -345,7 +366,9 @@ def test_a_run_without_a_protocol_in_its_settings_is_counted_by_its_debates(tmp_
 @pytest.mark.parametrize("shuffled", [False, True])
 @pytest.mark.parametrize("counts", [False, True])
 @pytest.mark.parametrize("reward", ["generator_judge", "win_rate"])
-def test_ballots_labels_and_outside_judges_come_back_as_they_counted(tmp_path: Path, shuffled: bool, counts: bool, reward: str) -> None:
+def test_ballots_labels_and_outside_judges_come_back_as_they_counted(
+    tmp_path: Path, shuffled: bool, counts: bool, reward: str
+) -> None:
     protocol = v2(closing_ballot=True, shuffle_labels=shuffled, reward=reward)
     run = record(tmp_path / "run", [[judged(protocol, counts)]], protocol.with_choices(judge_counts=counts))
     (each,) = run.debates()
@@ -364,7 +387,11 @@ def test_with_outside_judges_heard_the_winner_is_another(tmp_path: Path) -> None
     assert [(change.before, change.after) for change in found.changes] == [(1, 2)]
     assert found.choices == {"judge_counts": (False, True)}
     ((_, after),) = pairs(compare(run, check(run, {"judge_counts": True})))
-    assert after.scores.streams["generator"].values == ((0.0, 0.0), (pytest.approx(-1 / 3), 0.0), (pytest.approx(1 / 3), 0.0))
+    assert after.scores.streams["generator"].values == (
+        (0.0, 0.0),
+        (pytest.approx(-1 / 3), 0.0),
+        (pytest.approx(1 / 3), 0.0),
+    )
     # Three answers with advantages 0, -1/3, 1/3, the last one right; the three ballots are no answers.
     assert found.after.advantage_size == pytest.approx(2 / 9)
     assert (found.after.advantage_right, found.after.advantage_wrong) == (pytest.approx(1 / 3), pytest.approx(-1 / 6))

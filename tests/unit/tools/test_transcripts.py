@@ -22,7 +22,9 @@ from support.counted_work import lines_run
 from support.making import lines, text
 
 TURNS = [{"round": 1, "agent": agent, "text": text()} for agent in range(3)]
-VOTES = [{"round": 2, "agent": agent, "text": text(lines(said))} for agent, said in enumerate(["1 > 2", "0 > 2", "0 > 1"])]
+VOTES = [
+    {"round": 2, "agent": agent, "text": text(lines(said))} for agent, said in enumerate(["1 > 2", "0 > 2", "0 > 1"])
+]
 GOOD: dict[str, Any] = {"question": "q", "num_agents": 3, "turns": TURNS + VOTES}
 LINE = json.dumps(GOOD)
 
@@ -141,8 +143,14 @@ def test_blank_lines_are_skipped_and_numbered() -> None:
 def test_a_bad_line_takes_no_part_in_a_batch() -> None:
     """A running mean goes from good line to good line."""
     line = json.dumps({**GOOD, "protocol": {"advantage": "center_seat"}})
-    alone = [as_json(each)["generator_advantages"] for each in score([line, line], V2) if isinstance(each, PlayedDebate)]
-    mixed = [as_json(each)["generator_advantages"] for each in score([line, "x", "", line], V2) if isinstance(each, PlayedDebate)]
+    alone = [
+        as_json(each)["generator_advantages"] for each in score([line, line], V2) if isinstance(each, PlayedDebate)
+    ]
+    mixed = [
+        as_json(each)["generator_advantages"]
+        for each in score([line, "x", "", line], V2)
+        if isinstance(each, PlayedDebate)
+    ]
     assert alone == mixed
     assert alone[0] != alone[1]
 
@@ -196,7 +204,9 @@ def test_a_missing_last_tag_is_accepted_because_nobody_can_know() -> None:
     ("answer", "rewards"), [("7", (1.0, 0.0, 1.0)), (7, (1.0, 0.0, 1.0)), (8.0, (0.0, 1.0, 0.0)), ("", (0.0, 0.0, 0.0))]
 )
 def test_answers_may_be_strings_or_numbers(answer: Any, rewards: tuple[float, ...]) -> None:
-    turns = [{"round": 1, "agent": agent, "text": text(solution=f"\\boxed{{{said}}}")} for agent, said in enumerate("787")]
+    turns = [
+        {"round": 1, "agent": agent, "text": text(solution=f"\\boxed{{{said}}}")} for agent, said in enumerate("787")
+    ]
     (found,) = score([json.dumps({**GOOD, "turns": turns, "answer": answer})], V2, "truth_last")
     assert isinstance(found, PlayedDebate)
     assert as_json(found)["rewards"] == rewards
@@ -221,7 +231,9 @@ def test_read_debate_raises_what_score_reports() -> None:
 
 
 @pytest.mark.parametrize(("reward", "graded"), [("win_rate", 0), ("generator_judge", 0), ("majority", 1), ("truth", 1)])
-def test_answers_are_graded_only_for_a_reward_that_looks_at_them(monkeypatch: pytest.MonkeyPatch, reward: str, graded: int) -> None:
+def test_answers_are_graded_only_for_a_reward_that_looks_at_them(
+    monkeypatch: pytest.MonkeyPatch, reward: str, graded: int
+) -> None:
     calls = []
 
     def counted(debate: Debate) -> Grades:

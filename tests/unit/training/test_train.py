@@ -99,8 +99,15 @@ def test_a_run_is_two_warm_steps_four_iterations_and_evaluations_first_last_and_
 
 def test_the_debates_of_each_evaluation_are_kept_with_the_questions_in_one_order(finished: Setup) -> None:
     folder = finished.run.path / "held_out"
-    assert sorted(file.name for file in folder.glob("*.jsonl")) == ["000000.jsonl", "000002.jsonl", "000004.jsonl", "000006.jsonl"]
-    for step, file in ((row["step"], folder / f"{row['step']:06d}.jsonl") for row in finished.run.metrics() if row["phase"] == "eval"):
+    assert sorted(file.name for file in folder.glob("*.jsonl")) == [
+        "000000.jsonl",
+        "000002.jsonl",
+        "000004.jsonl",
+        "000006.jsonl",
+    ]
+    for step, file in (
+        (row["step"], folder / f"{row['step']:06d}.jsonl") for row in finished.run.metrics() if row["phase"] == "eval"
+    ):
         debates = [read_line(line, step, place) for place, line in enumerate(file.read_bytes().splitlines())]
         assert all(isinstance(each, PlayedDebate) and each.outcome is not None for each in debates)
         assert [each.debate.question for each in debates] == list(finished.task.held_out[:3])
@@ -168,7 +175,9 @@ def test_every_debate_is_on_disk_with_its_tokens(finished: Setup) -> None:
 def test_what_a_run_saved_comes_back_as_it_was(finished: Setup) -> None:
     read = [each for each in finished.run.debates() if isinstance(each, PlayedDebate)]
     assert [each.name for each in read] == [f"{step}/{number}" for step in finished.run.steps() for number in range(3)]
-    for each, record in zip(read, (r for step in finished.run.steps() for r in finished.run.records(step)), strict=True):
+    for each, record in zip(
+        read, (r for step in finished.run.steps() for r in finished.run.records(step)), strict=True
+    ):
         assert json.loads(json.dumps({"number": each.number, **to_record(each)})) == record
     assert not (finished.run.path / "index.sqlite").exists()
 
@@ -190,7 +199,10 @@ def test_debates_without_a_gradient_are_not_trained_on_but_are_part_of_what_was_
                 out = await result
                 # Further off for debates without a gradient, so that leaving them out would show.
                 return replace(
-                    out, logprobs=[lp - (0.1 if d.advantages.any() else 0.3) for lp, d in zip(out.logprobs, datums, strict=True)]
+                    out,
+                    logprobs=[
+                        lp - (0.1 if d.advantages.any() else 0.3) for lp, d in zip(out.logprobs, datums, strict=True)
+                    ],
                 )
 
             return off()
@@ -203,7 +215,9 @@ def test_debates_without_a_gradient_are_not_trained_on_but_are_part_of_what_was_
         asyncio.run(train(setup))
         rows[removed] = [row for row in setup.run.metrics() if row["phase"] == "self_play"]
     assert sum(row["debates/dropped"] for row in rows[True]) > 0 == sum(row["debates/dropped"] for row in rows[False])
-    assert sum(row["optim/trained_tokens"] for row in rows[True]) < sum(row["optim/trained_tokens"] for row in rows[False])
+    assert sum(row["optim/trained_tokens"] for row in rows[True]) < sum(
+        row["optim/trained_tokens"] for row in rows[False]
+    )
     for left_out, all_in in zip(rows[True], rows[False], strict=True):
         for key in ("optim/kl_sample_train_v1", "optim/kl_sample_train_v2", "optim/entropy"):
             assert left_out[key] == pytest.approx(all_in[key])
@@ -252,7 +266,10 @@ def test_comparisons_that_the_grader_gave_up_are_counted(finished: Setup, tmp_pa
     task = replace(setup.task, equal=Hopeless())
     setup = replace(setup, task=task, tasks=[task])
     asyncio.run(train(setup))
-    counts = [[row["grading/given_up"] for row in each.run.metrics() if "grading/given_up" in row] for each in (finished, setup)]
+    counts = [
+        [row["grading/given_up"] for row in each.run.metrics() if "grading/given_up" in row]
+        for each in (finished, setup)
+    ]
     assert counts[0] == [0, 0, 0, 0]
     assert all(count > 0 for count in counts[1]) and len(counts[1]) == 4
 
@@ -281,7 +298,12 @@ def test_learning_rate_schedules_start_full_and_fall_to_nearly_nothing(tmp_path:
 
 def test_the_presets_are_the_published_tables() -> None:
     math, easy, hard, v1 = (PRESETS[name] for name in ("math", "easy", "hard", "v1"))
-    assert (math.model.model, math.debate.max_tokens, math.debate.num_agents, math.debate.max_rounds) == ("Qwen/Qwen3-8B", 768, 3, 3)
+    assert (math.model.model, math.debate.max_tokens, math.debate.num_agents, math.debate.max_rounds) == (
+        "Qwen/Qwen3-8B",
+        768,
+        3,
+        3,
+    )
     assert (math.optim.batch_size, math.optim.learning_rate, math.optim.num_train_datapoints) == (16, 3e-5, 1024)
     assert (math.eval_every, math.save_every, math.optim.lr_schedule) == (50, 100, "constant")
     # Not the source's, and why, stands beside it.
@@ -298,10 +320,28 @@ def test_the_presets_are_the_published_tables() -> None:
         "advocates": "gsm8k",
     }
     assert (v1.debate.max_tokens, v1.protocol) == (8196, V1)
-    assert (easy.debate.num_agents, easy.debate.max_rounds, easy.optim.learning_rate, easy.optim.batch_size) == (3, 2, 5e-5, 32)
-    assert (hard.warm.warm_learning_rate, hard.warm.warm_epochs, hard.debate.num_agents, hard.debate.max_rounds) == (1e-4, 3, 5, 3)
-    assert (hard.optim.learning_rate, hard.protocol.scoring.lambda_gen, hard.protocol.scoring.lambda_judge) == (3e-5, 0.5, 1.5)
-    assert (v1.protocol.rules.schedule, v1.protocol.rules.contract, v1.protocol.scoring.reward) == ("sequential", "five_tag", "win_rate")
+    assert (easy.debate.num_agents, easy.debate.max_rounds, easy.optim.learning_rate, easy.optim.batch_size) == (
+        3,
+        2,
+        5e-5,
+        32,
+    )
+    assert (hard.warm.warm_learning_rate, hard.warm.warm_epochs, hard.debate.num_agents, hard.debate.max_rounds) == (
+        1e-4,
+        3,
+        5,
+        3,
+    )
+    assert (hard.optim.learning_rate, hard.protocol.scoring.lambda_gen, hard.protocol.scoring.lambda_judge) == (
+        3e-5,
+        0.5,
+        1.5,
+    )
+    assert (v1.protocol.rules.schedule, v1.protocol.rules.contract, v1.protocol.scoring.reward) == (
+        "sequential",
+        "five_tag",
+        "win_rate",
+    )
 
 
 def test_a_configuration_survives_its_json() -> None:

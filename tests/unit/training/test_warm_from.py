@@ -50,7 +50,10 @@ def test_what_it_took_is_its_own(tmp_path: Path, warmed: Path) -> None:
 
 
 def test_seeds_with_warm_starts_of_their_own_are_one_group(tmp_path: Path) -> None:
-    runs = [Run.create(tmp_path / f"peers-seed{i}", replace(taking(tmp_path / f"warm-seed{i}"), seed=i).as_dict(), {}) for i in range(3)]
+    runs = [
+        Run.create(tmp_path / f"peers-seed{i}", replace(taking(tmp_path / f"warm-seed{i}"), seed=i).as_dict(), {})
+        for i in range(3)
+    ]
     other = Run.create(tmp_path / "truth-seed0", taking(tmp_path / "other-seed0").as_dict(), {})
     assert [group.label for group in groups([*runs, other])] == ["peers", "truth"]
 
@@ -62,16 +65,27 @@ def test_seeds_with_warm_starts_of_their_own_are_one_group(tmp_path: Path) -> No
         (lambda c: replace(c, model=replace(c.model, lora_rank=4)), "lora_rank is 4 here and 16"),
         (lambda c: replace(c, model=replace(c.model, engine="local")), "engine is 'local' here and 'scripted'"),
         (lambda c: replace(c, warm=replace(c.warm, warm_questions=6)), "warm_questions is 6 here and 4"),
-        (lambda c: replace(c, warm=replace(c.warm, warm_learning_rate=1.0)), "warm_learning_rate is 1.0 here and 0.0001"),
+        (
+            lambda c: replace(c, warm=replace(c.warm, warm_learning_rate=1.0)),
+            "warm_learning_rate is 1.0 here and 0.0001",
+        ),
         (lambda c: replace(c, debate=replace(c.debate, num_agents=5)), "num_agents is 5 here and 4"),
         *(
             (lambda c, name=name, value=value: ruled(c, **{name: value}), f"{name} is {value!r} here")
-            for name, value in {"personas": False, "layout": "rebuilt", "schedule": "sequential", "closing_ballot": True}.items()
+            for name, value in {
+                "personas": False,
+                "layout": "rebuilt",
+                "schedule": "sequential",
+                "closing_ballot": True,
+            }.items()
         ),
         (lambda c: replace(c, model=replace(c.model, thinking=True)), "thinking is True here and False"),
         (lambda c: replace(c, optim=replace(c.optim, weight_decay=0.1)), "weight_decay is 0.1 here and 0.0"),
         (lambda c: replace(c, debate=replace(c.debate, task="gsm8k")), "task is 'gsm8k' here and 'arithmetic'"),
-        (lambda c: replace(c, warm=replace(c.warm, warm_questions=0)), "--warm-questions 4 --warm-epochs 1 --warm-batch-size 2"),
+        (
+            lambda c: replace(c, warm=replace(c.warm, warm_questions=0)),
+            "--warm-questions 4 --warm-epochs 1 --warm-batch-size 2",
+        ),
         (lambda c: replace(c, warm=replace(c.warm, warm_from="nowhere")), "nowhere is not a run"),
     ],
 )

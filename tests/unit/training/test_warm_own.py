@@ -48,7 +48,9 @@ SAID = {"three is 3": "3", "well, 3": "3", "it is 4": "4", "x" * 601: "5"}
         (None, [None, None], None),
     ],
 )
-def test_plain_answers_are_sorted_into_solutions_and_mistakes(truth: str | None, given: list[str | None], kept: OwnWords | None) -> None:
+def test_plain_answers_are_sorted_into_solutions_and_mistakes(
+    truth: str | None, given: list[str | None], kept: OwnWords | None
+) -> None:
     task = Task("own", train=lambda i: Question(""), held_out=(), equal=same)
     assert sorted_out(SAID, given, Question("How many?", truth), task) == kept
 
@@ -56,7 +58,12 @@ def test_plain_answers_are_sorted_into_solutions_and_mistakes(truth: str | None,
 @pytest.mark.parametrize(
     ("valid", "votes", "entropy", "stops"),
     [
-        (0.95, 0.90, 1.0, "the form is learned: 95% of the turns of held-out debates can be read, 90% of those that could vote do"),
+        (
+            0.95,
+            0.90,
+            1.0,
+            "the form is learned: 95% of the turns of held-out debates can be read, 90% of those that could vote do",
+        ),
         (0.94, 1.00, 1.0, ""),
         (1.00, 0.89, 1.0, ""),
         (1.00, None, 1.0, "the form is learned: 100% of the turns of held-out debates can be read"),
@@ -86,7 +93,12 @@ def test_its_own_solutions_are_learned_and_its_own_mistakes_judged() -> None:
     made = asyncio.run(examples(task, Rendering(engine.tokenizer), empty, range(6), 0, own=own))
     learned = "".join(engine.tokenizer.decode(d.targets[d.mask == 1].tolist()) for d in made)
     shown = "".join(engine.tokenizer.decode(d.tokens.tolist()) for d in made)
-    assert "I count \\boxed" in learned and "So \\boxed" in learned and "I say \\boxed{-999}" in shown and "I say" not in learned
+    assert (
+        "I count \\boxed" in learned
+        and "So \\boxed" in learned
+        and "I say \\boxed{-999}" in shown
+        and "I say" not in learned
+    )
     assert "says -999, which is wrong" in learned
     without_labels = replace(task, train=lambda number: replace(task.train(number), answer=None))
     again = asyncio.run(examples(without_labels, Rendering(engine.tokenizer), empty, range(6), 0, own=own))
@@ -107,7 +119,9 @@ class Solver(ScriptedEngine):
 
     async def sample(self, prompt: Any, params: Any, num_samples: int = 1) -> Any:
         text = self.tokenizer.decode(list(prompt))
-        asked = next((each for each in self.questions if text.count("<|im_start|>") == 2 and f"\n{each.text}\n" in text), None)
+        asked = next(
+            (each for each in self.questions if text.count("<|im_start|>") == 2 and f"\n{each.text}\n" in text), None
+        )
         if asked is None:
             return await super().sample(prompt, params, num_samples)
         said = [f"It is \\boxed{{{asked.answer if i % 2 == 0 and self.right else -999}}}." for i in range(num_samples)]
@@ -131,7 +145,9 @@ def test_a_model_that_knows_the_form_is_not_taught_it(tmp_path: Path) -> None:
     warm = rows[1]
     assert warm["warm/ended_after"] == 0.0 and warm["warm/valid_turns"] == 1.0
     assert warm["warm/direct_before"] == warm["warm/direct_after"] == 1.0
-    assert any(note.startswith("the warm start ends after 0 of 2 steps: the form is learned") for note in setup.watcher.notes)
+    assert any(
+        note.startswith("the warm start ends after 0 of 2 steps: the form is learned") for note in setup.watcher.notes
+    )
     assert setup.engine.steps == 4 * 2, "no step of the warm start, two per iteration after it"
     assert "ended after 0 steps" in line(warm, 6, 1.0, 1.0)
     again = run(tmp_path / "run", Solver("well_formed"))
@@ -150,7 +166,10 @@ def test_a_model_that_does_not_is_taught_with_its_own_words(tmp_path: Path) -> N
     asked = [each for each in setup.watcher.counts if each[0] == "questions" and each[2] == 4]
     assert asked[:5] == [("questions", done, 4) for done in range(5)], "a bar moves while the untrained model is asked"
     assert "it solved 4 of them; the warm start is made of these" in setup.watcher.notes
-    assert "direct accuracy on held-out questions was 100% before the warm start and is 100% after it" in setup.watcher.notes
+    assert (
+        "direct accuracy on held-out questions was 100% before the warm start and is 100% after it"
+        in setup.watcher.notes
+    )
 
 
 def test_a_model_that_solves_nothing_has_no_words_to_learn_from(tmp_path: Path) -> None:

@@ -63,7 +63,9 @@ def test_what_cannot_be_written_leaves_the_old_file_and_nothing_beside_it(tmp_pa
     assert (tmp_path / "a").read_text() == "old" and len(list(tmp_path.iterdir())) == 1
 
 
-def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_folder_that_cannot_take_its_place_leaves_the_old_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "weights").write_text("old")
     rename = Path.rename
@@ -93,7 +95,9 @@ def test_a_torn_last_line_is_ended_before_the_next(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["a pipe", "a socket", "a device"])
-def test_what_might_be_waited_for_for_ever_is_refused_by_name(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_might_be_waited_for_for_ever_is_refused_by_name(
+    tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     odd = Path("odd")
     if kind == "a pipe":
@@ -113,7 +117,9 @@ def test_what_might_be_waited_for_for_ever_is_refused_by_name(tmp_path: Path, ki
 def test_a_file_of_any_size_costs_nothing(tmp_path: Path) -> None:
     with (tmp_path / "metrics.jsonl").open("wb") as file:
         file.truncate(2**40)
-    with pytest.raises(ConfigError, match=r"metrics\.jsonl has 1,099,511,627,776 bytes, and at most 536,870,912 are read"):
+    with pytest.raises(
+        ConfigError, match=r"metrics\.jsonl has 1,099,511,627,776 bytes, and at most 536,870,912 are read"
+    ):
         read_file(tmp_path / "metrics.jsonl")
 
 

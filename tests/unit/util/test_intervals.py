@@ -32,7 +32,13 @@ GOOD_VOTES = CHANCE.binomial(VOTES, 0.6)
 
 def scipys(data: tuple[Any, ...], statistic: Any, seed: int, paired: bool = False) -> tuple[float, float]:
     found = stats.bootstrap(
-        data, statistic, method="percentile", n_resamples=10_000, paired=paired, vectorized=False, rng=np.random.default_rng(seed)
+        data,
+        statistic,
+        method="percentile",
+        n_resamples=10_000,
+        paired=paired,
+        vectorized=False,
+        rng=np.random.default_rng(seed),
     )
     return float(found.confidence_interval.low), float(found.confidence_interval.high)
 
@@ -165,7 +171,9 @@ def test_averages_over_different_numbers_of_answers_are_exact_too() -> None:
 
 def test_other_numbers_are_tested_by_drawing_signs() -> None:
     odd = np.random.default_rng(1).normal(0.2, 1.0, 40)
-    found = stats.permutation_test((odd, np.zeros(40)), lambda a, b: np.mean(a - b), permutation_type="samples", n_resamples=20_000, rng=1)
+    found = stats.permutation_test(
+        (odd, np.zeros(40)), lambda a, b: np.mean(a - b), permutation_type="samples", n_resamples=20_000, rng=1
+    )
     assert sign_flip_p(odd) == pytest.approx(found.pvalue, abs=0.02)
     assert sign_flip_p(odd, seed=2) == sign_flip_p(odd, seed=2)
 

@@ -30,7 +30,9 @@ def test_what_could_do_harm_is_spelled_out(hostile: str, shown: str) -> None:
     assert plain(hostile) == shown
 
 
-@pytest.mark.parametrize("text", ["plain", "naïve – “quoted” 中文 🙂 ∑", "two\nlines\tand a tab", "<b>[red]not markup[/red]"])
+@pytest.mark.parametrize(
+    "text", ["plain", "naïve – “quoted” 中文 🙂 ∑", "two\nlines\tand a tab", "<b>[red]not markup[/red]"]
+)
 def test_harmless_text_is_left_alone(text: str) -> None:
     assert plain(text) == text
 

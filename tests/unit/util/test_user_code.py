@@ -79,7 +79,10 @@ def test_what_fails_in_a_users_function_is_told_with_its_file_and_line(tmp_path:
     (tmp_path / "mine.py").write_text("def inner(x):\n    return 1 / x\n\n\ndef f(x):\n    return inner(x)\n")
     with pytest.raises(ConfigError) as error:
         load(f"{tmp_path}/mine.py:f", "reward")(0)
-    assert str(error.value) == f"reward '{tmp_path}/mine.py:f' fails: ZeroDivisionError: division by zero ({tmp_path}/mine.py:2)"
+    assert (
+        str(error.value)
+        == f"reward '{tmp_path}/mine.py:f' fails: ZeroDivisionError: division by zero ({tmp_path}/mine.py:2)"
+    )
 
 
 # What a reward may return

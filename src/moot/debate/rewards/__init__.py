@@ -51,7 +51,9 @@ def score(debate: Debate, scoring: Scoring, grades: Grades | None = None, reward
         return paid
     if paid.per == "agent":
         raise ConfigError(f"discount needs rewards per turn, and {scoring.reward} is per agent; leave discount out")
-    return replace(paid, streams={name: replace(stream, discount=scoring.discount) for name, stream in paid.streams.items()})
+    return replace(
+        paid, streams={name: replace(stream, discount=scoring.discount) for name, stream in paid.streams.items()}
+    )
 
 
 def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
@@ -72,7 +74,9 @@ def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades |
         return mixed(peer or 0.0, i) if takes_part else peer
 
     if scores.per == "agent":
-        rewards = [peer if i is None else mixed(peer, i) for peer, i in zip(scores.rewards, last_parsed(debate), strict=True)]
+        rewards = [
+            peer if i is None else mixed(peer, i) for peer, i in zip(scores.rewards, last_parsed(debate), strict=True)
+        ]
         paid = agent_scores(debate, rewards, lowest=stream.lowest).streams[name]
     elif EVERY in scores.stream_of:
         votes = listed(reward.name for reward in REWARDS.values() if reward.from_votes)

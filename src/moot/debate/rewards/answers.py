@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections import defaultdict
 
 from moot.debate.reward import Reward, register
-from moot.debate.rewards.making import agent_scores, held_answers, last_parsed, need_right, need_same, plurality, turn_scores
+from moot.debate.rewards.making import (
+    agent_scores,
+    held_answers,
+    last_parsed,
+    need_right,
+    need_same,
+    plurality,
+    turn_scores,
+)
 from moot.debate.scores import Grades, Scores
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
@@ -38,7 +46,9 @@ def _with_most(debate: Debate, grades: Grades) -> list[bool]:
         if turn.answers:
             rounds[turn.round].append(i)
     most = {round: plurality([grades.same[i] for i in members]) for round, members in rounds.items()}
-    return [kind is not None and kind == most.get(turn.round) for turn, kind in zip(debate.turns, grades.same, strict=True)]
+    return [
+        kind is not None and kind == most.get(turn.round) for turn, kind in zip(debate.turns, grades.same, strict=True)
+    ]
 
 
 def truth_last(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:

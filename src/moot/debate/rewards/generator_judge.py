@@ -64,7 +64,9 @@ def _judge(debate: Debate, votes: Sequence[Vote], penalty: dict[int, float], sco
     if scoring.literal:
         to_center = by_agent(debate, lambda i: aligned.get(i, 0.0) + penalty.get(i, 0.0))
         return paid_stream(to_center, by_agent(debate, lambda i: 0.0), scoring.lambda_judge)
-    return paid_stream(by_agent(debate, aligned.get), by_agent(debate, lambda i: penalty.get(i, 0.0)), scoring.lambda_judge)
+    return paid_stream(
+        by_agent(debate, aligned.get), by_agent(debate, lambda i: penalty.get(i, 0.0)), scoring.lambda_judge
+    )
 
 
 def _alignment(votes: Sequence[Vote], scoring: Scoring) -> dict[int, float]:

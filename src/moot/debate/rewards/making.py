@@ -16,7 +16,9 @@ FAILED = -1.0
 T = TypeVar("T")
 
 
-def agent_scores(debate: Debate, rewards: Sequence[float], votes: Sequence[Vote] = (), malformed: int = 0, lowest: float = 0.0) -> Scores:
+def agent_scores(
+    debate: Debate, rewards: Sequence[float], votes: Sequence[Vote] = (), malformed: int = 0, lowest: float = 0.0
+) -> Scores:
     """One reward per agent, for all its tokens; each failed turn costs 1 of its return."""
     failed = Counter(turn.agent for turn in debate.turns if turn.failed)
     paid = tuple((float(reward),) for reward in rewards)
@@ -26,7 +28,11 @@ def agent_scores(debate: Debate, rewards: Sequence[float], votes: Sequence[Vote]
 
 
 def turn_scores(
-    debate: Debate, scoring: Scoring, values: Sequence[float | None], votes: Sequence[Vote] = (), centre_failures: bool = False
+    debate: Debate,
+    scoring: Scoring,
+    values: Sequence[float | None],
+    votes: Sequence[Vote] = (),
+    centre_failures: bool = False,
 ) -> Scores:
     """One reward for each turn, for the sections that the reward credits; None for a turn without a signal. A ballot
     holds no answer and takes no part. A failed turn gets -1: a penalty after centring, or with `centre_failures` a
@@ -42,7 +48,9 @@ def turn_scores(
     return Scores({name: stream}, scoring.stream_of, votes=tuple(votes), ballots=ballots_read(debate))
 
 
-def paid_stream(to_center: tuple[tuple[float | None, ...], ...], added: Rows, weight: float = 1.0, lowest: float = 0.0) -> Stream:
+def paid_stream(
+    to_center: tuple[tuple[float | None, ...], ...], added: Rows, weight: float = 1.0, lowest: float = 0.0
+) -> Stream:
     """A stream that reports what takes part in centring and what is added to it."""
     values = tuple(
         tuple((value or 0.0) + penalty for value, penalty in zip(row, penalties, strict=True))
@@ -83,11 +91,15 @@ def plurality(held: Sequence[int | None]) -> int | None:
 def need_right(debate: Debate, grades: Grades | None, what: str) -> Grades:
     """The grades of a question whose answer is known."""
     if grades is None or not grades.known(debate.question):
-        raise ConfigError(f"{what} needs a question with a known answer, and this one has none; give it one, or use majority or votes")
+        raise ConfigError(
+            f"{what} needs a question with a known answer, and this one has none; give it one, or use majority or votes"
+        )
     return grades
 
 
 def need_same(grades: Grades | None, scoring: Scoring) -> Grades:
     if grades is None:
-        raise ConfigError(f"reward {scoring.reward} needs a task with a grader, which decides whether answers are equal; name one")
+        raise ConfigError(
+            f"reward {scoring.reward} needs a task with a grader, which decides whether answers are equal; name one"
+        )
     return grades

@@ -41,7 +41,11 @@ def _takes_grades(function: Callable[..., Any]) -> bool:
         parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):  # built in: it says nothing about itself
         return False
-    needed = [each for each in parameters if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)]
+    needed = [
+        each
+        for each in parameters
+        if each.default is each.empty and each.kind in (each.POSITIONAL_ONLY, each.POSITIONAL_OR_KEYWORD)
+    ]
     return len(needed) > 1
 
 
@@ -51,7 +55,9 @@ def _place(function: Callable[..., Any]) -> str:
     if code is not None and name.isidentifier() and Path(code.co_filename).is_file():
         return f"{code.co_filename}:{name}"
     names = (f"python:{name}{number}" for number in ("", *(f"#{n}" for n in range(2, 10**6))))
-    return next(name for name in names if name not in REWARDS or getattr(REWARDS[name].pay, "__wrapped__", None) is function)
+    return next(
+        name for name in names if name not in REWARDS or getattr(REWARDS[name].pay, "__wrapped__", None) is function
+    )
 
 
 def _is_number(value: object) -> bool:
@@ -67,6 +73,8 @@ def _scores(debate: Debate, returned: Any, name: str) -> Scores:
     rows = [list(row) if isinstance(row, Iterable) else [] for row in given]
     counts = [len(turns) for turns in debate.turns_by_agent()]
     if [len(row) for row in rows] != counts or not all(_is_number(value) for row in rows for value in row):
-        raise ConfigError(f"{name} must return a finite number per agent, or one for each of an agent's turns, got {returned!r:.80}")
+        raise ConfigError(
+            f"{name} must return a finite number per agent, or one for each of an agent's turns, got {returned!r:.80}"
+        )
     values = tuple(tuple(float(value) for value in row) for row in rows)
     return Scores({TURN: Stream(values, values, tuple((0.0,) * len(row) for row in values))}, {EVERY: TURN})

@@ -28,7 +28,9 @@ def add_lora(model: Any, rank: int, alpha: float, targets: str | list[str], seed
     names = [targets] if isinstance(targets, str) and targets != "all-linear" else targets
     if names != "all-linear" and not set(names) <= adaptable:
         raise ValueError(f"lora_targets must be 'all-linear' or names from {sorted(adaptable)}, got {targets!r}")
-    config = LoraConfig(r=rank, lora_alpha=alpha, target_modules=names, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM")
+    config = LoraConfig(
+        r=rank, lora_alpha=alpha, target_modules=names, lora_dropout=0.0, bias="none", task_type="CAUSAL_LM"
+    )
     with torch.random.fork_rng(devices=[]), without_old_names():
         torch.manual_seed(seed)
         wrapped = get_peft_model(model, config)
@@ -40,7 +42,8 @@ def add_lora(model: Any, rank: int, alpha: float, targets: str | list[str], seed
 
 @contextlib.contextmanager
 def without_old_names() -> Iterator[None]:
-    """peft asks for a name that transformers has renamed. A user can do nothing about that warning, and it was the first line of a run."""
+    """peft asks for a name that transformers has renamed. A user can do nothing about that warning, and it was the
+    first line of a run."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "`is_gradient_checkpointing` is deprecated", FutureWarning)
         yield
@@ -51,7 +54,8 @@ def lora_parameters(wrapped: Any) -> dict[str, Tensor]:
 
 
 def arrange(wrapped: Any, dtype: torch.dtype, trained: bool = False) -> Adapter:
-    """Copies of peft's parameters. `trained`: each with a gradient of its own, which `rearrange` brings home. To let autograd do that in
+    """Copies of peft's parameters. `trained`: each with a gradient of its own, which `rearrange` brings home. To let
+    autograd do that in
     each pass would be thousands of the smallest kernels."""
     with torch.no_grad():
         layers = [_layer(layer, dtype) for layer in wrapped.base_model.model.model.layers]
@@ -66,7 +70,8 @@ def tensors(adapter: Adapter) -> list[Tensor]:
 
 
 def rearrange(wrapped: Any, arranged: Sequence[Tensor]) -> dict[str, Tensor]:
-    """By name of peft's parameter, its gradient from the gradients of what `arrange` made, in the order of `tensors`."""
+    """By name of peft's parameter, its gradient from the gradients of what `arrange` made, in the order of
+    `tensors`."""
     names = {id(parameter): name for name, parameter in lora_parameters(wrapped).items()}
     found, left = {}, iter(arranged)
     for layer in wrapped.base_model.model.model.layers:

@@ -1,6 +1,8 @@
-"""Causal attention three ways: packed sequences, new tokens after cached ones, and one new token for each of many sequences.
+"""Causal attention three ways: packed sequences, new tokens after cached ones, and one new token for each of many
+sequences.
 
-Keys and values are not repeated for grouped queries, but read with a stride of 0; only where a GPU pads training in float32 are they
+Keys and values are not repeated for grouped queries, but read with a stride of 0; only where a GPU pads training in
+float32 are they
 copied.
 """
 
@@ -42,7 +44,8 @@ def packed_attention(lengths: Sequence[int], device: torch.device) -> Attend:
     """Sequences one after the other, each seeing itself alone."""
     if device.type == "cpu" or len(lengths) == 1:
         return split_attention(lengths)
-    # On a GPU one product is cheaper than starting a kernel for each sequence; where it pads, nothing but attention is padded.
+    # On a GPU one product is cheaper than starting a kernel for each sequence; where it pads, nothing but attention is
+    # padded.
     padding = max(lengths) * len(lengths) / sum(lengths)
     otherwise = padded_attention(lengths, device) if padding <= MOST_PADDING else split_attention(lengths)
     if padding <= LITTLE_PADDING:
@@ -56,9 +59,12 @@ def packed_attention(lengths: Sequence[int], device: torch.device) -> Attend:
 
 
 def split_attention(lengths: Sequence[int], over: Sequence[int] = (), device: torch.device | None = None) -> Attend:
-    """One sequence after the other. Where `over` says how long the sequences are, the queries are the last so many of each."""
+    """One sequence after the other. Where `over` says how long the sequences are, the queries are the last so many of
+    each."""
     whole = list(over or lengths)
-    masks = [_lower_right(long - new, new, device) if long > new else None for long, new in zip(whole, lengths, strict=True)]
+    masks = [
+        _lower_right(long - new, new, device) if long > new else None for long, new in zip(whole, lengths, strict=True)
+    ]
 
     def attend(_: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if len(lengths) == 1:
@@ -70,7 +76,8 @@ def split_attention(lengths: Sequence[int], over: Sequence[int] = (), device: to
 
 
 def ragged_attention(lengths: Sequence[int], device: torch.device, over: Sequence[int] = ()) -> Attend:
-    """All sequences in one product, by torch's attention for sequences of several lengths: nothing is padded. `over` as above."""
+    """All sequences in one product, by torch's attention for sequences of several lengths: nothing is padded. `over` as
+    above."""
     whole = over or lengths
     ends, ends_over = (upload(np.cumsum([0, *sizes]).astype(np.int32), device) for sizes in (lengths, whole))
     longest, longest_over = max(lengths), max(whole)
@@ -79,7 +86,9 @@ def ragged_attention(lengths: Sequence[int], device: torch.device, over: Sequenc
         function, options, grouped = _varlen()
         if not grouped:
             k, v = (x.repeat_interleave(q.shape[1] // k.shape[1], dim=1) for x in (k, v))
-        out: Tensor = function(q.contiguous(), k.contiguous(), v.contiguous(), ends, ends_over, longest, longest_over, **options)
+        out: Tensor = function(
+            q.contiguous(), k.contiguous(), v.contiguous(), ends, ends_over, longest, longest_over, **options
+        )
         return out.reshape(len(q), -1)
 
     return attend
@@ -98,7 +107,8 @@ def _varlen() -> tuple[Callable[..., Any], dict[str, Any], bool]:
 
 @lru_cache
 def offers_ragged(device: torch.device, dtype: torch.dtype, dim: int, uneven: bool = False) -> bool:
-    """Whether torch's attention for several lengths runs here, forward and backward, and gives what one after the other gives. `uneven`:
+    """Whether torch's attention for several lengths runs here, forward and backward, and gives what one after the other
+    gives. `uneven`:
     also where there are fewer queries than keys."""
     if dtype not in (torch.bfloat16, torch.float16):
         return False  # it is made for these alone
@@ -113,17 +123,23 @@ def offers_ragged(device: torch.device, dtype: torch.dtype, dim: int, uneven: bo
             for attend in (split_attention(lengths, over, device), ragged_attention(lengths, device, over)):
                 out = attend(0, *given)
                 found.append([out.detach(), *torch.autograd.grad(out.float().square().sum(), given)])
-        return all(bool((ours - theirs).float().norm() <= 0.03 * theirs.float().norm()) for theirs, ours in zip(*found, strict=True))
+        return all(
+            bool((ours - theirs).float().norm() <= 0.03 * theirs.float().norm())
+            for theirs, ours in zip(*found, strict=True)
+        )
     except Exception as error:
         if out_of_memory(error):
             raise  # says nothing about the function: the caller tries again with less
         told = str(error).split("\n", 1)[0][:300]
-        warnings.warn(f"torch's attention for sequences of several lengths does not run, so some are padded: {told}", stacklevel=2)
+        warnings.warn(
+            f"torch's attention for sequences of several lengths does not run, so some are padded: {told}", stacklevel=2
+        )
         return False
 
 
 def padded_attention(lengths: Sequence[int], device: torch.device) -> Attend:
-    """The same, all sequences in one product: what fills up the shorter ones comes last, where a causal row never looks."""
+    """The same, all sequences in one product: what fills up the shorter ones comes last, where a causal row never
+    looks."""
     count, longest = len(lengths), max(lengths)
     even = count * longest == sum(lengths)
     filled = [np.arange(row * longest, row * longest + length) for row, length in enumerate(lengths)]
@@ -138,7 +154,9 @@ def padded_attention(lengths: Sequence[int], device: torch.device) -> Attend:
         groups = q.shape[1] // k.shape[1]
         # What groups queries by itself runs in half precision alone; the way left to float32 would hold all scores.
         copies, grouped = (groups, False) if q.dtype == torch.float32 else (1, groups > 1)
-        out = F.scaled_dot_product_attention(spread(q, 1), spread(k, copies), spread(v, copies), is_causal=True, enable_gqa=grouped)
+        out = F.scaled_dot_product_attention(
+            spread(q, 1), spread(k, copies), spread(v, copies), is_causal=True, enable_gqa=grouped
+        )
         out = out.transpose(1, 2).reshape(count * longest, -1)
         return out if at is None else out.index_select(0, at)
 
@@ -155,7 +173,8 @@ class Continuation:
 
 
 def prefill_attention(keys: Sequence[Tensor], values: Sequence[Tensor], parts: Sequence[Continuation]) -> Attend:
-    """Writes the new keys and values to their pages, then attends to all of them. Pages are `[P, kv_heads, page, D]`."""
+    """Writes the new keys and values to their pages, then attends to all of them. Pages are `[P, kv_heads, page,
+    D]`."""
     page, device = keys[0].shape[2], keys[0].device
     at = [torch.arange(part.done, part.done + part.new, device=device) for part in parts]
     page_ids = torch.cat([part.pages[where // page] for part, where in zip(parts, at, strict=True)])
@@ -188,14 +207,19 @@ def _lower_right(done: int, new: int, device: torch.device | None) -> Tensor:
 
 
 class DecodePlan:
-    """Which pages belong to which row of the batch. Made anew only when that changes; the steps in between only move `positions`.
+    """Which pages belong to which row of the batch. Made anew only when that changes; the steps in between only move
+    `positions`.
 
-    Attention runs page by page, over views of the store, and the parts are joined by their log-sum-exp. Nothing is copied, nor padded
-    beyond the last page of a sequence. Neighbouring pages are run as one; a small gap of foreign pages is cheaper to compute and drop
+    Attention runs page by page, over views of the store, and the parts are joined by their log-sum-exp. Nothing is
+    copied, nor padded
+    beyond the last page of a sequence. Neighbouring pages are run as one; a small gap of foreign pages is cheaper to
+    compute and drop
     than to skip.
     """
 
-    def __init__(self, page_lists: Sequence[Sequence[int]], page: int, device: torch.device, max_gap: int, gather: bool) -> None:
+    def __init__(
+        self, page_lists: Sequence[Sequence[int]], page: int, device: torch.device, max_gap: int, gather: bool
+    ) -> None:
         owner = {pid: row for row, pids in enumerate(page_lists) for pid in pids}
         ids = list(owner) if gather else sorted(owner)
         self.gather = torch.tensor(ids, device=device) if gather else None
@@ -209,7 +233,9 @@ class DecodePlan:
                     self.runs.append((pid, pid + 1))
             covered = [pid for low, high in self.runs for pid in range(low, high)]
         slot = {pid: index for index, pid in enumerate(covered)}
-        self.rows = torch.tensor([owner.get(pid, 0) for pid in covered], device=device)  # what foreign pages give is never read
+        self.rows = torch.tensor(
+            [owner.get(pid, 0) for pid in covered], device=device
+        )  # what foreign pages give is never read
         most = max(len(pids) for pids in page_lists)
         table = [[slot[pid] for pid in pids] + [-1] * (most - len(pids)) for pids in page_lists]
         index = torch.tensor(table, device=device)

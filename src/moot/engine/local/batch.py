@@ -1,6 +1,7 @@
 """Requests, and the rows that decode together.
 
-A batch launches one step for all of its rows and gives a `Look`: what will be known of it. On a CPU it is read at once. On a GPU
+A batch launches one step for all of its rows and gives a `Look`: what will be known of it. On a CPU it is read at once.
+On a GPU
 (`lanes.py`) it is read one step late, so that the device never waits for the host.
 """
 
@@ -92,7 +93,8 @@ class Request:
 
 
 def least_of_use(waiting: deque[Request], store: PageStore, idle: list[Cached]) -> Cached:
-    """The oldest that nobody waits for; else the one whose turn comes last. A debate asks again in the order it asked before, so the
+    """The oldest that nobody waits for; else the one whose turn comes last. A debate asks again in the order it asked
+    before, so the
     oldest of these are needed next, and forgetting them would be to forget each just before its turn."""
     turns: dict[int, int] = {}
     for turn, request in enumerate(waiting):
@@ -129,7 +131,8 @@ def draws(requests: Sequence[Request], device: torch.device) -> Tensor:
 
 
 class PlainBatch:
-    """Kernel by kernel: on a CPU, and on a GPU where nothing better works. Its state on the device is remade when the rows or their pages
+    """Kernel by kernel: on a CPU, and on a GPU where nothing better works. Its state on the device is remade when the
+    rows or their pages
     change."""
 
     def __init__(self, weights: Weights, network: Network, store: PageStore, deterministic: bool) -> None:
@@ -153,7 +156,11 @@ class PlainBatch:
 
     def lacking(self) -> list[Request]:
         """Rows whose next token needs a page they do not have."""
-        return [request for request in self.rows if request.cached is None or -(-request.length // PAGE) != len(request.cached.pages)]
+        return [
+            request
+            for request in self.rows
+            if request.cached is None or -(-request.length // PAGE) != len(request.cached.pages)
+        ]
 
     def grown(self, request: Request) -> None:
         """Its pages changed."""
@@ -179,5 +186,7 @@ class PlainBatch:
         self._inputs = torch.tensor([request.tokens[-1] for request in self.rows], device=device)
         self._positions = torch.tensor([request.length - 1 for request in self.rows], device=device)
         pages = [request.cached.pages for request in self.rows if request.cached is not None]
-        max_gap = 2 if device.type == "cpu" else 256  # a product over foreign pages against the start of one more kernel
+        max_gap = (
+            2 if device.type == "cpu" else 256
+        )  # a product over foreign pages against the start of one more kernel
         return DecodePlan(pages, PAGE, device, max_gap, gather=self._deterministic)

@@ -33,7 +33,8 @@ VERSION = 1
 
 
 def not_written(error: OSError | SafetensorError, path: Path, what: str) -> Exception:
-    """What to raise instead. safetensors has its own words for a full disk; whoever waits for the error should not have to know them."""
+    """What to raise instead. safetensors has its own words for a full disk; whoever waits for the error should not have
+    to know them."""
     if getattr(error, "errno", None) == errno.ENOSPC or "No space left" in str(error) or "os error 28" in str(error):
         return OSError(errno.ENOSPC, "no space left on the device", str(path))
     return EngineError(f"could not save {what} to {path}: {error}")
@@ -56,7 +57,8 @@ def save(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer
 
 
 def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str, Tensor] | None, dict[str, Tensor]]:
-    """The adapter's, the optimizer's and the average's tensors, checked against the manifest and against what is running."""
+    """The adapter's, the optimizer's and the average's tensors, checked against the manifest and against what is
+    running."""
     if not path.exists():
         old = next(path.parent.glob(f".{path.name}.*.old"), None)
         hint = f"; its predecessor is still at {old}" if old else ""
@@ -79,19 +81,23 @@ def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str
 
 
 def load(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer: bool = True) -> None:
-    """Without optimizer state in it (a sampler's checkpoint), or if it is not wanted, Adam starts anew. The gradient is dropped."""
+    """Without optimizer state in it (a sampler's checkpoint), or if it is not wanted, Adam starts anew. The gradient is
+    dropped."""
     adapter, optimizer, average = read(path, about)
     if not with_optimizer:
         optimizer = None
     set_peft_model_state_dict(trainer.wrapped, adapter)
     trainer.gradient, trainer.poisoned = {}, False
-    trainer.average = {name: average[name].to(parameter.device) for name, parameter in trainer.parameters.items() if name in average}
+    trainer.average = {
+        name: average[name].to(parameter.device) for name, parameter in trainer.parameters.items() if name in average
+    }
     trainer.optimizer.state.clear()
     for name, parameter in trainer.parameters.items():
         if optimizer is None or f"{name}/exp_avg" not in optimizer:
             continue
         trainer.optimizer.state[parameter] = {
-            key: optimizer[f"{name}/{key}"].to("cpu" if key == "step" else parameter.device) for key in ("step", "exp_avg", "exp_avg_sq")
+            key: optimizer[f"{name}/{key}"].to("cpu" if key == "step" else parameter.device)
+            for key in ("step", "exp_avg", "exp_avg_sq")
         }
 
 

@@ -62,7 +62,8 @@ class LocalSettings:
     lora_alpha: float = 32
     lora_targets: str | list[str] = "all-linear"
     max_cache_gib: float | None = None
-    """Size of the sampler's key-value cache; None takes up to half of what a GPU has free, as it is needed, or a quarter of a CPU's."""
+    """Size of the sampler's key-value cache; None takes up to half of what a GPU has free, as it is needed, or a
+    quarter of a CPU's."""
     max_batch: int = 512
     """Most sequences that decode at once."""
     token_budget: int | None = None
@@ -92,18 +93,28 @@ class LocalEngine:
         if settings.max_cache_gib is None:
             bound, first_part = patient(lambda: _cache_bound(network))
         else:
-            bound, first_part = int(settings.max_cache_gib * GIB), 1  # who names a size wants it, and hears at once if it is not there
-        store, shortened = make_store(len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound, first_part)
+            bound, first_part = (
+                int(settings.max_cache_gib * GIB),
+                1,
+            )  # who names a size wants it, and hears at once if it is not there
+        store, shortened = make_store(
+            len(network.layers), network.kv_heads, network.head_dim, dtype, device, bound, first_part
+        )
         token_budget = settings.token_budget or CPU_PASS
         if not settings.token_budget and device.type != "cpu":
-            per_token = pass_bytes(Shape.of(wrapped.config), settings.lora_rank, dtype.itemsize, settings.gradient_checkpointing)
+            per_token = pass_bytes(
+                Shape.of(wrapped.config), settings.lora_rank, dtype.itemsize, settings.gradient_checkpointing
+            )
             token_budget = pass_tokens(_free_memory(device) - store.to_come, per_token)
         share = not settings.deterministic
         self._trainer = LoraTrainer(wrapped, network, token_budget, settings.gradient_checkpointing, share)
         self._trainer.make_room = store.shrink
         context_length, notes = min(loaded.context_length, store.tokens), (*loaded.notes, *shortened)
         if context_length < loaded.context_length:
-            notes = (*notes, f"the cache bound shortens the context from {loaded.context_length} to {context_length} tokens")
+            notes = (
+                *notes,
+                f"the cache bound shortens the context from {loaded.context_length} to {context_length} tokens",
+            )
         rows = 1 if settings.deterministic else settings.max_batch
         decoder = None
         if device.type == "cuda" and settings.graphs and not settings.deterministic:
@@ -141,23 +152,30 @@ class LocalEngine:
 
     @property
     def statistics(self) -> dict[str, int]:
-        """Tokens prefilled, reused and decoded so far; steps, preemptions, evictions, how often memory ran out and how often there was
+        """Tokens prefilled, reused and decoded so far; steps, preemptions, evictions, how often memory ran out and how
+        often there was
         none for a larger cache."""
         return {**self._scheduler.stats, "evictions": self._store.evictions, "refused": self._store.refused}
 
     @property
     def faults(self) -> dict[str, int]:
-        """How often memory ran out so far, in training, in sampling and when the cache was to grow. Each time it went on with less."""
-        return {"out_of_memory": self._trainer.out_of_memory + self._scheduler.stats["out_of_memory"] + self._store.refused}
+        """How often memory ran out so far, in training, in sampling and when the cache was to grow. Each time it went
+        on with less."""
+        return {
+            "out_of_memory": self._trainer.out_of_memory + self._scheduler.stats["out_of_memory"] + self._store.refused
+        }
 
-    # -- training ---------------------------------------------------------------------------------------------------------------------
+    # -- training
+    # ----------------------------------------------------------------------------------------------------------------
 
     def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Pending[LossOutput]:
         """Logprobs are 0 where the mask is 0: no logits are computed there."""
         function, items = find_loss(loss, None), self._checked(datums)
         return self._worker.submit(lambda: self._trainer.run(items, function, backward=False))
 
-    def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Pending[LossOutput]:
+    def forward_backward(
+        self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None
+    ) -> Pending[LossOutput]:
         """Logprobs are 0 where the mask is 0: no logits are computed there."""
         function, items = find_loss(loss, loss_config), self._checked(datums)
         return self._worker.submit(lambda: self._trainer.run(items, function, backward=True))
@@ -224,14 +242,19 @@ class LocalEngine:
             for name in ("tokens", "targets"):
                 array = getattr(datum, name)
                 if array.min() < 0 or array.max() >= vocabulary:
-                    raise ValueError(f"datum {number}: {name} must lie in [0, {vocabulary}), got {array.min()} to {array.max()}")
+                    raise ValueError(
+                        f"datum {number}: {name} must lie in [0, {vocabulary}), got {array.min()} to {array.max()}"
+                    )
         return list(datums)
 
-    # -- sampling, for LocalSampler ---------------------------------------------------------------------------------------------------
+    # -- sampling, for LocalSampler
+    # ---------------------------------------------------------------------------------------------------
 
     def _generators(self, seed: int | None, count: int) -> list[np.random.Generator]:
         """One stream for each sample of a call. Without a seed, the engine's own sequence continues."""
-        parent = self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(abs(seed), spawn_key=(int(seed < 0),))
+        parent = (
+            self._seeds.spawn(1)[0] if seed is None else np.random.SeedSequence(abs(seed), spawn_key=(int(seed < 0),))
+        )
         return [np.random.Generator(np.random.Philox(child)) for child in parent.spawn(count)]
 
 
@@ -307,7 +330,9 @@ class LocalSampler:
 
 def _captured(network: Network, store: PageStore, rows: int, length: int) -> tuple[Any, tuple[str, ...]]:
     try:
-        from moot.engine.local.graphs import GraphDecoder  # needs triton, which torch brings along only where there is a GPU
+        from moot.engine.local.graphs import (
+            GraphDecoder,
+        )  # needs triton, which torch brings along only where there is a GPU
 
         decoder = GraphDecoder(network, store, rows, length)
         return decoder, decoder.notes
@@ -335,11 +360,14 @@ def _check_params(params: SamplingParams, num_samples: int) -> None:
 
 
 def _cache_bound(network: Network) -> tuple[int, int]:
-    """Of what is free, on a GPU taken as it is needed; on a CPU memory is taken when it is written. And `first_part`."""
+    """Of what is free, on a GPU taken as it is needed; on a CPU memory is taken when it is written. And
+    `first_part`."""
     free = _free_memory(network.device)
     least = 2 * page_size(len(network.layers), network.kv_heads, network.head_dim, network.dtype)
     if free < 4 * least:
-        raise torch.OutOfMemoryError(f"{free / (1 << 20):.3g} MiB are free, and a cache takes at least {least / (1 << 20):.3g}")
+        raise torch.OutOfMemoryError(
+            f"{free / (1 << 20):.3g} MiB are free, and a cache takes at least {least / (1 << 20):.3g}"
+        )
     cpu = network.device.type == "cpu"
     return free // CACHE_PART["cpu" if cpu else "cuda"], 1 if cpu else FIRST_PART
 

@@ -1,6 +1,8 @@
-"""What a layer does between its products, in one kernel each, forward and backward. See steps.py for what they stand for.
+"""What a layer does between its products, in one kernel each, forward and backward. See steps.py for what they stand
+for.
 
-A program has a whole row, or a part of it where rows do not depend on themselves. Inside it everything is float32; results are rounded
+A program has a whole row, or a part of it where rows do not depend on themselves. Inside it everything is float32;
+results are rounded
 once, where they are written. Norm weights are never trained here, so nothing is summed over rows.
 """
 
@@ -22,7 +24,9 @@ HEAD_BLOCK = 16
 
 
 @triton.jit
-def _add_norm(x, added, weight, total, normed, added_stride, eps, COLUMNS: tl.constexpr, WIDE: tl.constexpr, ADDS: tl.constexpr):
+def _add_norm(
+    x, added, weight, total, normed, added_stride, eps, COLUMNS: tl.constexpr, WIDE: tl.constexpr, ADDS: tl.constexpr
+):
     row, column = tl.program_id(0).to(tl.int64), tl.arange(0, WIDE)
     inside = column < COLUMNS
     value = tl.load(x + row * COLUMNS + column, mask=inside, other=0.0)
@@ -44,7 +48,9 @@ def _add_norm_back(
     cell = row * COLUMNS + column
     value = tl.load(total + cell, mask=inside, other=0.0)
     scale = 1 / tl.sqrt(tl.sum(value * value, 0) / COLUMNS + eps)
-    grad = tl.load(of_normed + cell, mask=inside, other=0.0).to(tl.float32) * tl.load(weight + column, mask=inside, other=0.0)
+    grad = tl.load(of_normed + cell, mask=inside, other=0.0).to(tl.float32) * tl.load(
+        weight + column, mask=inside, other=0.0
+    )
     result = scale * (grad - value * (scale * scale) * (tl.sum(grad * value, 0) / COLUMNS))
     if GOES_ON:
         result += tl.load(of_total + cell, mask=inside, other=0.0)
@@ -58,7 +64,9 @@ def _norms(q_norm, k_norm, head, column, inside, QUERIES: tl.constexpr, KEYS: tl
     """The weights of the left and the right half of each head."""
     is_query = head < QUERIES
     is_key = (head >= QUERIES) & (head < QUERIES + KEYS)
-    left = tl.load(q_norm + column, mask=inside & is_query, other=0.0) + tl.load(k_norm + column, mask=inside & is_key, other=0.0)
+    left = tl.load(q_norm + column, mask=inside & is_query, other=0.0) + tl.load(
+        k_norm + column, mask=inside & is_key, other=0.0
+    )
     right = tl.load(q_norm + HALF + column, mask=inside & is_query, other=0.0)
     right += tl.load(k_norm + HALF + column, mask=inside & is_key, other=0.0)
     return left.to(tl.float32), right.to(tl.float32)
@@ -67,7 +75,8 @@ def _norms(q_norm, k_norm, head, column, inside, QUERIES: tl.constexpr, KEYS: tl
 @triton.jit
 def _rotate(
     qkv, q_norm, k_norm, cos, sin, q, k, v, stride, eps,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, HALF: tl.constexpr, WIDE: tl.constexpr, NORMS: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, HALF: tl.constexpr, WIDE: tl.constexpr,
+    NORMS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     head, column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[:, None], tl.arange(0, WIDE)[None, :]
@@ -101,7 +110,8 @@ def _rotate(
 @triton.jit
 def _rotate_back(
     qkv, q_norm, k_norm, cos, sin, of_q, of_k, of_v, of_qkv, stride, eps,
-    QUERIES: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, HALF: tl.constexpr, WIDE: tl.constexpr, NORMS: tl.constexpr,
+    QUERIES: tl.constexpr, KEYS: tl.constexpr, BLOCK: tl.constexpr, HALF: tl.constexpr, WIDE: tl.constexpr,
+    NORMS: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
     head, column = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[:, None], tl.arange(0, WIDE)[None, :]
@@ -111,7 +121,10 @@ def _rotate_back(
     is_key = used & (head >= QUERIES) & (head < QUERIES + KEYS)
     cell = head * (2 * HALF) + column
     at = of_q + row * (QUERIES * 2 * HALF) + cell
-    x, y = tl.load(at, mask=is_query, other=0.0).to(tl.float32), tl.load(at + HALF, mask=is_query, other=0.0).to(tl.float32)
+    x, y = (
+        tl.load(at, mask=is_query, other=0.0).to(tl.float32),
+        tl.load(at + HALF, mask=is_query, other=0.0).to(tl.float32),
+    )
     at = of_k + row * (KEYS * 2 * HALF) + cell - QUERIES * 2 * HALF
     x += tl.load(at, mask=is_key, other=0.0).to(tl.float32)
     y += tl.load(at + HALF, mask=is_key, other=0.0).to(tl.float32)
@@ -180,7 +193,9 @@ def _whole_row(columns: int) -> dict[str, Any]:
     return {"COLUMNS": columns, "WIDE": wide, "num_warps": 4 if wide <= 2048 else 8}
 
 
-def _run_add_norm(x: Tensor, added: Tensor | None, weight: Tensor, eps: float, dtype: torch.dtype, in_place: bool) -> tuple[Tensor, Tensor]:
+def _run_add_norm(
+    x: Tensor, added: Tensor | None, weight: Tensor, eps: float, dtype: torch.dtype, in_place: bool
+) -> tuple[Tensor, Tensor]:
     normed = torch.empty(x.shape, dtype=dtype, device=x.device)
     total = x if added is None or in_place else torch.empty_like(x)
     other, stride = (x, 0) if added is None else (added, added.stride(0))
@@ -225,13 +240,22 @@ def add_norm(x: Tensor, added: Tensor | None, weight: Tensor, eps: float, dtype:
 class _Rotate(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, row: Tensor, heads: Heads, q_norm: Tensor | None, k_norm: Tensor | None, cos: Tensor, sin: Tensor, eps: float
+        ctx: Any,
+        row: Tensor,
+        heads: Heads,
+        q_norm: Tensor | None,
+        k_norm: Tensor | None,
+        cos: Tensor,
+        sin: Tensor,
+        eps: float,
     ) -> tuple[Tensor, Tensor, Tensor]:
         q, k, v = (row.new_empty(len(row), count, heads.dim) for count in (heads.queries, heads.keys, heads.keys))
         ctx.heads, ctx.eps, ctx.normed = heads, eps, q_norm is not None
         ctx.save_for_backward(*((row, q_norm, k_norm) if ctx.normed else ()), cos, sin)
         norms = (q_norm, k_norm) if ctx.normed else (row, row)
-        _rotate[_grid(len(row), heads)](row, *norms, cos, sin, q, k, v, row.stride(0), eps, NORMS=ctx.normed, **_sizes(heads))
+        _rotate[_grid(len(row), heads)](
+            row, *norms, cos, sin, q, k, v, row.stride(0), eps, NORMS=ctx.normed, **_sizes(heads)
+        )
         return q, k, v
 
     @staticmethod
@@ -241,7 +265,19 @@ class _Rotate(torch.autograd.Function):
         of_row = of_q.new_empty(len(of_q), (ctx.heads.queries + 2 * ctx.heads.keys) * ctx.heads.dim)
         row, q_norm, k_norm = given if ctx.normed else (of_q, of_q, of_q)
         _rotate_back[_grid(len(of_q), ctx.heads)](
-            row, q_norm, k_norm, cos, sin, of_q, of_k, of_v, of_row, row.stride(0), ctx.eps, NORMS=ctx.normed, **_sizes(ctx.heads)
+            row,
+            q_norm,
+            k_norm,
+            cos,
+            sin,
+            of_q,
+            of_k,
+            of_v,
+            of_row,
+            row.stride(0),
+            ctx.eps,
+            NORMS=ctx.normed,
+            **_sizes(ctx.heads),
         )
         return of_row, None, None, None, None, None, None
 
@@ -252,13 +288,20 @@ def _grid(rows: int, heads: Heads) -> tuple[int, int]:
 
 def _sizes(heads: Heads) -> dict[str, int]:
     half = heads.dim // 2
-    return {"QUERIES": heads.queries, "KEYS": heads.keys, "BLOCK": HEAD_BLOCK, "HALF": half, "WIDE": triton.next_power_of_2(half)}
+    return {
+        "QUERIES": heads.queries,
+        "KEYS": heads.keys,
+        "BLOCK": HEAD_BLOCK,
+        "HALF": half,
+        "WIDE": triton.next_power_of_2(half),
+    }
 
 
 def rotate(
     row: Tensor, heads: Heads, norms: tuple[Tensor, Tensor] | None, cos: Tensor, sin: Tensor, eps: float
 ) -> tuple[Tensor, Tensor, Tensor]:
-    found: tuple[Tensor, Tensor, Tensor] = _Rotate.apply(row, heads, *(norms or (None, None)), cos, sin, eps)  # type: ignore[no-untyped-call]
+    norm = norms or (None, None)
+    found: tuple[Tensor, Tensor, Tensor] = _Rotate.apply(row, heads, *norm, cos, sin, eps)  # type: ignore[no-untyped-call]
     return found
 
 

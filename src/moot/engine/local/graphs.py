@@ -1,8 +1,11 @@
 """Decoding on a GPU: attention and picking in kernels of their own, and the whole step captured as a CUDA graph.
 
-One token through a small model is a thousand kernels of a few microseconds each. Python takes longer to start them than the GPU to run
-them, however many rows the batch has. A captured step starts all of them at once, from the input tokens to the picked ones. It always
-reads the same memory, so each step first puts its state, pages and adapter there. Batches are filled up to a few sizes; rows that only
+One token through a small model is a thousand kernels of a few microseconds each. Python takes longer to start them than
+the GPU to run
+them, however many rows the batch has. A captured step starts all of them at once, from the input tokens to the picked
+ones. It always
+reads the same memory, so each step first puts its state, pages and adapter there. Batches are filled up to a few sizes;
+rows that only
 fill write to a page that nobody owns.
 """
 
@@ -29,15 +32,19 @@ from moot.engine.local.sampling_triton import choose
 from moot.engine.protocol import in_words
 
 SIZES = (8, 16, 32, 64, 96, 128, 192, 256)
-"""Rows of a captured batch; above the last, multiples of half of it. More sizes waste less, but each takes a moment to capture."""
+"""Rows of a captured batch; above the last, multiples of half of it. More sizes waste less, but each takes a moment to
+capture."""
 SOURCE, GIVEN, POSITION, DRAW, TEMPERATURE = range(5)
-"""What a step is told of each row, 8 bytes each: where in the last step its token was picked, or -1 and the token itself; the token's
+"""What a step is told of each row, 8 bytes each: where in the last step its token was picked, or -1 and the token
+itself; the token's
 position; the draw and the temperature, both as float64."""
 PATIENCE = 16
-"""Steps for which a larger size that is captured will do, before the one that is wanted is captured too: a batch that fills again, or runs
+"""Steps for which a larger size that is captured will do, before the one that is wanted is captured too: a batch that
+fills again, or runs
 dry, passes sizes on the way."""
 TRY_AGAIN = 1024
-"""Steps that run as they are, kernel by kernel, before one that could not be captured is tried again: memory may be there by then."""
+"""Steps that run as they are, kernel by kernel, before one that could not be captured is tried again: memory may be
+there by then."""
 _CAPTURING = threading.Lock()
 """A process captures one thing at a time; a second engine in it has a thread of its own."""
 
@@ -87,7 +94,10 @@ class GraphDecoder:
             give_back(error)
             self._pick = pick
             captured = self._capture(SIZES[0], (), True)
-            self.notes = (*self.notes, f"the kernel that picks tokens does not run, so sampling is slower: {in_words(error)}")
+            self.notes = (
+                *self.notes,
+                f"the kernel that picks tokens does not run, so sampling is slower: {in_words(error)}",
+            )
             return captured
 
     def _can_prefill(self) -> bool:
@@ -101,11 +111,15 @@ class GraphDecoder:
             return True
         except Exception as error:
             give_back(error)
-            self.notes = (*self.notes, f"the kernel for new prompts does not run, so they are slower: {in_words(error)}")
+            self.notes = (
+                *self.notes,
+                f"the kernel for new prompts does not run, so they are slower: {in_words(error)}",
+            )
             return False
 
     def prefill(self, parts: Sequence[tuple[Sequence[int], int, int]]) -> Attend:
-        """As `attention.prefill_attention`. Of each sequence: its pages, how many tokens they hold, how many are new."""
+        """As `attention.prefill_attention`. Of each sequence: its pages, how many tokens they hold, how many are
+        new."""
         plan = Pass.of(parts, PAGE, block_rows(self._network.dtype), self.device)
         return paged_prefill(self._store.keys, self._store.values, plan)
 
@@ -127,7 +141,9 @@ class GraphDecoder:
         if (*kind, wanted, picks) in self._graphs:
             return wanted
         self._wanted[*kind, wanted, picks] += 1
-        larger = [size for *of, size, picking in self._graphs if (tuple(of), picking) == (kind, picks) and size > wanted]
+        larger = [
+            size for *of, size, picking in self._graphs if (tuple(of), picking) == (kind, picks) and size > wanted
+        ]
         return min(larger) if larger and self._wanted[*kind, wanted, picks] < PATIENCE else wanted
 
     def set_table(self, table: Tensor, owner: object) -> None:
@@ -176,7 +192,9 @@ class GraphDecoder:
             return self._capture(size, adapter, picks)
         except Exception as error:
             give_back(error)
-            warnings.warn(f"a step of {size} rows could not be captured, so it is slower: {in_words(error)}", stacklevel=2)
+            warnings.warn(
+                f"a step of {size} rows could not be captured, so it is slower: {in_words(error)}", stacklevel=2
+            )
         step, left, graphs = self._whole_step(size, adapter, picks), TRY_AGAIN, self._graphs
 
         def uncaptured() -> Tensor:

@@ -1,7 +1,9 @@
 """A batch on a GPU: its tokens never leave the device before the next step is on its way.
 
-Everything a step must be told is a few numbers for each row. They are kept in host memory, sent in one copy, and changed in place when
-rows join, leave or need a page. A row's input token is what the last step wrote for it, wherever in that step's rows it stood.
+Everything a step must be told is a few numbers for each row. They are kept in host memory, sent in one copy, and
+changed in place when
+rows join, leave or need a page. A row's input token is what the last step wrote for it, wherever in that step's rows it
+stood.
 """
 
 from __future__ import annotations
@@ -89,7 +91,9 @@ class Lanes:
         state = self._state.copy()
         state[:, count:] = 0
         state[SOURCE, count:] = -1
-        if self._table_changed or decoder.table_of is not self or size > self._sent:  # rows that only fill must not write to old pages
+        if (
+            self._table_changed or decoder.table_of is not self or size > self._sent
+        ):  # rows that only fill must not write to old pages
             widest = int(self._state[POSITION, :count].max()) // PAGE + 1
             decoder.set_table(upload(self._table[:size, :widest], decoder.device), self)
             self._table_changed, self._sent = False, size

@@ -1,6 +1,7 @@
 """What a layer does between its products: norms, rotary positions and the gate.
 
-Here they are a few torch calls each. On a GPU that is dozens of small kernels for each layer, so `fused.py` has one kernel for each of
+Here they are a few torch calls each. On a GPU that is dozens of small kernels for each layer, so `fused.py` has one
+kernel for each of
 them, forward and backward. The sampler and the trainer always use the same, so that they round alike.
 """
 
@@ -32,12 +33,16 @@ class Heads:
 @dataclass(frozen=True)
 class Steps:
     add_norm: Callable[[Tensor, Tensor | None, Tensor, float, torch.dtype], tuple[Tensor, Tensor]]
-    """(x `[T, H]` float32, what is added to it, weight, eps, dtype) -> (the sum, the sum normed in that dtype). Without gradients the sum
+    """(x `[T, H]` float32, what is added to it, weight, eps, dtype) -> (the sum, the sum normed in that dtype). Without
+    gradients the sum
     may stand where x stood."""
-    rotate: Callable[[Tensor, Heads, tuple[Tensor, Tensor] | None, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]]
+    rotate: Callable[
+        [Tensor, Heads, tuple[Tensor, Tensor] | None, Tensor, Tensor, float], tuple[Tensor, Tensor, Tensor]
+    ]
     """(`[T, row]`, heads, norms of queries and keys, cosines, sines, eps) -> q, k, v, `[T, heads, dim]` each"""
     gate: Callable[[Tensor, tuple[Tensor, Tensor] | None], Tensor]
-    """(`[T, 2 * inner]`, gate and up; what an adapter still adds to them, `[T, ranks]` times `[2 * inner, ranks]`, where no gradient is
+    """(`[T, 2 * inner]`, gate and up; what an adapter still adds to them, `[T, ranks]` times `[2 * inner, ranks]`,
+    where no gradient is
     wanted) -> `[T, inner]`. Gate and up may be overwritten where something is added."""
 
 
@@ -129,7 +134,12 @@ def tried(steps: Steps, device: torch.device, dtype: torch.dtype, heads: Heads, 
     with torch.no_grad():
         low, wide = random(rows, 6), random(2 * width, 6)
         out["gate with adapter"] = steps.gate(both.detach().clone(), (low, wide))
-    names = ("gradient of x", "gradient of what is added", "gradient of queries, keys and values", "gradient of gate and up")
+    names = (
+        "gradient of x",
+        "gradient of what is added",
+        "gradient of queries, keys and values",
+        "gradient of gate and up",
+    )
     found = torch.autograd.grad(total, given)  # type: ignore[arg-type]
     return {**{name: each.detach() for name, each in out.items()}, **dict(zip(names, found, strict=True))}
 

@@ -1,6 +1,7 @@
 """Out of memory, under every name it comes by; and the way from the host's memory to the device's.
 
-torch has an exception of its own for it. The libraries below torch do not: cuDNN and cuBLAS take their workspaces themselves, and where
+torch has an exception of its own for it. The libraries below torch do not: cuDNN and cuBLAS take their workspaces
+themselves, and where
 several runs share a GPU it is theirs that fail first.
 """
 
@@ -34,14 +35,17 @@ SIGNS = (
     "CUDNN_STATUS_NOT_INITIALIZED",
     "mha_graph.execute",  # cuDNN's attention, without the room for its workspace
 )
-"""What is said by a RuntimeError that means it. Triton's "out of resource" does not: that is a kernel too large for the chip."""
+"""What is said by a RuntimeError that means it. Triton's "out of resource" does not: that is a kernel too large for the
+chip."""
 PAUSES = (0.1, 0.4, 1.6, 6.4)
-"""Seconds to wait before the smallest piece is tried again: on a shared GPU what is missing is held by another, who may give it back."""
+"""Seconds to wait before the smallest piece is tried again: on a shared GPU what is missing is held by another, who may
+give it back."""
 SHARED_PAUSES = (10.0,) * 12
 """And after these, where others do hold memory. They give it back at the end of a step, or at their own end."""
 _THREAD = threading.local()
 OTHERS = 4 << 30
-"""Bytes in use that are not ours, from which on there are others; a process of ours takes half a GiB beside what torch counts."""
+"""Bytes in use that are not ours, from which on there are others; a process of ours takes half a GiB beside what torch
+counts."""
 
 
 def out_of_memory(error: BaseException) -> bool:
@@ -62,12 +66,14 @@ def give_back(error: BaseException) -> None:
 
 
 def give_up_when(ended: Callable[[], bool]) -> None:
-    """Of this thread: no pause and no further part of a pass once it says so. Who closes an engine must not wait minutes."""
+    """Of this thread: no pause and no further part of a pass once it says so. Who closes an engine must not wait
+    minutes."""
     _THREAD.ended = ended
 
 
 def leaving() -> Callable[[], None]:
-    """Raises once this thread's engine is closed, in whatever thread it is called: a GPU's backward pass has its own."""
+    """Raises once this thread's engine is closed, in whatever thread it is called: a GPU's backward pass has its
+    own."""
     ended: Callable[[], bool] = getattr(_THREAD, "ended", bool)
 
     def check() -> None:
@@ -104,7 +110,8 @@ def spare() -> None:
 
 
 def patient(work: Callable[[], T], what: str = "", make_room: Callable[[], bool] = bool) -> T:
-    """The work, tried again where it ran out of memory: for what has no smaller pieces. `make_room` is asked first. `what` is said where
+    """The work, tried again where it ran out of memory: for what has no smaller pieces. `make_room` is asked first.
+    `what` is said where
     nothing helps."""
     for attempt in itertools.count():
         try:

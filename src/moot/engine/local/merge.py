@@ -1,6 +1,7 @@
 """The adapter folded into its base model: a plain checkpoint that anything reads.
 
-Rounding the sum to the base's precision can swallow a small update whole. So the two models are compared on a text, and the difference
+Rounding the sum to the base's precision can swallow a small update whole. So the two models are compared on a text, and
+the difference
 is told.
 """
 
@@ -46,7 +47,8 @@ def merge(
 ) -> Merged:
     """Writes the merged model and its tokenizer into the folder `target`.
 
-    `dtype` auto is the base's own. `stops` tells from a tokenizer which tokens end a turn, so that others stop where training did.
+    `dtype` auto is the base's own. `stops` tells from a tokenizer which tokens end a turn, so that others stop where
+    training did.
     """
     logging.disable_progress_bar()  # ours is shown instead
     path = find_smollm()[0] if model == SMOLLM else model

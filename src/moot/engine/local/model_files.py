@@ -29,7 +29,9 @@ def local_copy(name: str) -> str:
     try:
         return str(snapshot_download(name, local_files_only=True))
     except Exception:  # it has a class for each way in which a model is not there
-        raise EngineError("it is not on this machine, and the model hub cannot be reached; --model FOLDER names a model that is") from None
+        raise EngineError(
+            "it is not on this machine, and the model hub cannot be reached; --model FOLDER names a model that is"
+        ) from None
 
 
 def read_config(path: str) -> Any:

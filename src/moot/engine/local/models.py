@@ -20,7 +20,8 @@ from moot.engine.local.smollm import find_smollm
 from moot.errors import EngineError
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")
-"""Pre-norm, rotary positions, gated MLP, full causal attention: the one shape network.py runs. SmolLM and SmolLM2 are llama."""
+"""Pre-norm, rotary positions, gated MLP, full causal attention: the one shape network.py runs. SmolLM and SmolLM2 are
+llama."""
 
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -47,7 +48,8 @@ def pick_device(device: str) -> torch.device:
         raise ValueError(f"device must be auto, cpu, cuda or a number of it like cuda:1, got {device!r}") from None
     if found.type == "cuda" and (found.index or 0) >= (count := torch.cuda.device_count()):
         raise EngineError(
-            f"device {device!r} is not here: torch sees {count or 'no'} CUDA device{'s' if count > 1 else ''}; use auto or cpu"
+            f"device {device!r} is not here: torch sees {count or 'no'} CUDA device{'s' if count > 1 else ''}; use "
+            "auto or cpu"
         )
     return found
 
@@ -89,7 +91,9 @@ def check_config(config: Any, name: str) -> int:
     """The context length, or UnsupportedModel."""
     kind = getattr(config, "model_type", "unknown")
     if kind not in FAMILIES:
-        raise UnsupportedModel(f"{name}: architecture {kind!r} is not run by the local engine, which knows {', '.join(FAMILIES)}")
+        raise UnsupportedModel(
+            f"{name}: architecture {kind!r} is not run by the local engine, which knows {', '.join(FAMILIES)}"
+        )
     if getattr(config, "num_local_experts", None) or getattr(config, "num_experts", None):
         raise UnsupportedModel(f"{name}: mixture-of-experts models are not run by the local engine")
     if getattr(config, "quantization_config", None):
@@ -97,7 +101,9 @@ def check_config(config: Any, name: str) -> int:
     rope = getattr(config, "rope_parameters", None) or getattr(config, "rope_scaling", None) or {}
     rope_type = rope.get("rope_type", rope.get("type", "default"))
     if rope_type not in ("default", "linear", "llama3", "yarn"):
-        raise UnsupportedModel(f"{name}: rope type {rope_type!r} changes with the sequence length and is not run by the local engine")
+        raise UnsupportedModel(
+            f"{name}: rope type {rope_type!r} changes with the sequence length and is not run by the local engine"
+        )
     if getattr(config, "partial_rotary_factor", 1.0) != 1.0 or rope.get("partial_rotary_factor", 1.0) != 1.0:
         raise UnsupportedModel(f"{name}: partial rotary embeddings are not run by the local engine")
     if getattr(config, "hidden_act", "silu") not in ("silu", "swish"):
@@ -116,7 +122,11 @@ def check_forward(model: Any, network: Network) -> None:
     with torch.no_grad():
         theirs = model(input_ids=tokens[None], use_cache=False).logits[0].float()
         network.reserve(count)
-        ours = network.logits(network.hidden(tokens, torch.arange(count, device=network.device), packed_attention([count], network.device)))
+        ours = network.logits(
+            network.hidden(
+                tokens, torch.arange(count, device=network.device), packed_attention([count], network.device)
+            )
+        )
     bound = (2e-4 if network.dtype == torch.float32 else 6e-2) * max(1.0, float(theirs.abs().max()))
     difference = float((ours - theirs).abs().max())
     if not difference <= bound:

@@ -1,10 +1,13 @@
 """One forward pass for Llama-shaped models, used by the sampler and the trainer alike.
 
 It runs on the weights transformers loaded, and on the adapter peft made. Tokens come packed, without a batch dimension:
-`[T]` ids and their positions. Attention is handed in, because it is all that differs between training, prefill and decoding.
+`[T]` ids and their positions. Attention is handed in, because it is all that differs between training, prefill and
+decoding.
 
-The adapter is added beside each matrix, never merged into it: in bfloat16 a merged update smaller than half a unit in the last place of
-its weight would be rounded away, and the sampler would not move while the trainer does. For the same reason the residual stream and the
+The adapter is added beside each matrix, never merged into it: in bfloat16 a merged update smaller than half a unit in
+the last place of
+its weight would be rounded away, and the sampler would not move while the trainer does. For the same reason the
+residual stream and the
 logits are float32 whatever the weights are.
 """
 
@@ -24,7 +27,12 @@ from moot.engine.local.layer_ops import Heads, steps_for
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 """(layer, q [T, heads, D], k [T, kv_heads, D], v) -> [T, heads * D]"""
 
-GROUPS = {"qkv": ("q_proj", "k_proj", "v_proj"), "o": ("o_proj",), "gate_up": ("gate_proj", "up_proj"), "down": ("down_proj",)}
+GROUPS = {
+    "qkv": ("q_proj", "k_proj", "v_proj"),
+    "o": ("o_proj",),
+    "gate_up": ("gate_proj", "up_proj"),
+    "down": ("down_proj",),
+}
 """Matrices with the same input are run as one."""
 
 
@@ -47,7 +55,8 @@ class Linear:
     weight: Tensor
     bias: Tensor | None
     packed: Tensor | None = None
-    """The weight once more, in the order the CPU's bfloat16 product wants it; without it every call reorders the matrix anew."""
+    """The weight once more, in the order the CPU's bfloat16 product wants it; without it every call reorders the matrix
+    anew."""
     whole: Tensor | None = None
     """The memory of the weight, with room behind it for an adapter's `a`."""
     whole_bias: Tensor | None = None
@@ -67,7 +76,8 @@ class Linear:
         return F.linear(x, self.weight, self.bias)
 
     def apart(self, x: Tensor, update: LowRank) -> tuple[Tensor, tuple[Tensor, Tensor]]:
-        """Without the update, and what is to be added: `[T, ranks]` times `[out, ranks]`. For where no gradient is wanted."""
+        """Without the update, and what is to be added: `[T, ranks]` times `[out, ranks]`. For where no gradient is
+        wanted."""
         if update.seated and self.whole is not None:
             y, z = torch.split(F.linear(x, self.whole, self.whole_bias), [len(self.weight), len(update.a)], dim=1)
             return y, (z, update.b)
@@ -75,7 +85,8 @@ class Linear:
 
 
 class _Adapted(torch.autograd.Function):
-    """The two ways through a group of matrices join in one tensor, forward and backward; autograd alone would add two."""
+    """The two ways through a group of matrices join in one tensor, forward and backward; autograd alone would add
+    two."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, a: Tensor, b: Tensor) -> Tensor:
@@ -111,7 +122,9 @@ def _pack(linear: Linear) -> Linear:
         return linear
     try:
         packed = torch.ops.mkldnn._reorder_linear_weight(linear.weight, 16)  # 16: rows, roughly; other numbers work
-        torch.ops.mkldnn._linear_pointwise(linear.weight.new_zeros(1, linear.weight.shape[1]), packed, linear.bias, "none", [], "")
+        torch.ops.mkldnn._linear_pointwise(
+            linear.weight.new_zeros(1, linear.weight.shape[1]), packed, linear.bias, "none", [], ""
+        )
     except (AttributeError, RuntimeError, NotImplementedError, TypeError):  # not part of torch's promises
         return linear
     return replace(linear, packed=packed)
@@ -158,11 +171,14 @@ class Network:
         self.head: Tensor = model.lm_head.weight.detach()
         self.norm: Tensor = body.norm.weight.detach().float()
         self.device, self.dtype = self.embed.device, self.embed.dtype
-        # bfloat16 logits would be rounded by several hundredths, and sampler and trainer would disagree by that. Some devices multiply
+        # bfloat16 logits would be rounded by several hundredths, and sampler and trainer would disagree by that. Some
+        # devices multiply
         # bfloat16 into float32; the others need the matrix in float32.
         self._wide_head = None if self.dtype == torch.float32 or _widens(self.device) else self.head.float()
         self.layers = [self._layer(layer) for layer in body.layers]
-        self.steps = steps_for(self.device, self.dtype, Heads(self.heads, self.kv_heads, self.head_dim), self.layers[0].norms is not None)
+        self.steps = steps_for(
+            self.device, self.dtype, Heads(self.heads, self.kv_heads, self.head_dim), self.layers[0].norms is not None
+        )
         if pack:
             packed = [{name: _pack(linear) for name, linear in layer.linear.items()} for layer in self.layers]
             self.layers = [replace(layer, linear=linear) for layer, linear in zip(self.layers, packed, strict=True)]
@@ -193,8 +209,11 @@ class Network:
         if length > len(self._cos):
             self._cos, self._sin = self._rope_table(max(length, 2 * len(self._cos)))
 
-    def hidden(self, tokens: Tensor, positions: Tensor, attend: Attend, adapter: Adapter = (), recompute: bool = False) -> Tensor:
-        """Last hidden states `[T, H]`, normed. `recompute` trades time for memory: activations are made again for the backward pass."""
+    def hidden(
+        self, tokens: Tensor, positions: Tensor, attend: Attend, adapter: Adapter = (), recompute: bool = False
+    ) -> Tensor:
+        """Last hidden states `[T, H]`, normed. `recompute` trades time for memory: activations are made again for the
+        backward pass."""
         x, added = F.embedding(tokens, self.embed).float(), None
         cos, sin = self._cos[positions], self._sin[positions]
         for index in range(len(self.layers)):
@@ -209,15 +228,27 @@ class Network:
         return self.steps.add_norm(x, added, weight, self.eps, self.dtype)
 
     def _block(
-        self, x: Tensor, added: Tensor | None, index: int, updates: Mapping[str, LowRank], cos: Tensor, sin: Tensor, attend: Attend
+        self,
+        x: Tensor,
+        added: Tensor | None,
+        index: int,
+        updates: Mapping[str, LowRank],
+        cos: Tensor,
+        sin: Tensor,
+        attend: Attend,
     ) -> tuple[Tensor, Tensor]:
-        """`added`: what the layer before left to be added to x, which is cheaper together with a norm; the same comes out."""
+        """`added`: what the layer before left to be added to x, which is cheaper together with a norm; the same comes
+        out."""
         layer = self.layers[index]
         x, normed = self._add_norm(x, added, layer.norm_1)
         row = layer.linear["qkv"](normed, updates.get("qkv"))
-        q, k, v = self.steps.rotate(row, Heads(self.heads, self.kv_heads, self.head_dim), layer.norms, cos, sin, self.eps)
+        q, k, v = self.steps.rotate(
+            row, Heads(self.heads, self.kv_heads, self.head_dim), layer.norms, cos, sin, self.eps
+        )
         x, normed = self._add_norm(x, layer.linear["o"](attend(index, q, k, v), updates.get("o")), layer.norm_2)
-        return x, layer.linear["down"](self._gate(layer.linear["gate_up"], normed, updates.get("gate_up")), updates.get("down"))
+        return x, layer.linear["down"](
+            self._gate(layer.linear["gate_up"], normed, updates.get("gate_up")), updates.get("down")
+        )
 
     def _gate(self, linear: Linear, x: Tensor, update: LowRank | None) -> Tensor:
         if update is None or torch.is_grad_enabled():
@@ -231,7 +262,8 @@ class Network:
     def seat(self, adapter: Adapter) -> Adapter:
         """Memory for an adapter of this shape that captured steps may keep reading; its values are not yet there."""
         return [
-            {name: _seated(low, self.layers[index].linear[name].room) for name, low in layer.items()} for index, layer in enumerate(adapter)
+            {name: _seated(low, self.layers[index].linear[name].room) for name, low in layer.items()}
+            for index, layer in enumerate(adapter)
         ]
 
     def logits(self, hidden: Tensor) -> Tensor:

@@ -1,7 +1,9 @@
 """Attention over pages, in one kernel each: one new token of each sequence, or many new tokens of each.
 
-For one token, a program for each row and key-value head walks the row's pages; where rows are few, several programs share the walk, and a
-second kernel joins what they found. For many, a program for each block of new tokens and each head does; the new tokens' own keys and
+For one token, a program for each row and key-value head walks the row's pages; where rows are few, several programs
+share the walk, and a
+second kernel joins what they found. For many, a program for each block of new tokens and each head does; the new
+tokens' own keys and
 values are in the pages by then.
 """
 
@@ -62,7 +64,11 @@ def _attend(
         cell = ((row * SPLITS + part) * HEADS + head) * GROUP + group
         tl.store(peaks + cell, peak, mask=group < GROUP)
         tl.store(totals + cell, total, mask=group < GROUP)
-    tl.store(out + (row * SPLITS + part).to(tl.int64) * HEADS * GROUP * DIM + within, above.to(out.dtype.element_ty), mask=used)
+    tl.store(
+        out + (row * SPLITS + part).to(tl.int64) * HEADS * GROUP * DIM + within,
+        above.to(out.dtype.element_ty),
+        mask=used,
+    )
 
 
 @triton.jit
@@ -117,7 +123,11 @@ def _attend_many(
         above = above * shrink[:, None] + tl.dot(weights.to(v.dtype), v, input_precision=PRECISION)
         peak = higher
     result = above / total[:, None]
-    tl.store(out + token[:, None] * HEADS * GROUP * DIM + query_head * DIM + column[None, :], result.to(out.dtype.element_ty), mask=used)
+    tl.store(
+        out + token[:, None] * HEADS * GROUP * DIM + query_head * DIM + column[None, :],
+        result.to(out.dtype.element_ty),
+        mask=used,
+    )
 
 
 @triton.jit
@@ -145,7 +155,8 @@ def write_pages(k: Tensor, v: Tensor, keys: Tensor, values: Tensor, page_ids: Te
 
 @dataclass(frozen=True)
 class Pass:
-    """New tokens of several sequences, packed one after the other: where each sequence's begin, and how many it had before."""
+    """New tokens of several sequences, packed one after the other: where each sequence's begin, and how many it had
+    before."""
 
     table: Tensor  # [sequences, n] page ids
     first: Tensor  # [sequences] where its new tokens begin in the pass
@@ -177,7 +188,8 @@ def block_rows(dtype: torch.dtype) -> int:
 
 
 def paged_prefill(keys: Sequence[Tensor], values: Sequence[Tensor], plan: Pass) -> Attend:
-    """Writes the new keys and values to their pages, then attends to all of them, as `attention.prefill_attention` does."""
+    """Writes the new keys and values to their pages, then attends to all of them, as `attention.prefill_attention`
+    does."""
 
     def attend(layer: int, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         write_pages(k, v, keys[layer], values[layer], plan.page_ids, plan.offsets)
@@ -186,9 +198,11 @@ def paged_prefill(keys: Sequence[Tensor], values: Sequence[Tensor], plan: Pass) 
         out = torch.empty(tokens, heads * dim, dtype=q.dtype, device=q.device)
         exact = q.dtype == torch.float32
         _attend_many[(len(plan.block_start), heads)](
-            q, keys[layer], values[layer], plan.table, plan.block_sequence, plan.block_start, plan.first, plan.done, plan.new, out,
+            q, keys[layer], values[layer], plan.table, plan.block_sequence, plan.block_start, plan.first, plan.done,
+            plan.new, out,
             dim**-0.5, q.stride(0), plan.table.stride(0),
-            HEADS=kv_heads, GROUP=heads // kv_heads, ROWS=block_rows(q.dtype), DIM=dim, WIDE=max(16, triton.next_power_of_2(dim)),
+            HEADS=kv_heads, GROUP=heads // kv_heads, ROWS=block_rows(q.dtype), DIM=dim, WIDE=max(16,
+            triton.next_power_of_2(dim)),
             PAGE=page, BLOCK=min(page, 32 if exact else 64), PRECISION="ieee" if exact else "tf32", num_stages=2,
         )  # fmt: skip
         return out
@@ -197,7 +211,8 @@ def paged_prefill(keys: Sequence[Tensor], values: Sequence[Tensor], plan: Pass) 
 
 
 def paged_attention(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, positions: Tensor) -> Tensor:
-    """q `[B, heads, D]` over pages `[P, kv_heads, page, D]`; `table` `[B, n]` names each row's pages, `positions` its newest token.
+    """q `[B, heads, D]` over pages `[P, kv_heads, page, D]`; `table` `[B, n]` names each row's pages, `positions` its
+    newest token.
 
     Returns `[B, heads * D]`.
     """
@@ -212,7 +227,8 @@ def paged_attention(q: Tensor, keys: Tensor, values: Tensor, table: Tensor, posi
     _attend[(rows, kv_heads, splits)](
         q, keys, values, table, positions, found, peaks, totals, dim**-0.5, q.stride(0), table.stride(0),
         HEADS=kv_heads, GROUP=heads // kv_heads, ROWS=max(16, triton.next_power_of_2(heads // kv_heads)),
-        DIM=dim, WIDE=wide, PAGE=page, BLOCK=min(page, 32 if exact else 64), SPLITS=splits, PRECISION="ieee" if exact else "tf32",
+        DIM=dim, WIDE=wide, PAGE=page, BLOCK=min(page, 32 if exact else 64), SPLITS=splits,
+        PRECISION="ieee" if exact else "tf32",
         num_warps=2 if rows * kv_heads >= 2 * PROGRAMS else 4,
     )  # fmt: skip
     if splits > 1:

@@ -1,7 +1,8 @@
 """The key-value cache: one bounded store of fixed pages, owned by sequences.
 
 A finished sequence stays until its pages are needed, so that the next turn of its debate prefills only what is new.
-A second sequence with the same beginning has the same pages where the decoder can read them so, counted, up to the last one, which both
+A second sequence with the same beginning has the same pages where the decoder can read them so, counted, up to the last
+one, which both
 will write to. Where it cannot, and for that last page, it gets a copy, which costs a thousandth of computing it.
 """
 
@@ -20,9 +21,11 @@ from moot.engine.local.memory import give_back, out_of_memory, patient, upload
 from moot.engine.protocol import Ints
 
 REST = 2.0
-"""Seconds for which a store does not try to grow after it was refused: to try takes time too, and others keep memory for longer."""
+"""Seconds for which a store does not try to grow after it was refused: to try takes time too, and others keep memory
+for longer."""
 PAGE = 128
-"""Tokens a page. Long enough for one matrix product, short enough that the unused half of the last one does not matter."""
+"""Tokens a page. Long enough for one matrix product, short enough that the unused half of the last one does not
+matter."""
 
 
 class OutOfPages(Exception):
@@ -59,7 +62,10 @@ class PageStore:
         page_bytes = page_size(layers, kv_heads, head_dim, dtype)
         self.count = max_bytes // page_bytes
         if self.count < 2:
-            raise ValueError(f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are needed")
+            raise ValueError(
+                f"the cache bound of {max_bytes} bytes holds {self.count} pages of {page_bytes} bytes; at least 2 are "
+                "needed"
+            )
         self.scratch = 0
         """One page more, which nobody owns: a place for what is never read."""
         self.held = self._first = max(2, -(-self.count // first_part))  # rounded up: the last doubling is a whole one
@@ -78,7 +84,9 @@ class PageStore:
         self._idle = 0
         """Pages that only idle sequences have."""
         self._sequences: list[Cached] = []
-        self.least_of_use: Callable[[PageStore, list[Cached]], Cached] = lambda _, idle: min(idle, key=lambda item: item.used)
+        self.least_of_use: Callable[[PageStore, list[Cached]], Cached] = lambda _, idle: min(
+            idle, key=lambda item: item.used
+        )
         """Whom to forget. Who knows what will be asked for next may say better than that it is the oldest."""
         self._clock = 0
         self.evictions = 0
@@ -112,7 +120,8 @@ class PageStore:
         return best, length
 
     def start(self, owner: int, prompt: Ints, source: Cached | None, keep: int, share: bool = False) -> Cached:
-        """A sequence that holds the first `keep` tokens of `source` and has room for the prompt. `share`: whole pages of them are the
+        """A sequence that holds the first `keep` tokens of `source` and has room for the prompt. `share`: whole pages
+        of them are the
         source's own, not copies. Raises OutOfPages, changing nothing."""
         if source is not None and not source.active and keep == source.reusable:
             item = source  # nobody else needs its end: take it over
@@ -150,7 +159,8 @@ class PageStore:
         return item
 
     def grow(self, item: Cached, length: int) -> bool:
-        """Pages for `length` tokens, evicting idle sequences if needed; True if any were added. Raises OutOfPages, changing nothing."""
+        """Pages for `length` tokens, evicting idle sequences if needed; True if any were added. Raises OutOfPages,
+        changing nothing."""
         needed = -(-length // PAGE) - len(item.pages)
         if needed <= 0:
             self._cut(item, len(item.pages) + needed)
@@ -185,7 +195,8 @@ class PageStore:
         return False
 
     def shrink(self) -> bool:
-        """Forget all and give the memory back, but for the first part. False where somebody reads it, or there is no more than that."""
+        """Forget all and give the memory back, but for the first part. False where somebody reads it, or there is no
+        more than that."""
         if self.held == self._first or any(item.active for item in self._sequences):
             return False
         smaller = self._made(self._first)
@@ -224,7 +235,8 @@ class PageStore:
         self._touch(item)
 
     def drop(self, item: Cached, scrub: bool = False) -> None:
-        """Free its pages. `scrub` clears those that nobody else has: a value that is not finite would outlive its owner."""
+        """Free its pages. `scrub` clears those that nobody else has: a value that is not finite would outlive its
+        owner."""
         own = [page for page in item.pages if self._users[page] == 1]
         for page in own if scrub else ():
             self._all[:, :, page] = 0  # one by one: this takes no memory, of which there may be none
@@ -277,9 +289,16 @@ def page_size(layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype) -> 
 
 
 def make_store(
-    layers: int, kv_heads: int, head_dim: int, dtype: torch.dtype, device: torch.device, max_bytes: int, first_part: int = 1
+    layers: int,
+    kv_heads: int,
+    head_dim: int,
+    dtype: torch.dtype,
+    device: torch.device,
+    max_bytes: int,
+    first_part: int = 1,
 ) -> tuple[PageStore, tuple[str, ...]]:
-    """A store within the bound, or a smaller one where others took the memory in the meantime, and a note that says so."""
+    """A store within the bound, or a smaller one where others took the memory in the meantime, and a note that says
+    so."""
     bound, least = max_bytes, min(max_bytes, 2 * page_size(layers, kv_heads, head_dim, dtype))
     while bound > least:
         try:
@@ -308,7 +327,11 @@ def _zeros(shape: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> 
 
 def begin_alike(left: Ints, right: Ints, count: int) -> bool:
     """For at least so many tokens. Most that do not differ in the last of them, which is quickly seen."""
-    return min(len(left), len(right)) >= count and left[count - 1] == right[count - 1] and bool((left[:count] == right[:count]).all())
+    return (
+        min(len(left), len(right)) >= count
+        and left[count - 1] == right[count - 1]
+        and bool((left[:count] == right[:count]).all())
+    )
 
 
 def common_prefix(left: Ints, right: Ints) -> int:

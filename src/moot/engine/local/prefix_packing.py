@@ -1,7 +1,9 @@
 """Sequences that begin alike, computed once.
 
-The turns of a debate in layout shared have the transcript in common. Packed as a tree, each token is run once for all sequences that agree
-up to it, and what differs attends to the common beginning and to itself. Sorted, a sequence shares most with the one placed before it; so
+The turns of a debate in layout shared have the transcript in common. Packed as a tree, each token is run once for all
+sequences that agree
+up to it, and what differs attends to the common beginning and to itself. Sorted, a sequence shares most with the one
+placed before it; so
 a tree is no more than that order and a number for each sequence.
 """
 
@@ -26,7 +28,8 @@ from moot.engine.protocol import Ints
 LEAST_SHARED = 64
 """Tokens. Less is not worth a tree."""
 LEAST_PART = 4
-"""One in so many of a sequence's tokens must be shared: for a system text before long turns the plain way is as good."""
+"""One in so many of a sequence's tokens must be shared: for a system text before long turns the plain way is as
+good."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,8 @@ class Forest:
 
 
 def placed(sequences: Sequence[Ints], share: bool = True) -> tuple[list[int], list[int]]:
-    """An order of the sequences, and how much each shares with the one before it. Where none shares anything, the order is theirs."""
+    """An order of the sequences, and how much each shares with the one before it. Where none shares anything, the order
+    is theirs."""
     shared = [0] * len(sequences)
     order = sorted(range(len(sequences)), key=lambda i: sequences[i].astype(">i4").tobytes()) if share else []
     for before, here in pairwise(order):
@@ -69,8 +73,10 @@ def plant(sequences: Sequence[Ints], share: bool = True) -> Forest:
 
 
 def pieces(sequences: Sequence[Ints], budget: int, share: bool = True) -> tuple[list[list[int]], list[int]]:
-    """Sequences that share, together as far as the budget of tokens allows; and the tokens that each piece computes. A sequence that takes
-    most of the budget may be joined by half a budget of others: alone, each of them would have to run its beginning again."""
+    """Sequences that share, together as far as the budget of tokens allows; and the tokens that each piece computes. A
+    sequence that takes
+    most of the budget may be joined by half a budget of others: alone, each of them would have to run its beginning
+    again."""
     order, shared = placed(sequences, share)
     found: list[list[int]] = []
     costs: list[int] = []
@@ -87,7 +93,8 @@ def pieces(sequences: Sequence[Ints], budget: int, share: bool = True) -> tuple[
 
 
 def tree_attention(forest: Forest, device: torch.device) -> Attend:
-    """Each sequence's own tokens over all of its tokens. Keys and values of what is shared are copied to all who read them."""
+    """Each sequence's own tokens over all of its tokens. Keys and values of what is shared are copied to all who read
+    them."""
     own, whole = forest.own, [len(forest.rows[i]) for i in forest.order]
     rows = upload(np.concatenate([forest.rows[i] for i in forest.order]), device)
     split, ragged = split_attention(own, whole, device), ragged_attention(own, device, whole)

@@ -1,6 +1,7 @@
 """From logits to a token and its logprob, and when to stop.
 
-Randomness is a number a request draws from its own generator for each token, put through the inverse of the cumulative distribution.
+Randomness is a number a request draws from its own generator for each token, put through the inverse of the cumulative
+distribution.
 So a sample depends on its seed and its distribution, not on who shares the batch.
 """
 
@@ -65,7 +66,8 @@ class Picker:
 
 
 def pick(logits: Tensor, temperature: Tensor, draws: Tensor, tokens: Tensor, logprobs: Tensor) -> None:
-    """As `choosing.choose`, where its kernels do not run: a temperature of 0 is greedy, and the results are written in place."""
+    """As `choosing.choose`, where its kernels do not run: a temperature of 0 is greedy, and the results are written in
+    place."""
     greedy = temperature == 0
     x = logits / torch.where(greedy, 1.0, temperature).float()[:, None]
     drawn, found = _pick(x, draws)
@@ -101,7 +103,8 @@ def _invert(mass: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 class StopCheck:
-    """Looks at each new token once. Strings are sought in the text of the last few tokens only, and only where a token may end one."""
+    """Looks at each new token once. Strings are sought in the text of the last few tokens only, and only where a token
+    may end one."""
 
     def __init__(self, stop: Stop, tokenizer: Any) -> None:
         self.ids = frozenset(item for item in stop if isinstance(item, int))
@@ -117,7 +120,8 @@ class StopCheck:
         self._window = max((len(item.encode()) for item in self.strings), default=0) + 8
         ends = {item[-1] for item in self.strings}
         self._ends = ends if all(end.isascii() and end.isprintable() and end != " " for end in ends) else None
-        """What the token that completes a string must contain; None where a token alone does not show it: part of a character, say."""
+        """What the token that completes a string must contain; None where a token alone does not show it: part of a
+        character, say."""
         self._completes: dict[int, bool] = {}
 
     def __call__(self, tokens: Sequence[int]) -> bool:
@@ -129,7 +133,8 @@ class StopCheck:
         return any(item in text for item in self.strings)
 
     def _may_complete(self, token: int) -> bool:
-        """Decoding takes longer than anything else a step does for a row, and few tokens hold the character that matters."""
+        """Decoding takes longer than anything else a step does for a row, and few tokens hold the character that
+        matters."""
         if self._ends is None:
             return True
         known = self._completes.get(token)

@@ -1,6 +1,7 @@
 """A token for each row in two kernels: the logits are read once, and nothing as large as they are is written.
 
-As `picking.Picker` without top-k and top-p: the draw goes through the inverse of the cumulative distribution. First each block of the
+As `picking.Picker` without top-k and top-p: the draw goes through the inverse of the cumulative distribution. First
+each block of the
 vocabulary is summed, then one program for each row finds the draw's block and the token in it.
 """
 
@@ -73,7 +74,8 @@ def _choose(
 
 
 def choose(logits: Tensor, temperature: Tensor, draws: Tensor, tokens: Tensor, logprobs: Tensor) -> None:
-    """logits `[B, V]` float32, temperatures (0: greedy) and draws `[B]` float64; tokens int64 and logprobs float64 are written in place."""
+    """logits `[B, V]` float32, temperatures (0: greedy) and draws `[B]` float64; tokens int64 and logprobs float64 are
+    written in place."""
     rows, vocab = logits.shape
     count = triton.cdiv(vocab, BLOCK)
     peaks = torch.empty(rows, count, dtype=torch.float32, device=logits.device)

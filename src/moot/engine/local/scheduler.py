@@ -1,4 +1,5 @@
-"""Continuous batching: every concurrent `sample` call shares one decode batch; requests join and leave between steps."""
+"""Continuous batching: every concurrent `sample` call shares one decode batch; requests join and leave between
+steps."""
 
 from __future__ import annotations
 
@@ -43,23 +44,38 @@ WORTH_WAITING = PAGE
 
 class Scheduler:
     def __init__(
-        self, network: Network, store: PageStore, max_batch: int, deterministic: bool, decoder: GraphDecoder | None = None
+        self,
+        network: Network,
+        store: PageStore,
+        max_batch: int,
+        deterministic: bool,
+        decoder: GraphDecoder | None = None,
     ) -> None:
         """`decoder`: where there is one, steps are captured, and looked at one step late."""
-        self.network, self.store, self.max_batch, self.deterministic, self.decoder = network, store, max_batch, deterministic, decoder
+        self.network, self.store, self.max_batch, self.deterministic, self.decoder = (
+            network,
+            store,
+            max_batch,
+            deterministic,
+            decoder,
+        )
         self.prefill_tokens = self._most_prefill = PREFILL_TOKENS["cpu" if network.device.type == "cpu" else "cuda"]
         self.inbox: Inbox[Request] = Inbox()
         """Filled by other threads; everything else here belongs to the worker's."""
         self.waiting: deque[Request] = deque()
         self._owed: set[Request] = set()
-        """Everyone who came in and has no answer yet, in whatever list they are: what goes wrong between two lists loses nobody."""
+        """Everyone who came in and has no answer yet, in whatever list they are: what goes wrong between two lists
+        loses nobody."""
         self.batches: dict[int, Batch] = {}
         self.stats = {"prefilled": 0, "reused": 0, "decoded": 0, "steps": 0, "preempted": 0, "out_of_memory": 0}
         self.allowed = max_batch
-        """Rows that run at once: fewer than `max_batch` after memory ran out, then one more with each step; the tokens of a prefill too."""
+        """Rows that run at once: fewer than `max_batch` after memory ran out, then one more with each step; the tokens
+        of a prefill too."""
         self._attempts = 0
         self._joined = itertools.count()
-        store.least_of_use = partial(least_of_use, self.waiting)  # no method: a store and a scheduler that hold each other are freed late
+        store.least_of_use = partial(
+            least_of_use, self.waiting
+        )  # no method: a store and a scheduler that hold each other are freed late
 
     def add(self, requests: list[Request]) -> None:
         self.inbox.put(*requests)
@@ -101,7 +117,9 @@ class Scheduler:
         requests = [request for batch in self.batches.values() for request in (*batch.rows, *_unread(batch))]
         return list({id(request): request for request in requests}.values())
 
-    def _guard(self, action: Callable[[T], None], given: T, concerned: list[Request], batch: Batch | None = None) -> None:
+    def _guard(
+        self, action: Callable[[T], None], given: T, concerned: list[Request], batch: Batch | None = None
+    ) -> None:
         """Trouble in a step fails the requests in it, never the thread that serves the others."""
         try:
             action(given)
@@ -120,15 +138,20 @@ class Scheduler:
                 batch.looks.clear()  # last: until they are told, this is where some of them are known
 
     def _take_less(self, concerned: list[Request], error: Exception, batch: Batch | None) -> bool:
-        """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not help."""
+        """Out of memory: the same work again in smaller pieces. False where there is none smaller and waiting did not
+        help."""
         self.stats["out_of_memory"] += 1
         give_back(error)
         smallest = len(concerned) == 1 and (batch is not None or self.prefill_tokens == LEAST_PREFILL)
         if smallest and not self._wait_for_memory():
             return False
         if batch is None:
-            self.allowed = min(self.allowed, sum(len(other.rows) for other in self.batches.values()) + max(1, len(concerned) // 2))
-            self.prefill_tokens = max(LEAST_PREFILL, min(self.prefill_tokens, sum(len(request.known()) for request in concerned)) // 2)
+            self.allowed = min(
+                self.allowed, sum(len(other.rows) for other in self.batches.values()) + max(1, len(concerned) // 2)
+            )
+            self.prefill_tokens = max(
+                LEAST_PREFILL, min(self.prefill_tokens, sum(len(request.known()) for request in concerned)) // 2
+            )
             for request in reversed(concerned):
                 if request.cached is not None:
                     self.store.drop(request.cached)  # its pages are written in part
@@ -143,7 +166,8 @@ class Scheduler:
         return True
 
     def _wait_for_memory(self) -> bool:
-        """False where that was tried often enough since something last went well: the next in line does not wait as long once more."""
+        """False where that was tried often enough since something last went well: the next in line does not wait as
+        long once more."""
         waited = pause(self._attempts)
         self._attempts += waited
         return waited
@@ -196,7 +220,8 @@ class Scheduler:
                 self.batches[request.weights.key].remove(request)
                 self._retire(request)
 
-    # -- joining ----------------------------------------------------------------------------------------------------------------------
+    # -- joining
+    # ----------------------------------------------------------------------------------------------------------------
 
     def _admit(self) -> None:
         while self.waiting:
@@ -206,7 +231,9 @@ class Scheduler:
             self._guard(self._prefill, chosen, chosen)
             batch = self.batches.get(chosen[0].weights.key)
             if self.decoder is None and batch is not None and batch.looks:
-                self._guard(self._read, batch, batch.rows, batch)  # on its own: those who were read are no longer to be prefilled
+                self._guard(
+                    self._read, batch, batch.rows, batch
+                )  # on its own: those who were read are no longer to be prefilled
 
     def _choose(self) -> list[Request]:
         """Requests for one prefill pass, in order of arrival, all of the same weights. The others wait on."""
@@ -228,7 +255,9 @@ class Scheduler:
             put_off.append(request)
             known = request.known()
             source, shared = self._reusable(request, known)
-            if chosen and (request.weights is not chosen[0].weights or len(known) - shared > budget or self.deterministic):
+            if chosen and (
+                request.weights is not chosen[0].weights or len(known) - shared > budget or self.deterministic
+            ):
                 break
             worth = shared + WORTH_WAITING
             if worth <= request.most_shared and any(begin_alike(other.prompt, known, worth) for other in chosen):
@@ -280,7 +309,8 @@ class Scheduler:
             last = self._run_prefill(parts, scores)
         for request in chosen:
             cached = self._cached(request)
-            # Bits differ between a prefilled and a decoded token, so only whole prefilled pages are reused where that matters.
+            # Bits differ between a prefilled and a decoded token, so only whole prefilled pages are reused where that
+            # matters.
             cached.reusable = len(request.prompt) // PAGE * PAGE if self.deterministic else len(cached.tokens)
         asking = [request for request in chosen if request.asked is not None]
         sampling = [request for request in chosen if request.asked is None]
@@ -336,7 +366,9 @@ class Scheduler:
             continuations = [Continuation(upload(np.array(pages), device), done, new) for pages, done, new in placed]
             attend = prefill_attention(self.store.keys, self.store.values, continuations)
         adapter = parts[0][0].weights.adapter
-        hidden = self.network.hidden(tokens, positions, attend, self.decoder.seated(adapter) if self.decoder is not None else adapter)
+        hidden = self.network.hidden(
+            tokens, positions, attend, self.decoder.seated(adapter) if self.decoder is not None else adapter
+        )
         asked = asked_logprobs(self.network, hidden, spans)
         if asked is not None:
             scores.append(asked)
@@ -346,7 +378,8 @@ class Scheduler:
         self.stats["prefilled"] += total
         return hidden[upload(ends, device)] if len(ends) else hidden[:0]
 
-    # -- one token for everyone -------------------------------------------------------------------------------------------------------
+    # -- one token for everyone
+    # -------------------------------------------------------------------------------------------------------
 
     def _decode(self, batch: Batch) -> None:
         self._make_room(batch)

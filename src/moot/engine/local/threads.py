@@ -1,6 +1,7 @@
 """How many threads compute on a CPU: as many as the others leave cores for.
 
-OpenMP's threads spin while they wait for each other. Where another process takes a core, all of them wait for the one that lost it, many
+OpenMP's threads spin while they wait for each other. Where another process takes a core, all of them wait for the one
+that lost it, many
 times in each layer, and a step takes twenty times as long. With a core less it takes hardly longer than beside nobody.
 """
 
@@ -59,7 +60,8 @@ class Threads:
             self.most = 1
 
     def follow(self) -> None:
-        """A look, where the last one is old enough, and another number of threads where the others' work has changed."""
+        """A look, where the last one is old enough, and another number of threads where the others' work has
+        changed."""
         if self.most <= 1 or time.monotonic() - self._last.clock < WINDOW:
             return
         now, last = self._look(), self._last

@@ -1,7 +1,9 @@
 """Gradients and Adam steps on packed sequences.
 
-Sequences lie one after the other in micro-batches of a token budget, each attending to itself; only attention may be padded, and only on
-a GPU. What sequences have in common at their beginning is computed once (trees.py). Logits exist only for trained tokens, and only a chunk
+Sequences lie one after the other in micro-batches of a token budget, each attending to itself; only attention may be
+padded, and only on
+a GPU. What sequences have in common at their beginning is computed once (trees.py). Logits exist only for trained
+tokens, and only a chunk
 of them at a time.
 """
 
@@ -26,7 +28,8 @@ from moot.engine.protocol import AdamParams, Datum, Floats, LossOutput, StepOutp
 from moot.errors import EngineError
 
 HEAD_CHUNK_BYTES = 32 << 20
-"""Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product. A GPU takes more."""
+"""Logits held at a time, in float32: small enough to stay out of the way, large enough for a full-speed product. A GPU
+takes more."""
 GPU_CHUNKS = 8
 CALM = 8
 """Calls without trouble after which a pass is tried with twice the tokens again, and at last without recomputing."""
@@ -72,7 +75,9 @@ def pack(datums: Sequence[Datum], device: torch.device, share: bool) -> Packed:
         trained=upload(chosen, device),
         rows=upload(np.concatenate(forest.rows)[chosen], device),
         targets=join([np.concatenate([datum.targets for datum in datums])[chosen]], torch.long),
-        temperatures=join([np.concatenate([np.full(len(datum), datum.temperature) for datum in datums])[chosen]], torch.float32),
+        temperatures=join(
+            [np.concatenate([np.full(len(datum), datum.temperature) for datum in datums])[chosen]], torch.float32
+        ),
         given=Given(pick("logprobs"), pick("advantages"), pick("mask")),
     )
 
@@ -80,7 +85,8 @@ def pack(datums: Sequence[Datum], device: torch.device, share: bool) -> Packed:
 class _TargetLogprobs(torch.autograd.Function):
     """Logprobs of targets from hidden states, chunk by chunk.
 
-    The gradient of a token's logprob by its hidden state does not depend on the loss but for a factor. So it is made in the same pass,
+    The gradient of a token's logprob by its hidden state does not depend on the loss but for a factor. So it is made in
+    the same pass,
     `[M, H]`, and the backward pass only scales it: the logits are computed once and never kept.
     """
 
@@ -96,7 +102,9 @@ class _TargetLogprobs(torch.autograd.Function):
         return (gradient * grads[0][:, None]).to(gradient.dtype), None, None, None
 
 
-def _chunked(hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor, need_gradient: bool) -> tuple[Tensor, Tensor]:
+def _chunked(
+    hidden: Tensor, network: Network, targets: Tensor, temperatures: Tensor, need_gradient: bool
+) -> tuple[Tensor, Tensor]:
     logprobs = torch.empty(len(hidden), device=hidden.device, dtype=torch.float32)
     gradient = torch.empty_like(hidden) if need_gradient else hidden
     rows = chunk_rows(hidden, network)
@@ -158,7 +166,9 @@ class LoraTrainer:
             self.before_pass()
             batch = todo.pop(0)
             try:
-                results.append((batch, *self._pass([datums[i] for i in batch], loss, adapter, gradient if backward else None)))
+                results.append(
+                    (batch, *self._pass([datums[i] for i in batch], loss, adapter, gradient if backward else None))
+                )
             except (MemoryError, RuntimeError) as error:
                 if not out_of_memory(error):
                     raise
@@ -197,8 +207,11 @@ class LoraTrainer:
         }
         return LossOutput(logprobs, total, {name: float(number) for name, number in metrics.items()})
 
-    def _pass(self, datums: list[Datum], loss: LossFunction, adapter: Adapter, gradient: list[Tensor] | None) -> tuple[Tensor, Tensor, int]:
-        """The loss and the logprobs of all tokens, still on the device; and how many tokens were computed. What is found of the adapter's
+    def _pass(
+        self, datums: list[Datum], loss: LossFunction, adapter: Adapter, gradient: list[Tensor] | None
+    ) -> tuple[Tensor, Tensor, int]:
+        """The loss and the logprobs of all tokens, still on the device; and how many tokens were computed. What is
+        found of the adapter's
         gradient is added to the one given."""
         backward = gradient is not None
         packed = pack(datums, self.network.device, self.share)
@@ -206,14 +219,19 @@ class LoraTrainer:
         with torch.set_grad_enabled(backward):
             recompute = self.recompute and backward
             plain = not any(packed.forest.shared)
-            attend = packed_attention(packed.lengths, self.network.device) if plain else tree_attention(packed.forest, self.network.device)
+            attend = (
+                packed_attention(packed.lengths, self.network.device)
+                if plain
+                else tree_attention(packed.forest, self.network.device)
+            )
             hidden = self.network.hidden(packed.tokens, packed.positions, leaving_between(attend), adapter, recompute)
             logprobs = target_logprobs(hidden[packed.rows], self.network, packed.targets, packed.temperatures)
             value = loss(logprobs, packed.given)
             everywhere = torch.zeros(sum(packed.lengths), device=self.network.device)
             everywhere[packed.trained] = logprobs.detach()
             if gradient is not None and len(packed.trained):
-                # Not .backward(): a pass that runs out of memory half way must leave no half gradient behind. And nothing may fail once the
+                # Not .backward(): a pass that runs out of memory half way must leave no half gradient behind. And
+                # nothing may fail once the
                 # gradient is added: the pass would be taken again, and count twice.
                 found = torch.autograd.grad(value, tensors(adapter))
                 if gradient:
@@ -223,13 +241,17 @@ class LoraTrainer:
         return value.detach(), everywhere, len(packed.tokens)
 
     def _batches(self, datums: Sequence[Datum], indices: Sequence[int]) -> list[list[int]]:
-        """Micro-batches of some of the datums; those that share their beginning stay together where the budget allows."""
+        """Micro-batches of some of the datums; those that share their beginning stay together where the budget
+        allows."""
         groups, costs = pieces([datums[i].tokens for i in indices], self.token_budget, self.share)
         return [[indices[i] for at in batch for i in groups[at]] for batch in micro_batches(costs, self.token_budget)]
 
     def _add(self, new: dict[str, Tensor]) -> None:
         # In the order of the parameters: a norm is summed in this order.
-        self.gradient = {name: self.gradient[name].add_(new[name]) if name in self.gradient else new[name] for name in self.parameters}
+        self.gradient = {
+            name: self.gradient[name].add_(new[name]) if name in self.gradient else new[name]
+            for name in self.parameters
+        }
 
     def _smaller(self, datums: Sequence[Datum], todo: list[list[int]], error: BaseException) -> list[list[int]]:
         """What is left to do, in smaller pieces."""
@@ -244,7 +266,8 @@ class LoraTrainer:
         self.token_budget = max(1, min(self.token_budget, computed) // 2)
         smaller = self._batches(datums, left)
         if len(todo[0]) > 1 and sorted(todo[0]) in map(sorted, smaller):
-            # No budget parts a sequence from one that it is the beginning of: together they cost no more than the longer.
+            # No budget parts a sequence from one that it is the beginning of: together they cost no more than the
+            # longer.
             smaller = [[index] for index in todo[0]] + [batch for batch in smaller if sorted(batch) != sorted(todo[0])]
         return smaller
 
@@ -271,13 +294,19 @@ class LoraTrainer:
             grad = gradient.get(name)
             parameter.grad = None if grad is None else grad.mul_(shrink)
         for group in self.optimizer.param_groups:
-            group.update(lr=params.learning_rate, betas=(params.beta1, params.beta2), eps=params.eps, weight_decay=params.weight_decay)
+            group.update(
+                lr=params.learning_rate,
+                betas=(params.beta1, params.beta2),
+                eps=params.eps,
+                weight_decay=params.weight_decay,
+            )
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         return StepOutput({"grad_norm": norm, "skipped": 0.0})
 
     def _ready(self) -> float:
-        """The gradient's norm. And what a step will take is taken, and given back to torch, who keeps it: a step that runs out of memory
+        """The gradient's norm. And what a step will take is taken, and given back to torch, who keeps it: a step that
+        runs out of memory
         half way has changed some of Adam's numbers, and cannot be taken again."""
         if not self.gradient:
             return 0.0
@@ -323,7 +352,8 @@ def averaged_weights(trainer: LoraTrainer, make: Callable[[], T]) -> T:
 
 
 def micro_batches(lengths: Sequence[int], budget: int) -> list[list[int]]:
-    """Indices packed first-fit, longest first, so that few batches are needed; one that exceeds the budget goes alone."""
+    """Indices packed first-fit, longest first, so that few batches are needed; one that exceeds the budget goes
+    alone."""
     bins: list[tuple[int, list[int]]] = []
     for index in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
         for at, (used, members) in enumerate(bins):

@@ -1,8 +1,10 @@
 """The one thread that touches torch.
 
-Training verbs run in the order they were called. Between them, and whenever there are none, the sampler takes one step at a time.
+Training verbs run in the order they were called. Between them, and whenever there are none, the sampler takes one step
+at a time.
 
-Even loading a model happens here: each thread that computes brings a pool of its own, and with two pools on the same cores OpenMP puts idle
+Even loading a model happens here: each thread that computes brings a pool of its own, and with two pools on the same
+cores OpenMP puts idle
 threads to sleep at once, which costs a small model a third of its speed.
 """
 

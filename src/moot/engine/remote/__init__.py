@@ -2,7 +2,8 @@
 
 Public names:
 
-    RemoteEngine     the Trainer; `RemoteEngine.create(model=..., base_url=...)` connects, looks the server over and makes one
+    RemoteEngine     the Trainer; `RemoteEngine.create(model=..., base_url=...)` connects, looks the server over and
+                     makes one
     RemoteSampler    what `snapshot()` gives
     Findings         what the start-up checks found
 

@@ -47,7 +47,8 @@ async def await_server(base_url: str, patience_s: float) -> None:
             except Exception as error:
                 if time.monotonic() - started > patience_s:
                     raise EngineError(
-                        f"no server that speaks the Tinker API answers at {base_url} ({in_words(error)}); start one, or mend --base-url"
+                        f"no server that speaks the Tinker API answers at {base_url} ({in_words(error)}); start one, "
+                        "or mend --base-url"
                     ) from None
             await asyncio.sleep(pause(attempt, rng))
             attempt += 1
@@ -60,7 +61,8 @@ def fresh_name(path: str) -> str:
 
 
 def load(client: Any, path: str, optimizer: bool = True) -> Awaitable[None]:
-    """Some servers keep a half-made gradient through a load; a step of size 0 uses it up first, and the load undoes what that did."""
+    """Some servers keep a half-made gradient through a load; a step of size 0 uses it up first, and the load undoes
+    what that did."""
     from tinker import types
 
     emptied = client.optim_step(types.AdamParams(learning_rate=0.0))
@@ -74,7 +76,9 @@ def load(client: Any, path: str, optimizer: bool = True) -> Awaitable[None]:
 
 def save_weights(client: Any, path: str | None = None) -> Awaitable[Any]:
     """For a sampler; with a path, for good."""
-    saving: Awaitable[Any] = client.save_weights_for_sampler(fresh_name(path or "snapshot"), ttl_seconds=None if path else KEPT_S)
+    saving: Awaitable[Any] = client.save_weights_for_sampler(
+        fresh_name(path or "snapshot"), ttl_seconds=None if path else KEPT_S
+    )
     return saving
 
 

@@ -88,8 +88,10 @@ class RemoteEngine:
     ) -> RemoteEngine:
         """Connect, look the server over within `startup_s`, and save the state that a first restore would go back to.
 
-        `tokenizer` is one, or the name of one, or None for the model's own. `context_length` 0 asks the server. `timeout_s` bounds one
-        training call or one turn, `patience_s` how long an unreachable server is waited for. `findings` of an earlier look may be given.
+        `tokenizer` is one, or the name of one, or None for the model's own. `context_length` 0 asks the server.
+        `timeout_s` bounds one
+        training call or one turn, `patience_s` how long an unreachable server is waited for. `findings` of an earlier
+        look may be given.
         """
         link = Link(model, base_url, api_key, lora_rank, seed, patience_s)
         ledger = Ledger(link.connect, link.discard, timeout_s)
@@ -105,7 +107,8 @@ class RemoteEngine:
 
     @property
     def statistics(self) -> dict[str, int]:
-        """Requests, bytes and faults so far, and how often the saved state was restored and what came after it replayed."""
+        """Requests, bytes and faults so far, and how often the saved state was restored and what came after it
+        replayed."""
         return {**self._link.wire.counts, "replays": self._ledger.replays}
 
     @property
@@ -114,15 +117,20 @@ class RemoteEngine:
         statistics = self.statistics
         return {name: statistics.get(name, 0) for name in ("retries", "uncertain", "replays")}
 
-    # -- training ---------------------------------------------------------------------------------------------------------------------
+    # -- training
+    # ----------------------------------------------------------------------------------------------------------------
 
     def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Pending[LossOutput]:
         self._check(datums, loss, None)
         call = Scaled(loss, None, list(datums), [1.0] * len(datums))
         data, name, config = to_wire(call, averaged=False)
-        return self._ledger.call("forward", lambda client: _read(call, client.forward(data, name, config)), lasting=False)
+        return self._ledger.call(
+            "forward", lambda client: _read(call, client.forward(data, name, config)), lasting=False
+        )
 
-    def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Pending[LossOutput]:
+    def forward_backward(
+        self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None
+    ) -> Pending[LossOutput]:
         self._check(datums, loss, loss_config)
         calls = self._batch.add(loss, loss_config, list(datums))
         ready = [to_wire(call, self._averaged) for call in calls]
@@ -140,16 +148,21 @@ class RemoteEngine:
 
     def save_state(self, path: str) -> Pending[str]:
         """The server keeps it under a name of its own; the path only lends its last part to that."""
-        return self._ledger.call("save_state", lambda client: _path(client.save_state(fresh_name(path))), lasting=False, saved_at=str)
+        return self._ledger.call(
+            "save_state", lambda client: _path(client.save_state(fresh_name(path))), lasting=False, saved_at=str
+        )
 
     def load_state(self, path: str, optimizer: bool = True) -> Pending[None]:
         if not path.startswith("tinker://"):
             raise EngineError(f"{path} is not a state of a server; those begin with tinker://")
         self._version += 1
         self._batch = ScaledBatch(REDUCTIONS[self.findings.reduction])
-        # What is to be restored after a lost connection is the state with its optimizer, or the last one and then this call again.
+        # What is to be restored after a lost connection is the state with its optimizer, or the last one and then this
+        # call again.
         saved_at = (lambda _: path) if optimizer else None
-        return self._ledger.call("load_state", lambda client: load(client, path, optimizer), lasting=True, saved_at=saved_at)
+        return self._ledger.call(
+            "load_state", lambda client: load(client, path, optimizer), lasting=True, saved_at=saved_at
+        )
 
     def snapshot(self, path: str | None = None) -> Pending[RemoteSampler]:
         """With a path, the server keeps the weights for good, under a name that ends as the path does."""
@@ -180,7 +193,8 @@ class RemoteEngine:
         check_datums(datums, self.capabilities.context_length)
         check_untempered(datums)
 
-    # -- sampling, for RemoteSampler --------------------------------------------------------------------------------------------------
+    # -- sampling, for RemoteSampler
+    # --------------------------------------------------------------------------------------------------
 
     async def _sampler(self, client: Any, saving: Awaitable[Any], version: int) -> RemoteSampler:
         path = str((await saving).path)
@@ -209,12 +223,14 @@ class RemoteEngine:
         raise EngineError(f"sampling failed {attempt + 1} times: {reason}")
 
     async def _revive(self, sampler: RemoteSampler, reason: str, generation: int) -> None:
-        """A restarted server has forgotten the sampler. The model's saved state is the same, if nothing was trained since."""
+        """A restarted server has forgotten the sampler. The model's saved state is the same, if nothing was trained
+        since."""
         with contextlib.suppress(Exception):  # then the next try says what is wrong
             if sampler.version is None:
                 sampler.client = await asyncio.wait_for(self._link.base_sampler(), self._ledger.timeout_s)
             elif sampler.version != self._version:
-                # The model has moved on. A server that keeps saved weights apart from models can still sample from these.
+                # The model has moved on. A server that keeps saved weights apart from models can still sample from
+                # these.
                 made = self._ledger.client.create_sampling_client_async(sampler.path)
                 sampler.client = await asyncio.wait_for(made, self._ledger.timeout_s)
             else:
@@ -231,7 +247,8 @@ class RemoteEngine:
             raise EngineError("the remote engine is closed")
         if not self.findings.frozen_samplers and sampler.version not in (None, self._version):
             raise EngineError(
-                "this server keeps one set of weights a model, and they were trained since this sampler was made; take a new snapshot"
+                "this server keeps one set of weights a model, and they were trained since this sampler was made; take "
+                "a new snapshot"
             )
 
 
@@ -249,7 +266,9 @@ class RemoteSampler(Sampler):
         tokens = check_prompt(prompt, params.max_tokens, self._engine.capabilities.context_length)
         wanted = types.SamplingParams(**{**asdict(params), "stop": list(params.stop)})
         text = types.ModelInput.from_ints(tokens.tolist())
-        answer = await self._asked(lambda client: client.sample(prompt=text, num_samples=num_samples, sampling_params=wanted))
+        answer = await self._asked(
+            lambda client: client.sample(prompt=text, num_samples=num_samples, sampling_params=wanted)
+        )
         if len(answer.sequences) != num_samples:
             raise EngineError(f"the server returned {len(answer.sequences)} samples, not {num_samples}")
         return [_sample(each, params.temperature) for each in answer.sequences]
@@ -279,7 +298,9 @@ class RemoteSampler(Sampler):
 class Link:
     """How a session with the server is had, and had again."""
 
-    def __init__(self, model: str, base_url: str | None, api_key: str | None, rank: int, seed: int, patience_s: float) -> None:
+    def __init__(
+        self, model: str, base_url: str | None, api_key: str | None, rank: int, seed: int, patience_s: float
+    ) -> None:
         self.model, self.base_url, self.rank, self.seed = model, base_url, rank, seed
         self.wire = Wire(patience_s)
         self.reviving = asyncio.Lock()
@@ -293,7 +314,9 @@ class Link:
         logging.getLogger("tinker.lib.retry_handler").setLevel(logging.CRITICAL)
         if self.base_url is not None:
             os.environ.setdefault("TINKER_TELEMETRY", "0")  # a server of one's own has no use for it
-        given: dict[str, Any] = {name: value for name, value in (("base_url", self.base_url), ("api_key", self._api_key)) if value}
+        given: dict[str, Any] = {
+            name: value for name, value in (("base_url", self.base_url), ("api_key", self._api_key)) if value
+        }
         if takes_transport():
             # One retry at a time: the wire's, which knows what may be sent again.
             given |= {"http_client": httpx.AsyncClient(transport=self.wire, timeout=60.0), "max_retries": 0}
@@ -307,12 +330,15 @@ class Link:
         return self._service
 
     async def connect(self, path: str | None) -> Any:
-        """A new model, restored from a saved state if there is one. The session may be gone as well, so that is new too."""
+        """A new model, restored from a saved state if there is one. The session may be gone as well, so that is new
+        too."""
         self._service = None  # samplers of the old one may still be at work; it ends with the last of them
         if self.base_url is not None:
             await await_server(self.base_url, self.wire.patience_s)
         service = await self.service()
-        client = await service.create_lora_training_client_async(base_model=self.model, rank=self.rank, seed=self.seed, train_unembed=False)
+        client = await service.create_lora_training_client_async(
+            base_model=self.model, rank=self.rank, seed=self.seed, train_unembed=False
+        )
         if path is not None:
             await insist(lambda: load(client, path))
         return client
@@ -328,16 +354,25 @@ class Link:
         with contextlib.suppress(Exception):
             async with httpx.AsyncClient(base_url=self.base_url, timeout=5.0) as plain:
                 headers = {"X-API-Key": self._api_key} if self._api_key else {}
-                await plain.post("/api/v1/unload_model", json={"model_id": client.model_id, "type": "unload_model"}, headers=headers)
+                await plain.post(
+                    "/api/v1/unload_model", json={"model_id": client.model_id, "type": "unload_model"}, headers=headers
+                )
 
 
 def takes_transport() -> bool:
-    """SDKs up to 0.24 let a client bring its own transport. Later ones talk to servers that number requests, and see to retries."""
+    """SDKs up to 0.24 let a client bring its own transport. Later ones talk to servers that number requests, and see to
+    retries."""
     import tinker
     from tinker._client import AsyncTinker
 
-    by_keyword = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(tinker.ServiceClient.__init__).parameters.values())
-    return by_keyword and probe.version_of(tinker) < (0, 25) and "http_client" in inspect.signature(AsyncTinker.__init__).parameters
+    by_keyword = any(
+        p.kind is p.VAR_KEYWORD for p in inspect.signature(tinker.ServiceClient.__init__).parameters.values()
+    )
+    return (
+        by_keyword
+        and probe.version_of(tinker) < (0, 25)
+        and "http_client" in inspect.signature(AsyncTinker.__init__).parameters
+    )
 
 
 async def _read(call: Scaled, answer: Awaitable[Any], others: Sequence[Awaitable[Any]] = ()) -> LossOutput:

@@ -1,11 +1,15 @@
 """Training calls in their order, and what to do when one is lost.
 
-The server applies calls in the order they were made, and most of the time that is all. When a call fails, or nobody can tell whether it
-was applied, the model on the server is in doubt: its gradient may lack a part, or hold one twice. Then it is given up. A new one is made
-from the last saved state, and every call since then is made again, in order. So each call counts once, whatever the line did; the caller,
+The server applies calls in the order they were made, and most of the time that is all. When a call fails, or nobody can
+tell whether it
+was applied, the model on the server is in doubt: its gradient may lack a part, or hold one twice. Then it is given up.
+A new one is made
+from the last saved state, and every call since then is made again, in order. So each call counts once, whatever the
+line did; the caller,
 who waits for a result, only waits longer.
 
-The ledger therefore keeps the calls since the last saved state. The training loop saves at each step, so that is one step's datums.
+The ledger therefore keeps the calls since the last saved state. The training loop saves at each step, so that is one
+step's datums.
 """
 
 from __future__ import annotations
@@ -41,14 +45,16 @@ class Call:
     lasting: bool
     """Changes weights or gradient, and so is made again after a restore."""
     saved_at: Callable[[Any], str] | None = None
-    """For a call after which the server holds a saved state equal to the model's: from its result to that state's path."""
+    """For a call after which the server holds a saved state equal to the model's: from its result to that state's
+    path."""
     future: Future[Any] = field(default_factory=Future)
     task: asyncio.Task[Any] | None = None
     faults: list[str] = field(default_factory=list)
 
 
 class Ledger:
-    """Owns the thread in which everything remote happens. `connect` gives a training client, restored from a path if there is one."""
+    """Owns the thread in which everything remote happens. `connect` gives a training client, restored from a path if
+    there is one."""
 
     def __init__(
         self,
@@ -68,9 +74,11 @@ class Ledger:
         self._thread = LoopThread("moot-remote")
         self._ready = asyncio.Event()
         self._recovery: asyncio.Task[None] | None = None
-        """A task of the ledger's own: a call or a sampler that finds the model gone may be cancelled, and all the others wait for it."""
+        """A task of the ledger's own: a call or a sampler that finds the model gone may be cancelled, and all the
+        others wait for it."""
 
-    # -- for the engine, from any thread ----------------------------------------------------------------------------------------------
+    # -- for the engine, from any thread
+    # ----------------------------------------------------------------------------------------------
 
     @property
     def closed(self) -> bool:
@@ -90,7 +98,12 @@ class Ledger:
         self.run(begin()).result()
 
     def call(
-        self, name: str, send: Callable[[Any], Awaitable[Any]], *, lasting: bool, saved_at: Callable[[Any], str] | None = None
+        self,
+        name: str,
+        send: Callable[[Any], Awaitable[Any]],
+        *,
+        lasting: bool,
+        saved_at: Callable[[Any], str] | None = None,
     ) -> Pending[Any]:
         if self._broken:
             raise EngineError(self._broken)
@@ -108,10 +121,12 @@ class Ledger:
 
         self._thread.close(farewell, "the remote engine is closed", "the remote engine was closed before this was done")
 
-    # -- in the ledger's thread -------------------------------------------------------------------------------------------------------
+    # -- in the ledger's thread
+    # -------------------------------------------------------------------------------------------------------
 
     async def renew(self, reason: str, generation: int) -> None:
-        """The model is gone, says someone who has it from elsewhere (a sampler). Nothing is done if it was renewed since."""
+        """The model is gone, says someone who has it from elsewhere (a sampler). Nothing is done if it was renewed
+        since."""
         if generation == self.generation and self._ready.is_set():
             self._recover(reason)
         await self._ready.wait()
@@ -159,7 +174,8 @@ class Ledger:
             self._cut()
 
     def _cut(self) -> None:
-        """Forgets what a saved state holds. A later call may be answered before an earlier one, whose result is then still wanted."""
+        """Forgets what a saved state holds. A later call may be answered before an earlier one, whose result is then
+        still wanted."""
         done = 0
         for number, call in enumerate(self._log):
             if not call.future.done():
@@ -223,7 +239,10 @@ class Ledger:
                         await self._discard(gone)
                     client = await self._connect(self._saved)
                 break
-            except (Exception, asyncio.CancelledError) as error:  # the server may be down for a while, the SDK cancel what it began
+            except (
+                Exception,
+                asyncio.CancelledError,
+            ) as error:  # the server may be down for a while, the SDK cancel what it began
                 if self.closed:
                     raise
                 reason = in_words(error)
@@ -242,7 +261,11 @@ class Ledger:
     def _recovered(self, recovery: asyncio.Task[None]) -> None:
         """Whatever it came to, nobody goes on waiting for it."""
         if recovery is self._recovery and not self._ready.is_set() and not self.closed:
-            self._give_up("it was cancelled" if recovery.cancelled() else in_words(recovery.exception() or EngineError("no reason")))
+            self._give_up(
+                "it was cancelled"
+                if recovery.cancelled()
+                else in_words(recovery.exception() or EngineError("no reason"))
+            )
 
     def _give_up(self, reason: str) -> None:
         where = f"; its last saved state is {self._saved}" if self._saved else ""

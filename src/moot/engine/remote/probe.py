@@ -1,7 +1,9 @@
 """What this server can do, asked with small questions rather than assumed.
 
-Everything happens on the model that will be trained, between saving its first state and loading it again, so nothing is left of it.
-Two numbers of tokens tell the reductions apart: with one datum that has advantages and one, three times as long, that has none,
+Everything happens on the model that will be trained, between saving its first state and loading it again, so nothing is
+left of it.
+Two numbers of tokens tell the reductions apart: with one datum that has advantages and one, three times as long, that
+has none,
 
     sum        the gradient is that of the first alone
     datums     half of it
@@ -65,11 +67,16 @@ def find_tokenizer(given: Any, model: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(name)
     except Exception as error:
-        raise EngineError(f"no tokenizer for {name!r} ({type(error).__name__}); name one that this machine has with --tokenizer") from None
+        raise EngineError(
+            f"no tokenizer for {name!r} ({type(error).__name__}); name one that this machine has with --tokenizer"
+        ) from None
 
 
-async def start(link: Link, tokenizer: Any, context_length: int, startup_s: float, earlier: Findings | None) -> tuple[Any, str, Findings]:
-    """A training client, the path of its first state, and what was found. One message says what is missing and what to do."""
+async def start(
+    link: Link, tokenizer: Any, context_length: int, startup_s: float, earlier: Findings | None
+) -> tuple[Any, str, Findings]:
+    """A training client, the path of its first state, and what was found. One message says what is missing and what to
+    do."""
     probe = _Probe(link, tokenizer, await _greet(link.base_url))
     try:
         async with asyncio.timeout(startup_s):
@@ -87,7 +94,9 @@ def _explain(probe: _Probe, why: str) -> str:
     said = f"; the server's last refusal: {link.wire.last_refusal}" if link.wire.last_refusal else ""
     text = f"tinker SDK {probe.sdk.__version__} and {probe.server} do not get along: {probe.at} gave {why[:400]}{said}"
     if version_of(probe.sdk) >= (0, 25) and link.base_url:
-        text += f". From 0.25 on the SDK speaks protobuf, which this server may not; run: pip install tinker=={NEWEST_JSON}"
+        text += (
+            f". From 0.25 on the SDK speaks protobuf, which this server may not; run: pip install tinker=={NEWEST_JSON}"
+        )
     elif "401" in why or "403" in why or "Authentication" in why:
         text += ". Check the key in TINKER_API_KEY"
     elif "LoRA" in why or "rank" in why:
@@ -114,7 +123,9 @@ async def _context(link: Link, notes: list[str]) -> int:
     offered = (await service.get_server_capabilities_async()).supported_models
     names = [str(each.model_name) for each in offered]
     if names and link.model not in names:
-        raise EngineError(f"the server has no model {link.model!r}; it has {', '.join(names[:8])}{', …' if len(names) > 8 else ''}")
+        raise EngineError(
+            f"the server has no model {link.model!r}; it has {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
+        )
     for each in offered:
         if each.model_name == link.model and each.max_context_length:
             return int(each.max_context_length)
@@ -123,7 +134,9 @@ async def _context(link: Link, notes: list[str]) -> int:
 
         length = int(AutoConfig.from_pretrained(link.model).max_position_embeddings)
     except Exception:
-        raise EngineError("the server does not say how long a context it has, nor does the model; give --context-length") from None
+        raise EngineError(
+            "the server does not say how long a context it has, nor does the model; give --context-length"
+        ) from None
     notes.append(f"the server does not say how long a context it has; the model's own {length} is taken")
     return length
 
@@ -162,7 +175,8 @@ class _Probe:
         losses = await self.losses()
         if "importance_sampling" not in losses:
             raise EngineError(
-                f"{self.server} takes of the losses only {', '.join(losses) or 'none'}; importance_sampling is the least that is needed"
+                f"{self.server} takes of the losses only {', '.join(losses) or 'none'}; importance_sampling is the "
+                "least that is needed"
             )
         self.at = "a forward pass"
         lone = await self.learn_logprobs()
@@ -171,24 +185,37 @@ class _Probe:
         if reduction != "sum":
             if "cispo" not in losses:
                 losses = tuple(name for name in losses if name != "cross_entropy")
-                notes.append("the server averages losses and has no cispo, so the warm start's cross_entropy cannot be brought to scale")
+                notes.append(
+                    "the server averages losses and has no cispo, so the warm start's cross_entropy cannot be brought "
+                    "to scale"
+                )
             notes.append(
-                f"the server averages losses ({reduction}) where the Tinker API sums them; advantages are multiplied to make up for it"
+                f"the server averages losses ({reduction}) where the Tinker API sums them; advantages are multiplied "
+                "to make up for it"
             )
         self.at = "sampling"
         stops, frozen = await self.afresh(self.sampling)
         if not stops:
-            raise EngineError(f"{self.server} takes neither stop strings nor stop ids; debates need one of them to end a turn")
+            raise EngineError(
+                f"{self.server} takes neither stop strings nor stop ids; debates need one of them to end a turn"
+            )
         if not frozen:
-            notes.append("the server's samplers do not keep their weights, so batches are not sampled ahead: max_staleness must be 0")
+            notes.append(
+                "the server's samplers do not keep their weights, so batches are not sampled ahead: max_staleness must "
+                "be 0"
+            )
         self.at = "trying gradient clipping"
         clips = await self.clips(lone)
         if not clips:
             notes.append("the server ignores grad_clip; lower learning_rate if steps are too large")
-        notes.append("LoRA's alpha and its matrices are the server's choice: lora_alpha and lora_targets have no effect")
+        notes.append(
+            "LoRA's alpha and its matrices are the server's choice: lora_alpha and lora_targets have no effect"
+        )
         self.at = "loading the first state again"
         await self.restore()
-        return Findings(str(self.sdk.__version__), self.server, context, losses, stops, reduction, frozen, clips, tuple(notes))
+        return Findings(
+            str(self.sdk.__version__), self.server, context, losses, stops, reduction, frozen, clips, tuple(notes)
+        )
 
     async def learn_logprobs(self) -> Datum:
         """The short datum with the model's own logprobs, so that its ratios are 1."""
@@ -196,7 +223,10 @@ class _Probe:
         if not np.isfinite(logprobs).all():
             raise EngineError(f"the server's logprobs are not numbers: {logprobs[:4].tolist()}")
         if not logprobs.any():
-            raise EngineError("the server returns logprobs that are all 0, which means none; training needs a backend that returns them")
+            raise EngineError(
+                "the server returns logprobs that are all 0, which means none; training needs a backend that returns "
+                "them"
+            )
         self._short = replace(self._short, logprobs=logprobs)
         return self._short
 
@@ -215,7 +245,9 @@ class _Probe:
     async def reduction(self, lone: Datum) -> str:
         silent = _datum(self._tokens[: LONG + 1], 0.0)
         longer = _lengthened(lone, self._tokens[SHORT + 1 : SHORT + 1 + TAIL])
-        alone, pair, long = [await self.afresh(partial(self._size, each, lone)) for each in ([lone], [lone, silent], [longer])]
+        alone, pair, long = [
+            await self.afresh(partial(self._size, each, lone)) for each in ([lone], [lone, silent], [longer])
+        ]
         if not alone > 0:
             raise EngineError("a gradient of 0 came of a datum with advantages; the server does not train this model")
         measured = (pair / alone, long / alone)
@@ -229,7 +261,8 @@ class _Probe:
             if all(abs(a / b - 1) < 0.1 for a, b in zip(measured, ratios, strict=True)):
                 return name
         raise EngineError(
-            f"how the server adds up losses is not understood: a second datum changes the gradient by {measured[0]:.3f}, "
+            "how the server adds up losses is not understood: a second datum changes the gradient by "
+            f"{measured[0]:.3f}, "
             f"{TAIL} more tokens by {measured[1]:.3f}, where sums give 1 and 1 and averages 0.5 "
             f"and {SHORT / (SHORT + TAIL):.3f}; configure it to sum"
         )
@@ -282,7 +315,8 @@ class _Probe:
         return norm if norm is not None else await self._moved(datums, watched, 0.0)
 
     async def _moved(self, datums: list[Datum], watched: Datum, clip: float) -> float:
-        """Adam with an eps far above the gradient is plain gradient descent: how far the logprobs move shows the gradient's size."""
+        """Adam with an eps far above the gradient is plain gradient descent: how far the logprobs move shows the
+        gradient's size."""
         await self.restore()
         (before,) = await self._forward(watched, "importance_sampling")
         straight = self._types.AdamParams(learning_rate=30.0, beta1=0.0, beta2=0.0, eps=1e4, grad_clip_norm=clip)
@@ -308,10 +342,14 @@ class _Probe:
     async def _sample(self, sampler: Any, prompt: list[int], stop: list[Any], temperature: float = 0.0) -> Any:
         params = self._types.SamplingParams(max_tokens=8, temperature=temperature, stop=stop, seed=1)
         text = self._types.ModelInput.from_ints(prompt)
-        return (await asyncio.wrap_future(sampler.sample(prompt=text, num_samples=1, sampling_params=params))).sequences[0]
+        return (
+            await asyncio.wrap_future(sampler.sample(prompt=text, num_samples=1, sampling_params=params))
+        ).sequences[0]
 
     async def _heard(self, sampler: Any) -> Floats:
-        logprobs = await asyncio.wrap_future(sampler.compute_logprobs(self._types.ModelInput.from_ints(self._tokens[: LONG + 1])))
+        logprobs = await asyncio.wrap_future(
+            sampler.compute_logprobs(self._types.ModelInput.from_ints(self._tokens[: LONG + 1]))
+        )
         return np.asarray([value for value in logprobs if value is not None], dtype=np.float32)
 
 
@@ -319,7 +357,11 @@ def _datum(tokens: list[int], advantage: float) -> Datum:
     array = np.asarray(tokens, dtype=np.int32)
     count = len(array) - 1
     return Datum(
-        array[:-1], array[1:], np.zeros(count, np.float32), np.full(count, advantage, np.float32), np.full(count, advantage, np.float32)
+        array[:-1],
+        array[1:],
+        np.zeros(count, np.float32),
+        np.full(count, advantage, np.float32),
+        np.full(count, advantage, np.float32),
     )
 
 
@@ -328,5 +370,7 @@ def _lengthened(datum: Datum, tail: list[int]) -> Datum:
     more = np.asarray(tail, dtype=np.int32)
     nothing = np.zeros(len(more), np.float32)
     whole = np.concatenate([datum.tokens, datum.targets[-1:], more])
-    logprobs, advantages, mask = (np.concatenate([each, nothing]) for each in (datum.logprobs, datum.advantages, datum.mask))
+    logprobs, advantages, mask = (
+        np.concatenate([each, nothing]) for each in (datum.logprobs, datum.advantages, datum.mask)
+    )
     return Datum(whole[:-1], whole[1:], logprobs, advantages, mask)

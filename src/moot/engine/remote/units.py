@@ -1,6 +1,7 @@
 """Our datums to the SDK's, in such units that every server takes the same step.
 
-The Tinker API sums the loss over tokens and datums, and so does the local engine. Some servers average instead. What an average divides
+The Tinker API sums the loss over tokens and datums, and so does the local engine. Some servers average instead. What an
+average divides
 by is known before the call, so the advantages are multiplied by it, and the gradient comes out as the sum:
 
     sum        nothing is divided
@@ -8,8 +9,10 @@ by is known before the call, so the advantages are multiplied by it, and the gra
     mean       by the datum's own length, then by the number of datums
     tokens     by the number of tokens since the last step
 
-All losses here grow in proportion to positive factors on their advantages, clipping included. Cross-entropy has weights instead, and a
-server that divides by their sum takes no notice of a factor on them; but with its clip range closed to 1, `cispo` is cross-entropy
+All losses here grow in proportion to positive factors on their advantages, clipping included. Cross-entropy has weights
+instead, and a
+server that divides by their sum takes no notice of a factor on them; but with its clip range closed to 1, `cispo` is
+cross-entropy
 with advantages for weights.
 """
 
@@ -29,7 +32,8 @@ CLOSED = {"clip_low_threshold": 1.0, "clip_high_threshold": 1.0}
 
 @dataclass(frozen=True)
 class Reduction:
-    """How a server divides: each datum by `own` of it, and all by the sum of `share` over the datums since the last step."""
+    """How a server divides: each datum by `own` of it, and all by the sum of `share` over the datums since the last
+    step."""
 
     own: Callable[[Datum], float]
     share: Callable[[Datum], float] | None
@@ -57,7 +61,8 @@ class Scaled:
 class ScaledBatch:
     """The datums since the last optimizer step, so that a second call before it keeps the sum a sum.
 
-    What the server divides by grows with each call, so what was sent before weighs too little by then: it is sent again with the
+    What the server divides by grows with each call, so what was sent before weighs too little by then: it is sent again
+    with the
     difference. That costs a second pass, and happens only to callers who accumulate on a server that averages.
     """
 
@@ -72,7 +77,10 @@ class ScaledBatch:
             return [Scaled(loss, config, datums, [own(d) for d in datums])]
         resent = [(call, d) for call in self.sent for d in call.datums]
         before, self.total = self.total, self.total + sum(share(d) for _, d in resent) + sum(share(d) for d in datums)
-        calls = [Scaled(call.loss, call.config, call.datums, [own(d) * (self.total - before) for d in call.datums]) for call in self.sent]
+        calls = [
+            Scaled(call.loss, call.config, call.datums, [own(d) * (self.total - before) for d in call.datums])
+            for call in self.sent
+        ]
         new = Scaled(loss, config, datums, [own(d) * self.total for d in datums])
         self.sent.append(new)
         return [*calls, new]
@@ -81,7 +89,9 @@ class ScaledBatch:
 def check_untempered(datums: Sequence[Datum]) -> None:
     for number, datum in enumerate(datums):
         if datum.temperature != 1:
-            raise ValueError(f"datum {number} has temperature {datum.temperature}; a remote engine trains at temperature 1")
+            raise ValueError(
+                f"datum {number} has temperature {datum.temperature}; a remote engine trains at temperature 1"
+            )
 
 
 def to_wire(call: Scaled, averaged: bool) -> tuple[list[Any], str, dict[str, float] | None]:
@@ -106,7 +116,8 @@ def to_wire(call: Scaled, averaged: bool) -> tuple[list[Any], str, dict[str, flo
 
 
 def from_wire(call: Scaled, outputs: Sequence[Mapping[str, Any]]) -> tuple[list[Floats], float]:
-    """The logprobs of each datum, and the loss as the sum it would be: the server's own token by token where it tells, else by formula."""
+    """The logprobs of each datum, and the loss as the sum it would be: the server's own token by token where it tells,
+    else by formula."""
     logprobs, loss = [], 0.0
     for datum, factor, output in zip(call.datums, call.factors, outputs, strict=True):
         if output.get("logprobs") is None:

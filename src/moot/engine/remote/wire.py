@@ -1,8 +1,11 @@
 """What happens to a request on a bad line.
 
-Most requests may be sent again: asking for a result twice gives the same result. Three may not. A `forward_backward` or an
-`optim_step` that arrived, and whose answer was lost, would be applied a second time by a server that does not number its requests;
-a `save_weights` would find its name taken. Those are sent at most once unless it is certain that they were not taken (no connection,
+Most requests may be sent again: asking for a result twice gives the same result. Three may not. A `forward_backward` or
+an
+`optim_step` that arrived, and whose answer was lost, would be applied a second time by a server that does not number
+its requests;
+a `save_weights` would find its name taken. Those are sent at most once unless it is certain that they were not taken
+(no connection,
 429, 503). In doubt the caller gets status 424, which the SDK does not retry, and the ledger restores and replays.
 """
 
@@ -27,7 +30,8 @@ FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 
 
 def pause(attempt: int, rng: random.Random) -> float:
-    """Doubles with each attempt, up to a bound; drawn from its upper half, so that a thousand debates do not come back at once."""
+    """Doubles with each attempt, up to a bound; drawn from its upper half, so that a thousand debates do not come back
+    at once."""
     longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
     return longest * (0.5 + 0.5 * rng.random())
 
@@ -70,21 +74,28 @@ class Wire(httpx.AsyncBaseTransport):
                     # The SDK has a brake of its own for sampling, which works on all requests together.
                     problem, safe, wait = f"status {status}", True, _retry_after(response)
                 elif status >= 500 and path.endswith(LONG_POLL) and _is_verdict(response):
-                    return httpx.Response(UNCERTAIN, json={"detail": "the server failed at it and does not say why"}, request=request)
+                    return httpx.Response(
+                        UNCERTAIN, json={"detail": "the server failed at it and does not say why"}, request=request
+                    )
                 elif status < 400:
                     return response
                 else:
                     problem = f"status {status}: {response.text[:200]}"
-                    self.last_refusal = f"{request.method} {path} ({request.headers.get('content-type', 'no body')}): {problem}"
+                    self.last_refusal = (
+                        f"{request.method} {path} ({request.headers.get('content-type', 'no body')}): {problem}"
+                    )
                     if status < 500:
                         return response
             self.counts["faults"] += 1
             if not safe:
                 self.counts["uncertain"] += 1
-                return httpx.Response(UNCERTAIN, json={"detail": f"{path} may or may not have been taken ({problem})"}, request=request)
+                return httpx.Response(
+                    UNCERTAIN, json={"detail": f"{path} may or may not have been taken ({problem})"}, request=request
+                )
             if time.monotonic() - started > self.patience_s:
                 raise httpx.ConnectError(
-                    f"{request.url.host}:{request.url.port or ''} gave no answer for {self.patience_s:.0f} s ({problem})"
+                    f"{request.url.host}:{request.url.port or ''} gave no answer for {self.patience_s:.0f} s "
+                    f"({problem})"
                 )
             self.counts["retries"] += 1
             await asyncio.sleep(max(wait, pause(attempt, self._rng)))
@@ -102,7 +113,11 @@ class Wire(httpx.AsyncBaseTransport):
         if promised is not None and "content-encoding" not in response.headers and int(promised) != len(content):
             raise httpx.RemoteProtocolError(f"{len(content)} of {promised} bytes arrived")
         whole = httpx.Response(
-            response.status_code, headers=response.headers, content=content, request=request, extensions=response.extensions
+            response.status_code,
+            headers=response.headers,
+            content=content,
+            request=request,
+            extensions=response.extensions,
         )
         if response.status_code == 200 and "json" in response.headers.get("content-type", ""):
             try:

@@ -1,15 +1,19 @@
 """Asks an OpenAI-compatible server: text in, text out; no tokens, no logprobs, no torch.
 
-Servers differ in what they accept and in how they fail. A setting that a server says it does not know is left out from then on, and noted.
-What may pass (no connection, a rate limit, a server error, a stream that broke off) is asked again, a bounded number of times; half an
+Servers differ in what they accept and in how they fail. A setting that a server says it does not know is left out from
+then on, and noted.
+What may pass (no connection, a rate limit, a server error, a stream that broke off) is asked again, a bounded number of
+times; half an
 answer is thrown away, never kept as a turn. What will not pass is said at once.
 
     EngineError
       ServerRefused   the server understood and said no; asking again would not help
       Unanswered      all tries were used up
 
-It stands on httpx, not on the `openai` client. That client retries in silence and not once a stream has begun, reads errors, lines and
-whole answers of any size, follows redirects, and takes an answer that is not streamed for an empty one. All of this file would remain.
+It stands on httpx, not on the `openai` client. That client retries in silence and not once a stream has begun, reads
+errors, lines and
+whole answers of any size, follows redirects, and takes an answer that is not streamed for an empty one. All of this
+file would remain.
 """
 
 from __future__ import annotations
@@ -63,7 +67,8 @@ class Patience:
     longest_wait_s: float = 60.0
     """A server that asks for a longer wait is not waited for."""
     total_s: float = 3600.0
-    """Longest time for one answer, with all tries and waits; longer only where each try may be silent for its `timeout_s`."""
+    """Longest time for one answer, with all tries and waits; longer only where each try may be silent for its
+    `timeout_s`."""
 
     @property
     def deadline_s(self) -> float:
@@ -107,7 +112,9 @@ class Chat:
         self._left_out: set[str] = set()
         self._open_at = 0.0
         # A few bytes may unpack to gigabytes, and several packings may lie in one another: nothing is unpacked here.
-        headers = {"Accept-Encoding": "identity"} | ({"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {})
+        headers = {"Accept-Encoding": "identity"} | (
+            {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
+        )
         self._client = httpx.AsyncClient(
             headers=headers,
             timeout=httpx.Timeout(patience.timeout_s, connect=min(10.0, patience.timeout_s), pool=None),
@@ -124,7 +131,9 @@ class Chat:
             async with asyncio.timeout(self.patience.deadline_s):
                 return await self._insist(request, heard or (lambda piece: None), retried)
         except TimeoutError:
-            raise Unanswered(f"{self.endpoint.base_url} gave no whole answer within {self.patience.deadline_s:g} s") from None
+            raise Unanswered(
+                f"{self.endpoint.base_url} gave no whole answer within {self.patience.deadline_s:g} s"
+            ) from None
 
     async def _insist(self, request: ChatRequest, heard: Heard, retried: Retried | None) -> Reply:
         tries = 0
@@ -150,7 +159,9 @@ class Chat:
         if trouble.wait_s is None:
             return spread
         if trouble.wait_s > longest:
-            raise ServerRefused(f"{self.endpoint.base_url} {trouble}, and asks to wait {trouble.wait_s:.0f} s; try again after that")
+            raise ServerRefused(
+                f"{self.endpoint.base_url} {trouble}, and asks to wait {trouble.wait_s:.0f} s; try again after that"
+            )
         return trouble.wait_s + min(spread, 1.0)
 
     async def _hold_back(self) -> None:
@@ -165,12 +176,15 @@ class Chat:
         url = self.endpoint.base_url.rstrip("/") + "/chat/completions"
         growing = GrowingReply(heard, self.endpoint.key)
         try:
-            # The client's own time-out counts bytes; comments that keep a connection open are bytes too, and say nothing.
+            # The client's own time-out counts bytes; comments that keep a connection open are bytes too, and say
+            # nothing.
             async with silence:
                 while True:
                     # Not httpx's own JSON: it cannot write half a surrogate pair, and a question may hold one.
                     content = json.dumps(self._body(request)).encode()
-                    async with self._client.stream("POST", url, content=content, headers={"Content-Type": "application/json"}) as response:
+                    async with self._client.stream(
+                        "POST", url, content=content, headers={"Content-Type": "application/json"}
+                    ) as response:
                         if response.status_code == 200:
                             await self._listen(response, growing, silence)
                             return growing.reply()
@@ -179,7 +193,9 @@ class Chat:
             if growing.finish is None:
                 raise
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-            raise ServerRefused(f"{self.endpoint.base_url!r} cannot be asked ({error}); check --base-url and the key") from None
+            raise ServerRefused(
+                f"{self.endpoint.base_url!r} cannot be asked ({error}); check --base-url and the key"
+            ) from None
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             if growing.finish is None:
                 raise ServerTrouble(f"said nothing for {self.patience.timeout_s:g} s") from None
@@ -191,12 +207,15 @@ class Chat:
     async def _listen(self, response: httpx.Response, growing: GrowingReply, silence: asyncio.Timeout) -> None:
         if is_packed(response):
             packing = shown(response.headers["content-encoding"], 40)
-            raise ServerRefused(f"{self.endpoint.base_url} packed its answer ({packing}), which was not asked for; turn that off there")
+            raise ServerRefused(
+                f"{self.endpoint.base_url} packed its answer ({packing}), which was not asked for; turn that off there"
+            )
         if response.headers.get("content-type", "").startswith("application/json"):
             raw, whole = await at_most(response, MOST_BYTES)
             if not whole:
                 raise ServerRefused(
-                    f"{self.endpoint.base_url} sent an answer of more than {MOST_BYTES >> 20} MiB; give a smaller --max-tokens"
+                    f"{self.endpoint.base_url} sent an answer of more than {MOST_BYTES >> 20} MiB; give a smaller "
+                    "--max-tokens"
                 )
             growing.take(read_json(raw))  # a server that does not stream
             return
@@ -231,15 +250,22 @@ class Chat:
     # What is not an answer
 
     def _adapt(self, response: httpx.Response, raw: bytes) -> None:
-        """Leaves out what the server says it does not know, so that the request can be sent again; raises for all else."""
+        """Leaves out what the server says it does not know, so that the request can be sent again; raises for all
+        else."""
         status, said = response.status_code, error_in(raw)
         words = raw.decode("utf-8", "replace")
         if status in (400, 422) and _NOT_KNOWN.search(words) and any(name in words for name in CONTINUING):
             why = "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled"
             raise ServerRefused(f"{self.endpoint.base_url} {why} ({said})")
         if status in (400, 422) and "top_logprobs" not in self._left_out and "logprobs" in words:
-            self._left_out |= {"logprobs", "top_logprobs"}  # refused for whatever reason: what it says is a verdict without them
-            self.notes.append(f"{self.endpoint.model} at {self.endpoint.base_url} gives no probabilities: the word that it says counts")
+            self._left_out |= {
+                "logprobs",
+                "top_logprobs",
+            }  # refused for whatever reason: what it says is a verdict without them
+            self.notes.append(
+                f"{self.endpoint.model} at {self.endpoint.base_url} gives no probabilities: the word that it says "
+                "counts"
+            )
             return
         if status in (400, 422) and (field_ := _unknown_field(words, self._left_out)):
             self._left_out.add(field_)
@@ -249,13 +275,16 @@ class Chat:
         where = f"{self.endpoint.base_url} answered {status}" + (f" ({said})" if said else "")
         if status == 429 and "insufficient_quota" not in words:
             raise ServerTrouble(
-                f"answered 429, too many requests{f' ({said})' if said else ''}", retry_after(response.headers), everyone=True
+                f"answered 429, too many requests{f' ({said})' if said else ''}",
+                retry_after(response.headers),
+                everyone=True,
             )
         if status in (408, 425) or (status >= 500 and status != 501):
             raise ServerTrouble(f"answered {status}{f' ({said})' if said else ''}", retry_after(response.headers))
         if 300 <= status < 400:
             raise ServerRefused(
-                f"{where}: it points to {shown(response.headers.get('location', '?'), 80)}; give the new place as --base-url"
+                f"{where}: it points to {shown(response.headers.get('location', '?'), 80)}; give the new place as "
+                "--base-url"
             )
         raise ServerRefused(f"{where}; {_REMEDIES.get(status, 'check --base-url and --model')}")
 
@@ -277,13 +306,15 @@ _REMEDIES = {
     429: "the account's quota is used up",
 }
 _NOT_KNOWN = re.compile(
-    r"unsupported|not support|unexpected|unrecogni[sz]ed|unknown|extra (?:input|field)s?|not (?:permitted|allowed)", re.I
+    r"unsupported|not support|unexpected|unrecogni[sz]ed|unknown|extra (?:input|field)s?|not (?:permitted|allowed)",
+    re.I,
 )
 _ROLE = re.compile(r"system role|role.{0,20}system|roles must alternate", re.I)
 
 
 def _unknown_field(said: str, left_out: set[str]) -> str | None:
-    """The setting this refusal is about, if it is one that can be done without. Not a setting whose value is out of range."""
+    """The setting this refusal is about, if it is one that can be done without. Not a setting whose value is out of
+    range."""
     if "system" not in left_out and _ROLE.search(said):
         return "system"
     if not _NOT_KNOWN.search(said):
@@ -304,10 +335,16 @@ _SPECIAL = re.compile(r"<(?=\||/?s>|(?:start|end)_of_turn>|eos>|bos>)")
 
 
 def _messages(messages: Sequence[Message], fold: bool) -> list[dict[str, str]]:
-    """What one agent writes must not end another's turn: some servers read special tokens in a message, so their spelling is broken."""
-    given = [{"role": m.role, "content": m.content if m.role == "assistant" else _SPECIAL.sub("< ", m.content)} for m in messages]
+    """What one agent writes must not end another's turn: some servers read special tokens in a message, so their
+    spelling is broken."""
+    given = [
+        {"role": m.role, "content": m.content if m.role == "assistant" else _SPECIAL.sub("< ", m.content)}
+        for m in messages
+    ]
     for message in given:
-        message["content"] = message["content"] if message["content"].strip() else "(nothing)"  # some refuse an empty one
+        message["content"] = (
+            message["content"] if message["content"].strip() else "(nothing)"
+        )  # some refuse an empty one
     if fold and len(given) > 1 and given[0]["role"] == "system":
         given[1]["content"] = f"{given[0]['content']}\n\n{given[1]['content']}"
         return given[1:]

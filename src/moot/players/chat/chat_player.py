@@ -27,7 +27,8 @@ class ChatSpeaker:
         retried: Retried | None = None,
         limits: Mapping[str, int] | None = None,
     ) -> None:
-        """Without a temperature each persona has its own; `limits` are the most tokens of a section that is spoken on its own."""
+        """Without a temperature each persona has its own; `limits` are the most tokens of a section that is spoken on
+        its own."""
         self._chat, self._max_tokens, self._limits = chat, max_tokens, limits or {}
         self._temperature, self._seed = temperature, seed
         self._heard, self._retried = heard, retried
@@ -71,11 +72,15 @@ class ChatPlayer:
     def __init__(self, chat: Chat) -> None:
         self.chat = chat
 
-    def speaker(self, params: SamplingParams, seed: object = None, limits: Mapping[str, int] | None = None) -> ChatSpeaker:
+    def speaker(
+        self, params: SamplingParams, seed: object = None, limits: Mapping[str, int] | None = None
+    ) -> ChatSpeaker:
         return ChatSpeaker(self.chat, params.max_tokens, seed=seed, limits=limits)
 
     async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
-        reply = await self.chat.reply(ChatRequest(tuple(messages), params.max_tokens, params.temperature, seed=params.seed))
+        reply = await self.chat.reply(
+            ChatRequest(tuple(messages), params.max_tokens, params.temperature, seed=params.seed)
+        )
         return PlainAnswer(reply.text, "length" if reply.finish == "length" else "stop", reply.completion_tokens or 0)
 
     async def close(self) -> None:
@@ -90,9 +95,11 @@ def _end_of(observation: Observation) -> str:
 
 
 def as_said(reply: Reply, contract: str) -> Said:
-    """The turn as it was sampled: with the closing tag that a stop string took away, without what follows it where a server runs on.
+    """The turn as it was sampled: with the closing tag that a stop string took away, without what follows it where a
+    server runs on.
 
-    A server that tells what ended an answer is believed. Where it only says `stop`, the model may have ended by itself before the
+    A server that tells what ended an answer is believed. Where it only says `stop`, the model may have ended by itself
+    before the
     closing tag; that cannot be told apart, and is forgiven.
     """
     marker = stop_marker(contract)

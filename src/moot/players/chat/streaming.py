@@ -14,16 +14,20 @@ from moot.tokens.rendering import Rendering
 from moot.tokens.speaker import TokenSpeaker, turn_seed
 
 PIECE = 16
-"""Tokens between two looks at what a local model is writing. Short enough to read along; each look costs one step more."""
+"""Tokens between two looks at what a local model is writing. Short enough to read along; each look costs one step
+more."""
 
 
 class StreamingSampler:
     """A sampler that tells what it writes while it writes, `piece` tokens at a time; 0 leaves the answer whole.
 
-    It asks for a little, and then for more after what it got: the engine keeps the keys of what it has read, so little is done twice.
+    It asks for a little, and then for more after what it got: the engine keeps the keys of what it has read, so little
+    is done twice.
     """
 
-    def __init__(self, sampler: Sampler, decode: Callable[[Ints], str], context: int, heard: Callable[[str], None], piece: int) -> None:
+    def __init__(
+        self, sampler: Sampler, decode: Callable[[Ints], str], context: int, heard: Callable[[str], None], piece: int
+    ) -> None:
         self._sampler, self._decode, self._context, self._heard, self._piece = sampler, decode, context, heard, piece
         self.spent: tuple[int | None, int | None] = (None, None)
         """Tokens read and written for the last answer."""
@@ -31,12 +35,17 @@ class StreamingSampler:
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         if len(prompt) + params.max_tokens > self._context:
             raise ContextOverflow(
-                f"the debate has grown to {len(prompt)} tokens, which with --max-tokens {params.max_tokens} exceed the model's context of "
+                f"the debate has grown to {len(prompt)} tokens, which with --max-tokens {params.max_tokens} exceed the "
+                "model's context of "
                 f"{self._context}; use fewer --rounds or a smaller --max-tokens"
             )
         # A stop string may lie across two pieces, where nobody would look for it.
         whole = not self._piece or num_samples != 1 or any(isinstance(stop, str) for stop in params.stop)
-        samples = await self._sampler.sample(prompt, params, num_samples) if whole else [await self._in_pieces(prompt, params)]
+        samples = (
+            await self._sampler.sample(prompt, params, num_samples)
+            if whole
+            else [await self._in_pieces(prompt, params)]
+        )
         self.spent = (len(prompt), sum(len(sample.tokens) for sample in samples))
         if whole:
             self._heard(self._decode(samples[0].tokens))
@@ -48,7 +57,9 @@ class StreamingSampler:
         while True:
             few = min(self._piece, params.max_tokens - len(tokens))
             seed = None if params.seed is None else turn_seed(params.seed, len(tokens))
-            (piece,) = await self._sampler.sample(np.concatenate([beginning, tokens]), replace(params, max_tokens=few, seed=seed))
+            (piece,) = await self._sampler.sample(
+                np.concatenate([beginning, tokens]), replace(params, max_tokens=few, seed=seed)
+            )
             tokens, logprobs = np.concatenate([tokens, piece.tokens]), np.concatenate([logprobs, piece.logprobs])
             text = self._decode(tokens)
             # The last character may still lack bytes that come with the next token.

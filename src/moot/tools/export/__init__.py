@@ -1,4 +1,5 @@
-"""What can be exported from a run: weights, training sets, debates to read, figures. Reads a run's folder and nothing else.
+"""What can be exported from a run: weights, training sets, debates to read, figures. Reads a run's folder and nothing
+else.
 
     places.py    nothing is overwritten unasked, and nothing half written is left
     weights.py   the adapter of a checkpoint, as peft reads it

@@ -38,7 +38,8 @@ def card(run: Run, step: int, kind: str) -> str:
         "## What was measured\n",
         "\n".join(_during(config, rows)),
         "\n".join(_evaluations(run)),
-        "Accuracy is measured on held-out questions of the task. Brackets are 95% intervals over questions. One run is one seed.",
+        "Accuracy is measured on held-out questions of the task. Brackets are 95% intervals over questions. One run is "
+        "one seed.",
     ]
     return "\n\n".join(filter(None, (part.strip("\n") for part in parts))) + "\n"
 
@@ -52,7 +53,10 @@ def _training(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     played = [row for row in rows if row["phase"] == "self_play"]
     tokens = max(tokens_spent(played).values(), default=0.0)
     steps = counted(len(played), "step")
-    yield f"Self-play: {steps}, {tokens:,.0f} tokens sampled, learning rate {config.optim.learning_rate:g}, seed {config.seed}."
+    yield (
+        f"Self-play: {steps}, {tokens:,.0f} tokens sampled, learning rate {config.optim.learning_rate:g}, seed "
+        f"{config.seed}."
+    )
 
 
 def _shown(name: str) -> str:
@@ -82,7 +86,10 @@ def _during(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     rang = {name: sum(bool(row.get(name)) for row in played) for name in ALARMS}
     for name, steps in rang.items():
         if steps:
-            yield f"- The alarm `{name.removeprefix('alarm/')}` rang in {steps} of {len(played)} steps: {ALARMS[name].means}"
+            yield (
+                f"- The alarm `{name.removeprefix('alarm/')}` rang in {steps} of {len(played)} steps: "
+                f"{ALARMS[name].means}"
+            )
     if played and not any(rang.values()):
         yield "- No alarm rang."
 

@@ -31,5 +31,7 @@ def push_folder(folder: Path, repo: str, message: str) -> str:
         hub.upload_folder(repo_id=place.repo_id, folder_path=folder, commit_message=message)
     except (httpx.HTTPError, OSError) as error:
         reason = " ".join(str(error).split())[:300]
-        raise EngineError(f"{repo} could not be pushed: {reason or type(error).__name__}. What was exported is in {folder}") from error
+        raise EngineError(
+            f"{repo} could not be pushed: {reason or type(error).__name__}. What was exported is in {folder}"
+        ) from error
     return str(place)

@@ -1,4 +1,5 @@
-"""Where what is exported goes. Nothing is overwritten unless asked, and a kill leaves the old or the new, never a half."""
+"""Where what is exported goes. Nothing is overwritten unless asked, and a kill leaves the old or the new, never a
+half."""
 
 from __future__ import annotations
 

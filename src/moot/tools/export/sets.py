@@ -1,9 +1,11 @@
 """Debates as training sets, one JSON object per line, in the layouts that TRL reads.
 
     supervised     {"prompt": [{"role": "user", ...}], "completion": [{"role": "assistant", ...}], "debate": "12/3"}
-    preferences    {"prompt": [{"role": "user", ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...], "debate": "12/3"}
+    preferences    {"prompt": [{"role": "user", ...}], "chosen": [{"role": "assistant", ...}], "rejected": [...],
+                   "debate": "12/3"}
 
-The prompt is the question alone, as one would ask it: the debate is how the answer was found, not part of it. Who won is what the run's
+The prompt is the question alone, as one would ask it: the debate is how the answer was found, not part of it. Who won
+is what the run's
 own reward said. A debate that says nothing is left out and counted under its reason.
 """
 
@@ -38,7 +40,9 @@ class Written:
     damaged: list[Damaged] = field(default_factory=list)
 
 
-def write(debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebate], Iterable[Row]], file: IO[bytes]) -> Written:
+def write(
+    debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebate], Iterable[Row]], file: IO[bytes]
+) -> Written:
     written = Written()
     for each in debates:
         if isinstance(each, Damaged):
@@ -70,7 +74,11 @@ def best_and_worst(each: PlayedDebate, only_right: bool = False) -> Iterator[Row
     assert outcome is not None
     last, means = last_parsed(each.debate), outcome.means
     best = max(mean for mean in means if mean is not None)
-    below = [(mean, agent) for agent, mean in enumerate(means) if mean is not None and mean < best and last[agent] is not None]
+    below = [
+        (mean, agent)
+        for agent, mean in enumerate(means)
+        if mean is not None and mean < best and last[agent] is not None
+    ]
     if not below:
         raise LeftOut("no readable answer below the winner's")
     rejected = last[min(below)[1]]
@@ -131,7 +139,8 @@ def _is_right(each: PlayedDebate, turn: int) -> bool:
 
 
 def _essence(solution: str) -> str:
-    """What is compared: words, whatever stands between them; of programs also how lines are indented, which changes what they do."""
+    """What is compared: words, whatever stands between them; of programs also how lines are indented, which changes
+    what they do."""
     if last_program(solution) is None:
         return " ".join(solution.split())
     return "\n".join(line.rstrip() for line in solution.strip().splitlines() if line.strip())
@@ -142,7 +151,12 @@ def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:
         raise LeftOut("advocates argue for different sides, so their arguments are no answers to one prompt")
     if _essence(_solution(each, chosen)) == _essence(_solution(each, rejected)):
         raise LeftOut("chosen and rejected are the same")
-    return {"prompt": _asked(each), "chosen": _said(each, chosen), "rejected": _said(each, rejected), "debate": each.name}
+    return {
+        "prompt": _asked(each),
+        "chosen": _said(each, chosen),
+        "rejected": _said(each, rejected),
+        "debate": each.name,
+    }
 
 
 def _solution(each: PlayedDebate, turn: int) -> str:

@@ -39,7 +39,9 @@ def find_parts(config: TrainConfig, users: bool = True) -> tuple[Part, ...]:
     for part in parts:
         part.check(config)
     if len(decays := {decay for part in parts if (decay := part.ema_decay()) is not None}) > 1:
-        raise ConfigError(f"ema_decay must be one number, got {' and '.join(map(str, sorted(decays)))}: an engine keeps one average")
+        raise ConfigError(
+            f"ema_decay must be one number, got {' and '.join(map(str, sorted(decays)))}: an engine keeps one average"
+        )
     return parts
 
 
@@ -104,7 +106,9 @@ def _settings(kind: type[Part], text: str, written: str) -> Any:
             given[last] += f",{piece}"  # a task has commas of its own
         else:
             wrong = f"{name} is given twice" if name in given else f"there is no setting {name!r}"
-            raise ConfigError(f"with {text}: {wrong}; there are {', '.join(known) or 'none'}, each written once as name=value")
+            raise ConfigError(
+                f"with {text}: {wrong}; there are {', '.join(known) or 'none'}, each written once as name=value"
+            )
     try:
         return TypeAdapter(kind.Settings).validate_python(given)
     except ValidationError as error:

@@ -34,7 +34,9 @@ class Curriculum(Part):
 
     @dataclass(frozen=True)
     class Settings:
-        tasks: Annotated[tuple[str, ...], BeforeValidator(lambda given: given.split("+") if isinstance(given, str) else given)]
+        tasks: Annotated[
+            tuple[str, ...], BeforeValidator(lambda given: given.split("+") if isinstance(given, str) else given)
+        ]
         """The tasks, easiest first, with + between them. Evaluation stays with `task`."""
         promote_at: Annotated[float, AfterValidator(_accuracy_or_steps)] = 0.7
         """Go to the next task once the mean accuracy of the last three steps reaches this, for which answers must be
@@ -76,7 +78,9 @@ class Curriculum(Part):
 
     async def learned(self, setup: Setup, progress: Progress, lesson: Lesson) -> Metrics:
         for level in sorted({question.level for question in lesson.asked}):
-            own = [played for question, played in zip(lesson.asked, lesson.taught, strict=True) if question.level == level]
+            own = [
+                played for question, played in zip(lesson.asked, lesson.taught, strict=True) if question.level == level
+            ]
             grades = [played.grades for played in own if played.grades is not None]
             accuracy = answer_metrics([played.debate for played in own], grades, "task")["train_task/correct"]
             if self.update(level, accuracy):

@@ -36,19 +36,29 @@ class EasyAgents(Part):
 
     def check(self, config: TrainConfig) -> None:
         if config.protocol.rules.positions == "assigned":
-            raise ConfigError("easy_agents must be left out with positions assigned: advocates keep the answer that they are given")
+            raise ConfigError(
+                "easy_agents must be left out with positions assigned: advocates keep the answer that they are given"
+            )
         if self.settings.agents >= (usual := config.debate.num_agents):
-            raise ConfigError(f"easy_agents: agents must be below num_agents, which is {usual}, got {self.settings.agents}")
+            raise ConfigError(
+                f"easy_agents: agents must be below num_agents, which is {usual}, got {self.settings.agents}"
+            )
 
     def fresh(self, setup: Setup, question: BatchQuestion) -> BatchQuestion:
         met = setup.tasks[question.level].train(question.number)
-        return replace(question, num_agents=self.settings.agents) if _key(setup, question.level, met) in self.easy else question
+        return (
+            replace(question, num_agents=self.settings.agents)
+            if _key(setup, question.level, met) in self.easy
+            else question
+        )
 
     async def learned(self, setup: Setup, progress: Progress, lesson: Lesson) -> Metrics:
         pairs = zip(lesson.asked, lesson.taught, strict=True)
         keys = [_key(setup, question.level, played.debate.question) for question, played in pairs]
         self.easy = found_easy(self.easy, keys, lesson.taught)
-        return {"recipe/fewer_agents": float(sum(question.num_agents == self.settings.agents for question in lesson.asked))}
+        return {
+            "recipe/fewer_agents": float(sum(question.num_agents == self.settings.agents for question in lesson.asked))
+        }
 
     def state(self) -> dict[str, Any]:
         return {"easy": sorted(self.easy)}

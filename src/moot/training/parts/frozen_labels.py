@@ -67,7 +67,8 @@ class Label:
 
 
 class FrozenLabels(Part):
-    """Labels from weights that stand still, for reward majority. Measured: +7.3 [5.4, 9.2] points on GSM8K, one seed."""
+    """Labels from weights that stand still, for reward majority. Measured: +7.3 [5.4, 9.2] points on GSM8K, one
+    seed."""
 
     @dataclass(frozen=True)
     class Settings:
@@ -94,7 +95,9 @@ class FrozenLabels(Part):
 
     def check(self, config: TrainConfig) -> None:
         if config.protocol.scoring.rule.grades != "same":
-            raise ConfigError(f"frozen_labels needs the reward majority, got {config.protocol.scoring.reward}; leave it out")
+            raise ConfigError(
+                f"frozen_labels needs the reward majority, got {config.protocol.scoring.reward}; leave it out"
+            )
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
         self.source.check_engine(config, capabilities)
@@ -111,18 +114,26 @@ class FrozenLabels(Part):
         self.labels = known_labels(_file(setup))
         self.unpaid = {key for key, label in self.labels.items() if label.step > step}
 
-    async def chosen(self, setup: Setup, progress: Progress, step: int, asked: list[BatchQuestion]) -> tuple[list[BatchQuestion], int]:
+    async def chosen(
+        self, setup: Setup, progress: Progress, step: int, asked: list[BatchQuestion]
+    ) -> tuple[list[BatchQuestion], int]:
         """Those whose label has a share in the band, and further ones in the place of the others."""
         wanted, kept, tokens = len(asked), list[BatchQuestion](), 0
         for _ in range(MOST_BATCHES):
             tokens += await self._label(setup, step, asked)
-            kept += [question for question in asked if self.labels[question.level, question.number].within(self.settings.band)]
+            kept += [
+                question
+                for question in asked
+                if self.labels[question.level, question.number].within(self.settings.band)
+            ]
             if len(kept) >= wanted:
                 break
             asked = further_questions(setup, progress, wanted - len(kept))
         if not kept:
             low, high = self.settings.band
-            raise Stopped(f"no question has a label with a share between {low:g} and {high:g}; widen band, or use other questions")
+            raise Stopped(
+                f"no question has a label with a share between {low:g} and {high:g}; widen band, or use other questions"
+            )
         return kept, tokens
 
     async def _label(self, setup: Setup, step: int, asked: Sequence[BatchQuestion]) -> int:
@@ -142,7 +153,9 @@ class FrozenLabels(Part):
         config, task = setup.config, setup.tasks[level]
         question = task.train(number)
         params = replace(SamplingParams(config.debate.max_tokens), seed=turn_seed(config.seed, "label", level, number))
-        said = await answer_plainly(weights, setup.rendering, [Message("user", question.plain)], params, self.settings.samples)
+        said = await answer_plainly(
+            weights, setup.rendering, [Message("user", question.plain)], params, self.settings.samples
+        )
         answers = [answer_in(text, task.extract) for text, _ in said]
         answer, share = await asyncio.to_thread(plurality_label, answers, task.equal)
         return Label(level, number, answer, share, sum(len(sample.tokens) for _, sample in said), step)

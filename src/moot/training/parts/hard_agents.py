@@ -36,7 +36,9 @@ class HardAgents(Part):
 
     def check(self, config: TrainConfig) -> None:
         if config.protocol.rules.positions == "assigned":
-            raise ConfigError("hard_agents must be left out with positions assigned: advocates keep the answer that they are given")
+            raise ConfigError(
+                "hard_agents must be left out with positions assigned: advocates keep the answer that they are given"
+            )
 
     def again(self, step: int) -> Sequence[BatchQuestion]:
         return self.reopened.get(step, ())
@@ -46,13 +48,17 @@ class HardAgents(Part):
         # The batches up to this one are being sampled, or are about to be.
         following = lesson.step + 1 + setup.config.optim.max_staleness
         self.reopened[following] = list(dict.fromkeys(still_open(lesson.asked, lesson.taught, self.settings.agents)))
-        return {"recipe/debated_again": float(sum(question.num_agents == self.settings.agents for question in lesson.asked))}
+        return {
+            "recipe/debated_again": float(sum(question.num_agents == self.settings.agents for question in lesson.asked))
+        }
 
     def state(self) -> dict[str, Any]:
         return {"again": {step: [asdict(question) for question in asked] for step, asked in self.reopened.items()}}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.reopened = {int(step): [BatchQuestion(**question) for question in asked] for step, asked in state["again"].items()}
+        self.reopened = {
+            int(step): [BatchQuestion(**question) for question in asked] for step, asked in state["again"].items()
+        }
 
 
 def still_open(asked: Sequence[BatchQuestion], debates: Sequence[PlayedDebate], agents: int) -> list[BatchQuestion]:

@@ -56,7 +56,9 @@ class KlPenalty(Part):
             return datums, {}
         reference = await self.reference.sampler(setup)
         starts = [int(np.argmax(d.mask > 0)) + 1 for d in datums]  # before its first own token nothing need be computed
-        asked = [(np.append(d.tokens, d.targets[-1]), d.temperature, start) for d, start in zip(datums, starts, strict=True)]
+        asked = [
+            (np.append(d.tokens, d.targets[-1]), d.temperature, start) for d, start in zip(datums, starts, strict=True)
+        ]
         standing = await asyncio.gather(*(reference.compute_logprobs(*question) for question in asked))
         pairs = zip(datums, standing, strict=True)
         gaps = [np.where(d.mask > 0, (d.logprobs - logprobs[1:]) * d.mask, 0) for d, logprobs in pairs]
@@ -65,4 +67,6 @@ class KlPenalty(Part):
             replace(d, advantages=(d.advantages + self.settings.coef * (mean - gap) * d.mask).astype(np.float32))
             for d, gap in zip(datums, gaps, strict=True)
         ]
-        return moved, {"optim/kl_policy_base" if self.reference.is_base(setup.config) else "optim/kl_policy_reference": mean}
+        return moved, {
+            "optim/kl_policy_base" if self.reference.is_base(setup.config) else "optim/kl_policy_reference": mean
+        }

@@ -53,7 +53,9 @@ class PastSelves(Part):
         await setup.engine.load_state(newest.engine_state)
 
     def seats(self, setup: Setup, seed: str) -> Seats | None:
-        return seats_of_past_selves(list(self.players.values()), self.settings.share, seed, setup.config.debate.num_agents)
+        return seats_of_past_selves(
+            list(self.players.values()), self.settings.share, seed, setup.config.debate.num_agents
+        )
 
     def committed(self, setup: Setup, step: int, sampler: Sampler) -> None:
         if setup.config.is_kept(step):

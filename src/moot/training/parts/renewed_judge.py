@@ -41,7 +41,10 @@ class RenewedJudge(Part):
 
     def check(self, config: TrainConfig) -> None:
         if config.recipe.judge:
-            raise ConfigError(f"renewed_judge is an outside judge itself, got --judge {config.recipe.judge} too; leave one of them out")
+            raise ConfigError(
+                f"renewed_judge is an outside judge itself, got --judge {config.recipe.judge} too; leave one of them "
+                "out"
+            )
         if not config.eval_every:
             raise ConfigError("renewed_judge needs evaluations, at which the judge is renewed: set eval_every, got 0")
         if config.protocol.rules.positions == "assigned":
@@ -53,7 +56,10 @@ class RenewedJudge(Part):
 
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
         if not capabilities.frozen_samplers:
-            raise ConfigError("renewed_judge must be left out on this server: its samplers do not keep their weights; use --judge base")
+            raise ConfigError(
+                "renewed_judge must be left out on this server: its samplers do not keep their weights; use --judge "
+                "base"
+            )
 
     def judge(self) -> Guest | None:
         return self.guest
@@ -70,7 +76,9 @@ class RenewedJudge(Part):
     def evaluated(self, setup: Setup, row: Mapping[str, Any], sampler: Sampler) -> Metrics:
         """The weights of the first evaluation after the warm start are the first judge's."""
         accuracy = row["trust/judge_accuracy"]
-        self.taken = self.taken or judge_in(setup.run.metrics())  # a run that was cut off before this evaluation has one
+        self.taken = self.taken or judge_in(
+            setup.run.metrics()
+        )  # a run that was cut off before this evaluation has one
         if self.taken is None or is_no_worse(accuracy, self.taken.accuracy):
             self.guest, self.taken = setup.guest(sampler), JudgeTaken(int(row["step"]), accuracy)
         return self._metrics()

@@ -28,9 +28,14 @@ class RoundsAsNeeded(Part):
 
     def check(self, config: TrainConfig) -> None:
         if config.protocol.rules.positions == "assigned":
-            raise ConfigError("rounds_as_needed must be left out with positions assigned: advocates keep the answer that they are given")
+            raise ConfigError(
+                "rounds_as_needed must be left out with positions assigned: advocates keep the answer that they are "
+                "given"
+            )
         if not any(self.debate_settings().values()):
-            raise ConfigError("rounds_as_needed does nothing by itself; give stop_when_settled=yes, extra_rounds=1 or both")
+            raise ConfigError(
+                "rounds_as_needed does nothing by itself; give stop_when_settled=yes, extra_rounds=1 or both"
+            )
 
     def debate_settings(self) -> Mapping[str, Any]:
         return {"stop_when_settled": self.settings.stop_when_settled, "extra_rounds": self.settings.extra_rounds}

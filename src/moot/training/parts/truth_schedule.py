@@ -25,8 +25,12 @@ class TruthSchedule(Part):
 
     def check(self, config: TrainConfig) -> None:
         if config.protocol.rules.positions == "assigned":
-            raise ConfigError("truth_schedule must be left out with positions assigned: no reward of advocates has truth in it")
+            raise ConfigError(
+                "truth_schedule must be left out with positions assigned: no reward of advocates has truth in it"
+            )
 
     def scoring(self, scoring: Scoring, done: float) -> Scoring:
-        mix, bonus = (scheduled(value, self.settings.schedule, done) for value in (scoring.reward_mix, scoring.correct_bonus))
+        mix, bonus = (
+            scheduled(value, self.settings.schedule, done) for value in (scoring.reward_mix, scoring.correct_bonus)
+        )
         return replace(scoring, reward_mix=mix, correct_bonus=bonus)

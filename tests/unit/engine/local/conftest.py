@@ -32,7 +32,9 @@ def make_model(tmp_path: Path) -> Callable[..., str]:
         model = transformers.AutoModelForCausalLM.from_config(config)
         for name, parameter in model.named_parameters():
             if name.endswith("bias") or "norm" in name:
-                torch.nn.init.normal_(parameter, 1.0 if "norm" in name else 0.0, 0.3)  # their defaults would hide that they are ignored
+                torch.nn.init.normal_(
+                    parameter, 1.0 if "norm" in name else 0.0, 0.3
+                )  # their defaults would hide that they are ignored
         path = tmp_path / family
         model.save_pretrained(path)
         return str(path)
@@ -48,7 +50,11 @@ def make_engine(make_model: Callable[..., str]) -> Iterator[Callable[..., Any]]:
 
     def make(family: str = "llama", changes: dict[str, Any] | None = None, **options: Any) -> LocalEngine:
         model = make_model(family, **(changes or {}))
-        made.append(LocalEngine.create(model, **{"dtype": "fp32", "device": "cpu", "lora_rank": 4, "max_cache_gib": 0.02, **options}))
+        made.append(
+            LocalEngine.create(
+                model, **{"dtype": "fp32", "device": "cpu", "lora_rank": 4, "max_cache_gib": 0.02, **options}
+            )
+        )
         return made[-1]
 
     yield make

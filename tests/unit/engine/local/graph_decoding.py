@@ -126,7 +126,10 @@ async def with_filters(model: str, decoder: type[GraphDecoder] | None) -> list[S
     engine = make(model, decoder)
     sampler = await engine.base()
     calls = [
-        sampler.sample([5, 6, length], SamplingParams(6, seed=length, top_k=5 if length % 2 else -1, top_p=0.8 if length == 4 else 1.0))
+        sampler.sample(
+            [5, 6, length],
+            SamplingParams(6, seed=length, top_k=5 if length % 2 else -1, top_p=0.8 if length == 4 else 1.0),
+        )
         for length in (1, 2, 3, 4)
     ]
     found = [each[0] for each in await asyncio.gather(*calls)]
@@ -156,10 +159,14 @@ async def with_shared_pages(model: str, decoder: type[GraphDecoder] | None) -> l
         calls = [sampler.sample(np.append(transcript, [60, i, round]), SamplingParams(5, seed=i)) for i in range(4)]
         found += [each[0] for each in await asyncio.gather(*calls)]
         held = [page for item in engine._store._sequences for page in item.pages]
-        assert (len(held), len(set(held))) in (((12, 6), (12 + 16, 6 + 5)) if decoder else ((12, 12), (28, 28)))[round : round + 1], held
+        assert (len(held), len(set(held))) in (((12, 6), (12 + 16, 6 + 5)) if decoder else ((12, 12), (28, 28)))[
+            round : round + 1
+        ], held
         transcript = np.append(transcript, np.arange(200) * 11 % 60)
     assert engine.statistics["prefilled"] == 303 + 3 * 2 + 203 + 3 * 2
-    assert await engine._worker.submit(engine._store.shrink) == (decoder is not None)  # what was captured reads memory that is gone
+    assert await engine._worker.submit(engine._store.shrink) == (
+        decoder is not None
+    )  # what was captured reads memory that is gone
     found += await sampler.sample(transcript, SamplingParams(5, seed=9))
     await engine.close()
     return found

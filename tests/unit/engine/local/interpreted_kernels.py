@@ -37,7 +37,9 @@ def paged() -> None:
         expected = plan.attend([keys], [values], positions)(0, q, k, v)  # this also stores k and v
         for programs in (1, 4 * 5 * kv_heads, 1024):  # rows whole, in 4 parts, and in more parts than some have blocks
             with mock.patch("moot.engine.local.paged.PROGRAMS", programs):
-                torch.testing.assert_close(paged_attention(q, keys, values, table, positions), expected, atol=1e-5, rtol=1e-5)
+                torch.testing.assert_close(
+                    paged_attention(q, keys, values, table, positions), expected, atol=1e-5, rtol=1e-5
+                )
 
 
 def prefill() -> None:
@@ -48,12 +50,16 @@ def prefill() -> None:
     for heads, kv_heads, dim in ((6, 2, 64), (4, 4, 80)):
         keys, values = torch.randn(pages, kv_heads, page, dim), torch.randn(pages, kv_heads, page, dim)
         own_keys, own_values = keys.clone(), values.clone()
-        q = torch.randn(total, heads + kv_heads, dim)[:, :heads]  # rows further apart than they are long, as in the network
+        q = torch.randn(total, heads + kv_heads, dim)[
+            :, :heads
+        ]  # rows further apart than they are long, as in the network
         k, v = torch.randn(total, kv_heads, dim), torch.randn(total, kv_heads, dim)
         continuations = [Continuation(torch.tensor(ids), done, new) for ids, done, new in parts]
         expected = prefill_attention([keys], [values], continuations)(0, q.contiguous(), k, v)
         plan = Pass.of(parts, page, block_rows(q.dtype), device)
-        torch.testing.assert_close(paged_prefill([own_keys], [own_values], plan)(0, q, k, v), expected, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(
+            paged_prefill([own_keys], [own_values], plan)(0, q, k, v), expected, atol=1e-5, rtol=1e-5
+        )
         assert torch.equal(own_keys, keys) and torch.equal(own_values, values)
 
 
@@ -90,7 +96,9 @@ def fused() -> None:
                     if dtype == torch.bfloat16 and name == "gate with adapter":
                         continue  # the interpreter multiplies matrices of bfloat16 as if they were integers
                     bound = 2e-5 if dtype == torch.float32 else 0.1
-                    torch.testing.assert_close(found[name], each, atol=bound, rtol=bound, msg=lambda told, name=name: f"{name}: {told}")
+                    torch.testing.assert_close(
+                        found[name], each, atol=bound, rtol=bound, msg=lambda told, name=name: f"{name}: {told}"
+                    )
     torch.manual_seed(0)
     heads, apart = Heads(3, 1, 16), torch.randn(5, 96)
     cos, sin = torch.randn(5, 1, 8), torch.randn(5, 1, 8)
@@ -100,7 +108,10 @@ def fused() -> None:
     torch.testing.assert_close(FUSED.gate(apart[:, :90], None), PLAIN.gate(apart[:, :90], None))
     with torch.no_grad():
         x, weight = torch.randn(5, 60), torch.randn(60)
-        theirs, ours = PLAIN.add_norm(x, apart[:, :60], weight, 1e-6, x.dtype), FUSED.add_norm(x, apart[:, :60], weight, 1e-6, x.dtype)
+        theirs, ours = (
+            PLAIN.add_norm(x, apart[:, :60], weight, 1e-6, x.dtype),
+            FUSED.add_norm(x, apart[:, :60], weight, 1e-6, x.dtype),
+        )
         torch.testing.assert_close(ours[0], theirs[0])
         torch.testing.assert_close(ours[1], theirs[1])
 

@@ -40,7 +40,9 @@ def test_ragged_attention_gives_torchs_function_what_it_needs(monkeypatch: pytes
     """The function itself runs on GPUs alone; in its place one that reads its arguments as the documentation says."""
     from moot.engine.local import attention
 
-    def varlen(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends: torch.Tensor, ends_k: torch.Tensor, *longest: int) -> torch.Tensor:
+    def varlen(
+        q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, ends: torch.Tensor, ends_k: torch.Tensor, *longest: int
+    ) -> torch.Tensor:
         assert longest == (6, 6) and ends.dtype == torch.int32 and ends.tolist() == ends_k.tolist() == [0, 3, 9, 10]
         assert k.shape[1] == (2 if grouped else 6)
         parts = zip(*(torch.split(x, ends.diff().tolist()) for x in (q, k, v)), strict=True)

@@ -53,7 +53,9 @@ def test_a_missing_or_cut_file_is_noticed(saved: tuple[Any, Path], name: str) ->
         engine.load_state(str(path)).result()
 
 
-def test_a_checkpoint_of_another_shape_is_refused_by_what_differs(saved: tuple[Any, Path], make_engine: Callable[..., Any]) -> None:
+def test_a_checkpoint_of_another_shape_is_refused_by_what_differs(
+    saved: tuple[Any, Path], make_engine: Callable[..., Any]
+) -> None:
     with pytest.raises(ValueError, match="lora_rank"):
         make_engine(lora_rank=2).load_state(str(saved[1])).result()
 
@@ -82,7 +84,9 @@ def test_nothing_there_is_the_callers_mistake(make_engine: Callable[..., Any], t
         make_engine().load_state(str(tmp_path / "nowhere")).result()
 
 
-def test_a_snapshot_with_a_path_is_an_adapter_that_peft_can_read(make_engine: Callable[..., Any], tmp_path: Path) -> None:
+def test_a_snapshot_with_a_path_is_an_adapter_that_peft_can_read(
+    make_engine: Callable[..., Any], tmp_path: Path
+) -> None:
     engine = make_engine()
     step(engine)
     engine.snapshot(str(tmp_path / "adapter")).result()
@@ -93,7 +97,9 @@ def test_a_snapshot_with_a_path_is_an_adapter_that_peft_can_read(make_engine: Ca
     engine.load_state(str(tmp_path / "adapter")).result()
 
 
-def test_weights_without_their_optimizer_start_adam_anew(saved: tuple[Any, Path], make_engine: Callable[..., Any]) -> None:
+def test_weights_without_their_optimizer_start_adam_anew(
+    saved: tuple[Any, Path], make_engine: Callable[..., Any]
+) -> None:
     """The first step of a fresh Adam has the length of the rate in every direction, whatever came before it."""
     engine, path = saved
     weights = load_file(path / "adapter_model.safetensors")
@@ -104,7 +110,11 @@ def test_weights_without_their_optimizer_start_adam_anew(saved: tuple[Any, Path]
         np.testing.assert_array_equal(value.numpy(), weights[name].numpy())
     engine.load_state(str(path)).result()
     kept = Path(engine.save_state(str(path.parent / "kept")).result())
-    assert all(float(value) == 1.0 for name, value in load_file(kept / "optimizer.safetensors").items() if name.endswith("/step"))
+    assert all(
+        float(value) == 1.0
+        for name, value in load_file(kept / "optimizer.safetensors").items()
+        if name.endswith("/step")
+    )
 
 
 def shift(engine: Any, prompt: list[int]) -> np.ndarray:
@@ -118,7 +128,9 @@ def average(engine: Any, prompt: list[int]) -> np.ndarray:
 def test_the_average_follows_the_weights_slowly_and_leaves_them_alone(make_engine: Callable[..., Any]) -> None:
     """It starts with the weights it is first told of. At decay 0.5 it then stands half way: 0.5 * a + 0.5 * b, parameter by parameter."""
     engine, prompt = make_engine(), list(range(12))
-    np.testing.assert_array_equal(average(engine, prompt), shift(engine, prompt))  # nothing told yet: the weights of now
+    np.testing.assert_array_equal(
+        average(engine, prompt), shift(engine, prompt)
+    )  # nothing told yet: the weights of now
     step(engine)
     engine.average(0.5).result()
     before = {name: value.detach().clone() for name, value in engine._trainer.parameters.items()}
@@ -126,7 +138,9 @@ def test_the_average_follows_the_weights_slowly_and_leaves_them_alone(make_engin
     now = shift(engine, prompt)
     engine.average(0.5).result()
     for name, value in engine._trainer.parameters.items():
-        np.testing.assert_allclose(engine._trainer.average[name].numpy(), (0.5 * before[name] + 0.5 * value.detach()).numpy(), atol=1e-7)
+        np.testing.assert_allclose(
+            engine._trainer.average[name].numpy(), (0.5 * before[name] + 0.5 * value.detach()).numpy(), atol=1e-7
+        )
     assert np.abs(average(engine, prompt) - now).max() > 0
     np.testing.assert_array_equal(shift(engine, prompt), now)
     with pytest.raises(ValueError, match="decay must be from 0 to below 1, got 1"):

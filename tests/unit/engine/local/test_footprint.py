@@ -79,7 +79,9 @@ def test_weights_adapter_and_cache_are_what_they_are(make_engine: Callable[..., 
     trained = sum(value.nbytes for value in engine._trainer.parameters.values())
     adam = sum(x.nbytes for state in engine._trainer.optimizer.state.values() for x in state.values() if x.ndim)
     assert adapter_bytes(shape, 4) == trained + gradient + adam
-    assert engine._store.count * 128 * cache_bytes(shape, 4) == engine._store._all.nbytes * engine._store.count // (engine._store.count + 1)
+    assert engine._store.count * 128 * cache_bytes(shape, 4) == engine._store._all.nbytes * engine._store.count // (
+        engine._store.count + 1
+    )
 
 
 def test_8b_trains_inside_80_gb() -> None:
@@ -99,10 +101,14 @@ def test_8b_trains_inside_80_gb() -> None:
 
 
 @pytest.mark.parametrize(("recompute", "tokens"), [(False, 4096), (True, 16384)])
-def test_a_dry_run_on_a_card_of_80_gb_says_what_8b_takes_there(monkeypatch: pytest.MonkeyPatch, recompute: bool, tokens: int) -> None:
+def test_a_dry_run_on_a_card_of_80_gb_says_what_8b_takes_there(
+    monkeypatch: pytest.MonkeyPatch, recompute: bool, tokens: int
+) -> None:
     """5 agents on 16 questions: 80 sequences of some 4,000 tokens, 147,456 bytes each, are 43 GiB, more than half of what is left."""
     monkeypatch.setattr(cost, "shape_of", lambda _: QWEN3_8B)
-    config = replace(PRESETS["hard"], model=replace(PRESETS["hard"].model, model="8b", gradient_checkpointing=recompute))
+    config = replace(
+        PRESETS["hard"], model=replace(PRESETS["hard"].model, model="8b", gradient_checkpointing=recompute)
+    )
     free = 80 * 10**9 - GIB
     parts = memory_gib(config, Place("cuda", 2, free))
     assert parts is not None
@@ -136,13 +142,19 @@ def test_while_a_cache_grows_its_old_pages_count_too() -> None:
     """SmolLM2 in bf16 with a huge batch: 30 GiB of cache are needed, the bound is about 64, so it grows from 16 to 32 beside the old 16;
     a short pass takes less."""
     demo = PRESETS["demo"]
-    config = replace(demo, model=replace(demo.model, model="smollm2-135m", token_budget=512), optim=replace(demo.optim, batch_size=900))
+    config = replace(
+        demo,
+        model=replace(demo.model, model="smollm2-135m", token_budget=512),
+        optim=replace(demo.optim, batch_size=900),
+    )
     parts = memory_gib(config, Place("cuda", 2, 130 * GIB))
     assert parts is not None
     *others, whole = parts.values()
     cache = parts["cache of all debates"]
     assert 30 < cache < 33
-    assert whole == pytest.approx(parts["weights"] + parts["adapter and Adam"] + 1.5 * cache) == pytest.approx(sum(others))
+    assert (
+        whole == pytest.approx(parts["weights"] + parts["adapter and Adam"] + 1.5 * cache) == pytest.approx(sum(others))
+    )
 
 
 def test_a_model_that_does_not_fit_has_no_part_below_nothing() -> None:
@@ -156,7 +168,8 @@ def test_a_model_that_does_not_fit_has_no_part_below_nothing() -> None:
 
 def test_a_dry_run_adds_its_parts_up() -> None:
     config = replace(
-        PRESETS["demo"], model=replace(PRESETS["demo"].model, model="smollm2-135m", cache_gib=2.0, token_budget=4096, dtype="bf16")
+        PRESETS["demo"],
+        model=replace(PRESETS["demo"].model, model="smollm2-135m", cache_gib=2.0, token_budget=4096, dtype="bf16"),
     )
     parts = memory_gib(config)
     assert parts is not None

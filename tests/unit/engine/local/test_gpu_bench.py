@@ -16,7 +16,18 @@ ROOT = Path(__file__).parents[4]
 @pytest.mark.slow
 def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path) -> None:
     out = tmp_path / "gpu.json"
-    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--models", "tiny", "--device", "cpu", "--sequences", "3", "--prompt", "20"]
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "gpu.py"),
+        "--models",
+        "tiny",
+        "--device",
+        "cpu",
+        "--sequences",
+        "3",
+        "--prompt",
+        "20",
+    ]
     command += [
         "--tokens",
         "6",
@@ -37,7 +48,17 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
     done = subprocess.run(command, capture_output=True, text=True, env=environment)
     assert done.returncode == 0, done.stderr
     results = json.loads(out.read_text())
-    kinds = ["loaded", "sampling", "profile", "debate", "statistics", "training", "iteration", "iteration", "recomputed training"]
+    kinds = [
+        "loaded",
+        "sampling",
+        "profile",
+        "debate",
+        "statistics",
+        "training",
+        "iteration",
+        "iteration",
+        "recomputed training",
+    ]
     kinds += ["peft", "peft iteration"]
     assert [item["kind"] for item in results] == kinds, results
     assert all(item["rate"] > 0 for item in results if "rate" in item)
@@ -56,7 +77,18 @@ def test_the_bench_runs_without_a_gpu_and_writes_what_it_measured(tmp_path: Path
 def test_what_ends_early_keeps_what_it_said(tmp_path: Path) -> None:
     """The limit ends it while it loads: the trouble is told, and the table is still drawn."""
     out = tmp_path / "gpu.json"
-    command = [sys.executable, str(ROOT / "bench" / "gpu.py"), "--models", "tiny", "--device", "cpu", "--limit", "0.2", "--out", str(out)]
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "gpu.py"),
+        "--models",
+        "tiny",
+        "--device",
+        "cpu",
+        "--limit",
+        "0.2",
+        "--out",
+        str(out),
+    ]
     done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(ROOT / "src")})
     assert done.returncode == 0, done.stderr
     assert [item["kind"] for item in json.loads(out.read_text())] == ["trouble", "trouble"]
@@ -67,10 +99,21 @@ def test_what_ends_early_keeps_what_it_said(tmp_path: Path) -> None:
 @pytest.mark.parametrize("recompute", [False, True])
 def test_what_torch_holds_in_a_pass_is_what_a_dry_run_counts(recompute: bool) -> None:
     """3 layers of SmolLM2's width: the count is within a tenth of what was held, as it is for larger models."""
-    command = [sys.executable, str(ROOT / "bench" / "footprint.py"), "--shape", "smollm2-135m-shape", "--layers", "3", "--tokens", "8192"]
+    command = [
+        sys.executable,
+        str(ROOT / "bench" / "footprint.py"),
+        "--shape",
+        "smollm2-135m-shape",
+        "--layers",
+        "3",
+        "--tokens",
+        "8192",
+    ]
     done = subprocess.run([*command, *["--gradient-checkpointing"] * recompute], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     first, second = done.stdout.splitlines()
-    assert first.startswith("smollm2-135m-shape, 3 layers, 8,192 tokens in 1 pass, activations " + ("recomputed" if recompute else "kept"))
+    assert first.startswith(
+        "smollm2-135m-shape, 3 layers, 8,192 tokens in 1 pass, activations " + ("recomputed" if recompute else "kept")
+    )
     ratio = float(second.rpartition(" ")[2])
     assert 0.85 < ratio < 1.15, second

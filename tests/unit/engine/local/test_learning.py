@@ -71,11 +71,17 @@ def test_votes_alone_raise_the_preferred_answer(tmp_path: Path, favourite: str) 
         rendering, history = Rendering(TwoAnswers()), []
         for iteration in range(12):
             sampler = await engine.snapshot()
-            played = await asyncio.gather(*(one_debate(sampler, rendering, favourite, f"{iteration}/{i}") for i in range(6)))
+            played = await asyncio.gather(
+                *(one_debate(sampler, rendering, favourite, f"{iteration}/{i}") for i in range(6))
+            )
             history.append(shares([debate for debate, _ in played], favourite))
             scored = [(debate, generator_judge(debate, PROTOCOL.scoring, None)) for debate, _ in played]
             values = advantages(scored, center_group)
-            lessons = [d for (debate, sampled), value in zip(played, values, strict=True) for d in datums(debate, sampled, value)]
+            lessons = [
+                d
+                for (debate, sampled), value in zip(played, values, strict=True)
+                for d in datums(debate, sampled, value)
+            ]
             engine.forward_backward(lessons, "importance_sampling")
             await engine.optim_step(AdamParams(learning_rate=0.02))
         await engine.close()

@@ -21,11 +21,15 @@ NAMES: list[Exception] = [
     MemoryError(),
     RuntimeError("CUDA error: out of memory"),
     RuntimeError("Triton Error [CUDA]: out of memory"),
-    RuntimeError("Expected mha_graph.execute(handle, variant_pack, workspace_ptr.get()).is_good() to be true, but got false."),
+    RuntimeError(
+        "Expected mha_graph.execute(handle, variant_pack, workspace_ptr.get()).is_good() to be true, but got false."
+    ),
     RuntimeError("cuDNN error: CUDNN_STATUS_ALLOC_FAILED"),
     RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     RuntimeError("CUDA error: CUBLAS_STATUS_NOT_INITIALIZED when calling `cublasCreate(handle)`"),
-    RuntimeError("[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"),
+    RuntimeError(
+        "[enforce fail at alloc_cpu.cpp:117] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"
+    ),
 ]
 
 
@@ -36,7 +40,11 @@ def test_each_name_counts(error: Exception) -> None:
 
 @pytest.mark.parametrize(
     "error",
-    [RuntimeError("out of resource: shared memory, Required: 300000, Hardware limit: 232448"), ValueError("out of memory"), RuntimeError()],
+    [
+        RuntimeError("out of resource: shared memory, Required: 300000, Hardware limit: 232448"),
+        ValueError("out of memory"),
+        RuntimeError(),
+    ],
     ids=repr,
 )
 def test_other_trouble_does_not_count(error: Exception) -> None:
@@ -44,7 +52,9 @@ def test_other_trouble_does_not_count(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("error", NAMES, ids=str)
-def test_the_trainer_halves_whatever_the_name(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+def test_the_trainer_halves_whatever_the_name(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """A device that holds 40 tokens: 4 x 20 tokens go in pairs."""
     engine = make_engine()
     hidden = engine._network.hidden
@@ -153,7 +163,9 @@ def stuck(engine: Any, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return refused
 
 
-def test_one_that_finds_no_larger_cache_waits_and_then_hears_why(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_that_finds_no_larger_cache_waits_and_then_hears_why(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """12 requests of 100 tokens, which grow to 2 pages each, take turns; one of 600 tokens waits in vain."""
     engine = make_engine()
     refused = stuck(engine, monkeypatch)
@@ -163,7 +175,10 @@ def test_one_that_finds_no_larger_cache_waits_and_then_hears_why(make_engine: Ca
         calls = [sampler.sample(np.arange(i, i + 100) % 60, SamplingParams(max_tokens=60, seed=i)) for i in range(12)]
         assert all(len(one.tokens) == 60 for (one,) in await asyncio.gather(*calls))
         assert len(refused) < 10, "not one per step"
-        with pytest.raises(EngineError, match="600 tokens have no room: the cache has room for 384 and found no memory to grow to 12288"):
+        with pytest.raises(
+            EngineError,
+            match="600 tokens have no room: the cache has room for 384 and found no memory to grow to 12288",
+        ):
             await sampler.sample(np.arange(600) % 60, SamplingParams(max_tokens=4))
 
     asyncio.run(main())
@@ -278,7 +293,9 @@ def test_where_not_even_two_pages_fit_the_run_ends_with_the_reason(monkeypatch: 
         make_store(1, 1, 4, torch.float32, torch.device("cpu"), 4 << 20)
 
 
-def test_weights_that_find_no_room_wait_for_others_to_give_it_back(make_model: Callable[..., str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_weights_that_find_no_room_wait_for_others_to_give_it_back(
+    make_model: Callable[..., str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     from moot.engine.local.models import load_model
 
     to, tries = torch.nn.Module.to, 0
@@ -297,7 +314,9 @@ def test_weights_that_find_no_room_wait_for_others_to_give_it_back(make_model: C
 
 
 @pytest.mark.parametrize(("used_by_others", "waits"), [(1 << 30, 4), (30 << 30, 16)])
-def test_only_where_others_hold_the_memory_is_it_waited_for_long(monkeypatch: pytest.MonkeyPatch, used_by_others: int, waits: int) -> None:
+def test_only_where_others_hold_the_memory_is_it_waited_for_long(
+    monkeypatch: pytest.MonkeyPatch, used_by_others: int, waits: int
+) -> None:
     slept: list[float] = []
     total, ours = 140 << 30, 100 << 30
     monkeypatch.setattr("torch.cuda.is_available", lambda: True)
@@ -310,14 +329,18 @@ def test_only_where_others_hold_the_memory_is_it_waited_for_long(monkeypatch: py
     assert len(slept) == waits
 
 
-def test_a_run_waits_for_others_to_leave_room_for_a_cache(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_waits_for_others_to_leave_room_for_a_cache(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It used to end at once: the cache bound of 802816 bytes holds 0 pages."""
     free = iter([1000, 5000, 1 << 30])
     monkeypatch.setattr("moot.engine.local.engine._free_memory", lambda _: next(free, 1 << 30))
     assert make_engine(max_cache_gib=None)._store.count == (1 << 28) // (32 << 10)
 
 
-def test_who_closes_an_engine_does_not_wait_for_memory(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_closes_an_engine_does_not_wait_for_memory(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A pass finds no memory, and while it waits for some the engine is closed."""
     engine, paused, pauses = make_engine(gradient_checkpointing=True), threading.Event(), 0
 

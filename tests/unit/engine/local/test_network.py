@@ -45,7 +45,9 @@ def random_datums(sizes: list[int], temperature: float = 0.8) -> list[Datum]:
         mask = random.random(size) < 0.4
         mask[-1] = True
         advantages = random.normal(size=size) * mask
-        out.append(datum(mask, tokens[:-1], tokens[1:], (-4 + random.normal(size=size) * 0.5) * mask, advantages, temperature))
+        out.append(
+            datum(mask, tokens[:-1], tokens[1:], (-4 + random.normal(size=size) * 0.5) * mask, advantages, temperature)
+        )
     return out
 
 
@@ -59,7 +61,9 @@ def test_logits_are_those_of_transformers_with_the_adapter_on(
     with torch.no_grad():
         theirs = engine._wrapped(input_ids=tokens[None]).logits[0]
         adapter = freeze(engine._wrapped, torch.float32)
-        ours = engine._network.logits(engine._network.hidden(tokens, torch.arange(90), packed_attention([90], tokens.device), adapter))
+        ours = engine._network.logits(
+            engine._network.hidden(tokens, torch.arange(90), packed_attention([90], tokens.device), adapter)
+        )
     torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-4)
 
 
@@ -71,7 +75,9 @@ def test_any_choice_of_targets_is_run_as_peft_runs_it(make_engine: Callable[...,
     with torch.no_grad():
         theirs = engine._wrapped(input_ids=tokens[None]).logits[0]
         adapter = freeze(engine._wrapped, torch.float32)
-        ours = engine._network.logits(engine._network.hidden(tokens, torch.arange(40), packed_attention([40], tokens.device), adapter))
+        ours = engine._network.logits(
+            engine._network.hidden(tokens, torch.arange(40), packed_attention([40], tokens.device), adapter)
+        )
     torch.testing.assert_close(ours, theirs, atol=2e-4, rtol=1e-4)
 
 

@@ -29,7 +29,18 @@ from moot.errors import EngineError
 from support.stressing import PATIENCE_S, answered, quick_switches, seeds, tell
 
 CALLERS, TURNS = 16, 8
-STEPS = ("step", "_leave_cancelled", "_choose", "_prefill", "_decode", "_make_room", "_read", "_accept", "_preempt", "_retire")
+STEPS = (
+    "step",
+    "_leave_cancelled",
+    "_choose",
+    "_prefill",
+    "_decode",
+    "_make_room",
+    "_read",
+    "_accept",
+    "_preempt",
+    "_retire",
+)
 PAGES = ("start", "grow", "drop", "retire", "find")
 
 
@@ -101,7 +112,9 @@ async def caller(made: LocalEngine, sampler: LocalSampler, rng: random.Random, c
             if rng.random() < 0.15:
                 asking: asyncio.Task[Any] = asyncio.create_task(divide(made, rng.choice([0, 1, 1])))
             else:
-                asking = asyncio.create_task(sampler.sample(prompt, SamplingParams(rng.randint(1, 6)), rng.choice([1, 1, 3])))
+                asking = asyncio.create_task(
+                    sampler.sample(prompt, SamplingParams(rng.randint(1, 6)), rng.choice([1, 1, 3]))
+                )
             leaves = rng.random() < 0.1
             try:
                 if leaves:
@@ -124,7 +137,10 @@ async def play(engine: LocalEngine, seed: int, counts: Counter[str]) -> None:
     rng = random.Random(seed)
     made, planted = troubled(engine, rng)
     samplers = [LocalSampler(made, Weights(key, ())) for key in range(2)]
-    callers = [asyncio.create_task(caller(made, rng.choice(samplers), random.Random(f"{seed} {n}"), counts)) for n in range(CALLERS)]
+    callers = [
+        asyncio.create_task(caller(made, rng.choice(samplers), random.Random(f"{seed} {n}"), counts))
+        for n in range(CALLERS)
+    ]
     if rng.random() < 0.6:  # in the middle of it all, at any point
         await asyncio.sleep(rng.random() * 0.15)
     else:
@@ -148,7 +164,9 @@ def test_no_request_is_lost_whatever_goes_wrong(engine: LocalEngine) -> None:
 
 def request_of(answers: Callable[[Any], None]) -> Request:
     stop = StopCheck((), None)
-    return Request(Weights(0, ()), np.array([1, 2, 3], np.int32), SamplingParams(2), stop, np.random.default_rng(0), answers)
+    return Request(
+        Weights(0, ()), np.array([1, 2, 3], np.int32), SamplingParams(2), stop, np.random.default_rng(0), answers
+    )
 
 
 def quiet_scheduler(engine: LocalEngine) -> Scheduler:
@@ -195,7 +213,9 @@ def test_a_store_that_fails_while_requests_end_keeps_no_answer_back(engine: Loca
     assert len(heard) == 3
 
 
-def test_a_worker_that_breaks_tells_everyone_and_refuses_the_next(engine: LocalEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_worker_that_breaks_tells_everyone_and_refuses_the_next(
+    engine: LocalEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(threading, "excepthook", lambda told: None)
     worker, scheduler, heard = Worker(), quiet_scheduler(engine), list[Any]()
 

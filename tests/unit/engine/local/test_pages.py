@@ -29,7 +29,9 @@ def write(store: PageStore, item: Cached, prompt: np.ndarray) -> None:
 
 
 def stored(store: PageStore, item: Cached) -> list[int]:
-    kept: list[int] = store.keys[0][torch.tensor(item.pages, dtype=torch.long), 0, :, 0].flatten()[: len(item.tokens)].int().tolist()
+    kept: list[int] = (
+        store.keys[0][torch.tensor(item.pages, dtype=torch.long), 0, :, 0].flatten()[: len(item.tokens)].int().tolist()
+    )
     return kept
 
 
@@ -69,7 +71,11 @@ def test_what_does_not_fit_changes_nothing() -> None:
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(1, 420)), max_size=25), st.booleans(), st.sampled_from([1, 6]))
+@given(
+    st.lists(st.tuples(st.integers(0, 3), st.integers(0, 9), st.integers(1, 420)), max_size=25),
+    st.booleans(),
+    st.sampled_from([1, 6]),
+)
 def test_whatever_comes_and_goes_every_sequence_reads_what_it_wrote(
     steps: list[tuple[int, int, int]], share: bool, first_part: int
 ) -> None:
@@ -170,7 +176,11 @@ def test_a_store_gives_back_what_only_idle_sequences_have_and_grows_again() -> N
     running = store.start(0, np.arange(5000, 5100), None, 0)
     assert not store.shrink(), "somebody reads it"
     store.retire(running)
-    assert store.shrink() and (store.held, store.version) == (2, version + 1) and store.find(0, np.arange(200)) == (None, 0)
+    assert (
+        store.shrink()
+        and (store.held, store.version) == (2, version + 1)
+        and store.find(0, np.arange(200)) == (None, 0)
+    )
     assert not store.shrink(), "there is no more to give"
     check(store)
     again = store.start(0, np.arange(700), None, 0)
@@ -206,7 +216,9 @@ def test_the_oldest_nobody_waits_for_is_forgotten_then_the_one_whose_turn_is_las
     queue: deque[Any] = deque()
     for number in (2, 0, 3, 2, 4, 9):  # two continue the third; the last begins anew
         known = np.arange(100 * number, 100 * number + 90)
-        queue.append(SimpleNamespace(weights=SimpleNamespace(key=0), known=lambda known=known: known, source=None, sought=False))
+        queue.append(
+            SimpleNamespace(weights=SimpleNamespace(key=0), known=lambda known=known: known, source=None, sought=False)
+        )
     order, left = list[int](), list(kept)
     while left:
         left.remove(chosen := least_of_use(queue, store, left))

@@ -52,14 +52,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[LocalEngine, list
 
     torch.manual_seed(0)
     path = tmp_path_factory.mktemp("model")
-    transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("llama", **SHAPE)).save_pretrained(path)
+    transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.for_model("llama", **SHAPE)).save_pretrained(
+        path
+    )
     engine = LocalEngine.create(str(path), device="cpu", dtype="fp32", max_cache_gib=0.02, lora_rank=4)
     weights = [Weights(0, ())]
     tokens, ones = np.arange(1, 21, dtype=np.int32), np.ones(20, np.float32)
     for key, sign in ((1, 1.0), (2, -1.0)):
-        engine.forward_backward([Datum(tokens, tokens + 1, 0 * ones, sign * ones, ones)], "importance_sampling").result()
+        engine.forward_backward(
+            [Datum(tokens, tokens + 1, 0 * ones, sign * ones, ones)], "importance_sampling"
+        ).result()
         engine.optim_step(AdamParams(0.05)).result()
-        weights.append(Weights(key, engine._worker.submit(lambda: freeze(engine._wrapped, engine._network.dtype)).result()))
+        weights.append(
+            Weights(key, engine._worker.submit(lambda: freeze(engine._wrapped, engine._network.dtype)).result())
+        )
     return engine, weights
 
 
@@ -128,7 +134,9 @@ def requests(seed: int, weights: list[Weights]) -> list[tuple[Request, int, int,
         elif rng.random() < 0.5:
             prompt = np.append(openings[int(rng.integers(3))], prompt)
         stop = tuple(rng.integers(0, 64, 2).tolist()) if rng.random() < 0.5 else ()
-        params = SamplingParams(int(rng.integers(1, 40)), float(rng.choice([0, 0.7, 1.3])), top_k=int(rng.choice([-1, -1, 7])), stop=stop)
+        params = SamplingParams(
+            int(rng.integers(1, 40)), float(rng.choice([0, 0.7, 1.3])), top_k=int(rng.choice([-1, -1, 7])), stop=stop
+        )
         answers: list[Any] = []
         generator = np.random.Generator(np.random.Philox(1000 * seed + number))
         prompt, asked = prompt.astype(np.int32), None
@@ -149,7 +157,9 @@ def check_pages(store: PageStore) -> None:
     assert [users.count(page) for page in range(store.count + 1)] == store._users
 
 
-def play(trained: Any, monkeypatch: pytest.MonkeyPatch, decoder: Any, seed: int, disturbed: bool) -> tuple[list[Any], Scheduler]:
+def play(
+    trained: Any, monkeypatch: pytest.MonkeyPatch, decoder: Any, seed: int, disturbed: bool
+) -> tuple[list[Any], Scheduler]:
     (engine, weights), rng = trained, np.random.default_rng(10**6 + seed)
     network, given, zeros = engine._network, requests(seed, weights), pages._zeros
     clock, burst = 100.0, 0
@@ -198,13 +208,17 @@ def play(trained: Any, monkeypatch: pytest.MonkeyPatch, decoder: Any, seed: int,
         assert len({*waiting, *rows}) == len(waiting) + len(rows), "in two places"
         assert all(not request.cached and not request.ahead and not request.settled for request in scheduler.waiting)
     assert not any(item.active for item in store._sequences)
-    assert all(len(answers) == 1 or (request.cancelled and not answers) for request, _, _, answers in given), "lost, or answered twice"
+    assert all(len(answers) == 1 or (request.cancelled and not answers) for request, _, _, answers in given), (
+        "lost, or answered twice"
+    )
     return [answers[0] if answers else None for *_, answers in given], scheduler
 
 
 @pytest.mark.filterwarnings("ignore:a step of . rows could not be captured")
 @pytest.mark.parametrize("kind", ["plain", "captured"])
-def test_whoever_is_answered_gets_the_tokens_of_a_calm_run(trained: Any, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_whoever_is_answered_gets_the_tokens_of_a_calm_run(
+    trained: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     decoder = use_torch_for_kernels(monkeypatch) if kind == "captured" else None
     answered = failed = ran_out = 0
     for seed in SEEDS:

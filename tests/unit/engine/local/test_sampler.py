@@ -105,13 +105,17 @@ def test_what_others_wait_for_is_forgotten_last(make_engine: Callable[..., Any])
     asyncio.run(main())
 
 
-def test_when_everyone_runs_and_no_page_is_left_the_youngest_waits_and_is_still_right(make_engine: Callable[..., Any]) -> None:
+def test_when_everyone_runs_and_no_page_is_left_the_youngest_waits_and_is_still_right(
+    make_engine: Callable[..., Any],
+) -> None:
     """5 requests that grow to 3 pages each share 8 pages."""
     engine = make_engine(max_cache_gib=8 * PAGE_BYTES / GIB)
 
     async def main() -> None:
         sampler = await engine.snapshot()
-        await asyncio.gather(*(check(sampler, talk, 260, seed=i) for i, talk in enumerate(prompts(100, 90, 80, 70, 60))))
+        await asyncio.gather(
+            *(check(sampler, talk, 260, seed=i) for i, talk in enumerate(prompts(100, 90, 80, 70, 60)))
+        )
         assert engine.statistics["preempted"] > 0
 
     asyncio.run(main())
@@ -124,7 +128,9 @@ def test_preemption_does_not_change_what_a_seed_gives(make_engine: Callable[...,
             engine = make_engine(max_cache_gib=pages * PAGE_BYTES / GIB)
             sampler = await engine.snapshot()
             params = [SamplingParams(max_tokens=200, seed=i) for i in range(5)]
-            samples = await asyncio.gather(*(sampler.sample(p, q) for p, q in zip(prompts(100, 90, 80, 70, 60), params, strict=True)))
+            samples = await asyncio.gather(
+                *(sampler.sample(p, q) for p, q in zip(prompts(100, 90, 80, 70, 60), params, strict=True))
+            )
             results.append([sample.tokens.tolist() for (sample,) in samples])
         assert results[0] == results[1]
 
@@ -155,7 +161,10 @@ def test_a_cancelled_request_leaves_and_the_others_stay(make_engine: Callable[..
 def test_one_engine_serves_several_event_loops(make_engine: Callable[..., Any]) -> None:
     engine = make_engine()
     sampler = engine.snapshot().result()
-    results = [asyncio.run(sampler.sample([1, 2, 3], SamplingParams(max_tokens=5, seed=0)))[0].tokens.tolist() for _ in range(2)]
+    results = [
+        asyncio.run(sampler.sample([1, 2, 3], SamplingParams(max_tokens=5, seed=0)))[0].tokens.tolist()
+        for _ in range(2)
+    ]
     assert results[0] == results[1]
 
 
@@ -173,7 +182,9 @@ def test_closing_fails_those_who_still_wait(make_engine: Callable[..., Any]) -> 
     asyncio.run(main())
 
 
-def test_trouble_in_a_step_fails_its_requests_and_not_the_engine(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_trouble_in_a_step_fails_its_requests_and_not_the_engine(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = make_engine()
 
     async def main() -> None:
@@ -208,7 +219,9 @@ def test_trouble_after_a_request_joined_does_not_reach_those_who_run(make_engine
     asyncio.run(main())
 
 
-def test_logits_that_are_not_finite_are_an_engine_error(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logits_that_are_not_finite_are_an_engine_error(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = make_engine()
 
     async def main() -> None:

@@ -19,7 +19,9 @@ from unit.engine.local.test_sampler import GIB, PAGE_BYTES, check, prompts
 YES_NO = [[5], [6], [7], [8]]
 
 
-def test_a_verdict_costs_the_new_tokens_and_one_row_of_logits(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_verdict_costs_the_new_tokens_and_one_row_of_logits(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Prompt 300, 50 sampled (the last one's keys are not computed), 3 tokens that ask: 4 to prefill for four candidates."""
     engine = make_engine()
 
@@ -51,7 +53,9 @@ def test_verdicts_of_many_and_samples_share_one_pass(make_engine: Callable[..., 
         sampled = [sampler.sample(text, SamplingParams(max_tokens=1, seed=0)) for text in texts[2:]]
         *scores, (third,), (fourth,) = await asyncio.gather(*asked, *sampled)
         engine._network.hidden = hidden
-        assert sum(passes) == 20 + 150 + 33 + 7 and len(passes) <= 2  # the first may be on its way before the others come
+        assert (
+            sum(passes) == 20 + 150 + 33 + 7 and len(passes) <= 2
+        )  # the first may be on its way before the others come
         for text, of_text in zip(texts[:2], scores, strict=True):
             fresh = [(await trainer_logprobs(engine, [*text, *candidate]))[-1] for candidate in YES_NO]
             np.testing.assert_allclose(of_text, fresh, atol=1e-5)
@@ -87,7 +91,9 @@ def test_whole_sequences_that_begin_alike_do_not_wait_for_each_other(make_engine
     asyncio.run(main())
 
 
-def test_in_small_pieces_and_small_chunks_it_is_the_same(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_small_pieces_and_small_chunks_it_is_the_same(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = make_engine()
     monkeypatch.setattr(scoring, "chunk_rows", lambda *_: 3)
 

@@ -37,8 +37,12 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
     yield made
 
 
-@pytest.mark.parametrize(("others", "count"), [(0.0, 8), (0.2, 8), (0.5, 7), (1.0, 7), (1.2, 7), (2.0, 6), (7.9, 1), (30.0, 1), (-0.1, 8)])
-def test_each_core_that_others_use_costs_a_thread_and_the_last_one_stays(counts: list[int], others: float, count: int) -> None:
+@pytest.mark.parametrize(
+    ("others", "count"), [(0.0, 8), (0.2, 8), (0.5, 7), (1.0, 7), (1.2, 7), (2.0, 6), (7.9, 1), (30.0, 1), (-0.1, 8)]
+)
+def test_each_core_that_others_use_costs_a_thread_and_the_last_one_stays(
+    counts: list[int], others: float, count: int
+) -> None:
     following = Threads(Machine(others))
     following.follow()
     following.follow()
@@ -62,7 +66,9 @@ def test_a_second_engine_knows_how_many_there_were_before_the_first_one(counts: 
     assert Threads(Machine()).most == 2
 
 
-def test_nothing_is_looked_at_twice_within_a_moment_nor_with_one_thread(counts: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_looked_at_twice_within_a_moment_nor_with_one_thread(
+    counts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     machine = Machine(5.0)
     following = Threads(machine)
     monkeypatch.setattr(threads, "time", type("Clock", (), {"monotonic": staticmethod(lambda: 1.4)}))

@@ -69,7 +69,9 @@ def test_out_of_memory_halves_the_micro_batch_and_counts_nothing_twice(
 
     def limited_grad(*args: Any, **options: Any) -> Any:
         if where == "backward" and size > 40:
-            raise RuntimeError("[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes")
+            raise RuntimeError(
+                "[enforce fail] DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes"
+            )
         return grad(*args, **options)
 
     monkeypatch.setattr(tight._network, "hidden", limited_hidden)
@@ -125,12 +127,16 @@ def test_one_that_is_the_beginning_of_another_is_parted_from_it_where_both_do_no
     assert not engine._trainer.recompute and seen[-3:] == [1, 1, 1]
 
 
-def test_passes_grow_back_after_some_calls_without_trouble(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_passes_grow_back_after_some_calls_without_trouble(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A device that first holds 20 tokens and then all: a single sequence of 30 has to be recomputed, and later does not."""
     engine = make_engine(token_budget=64)
     hidden, room = engine._network.hidden, 20
 
-    def limited(tokens: torch.Tensor, positions: Any, attend: Any, adapter: Any, recompute: bool = False) -> torch.Tensor:
+    def limited(
+        tokens: torch.Tensor, positions: Any, attend: Any, adapter: Any, recompute: bool = False
+    ) -> torch.Tensor:
         if len(tokens) > room and not recompute:
             raise torch.OutOfMemoryError("planted")
         return hidden(tokens, positions, attend, adapter, recompute)
@@ -185,11 +191,15 @@ def test_a_step_that_finds_no_room_keeps_its_gradient_and_can_be_taken_later(
             tight.optim_step(AdamParams(1e-2)).result()
     steps = [engine.optim_step(AdamParams(1e-2)).result().metrics for engine in (calm, tight)]
     assert steps[0] == steps[1] and steps[0]["grad_norm"] > 0
-    for ours, theirs in zip(lora_parameters(calm._wrapped).values(), lora_parameters(tight._wrapped).values(), strict=True):
+    for ours, theirs in zip(
+        lora_parameters(calm._wrapped).values(), lora_parameters(tight._wrapped).values(), strict=True
+    ):
         assert torch.equal(ours, theirs)
 
 
-def test_a_step_without_room_takes_the_cache_that_nobody_reads(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_without_room_takes_the_cache_that_nobody_reads(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine, empty_like, given_up = make_engine(), torch.empty_like, []
 
     def limited(*given: Any) -> torch.Tensor:
@@ -204,7 +214,9 @@ def test_a_step_without_room_takes_the_cache_that_nobody_reads(make_engine: Call
     assert given_up == [1]
 
 
-def test_a_single_sequence_that_does_not_fit_is_an_engine_error(make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_single_sequence_that_does_not_fit_is_an_engine_error(
+    make_engine: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
     engine = make_engine()
 
     def full(*_: Any) -> Any:
@@ -216,7 +228,9 @@ def test_a_single_sequence_that_does_not_fit_is_an_engine_error(make_engine: Cal
 
 
 @pytest.mark.parametrize("broken", [float("nan"), float("inf")])
-def test_a_gradient_that_is_not_finite_skips_the_step_and_is_gone_after(make_engine: Callable[..., Any], broken: float) -> None:
+def test_a_gradient_that_is_not_finite_skips_the_step_and_is_gone_after(
+    make_engine: Callable[..., Any], broken: float
+) -> None:
     engine = make_engine()
     (item,) = datums(10)
     bad = Datum(item.tokens, item.targets, item.logprobs, item.advantages * broken, item.mask)
@@ -328,7 +342,9 @@ def test_an_engine_that_is_closed_leaves_a_pass_in_its_middle(
 )
 def test_a_bad_datum_is_named_at_once(make_engine: Callable[..., Any], change: dict[str, Any], word: str) -> None:
     (item,) = datums(10)
-    fields = {name: getattr(item, name) for name in ("tokens", "targets", "logprobs", "advantages", "mask", "temperature")}
+    fields = {
+        name: getattr(item, name) for name in ("tokens", "targets", "logprobs", "advantages", "mask", "temperature")
+    }
     with pytest.raises(ValueError, match=word):
         make_engine().forward_backward([Datum(**{**fields, **change})], "ppo")
 

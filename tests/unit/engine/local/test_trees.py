@@ -20,7 +20,9 @@ from support.datums import datum
 CPU = torch.device("cpu")
 
 
-def debate(agents: int = 3, rounds: int = 3, opening: int = 90, end: int = 10, said: int = 20, seed: int = 0) -> list[Datum]:
+def debate(
+    agents: int = 3, rounds: int = 3, opening: int = 90, end: int = 10, said: int = 20, seed: int = 0
+) -> list[Datum]:
     """As layout shared has it: all that was said stands in front, then the end of the seat, then its turn, which is trained on."""
     rng = np.random.default_rng(seed)
     transcript, made = rng.integers(0, 64, opening), []
@@ -30,12 +32,16 @@ def debate(agents: int = 3, rounds: int = 3, opening: int = 90, end: int = 10, s
             tokens = np.concatenate([transcript, [agent, round], rng.integers(0, 64, end - 2), turn])
             mask = np.arange(len(tokens) - 1) >= len(transcript) + end - 1
             old, credit = rng.normal(size=(2, len(mask))) * mask
-            made.append(datum(mask, tokens[:-1], tokens[1:], -4.0 - np.abs(old) * mask, credit, temperature=0.6 + 0.2 * agent))
+            made.append(
+                datum(mask, tokens[:-1], tokens[1:], -4.0 - np.abs(old) * mask, credit, temperature=0.6 + 0.2 * agent)
+            )
         transcript = np.concatenate([transcript, *turns])
     return made
 
 
-def gradients(engine: Any, datums: list[Datum], loss: str = "importance_sampling") -> tuple[Any, dict[str, torch.Tensor]]:
+def gradients(
+    engine: Any, datums: list[Datum], loss: str = "importance_sampling"
+) -> tuple[Any, dict[str, torch.Tensor]]:
     out = engine.forward_backward(datums, loss).result()
     found, engine._trainer.gradient = engine._trainer.gradient, {}
     return out, found
@@ -51,11 +57,15 @@ def assert_alike(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
 
 @pytest.mark.parametrize("family", ["llama", "qwen3"])
 @pytest.mark.parametrize("options", [{}, {"gradient_checkpointing": True}, {"token_budget": 300}], ids=str)
-def test_gradients_of_trees_are_those_of_plain_datums(make_engine: Callable[..., Any], family: str, options: dict[str, Any]) -> None:
+def test_gradients_of_trees_are_those_of_plain_datums(
+    make_engine: Callable[..., Any], family: str, options: dict[str, Any]
+) -> None:
     engine = make_engine(family, **options)
     with torch.no_grad():
         for parameter in engine._trainer.parameters.values():
-            parameter.normal_(0, 0.1, generator=torch.Generator().manual_seed(1))  # at the start half of the gradient is 0
+            parameter.normal_(
+                0, 0.1, generator=torch.Generator().manual_seed(1)
+            )  # at the start half of the gradient is 0
     datums = debate()
     tree, in_trees = gradients(engine, datums)
     engine._trainer.share = False
@@ -145,7 +155,10 @@ def test_short_or_small_beginnings_are_left_alone() -> None:
 
     def pair(shared: int, length: int) -> list[Any]:
         start = rng.integers(0, 64, shared)
-        return [np.concatenate([start, [first], rng.integers(0, 64, length - shared - 1)]).astype(np.int32) for first in (2, 1)]
+        return [
+            np.concatenate([start, [first], rng.integers(0, 64, length - shared - 1)]).astype(np.int32)
+            for first in (2, 1)
+        ]
 
     for shared, length, expected in ((63, 100, []), (64, 100, [64]), (100, 500, []), (200, 500, [200])):
         forest = plant(pair(shared, length))
@@ -154,7 +167,9 @@ def test_short_or_small_beginnings_are_left_alone() -> None:
 
 
 @pytest.mark.parametrize("grouped", [True, False])
-def test_on_a_gpu_torchs_function_is_given_fewer_queries_than_keys(monkeypatch: pytest.MonkeyPatch, grouped: bool) -> None:
+def test_on_a_gpu_torchs_function_is_given_fewer_queries_than_keys(
+    monkeypatch: pytest.MonkeyPatch, grouped: bool
+) -> None:
     """It runs on GPUs alone; in its place one that reads its arguments as the documentation says, the mask at the lower right."""
 
     def varlen(q: Any, k: Any, v: Any, ends: Any, ends_over: Any, longest: int, longest_over: int) -> torch.Tensor:

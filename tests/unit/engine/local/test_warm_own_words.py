@@ -44,11 +44,18 @@ def colour(text: str) -> str:
 def test_a_tiny_model_is_warmed_up_in_its_own_words(tmp_path: Path) -> None:
     model = str(tiny_chat.save(tmp_path / "tiny"))
     engine = LocalEngine.create(model, dtype="fp32", device="cpu", max_cache_gib=0.1, token_budget=16384)
-    task = Task("colours", lambda number: Question(f"Which colour is {number}?"), [Question(f"And {n}?") for n in range(1)], extract=colour)
+    task = Task(
+        "colours",
+        lambda number: Question(f"Which colour is {number}?"),
+        [Question(f"And {n}?") for n in range(1)],
+        extract=colour,
+    )
     run = Run.create(tmp_path / "run", CONFIG.as_dict(), {})
     scoring = CONFIG.protocol.scoring
     reward, estimator = REWARDS[scoring.reward], ESTIMATORS[scoring.estimator]
-    setup = Setup(CONFIG, engine, Rendering(engine.tokenizer, model), task, [task], reward, estimator, run, watcher=Silent())
+    setup = Setup(
+        CONFIG, engine, Rendering(engine.tokenizer, model), task, [task], reward, estimator, run, watcher=Silent()
+    )
     asyncio.run(train(setup))
     kept = json.loads((run.path / "warm_own.json").read_text())
     assert kept["entropy"] > 1 and kept["direct"] is None, "no answers are known"
@@ -56,4 +63,6 @@ def test_a_tiny_model_is_warmed_up_in_its_own_words(tmp_path: Path) -> None:
     losses = [row["warm/loss_per_token"] for row in rows if "warm/loss_per_token" in row]
     assert len(losses) == 3 and losses[-1] < losses[0], "what it wrote itself becomes more probable, form included"
     for words in kept["solutions"].values():
-        assert {colour(text) for text in words["right"]} == {words["answer"]} and words["answer"] not in map(colour, words["wrong"])
+        assert {colour(text) for text in words["right"]} == {words["answer"]} and words["answer"] not in map(
+            colour, words["wrong"]
+        )

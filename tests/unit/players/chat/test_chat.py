@@ -82,7 +82,9 @@ def test_parts_of_text_are_joined() -> None:
 @given(st.lists(st.integers(0, 600), max_size=12))
 def test_it_does_not_matter_where_the_network_cuts_a_stream(cuts: list[int]) -> None:
     said = "naïve 🙂\u2028new\x85line\x0c and \\n"
-    whole = b": comment\n\n" + event(said).replace(b"\n\n", b"\r\n\r\n") + b"event: x\nid: 1\n" + event("!", "stop") + DONE
+    whole = (
+        b": comment\n\n" + event(said).replace(b"\n\n", b"\r\n\r\n") + b"event: x\nid: 1\n" + event("!", "stop") + DONE
+    )
     edges = sorted({0, len(whole), *(cut for cut in cuts if cut < len(whole))})
     pieces = [whole[a:b] for a, b in pairwise(edges)]
 
@@ -163,7 +165,9 @@ def test_without_retries_it_is_tried_once() -> None:
 def test_an_answer_that_was_whole_before_the_connection_broke_counts() -> None:
     broken = (httpx.ReadError("reset"), b"data: {half\n\n", b'data: {"error": "late"}\n\n')
     for rest in broken:
-        assert Asked(Server(lambda rest=rest: stream(event("Four"), event(finish="stop"), rest))).reply == Reply("Four", "stop")
+        assert Asked(Server(lambda rest=rest: stream(event("Four"), event(finish="stop"), rest))).reply == Reply(
+            "Four", "stop"
+        )
 
 
 def test_waits_double_and_are_spread_by_half() -> None:
@@ -206,7 +210,16 @@ def test_a_rate_limit_told_to_one_holds_back_the_others_at_that_server() -> None
 
 @pytest.mark.parametrize(
     ("header", "seconds"),
-    [("0", 0.0), ("12", 12.0), ("1.5", 1.5), ("", None), ("soon", None), ("-3", None), ("9" * 400, None), ("Mon, 99 Foo 2026", None)],
+    [
+        ("0", 0.0),
+        ("12", 12.0),
+        ("1.5", 1.5),
+        ("", None),
+        ("soon", None),
+        ("-3", None),
+        ("9" * 400, None),
+        ("Mon, 99 Foo 2026", None),
+    ],
 )
 def test_retry_after_is_seconds_or_nothing(header: str, seconds: float | None) -> None:
     assert retry_after(httpx.Headers({"Retry-After": header})) == seconds
@@ -228,7 +241,8 @@ def test_a_server_that_only_keeps_the_connection_open_is_silent() -> None:
 
 
 @pytest.mark.parametrize(
-    "said", [event(), event(""), b'data: {"choices": []}\n\n', b'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n']
+    "said",
+    [event(), event(""), b'data: {"choices": []}\n\n', b'data: {"choices": [{"delta": {"role": "assistant"}}]}\n\n'],
 )
 def test_events_that_say_nothing_are_silence(said: bytes) -> None:
     def empty() -> httpx.Response:
@@ -250,7 +264,9 @@ def test_an_answer_has_one_deadline_however_much_is_said(said: bytes) -> None:
 
 def test_tries_and_waits_have_one_deadline_together() -> None:
     assert Patience().deadline_s == 3600
-    assert Patience(retries=2, timeout_s=3000, longest_wait_s=0).deadline_s == 9000, "each try may be as silent as was asked for"
+    assert Patience(retries=2, timeout_s=3000, longest_wait_s=0).deadline_s == 9000, (
+        "each try may be as silent as was asked for"
+    )
 
     async def ask() -> None:
         async def sleep(seconds: float) -> None:
@@ -301,7 +317,10 @@ def test_what_a_server_packed_is_refused_and_not_unpacked(status: int, kind: str
 
 @pytest.mark.parametrize("count", [10**400, 1 << 60, -1, True, 1e300, "9"])
 def test_a_count_of_tokens_that_cannot_be_one_is_none(count: Any) -> None:
-    whole = {"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}], "usage": {"prompt_tokens": count, "completion_tokens": 1}}
+    whole = {
+        "choices": [{"message": {"content": "4"}, "finish_reason": "stop"}],
+        "usage": {"prompt_tokens": count, "completion_tokens": 1},
+    }
     assert Asked(Server(lambda: httpx.Response(200, json=whole))).reply == Reply("4", "stop", None, None, 1)
 
 
@@ -330,14 +349,26 @@ def test_an_answer_without_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("answer", "says"),
     [
-        (httpx.Response(401, json={"error": {"message": "no key"}}), f"{BASE} answered 401 (no key); set OPENAI_API_KEY to a key it takes"),
+        (
+            httpx.Response(401, json={"error": {"message": "no key"}}),
+            f"{BASE} answered 401 (no key); set OPENAI_API_KEY to a key it takes",
+        ),
         (httpx.Response(403), f"{BASE} answered 403; the key in OPENAI_API_KEY may not use this model"),
         (httpx.Response(404), f"{BASE} answered 404; check --base-url, which usually ends in /v1, and --model"),
-        (httpx.Response(400, json={"detail": "context too long"}), f"{BASE} answered 400 (context too long); the request does not suit"),
+        (
+            httpx.Response(400, json={"detail": "context too long"}),
+            f"{BASE} answered 400 (context too long); the request does not suit",
+        ),
         (httpx.Response(413), "fewer --rounds"),
         (httpx.Response(501), f"{BASE} answered 501; check --base-url and --model"),
-        (httpx.Response(301, headers={"location": "http://new.test/v1"}), "points to http://new.test/v1; give the new place as --base-url"),
-        (httpx.Response(429, json={"error": {"code": "insufficient_quota", "message": "pay"}}), "the account's quota is used up"),
+        (
+            httpx.Response(301, headers={"location": "http://new.test/v1"}),
+            "points to http://new.test/v1; give the new place as --base-url",
+        ),
+        (
+            httpx.Response(429, json={"error": {"code": "insufficient_quota", "message": "pay"}}),
+            "the account's quota is used up",
+        ),
     ],
 )
 def test_what_will_not_pass_is_said_at_once_with_what_to_do(answer: httpx.Response, says: str) -> None:
@@ -375,7 +406,9 @@ def test_a_setting_that_a_server_does_not_know_is_left_out_and_noted(name: str, 
     assert asked.reply is not None and asked.waits == []
     first, second = asked.server.bodies
     assert first.keys() - second.keys() == {name} and second.keys() <= first.keys()
-    assert (note is None and asked.notes == []) or (note is not None and len(asked.notes) == 1 and note in asked.notes[0])
+    assert (note is None and asked.notes == []) or (
+        note is not None and len(asked.notes) == 1 and note in asked.notes[0]
+    )
 
 
 def test_the_limit_on_tokens_has_a_newer_name() -> None:
@@ -392,11 +425,15 @@ def test_a_value_out_of_range_is_not_a_setting_that_is_unknown() -> None:
 
 def test_a_server_that_refuses_everything_is_asked_once_for_each_setting() -> None:
     words = "unsupported: stream_options max_tokens temperature seed stop, and the system role"
-    asked = Asked(Server(lambda: httpx.Response(400, text=words)), request=ChatRequest(REQUEST.messages, 100, 0.7, "x", seed=3))
+    asked = Asked(
+        Server(lambda: httpx.Response(400, text=words)), request=ChatRequest(REQUEST.messages, 100, 0.7, "x", seed=3)
+    )
     assert isinstance(asked.error, ServerRefused)
     assert len(asked.server.bodies) == 7
 
 
 def test_without_a_system_role_its_text_stands_in_the_first_message() -> None:
-    _, second = Asked(Server(lambda: httpx.Response(400, json={"error": "System role not supported"}), good)).server.bodies
+    _, second = Asked(
+        Server(lambda: httpx.Response(400, json={"error": "System role not supported"}), good)
+    ).server.bodies
     assert second["messages"] == [{"role": "user", "content": "Be brief.\n\nTwo and two?"}]

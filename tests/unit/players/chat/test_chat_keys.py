@@ -34,17 +34,28 @@ def test_a_server_that_repeats_the_key_gets_it_shown_to_nobody(answer: Callable[
 
 
 def test_a_key_in_the_middle_of_an_answer_is_struck_out_of_the_turn_and_of_what_is_shown_on_the_way() -> None:
-    pieces = [event(f"It is {KEY[:5]}"), event(KEY[5:12]), event(f"{KEY[12:]}, sk"), event(" or not"), event(" sk-"), event(finish="stop")]
+    pieces = [
+        event(f"It is {KEY[:5]}"),
+        event(KEY[5:12]),
+        event(f"{KEY[12:]}, sk"),
+        event(" or not"),
+        event(" sk-"),
+        event(finish="stop"),
+    ]
     asked = Asked(Server(lambda: stream(*pieces)), key=KEY)
     assert asked.reply is not None and asked.reply.text == "It is [key], sk or not sk-"
     assert "".join(asked.pieces) == asked.reply.text and not any(KEY[:5] in piece for piece in asked.pieces)
 
 
 def test_a_key_that_is_no_secret_is_an_ordinary_word() -> None:
-    assert Asked(Server(lambda: stream(event("It is EMPTY"), event(finish="stop"))), key="EMPTY").reply == Reply("It is EMPTY", "stop")
+    assert Asked(Server(lambda: stream(event("It is EMPTY"), event(finish="stop"))), key="EMPTY").reply == Reply(
+        "It is EMPTY", "stop"
+    )
 
 
-def test_an_answer_that_is_not_streamed_is_read_up_to_a_bound_and_then_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_is_not_streamed_is_read_up_to_a_bound_and_then_refused_at_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("moot.players.chat.chat.MOST_BYTES", 1 << 20)
     sent: list[int] = []
 

@@ -42,14 +42,20 @@ CLOSED = OPEN + "</comparison>"
         (Reply(OPEN, "content_filter"), OPEN, False),
         (Reply(CLOSED, "stop"), CLOSED, True),
         (Reply(CLOSED, "length"), CLOSED, True),
-        (Reply(CLOSED + " And <solution>more</solution>", "length"), CLOSED, True),  # a server that knows no stop strings
+        (
+            Reply(CLOSED + " And <solution>more</solution>", "length"),
+            CLOSED,
+            True,
+        ),  # a server that knows no stop strings
         (Reply("4", "stop"), "4", False),
         (Reply("", "stop"), "", False),
         (Reply(f"<think>{CLOSED[:30]}</think>{OPEN}", "stop"), f"<think>{CLOSED[:30]}</think>{CLOSED}", True),
         (Reply("<comparison></comparison>" + OPEN, "stop"), "<comparison></comparison>" + OPEN, False),
     ],
 )
-def test_the_closing_tag_is_forgiven_where_sampling_stopped_on_it_and_nowhere_else(reply: Reply, text: str, readable: bool) -> None:
+def test_the_closing_tag_is_forgiven_where_sampling_stopped_on_it_and_nowhere_else(
+    reply: Reply, text: str, readable: bool
+) -> None:
     said = as_said(reply, "three_tag")
     assert said.text == text
     assert isinstance(parse(said.text, "three_tag", said.closed), Parsed) is readable
@@ -60,7 +66,9 @@ def test_the_closing_tag_is_forgiven_where_sampling_stopped_on_it_and_nowhere_el
     [("stop_reason", "</comparison>", "</comparison>"), ("stop_reason", None, "end"), ("matched_stop", 2, "end")],
 )
 def test_servers_that_tell_what_ended_an_answer_are_believed(name: str, value: object, ended: str) -> None:
-    assert Asked(Server(lambda: stream(event("x"), event(finish="stop", **{name: value})))).reply == Reply("x", "stop", ended)
+    assert Asked(Server(lambda: stream(event("x"), event(finish="stop", **{name: value})))).reply == Reply(
+        "x", "stop", ended
+    )
 
 
 # A whole debate
@@ -92,7 +100,9 @@ def test_a_debate_grows_and_own_turns_stand_in_it_as_they_were_said() -> None:
 
 
 def test_the_five_sections_stop_at_their_own_last_tag() -> None:
-    debate, server = played(V1, lambda number: event(turn_text(contract="five_tag").removesuffix("</consensus_reason>")), rounds=1)
+    debate, server = played(
+        V1, lambda number: event(turn_text(contract="five_tag").removesuffix("</consensus_reason>")), rounds=1
+    )
     assert [turn.failed for turn in debate.turns] == [False] * 3
     assert {tuple(body["stop"]) for body in server.bodies} == {("</consensus_reason>",)}
 
@@ -100,7 +110,9 @@ def test_the_five_sections_stop_at_their_own_last_tag() -> None:
 def test_a_closing_ballot_stops_at_its_own_last_tag_and_needs_no_solution() -> None:
     ballot = "<evaluation>Fine.</evaluation><comparison>Agent 1 > Agent 2"
     five = V1.with_choices(closing_ballot=True)
-    debate, server = played(five, lambda number: event(turn_text(contract="five_tag") if number < 3 else ballot), rounds=1)
+    debate, server = played(
+        five, lambda number: event(turn_text(contract="five_tag") if number < 3 else ballot), rounds=1
+    )
     assert [(turn.ballot, turn.failed) for turn in debate.turns] == [(False, False)] * 3 + [(True, False)] * 3
     assert [body["stop"] for body in server.bodies] == [["</consensus_reason>"]] * 3 + [["</comparison>"]] * 3
 
@@ -133,11 +145,15 @@ def spoken_in_parts(way: str, replies: dict[str, str], finish: str = "stop") -> 
         return next((name for name in ("comparison", "evaluation") if name[:7] in words), "solution")
 
     server = Server()
-    server._answers = [lambda: stream(event(replies[section_asked(server.bodies[-1])]), event(finish=finish, usage=(5, 3)))]
+    server._answers = [
+        lambda: stream(event(replies[section_asked(server.bodies[-1])]), event(finish=finish, usage=(5, 3)))
+    ]
     rules = replace(V2.rules, sections=way)
 
     async def run() -> tuple[Debate, ChatSpeaker]:
-        speaker = ChatPlayer(Chat(Endpoint(BASE, "m"), transport=server)).speaker(SamplingParams(64), seed=1, limits={"comparison": 16})
+        speaker = ChatPlayer(Chat(Endpoint(BASE, "m"), transport=server)).speaker(
+            SamplingParams(64), seed=1, limits={"comparison": 16}
+        )
         return await play(Debate(Question("What is 3 + 4?"), 3, 1, rules), speaker), speaker
 
     debate, speaker = asyncio.run(run())
@@ -157,7 +173,11 @@ def test_a_tag_that_is_given_is_continued_and_the_section_ends_at_its_own() -> N
     assert [turn.parsed.fields["solution"].strip() for turn in debate.turns] == ["7"] * 3  # type: ignore[union-attr]
     for body in server.bodies:
         assert body["messages"][-1] == {"role": "assistant", "content": "<solution>\n"}
-        assert (body["continue_final_message"], body["add_generation_prompt"], body["stop"]) == (True, False, ["</solution>"])
+        assert (body["continue_final_message"], body["add_generation_prompt"], body["stop"]) == (
+            True,
+            False,
+            ["</solution>"],
+        )
 
 
 def test_a_solution_cut_at_its_limit_fails_the_turn_however_its_sections_come_about() -> None:
@@ -172,7 +192,9 @@ def test_a_server_that_cannot_continue_an_answer_is_refused_by_name() -> None:
     request = replace(REQUEST, messages=(*REQUEST.messages, Message("assistant", "<solution>\n")), continues=True)
     asked = Asked(Server(lambda: httpx.Response(422, json={"detail": words})), request=request)
     assert isinstance(asked.error, ServerRefused) and len(asked.server.bodies) == 1
-    assert "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled" in str(asked.error)
+    assert "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled" in str(
+        asked.error
+    )
 
 
 def test_a_plain_question_is_asked_without_a_stop_string_and_its_tokens_are_counted() -> None:

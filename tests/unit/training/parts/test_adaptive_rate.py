@@ -15,7 +15,9 @@ from moot.training.parts.adaptive_rate import LOWEST, AdaptiveRate
 
 def test_the_rate_rises_over_the_warm_up_and_stays() -> None:
     optim = OptimConfig(learning_rate=1e-4, lr_warmup=4)
-    assert [learning_rate(optim, i, 0.5) for i in (1, 2, 3, 4, 5, 100)] == pytest.approx([2.5e-5, 5e-5, 7.5e-5, 1e-4, 1e-4, 1e-4])
+    assert [learning_rate(optim, i, 0.5) for i in (1, 2, 3, 4, 5, 100)] == pytest.approx(
+        [2.5e-5, 5e-5, 7.5e-5, 1e-4, 1e-4, 1e-4]
+    )
 
 
 def test_without_a_warm_up_the_first_step_has_the_whole_rate() -> None:
@@ -38,7 +40,15 @@ def test_the_presets_for_models_of_a_size_warm_up_and_none_clips() -> None:
 def test_a_long_step_halves_the_rate_and_short_ones_bring_it_back_slowly() -> None:
     """Target 0.01: 0.015 is not yet too long, 0.0151 is; 0.005 is not yet short, 0.0049 is."""
     pace = AdaptiveRate()
-    for kl, factor in ((0.015, 1.0), (0.0151, 0.5), (0.02, 0.25), (0.005, 0.25), (0.0049, 0.275), (-0.001, 0.3025), (-0.02, 0.15125)):
+    for kl, factor in (
+        (0.015, 1.0),
+        (0.0151, 0.5),
+        (0.02, 0.25),
+        (0.005, 0.25),
+        (0.0049, 0.275),
+        (-0.001, 0.3025),
+        (-0.02, 0.15125),
+    ):
         pace.update(kl)
         assert pace.factor == pytest.approx(factor), kl
 
@@ -62,7 +72,13 @@ def test_without_a_step_nothing_changes_and_a_factor_of_one_half_halves_the_rate
 
 def datum(mask: list[float]) -> Datum:
     count, nothing = len(mask), np.zeros(len(mask), dtype=np.float32)
-    return Datum(np.zeros(count, dtype=np.int32), np.zeros(count, dtype=np.int32), nothing, nothing, np.array(mask, dtype=np.float32))
+    return Datum(
+        np.zeros(count, dtype=np.int32),
+        np.zeros(count, dtype=np.int32),
+        nothing,
+        nothing,
+        np.array(mask, dtype=np.float32),
+    )
 
 
 def floats(*values: float) -> np.ndarray:

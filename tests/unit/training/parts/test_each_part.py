@@ -67,7 +67,9 @@ def self_play_rows(setup: Setup) -> list[dict[str, Any]]:
     return [row for row in setup.run.metrics() if row["phase"] == "self_play"]
 
 
-@pytest.mark.parametrize(("schedule", "values"), [("constant", [2, 2, 2]), ("linear", [2, 1, 0]), ("cosine", [2, 1, 0])])
+@pytest.mark.parametrize(
+    ("schedule", "values"), [("constant", [2, 2, 2]), ("linear", [2, 1, 0]), ("cosine", [2, 1, 0])]
+)
 def test_a_schedule_starts_at_the_value_and_ends_at_nothing(schedule: Any, values: list[float]) -> None:
     assert [scheduled(2.0, schedule, done) for done in (0.0, 0.5, 1.0)] == pytest.approx(values)
 
@@ -150,10 +152,16 @@ def test_answers_count_for_their_own_task_and_its_promotion(tmp_path: Path) -> N
 
 def test_a_batch_of_two_tasks_has_the_metrics_of_both(tmp_path: Path) -> None:
     setup = played(tmp_path / "run", having(f"{STAGES},promote_at=2", "hard_agents:agents=6"))
-    row = self_play_rows(setup)[2]  # its batch has questions of the second task, and those of the first that stayed open
+    row = self_play_rows(setup)[
+        2
+    ]  # its batch has questions of the second task, and those of the first that stayed open
     assert row["recipe/debated_again"] > 0 and row["recipe/curriculum_level"] == 1
     for name, agents in (("arithmetic", 6), ("second", 4)):
-        own = [each for each in setup.run.debates([row["step"]]) if isinstance(each, PlayedDebate) and each.debate.num_agents == agents]
+        own = [
+            each
+            for each in setup.run.debates([row["step"]])
+            if isinstance(each, PlayedDebate) and each.debate.num_agents == agents
+        ]
         grades = [grade(each.debate, setup.task.equal, setup.task.extract) for each in own]
         assert answer_metrics([each.debate for each in own], grades, name).items() <= row.items()
 
@@ -167,7 +175,9 @@ def test_only_questions_that_ended_in_disagreement_are_asked_again_and_only_once
         return Debate(Question("?"), agents, 1, V2.rules, tuple(turns))
 
     asked = [BatchQuestion(0, 7, 3), BatchQuestion(0, 8, 3), BatchQuestion(0, 9, 5)]
-    grades = [Grades(("1",) * n, (False,) * n, same) for n, same in ((3, (0, 0, 0)), (3, (0, 1, 0)), (5, (0, 1, 0, 0, 0)))]
+    grades = [
+        Grades(("1",) * n, (False,) * n, same) for n, same in ((3, (0, 0, 0)), (3, (0, 1, 0)), (5, (0, 1, 0, 0, 0)))
+    ]
     debates = [PlayedDebate(debate(n), grades=each) for n, each in zip((3, 3, 5), grades, strict=True)]
     assert still_open(asked, debates, 5) == [BatchQuestion(0, 8, 5)]
 
@@ -195,19 +205,28 @@ def test_more_agents_have_room_for_more_comparisons(tmp_path: Path) -> None:
 
     protocol = QUIET.protocol.with_choices(sections="asked")
     debate = replace(QUIET.debate, evaluation_tokens=1, comparison_tokens=1)
-    config = replace(having("hard_agents:agents=6"), protocol=protocol, debate=debate, warm=replace(QUIET.warm, warm_questions=0))
+    config = replace(
+        having("hard_agents:agents=6"), protocol=protocol, debate=debate, warm=replace(QUIET.warm, warm_questions=0)
+    )
     engine = Counts(seed=0)
     played(tmp_path / "run", config, engine=engine)
     assert engine.most == 12 * 15
 
 
 @pytest.mark.parametrize("calls", [40, 70, 100, 130])
-def test_what_is_to_be_debated_again_survives_a_kill_while_batches_are_sampled_ahead(tmp_path: Path, calls: int) -> None:
-    config = replace(having("hard_agents:agents=6"), model=ModelConfig(engine="scripted"), optim=replace(QUIET.optim, max_staleness=1))
+def test_what_is_to_be_debated_again_survives_a_kill_while_batches_are_sampled_ahead(
+    tmp_path: Path, calls: int
+) -> None:
+    config = replace(
+        having("hard_agents:agents=6"),
+        model=ModelConfig(engine="scripted"),
+        optim=replace(QUIET.optim, max_staleness=1),
+    )
 
     def again(setup: Setup) -> dict[int, list[str]]:
         return {
-            step: [each["question"]["text"] for each in setup.run.records(step) if each["num_agents"] == 6] for step in setup.run.steps()
+            step: [each["question"]["text"] for each in setup.run.records(step) if each["num_agents"] == 6]
+            for step in setup.run.steps()
         }
 
     whole = played(tmp_path / "whole", config)
@@ -261,7 +280,9 @@ def test_questions_that_are_made_anew_are_not_remembered(tmp_path: Path) -> None
 
 
 def test_past_selves_stay_few_and_stand_for_the_whole_run(tmp_path: Path) -> None:
-    config = replace(having("past_selves:share=1"), save_every=1, optim=replace(QUIET.optim, batch_size=1, num_train_datapoints=10))
+    config = replace(
+        having("past_selves:share=1"), save_every=1, optim=replace(QUIET.optim, batch_size=1, num_train_datapoints=10)
+    )
     setup = played(tmp_path / "run", config)
     assert list(part_of(setup, PastSelves).players) == [3, 5, 7, 9, 11]  # of steps 3 to 12, more than eight
     resumed = played(tmp_path / "run", config)
@@ -321,11 +342,17 @@ def test_self_play_ends_when_its_tokens_are_spent_and_is_still_evaluated(tmp_pat
 
 
 def test_an_alarm_stops_the_run_only_when_asked_and_says_what_to_do(tmp_path: Path) -> None:
-    config = replace(QUIET, optim=replace(QUIET.optim, batch_size=24, num_train_datapoints=48), warm=replace(QUIET.warm, warm_questions=0))
+    config = replace(
+        QUIET,
+        optim=replace(QUIET.optim, batch_size=24, num_train_datapoints=48),
+        warm=replace(QUIET.warm, warm_questions=0),
+    )
     engine = ScriptedEngine(style="hostile", seed=0)
     assert self_play_rows(played(tmp_path / "on", config, engine=engine))[-1]["alarm/format_collapse"] == 1
     with pytest.raises(Stopped, match=r"format_collapse rings: .* lower `--learning-rate`"):
-        played(tmp_path / "off", with_recipe(config, stop_on_alarm=True), engine=ScriptedEngine(style="hostile", seed=0))
+        played(
+            tmp_path / "off", with_recipe(config, stop_on_alarm=True), engine=ScriptedEngine(style="hostile", seed=0)
+        )
 
 
 # The warm start's wrong answers
@@ -341,13 +368,17 @@ def test_sampled_mistakes_are_kept_with_the_run_and_are_mistakes(tmp_path: Path)
             from moot.engine.protocol import Sample
 
             said = ["It is \\boxed{-999}.", "<solution>\\boxed{-998}</solution>", "no idea", "It is \\boxed{-999}."]
-            ids = [np.array([*self.tokenizer.encode(each), self.tokenizer.eos_token_id], dtype=np.int32) for each in said]
+            ids = [
+                np.array([*self.tokenizer.encode(each), self.tokenizer.eos_token_id], dtype=np.int32) for each in said
+            ]
             return [Sample(each, np.zeros(len(each), dtype=np.float32), "stop") for each in ids]
 
     config = replace(QUIET, warm=replace(QUIET.warm, warm_wrong="sampled"))
     setup = played(tmp_path / "run", config, engine=Blurts(seed=0))
     kept = json.loads((setup.run.path / "warm_wrong.json").read_text())
-    assert kept == {str(number): ["It is \\boxed{-999}."] for number in range(4)}  # no tags, no repeats, nothing without an answer
+    assert kept == {
+        str(number): ["It is \\boxed{-999}."] for number in range(4)
+    }  # no tags, no repeats, nothing without an answer
 
 
 # All of it at once, cut off
@@ -421,7 +452,14 @@ def test_a_task_keeps_its_commas_and_colons_in_a_curriculum() -> None:
 
 
 def test_the_last_of_one_name_counts_and_off_leaves_it_out() -> None:
-    texts = ("past_selves:share=0.1", "distill", "mine.py:Part:a=1", "past_selves:share=0.4", "distill:off", "mine.py:Part:a=2")
+    texts = (
+        "past_selves:share=0.1",
+        "distill",
+        "mine.py:Part:a=1",
+        "past_selves:share=0.4",
+        "distill:off",
+        "mine.py:Part:a=2",
+    )
     assert having(*texts).parts == ("past_selves:share=0.4", "mine.py:Part:a=2")
 
 

@@ -81,9 +81,24 @@ def test_level_is_no_worse_and_what_was_not_measured_is_not_known_to_be() -> Non
 def test_the_judge_is_renewed_only_where_its_held_out_accuracy_does_not_fall(tmp_path: Path) -> None:
     setup = train(tmp_path / "run")
     rows = setup.run.metrics()
-    assert {row["step"]: row["recipe/judge_step"] for row in rows if row["phase"] == "eval" and row["step"] >= 2} == JUDGES
-    played = {row["step"]: (row["recipe/judge_step"], row["trust/judge_held_out"]) for row in rows if row["phase"] == "self_play"}
-    assert played == {3: (2, 0.5), 4: (2, 0.5), 5: (4, 0.6), 6: (4, 0.6), 7: (4, 0.6), 8: (4, 0.6), 9: (8, 0.6), 10: (8, 0.6)}
+    assert {
+        row["step"]: row["recipe/judge_step"] for row in rows if row["phase"] == "eval" and row["step"] >= 2
+    } == JUDGES
+    played = {
+        row["step"]: (row["recipe/judge_step"], row["trust/judge_held_out"])
+        for row in rows
+        if row["phase"] == "self_play"
+    }
+    assert played == {
+        3: (2, 0.5),
+        4: (2, 0.5),
+        5: (4, 0.6),
+        6: (4, 0.6),
+        7: (4, 0.6),
+        8: (4, 0.6),
+        9: (8, 0.6),
+        10: (8, 0.6),
+    }
     playing = [row for row in rows if row["phase"] == "self_play"]
     costs = accumulate(row["tokens/sampled"] + row["tokens/jury"] for row in playing)
     assert [row["tokens/spent"] for row in playing] == list(costs), "a budget of tokens counts what judges say"
@@ -94,7 +109,11 @@ def test_a_run_that_is_continued_has_the_judge_it_had(tmp_path: Path) -> None:
     """Cut off after step 7: the judge is the copy of step 4, whose checkpoint is older than the newest two and still there."""
     short = train(tmp_path / "run", questions=15)
     assert judge_of(short) == 4 and 4 in dict(short.run.checkpoints())
-    setup = make_setup(tmp_path / "run", replace(RENEWING, optim=replace(RENEWING.optim, num_train_datapoints=15)), engine=Copies(seed=0))
+    setup = make_setup(
+        tmp_path / "run",
+        replace(RENEWING, optim=replace(RENEWING.optim, num_train_datapoints=15)),
+        engine=Copies(seed=0),
+    )
     asyncio.run(train_loop(setup))
     assert judge_of(setup) == 4 and _step(setup.engine.steps) == 7, "and the policy is where it was"
     assert judge_of(train(tmp_path / "run")) == 8

@@ -79,7 +79,9 @@ def test_the_policy_is_kept_near_the_start_which_is_after_the_warm_start(tmp_pat
 
 
 def test_without_a_warm_start_the_start_is_the_base_model(tmp_path: Path) -> None:
-    setup = trained(tmp_path / "run", config("kl_penalty:coef=0.1", warm=replace(CONFIG.warm, warm_questions=0)), Stages(seed=0))
+    setup = trained(
+        tmp_path / "run", config("kl_penalty:coef=0.1", warm=replace(CONFIG.warm, warm_questions=0)), Stages(seed=0)
+    )
     assert gaps(setup, "optim/kl_policy_base") == pytest.approx([-1.0] * 4, abs=1e-4)
 
 
@@ -129,13 +131,17 @@ def test_the_record_shows_what_was_trained_with_the_penalty_too(tmp_path: Path) 
     class Keeps(Stages):
         trained: list[Datum] = []  # noqa: RUF012 - of one engine
 
-        def forward_backward(self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None) -> Any:
+        def forward_backward(
+            self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None
+        ) -> Any:
             if loss != "cross_entropy":
                 self.trained += datums
             return super().forward_backward(datums, loss, loss_config)
 
     engine = Keeps(seed=0)
-    setup = trained(tmp_path / "run", config("kl_penalty:coef=0.5", optim=replace(CONFIG.optim, num_train_datapoints=3)), engine)
+    setup = trained(
+        tmp_path / "run", config("kl_penalty:coef=0.5", optim=replace(CONFIG.optim, num_train_datapoints=3)), engine
+    )
     (step,) = setup.run.steps()
     arrays = np.load(setup.run.path / "debates" / f"{step:06d}.npz")
     trained_on = np.concatenate([datum.advantages[datum.mask > 0] for datum in engine.trained])
@@ -158,7 +164,9 @@ def test_the_record_shows_what_was_trained_with_the_penalty_too(tmp_path: Path) 
         ([None, None], (None, 0.0)),
     ],
 )
-def test_the_label_is_the_plurality_and_its_share_is_of_all_samples(answers: list[str | None], expected: tuple[Any, float]) -> None:
+def test_the_label_is_the_plurality_and_its_share_is_of_all_samples(
+    answers: list[str | None], expected: tuple[Any, float]
+) -> None:
     assert plurality_label(answers, exact) == expected
 
 
@@ -204,14 +212,20 @@ def test_a_run_cut_off_between_labels_and_debates_continues_to_the_same(tmp_path
     with contextlib.suppress(RuntimeError):
         trained(tmp_path / "cut", settings, dies_after(70)(seed=0))
     again = trained(tmp_path / "cut", settings)
-    ids = [[record["question"] for step in setup.run.steps() for record in setup.run.records(step)] for setup in (whole, again)]
+    ids = [
+        [record["question"] for step in setup.run.steps() for record in setup.run.records(step)]
+        for setup in (whole, again)
+    ]
     assert ids[0] == ids[1]
 
 
 @pytest.mark.parametrize("calls", [22, 30, 60, 95])
 def test_a_killed_run_counts_the_tokens_of_its_labels_as_an_undisturbed_one_does(tmp_path: Path, calls: int) -> None:
     """Budgets and schedules go by tokens, so both must stand at the same number after every step, and end at the same step."""
-    optim, recipe = replace(CONFIG.optim, num_train_datapoints=60, lr_schedule="linear"), replace(CONFIG.recipe, max_sampled_tokens=40_000)
+    optim, recipe = (
+        replace(CONFIG.optim, num_train_datapoints=60, lr_schedule="linear"),
+        replace(CONFIG.recipe, max_sampled_tokens=40_000),
+    )
     settings = config("frozen_labels:band=0.2-0.6", reward="majority", optim=optim, recipe=recipe)
     whole = trained(tmp_path / "whole", settings)
     with contextlib.suppress(RuntimeError):
