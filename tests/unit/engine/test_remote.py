@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -89,6 +90,26 @@ async def trained(
         await each
     found: np.ndarray = (await engine.forward([random_datum(99, 40)])).logprobs[0]
     return found
+
+
+def test_a_closed_engine_ends_its_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The SDK tells its server every ten seconds that the session lives, and complains once it cannot."""
+    from tinker.lib.internal_client_holder import InternalClientHolder
+
+    alive: list[asyncio.Task[None]] = []
+    begun = InternalClientHolder._start_heartbeat
+
+    async def noted(holder: Any) -> asyncio.Task[None]:
+        alive.append(await begun(holder))
+        return alive[-1]
+
+    monkeypatch.setattr(InternalClientHolder, "_start_heartbeat", noted)
+    with engine_on(Server()):
+        assert alive and not alive[0].done()
+    deadline = time.monotonic() + 60
+    while not alive[0].done() and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert alive[0].done()
 
 
 # -- the first look -------------------------------------------------------------------------------------------------------------------

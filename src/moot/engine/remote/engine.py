@@ -101,6 +101,7 @@ class RemoteEngine:
             client, saved, findings = ledger.run(look).result(startup_s + 30)
         except BaseException:
             ledger.close()
+            link.end()
             raise
         ledger.start(client, saved)
         return cls(link, ledger, findings, given)
@@ -187,6 +188,7 @@ class RemoteEngine:
     def shut(self) -> None:
         """As `close`, for those who are not in an event loop."""
         self._ledger.close()
+        self._link.end()
 
     def _check(self, datums: Sequence[Datum], loss: str, config: dict[str, float] | None) -> None:
         check_loss(loss, config, self.capabilities.losses)
@@ -306,6 +308,7 @@ class Link:
         self.reviving = asyncio.Lock()
         self._api_key = api_key
         self._service: Any = None
+        self._opened: list[Any] = []
 
     def _serve(self) -> Any:
         import tinker
@@ -327,7 +330,14 @@ class Link:
             made = await asyncio.to_thread(self._serve)
             await asyncio.to_thread(lambda: made.holder)  # opens the session, which older SDKs put off
             self._service = made
+            self._opened.append(made)
         return self._service
+
+    def end(self) -> None:
+        """Ends the sessions, which would otherwise tell their server every ten seconds that they live, until the
+        process ends."""
+        while self._opened:
+            self._opened.pop().holder.close()
 
     async def connect(self, path: str | None) -> Any:
         """A new model, restored from a saved state if there is one. The session may be gone as well, so that is new
