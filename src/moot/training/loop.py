@@ -61,7 +61,7 @@ async def train(setup: Setup, start_from: int | None = None) -> Progress:
     if step == config.warm_steps:
         await move_average(setup)
     for part in setup.parts:
-        await part.begin(setup, step, sampler)
+        sampler = await part.begin(setup, step, sampler) or sampler
     ahead: deque[_Ahead] = deque()
     try:
         while step < config.total_steps and not progress.spent(config):

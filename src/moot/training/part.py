@@ -67,8 +67,9 @@ class Part:
 
     # Before a step
 
-    async def begin(self, setup: Setup, step: int, sampler: Sampler) -> None:
-        """Self-play begins or continues after `step`, whose weights `sampler` has."""
+    async def begin(self, setup: Setup, step: int, sampler: Sampler) -> Sampler | None:
+        """Self-play begins or continues after `step`, whose weights `sampler` has. Answers with another one where it
+        changes them."""
 
     def level(self) -> int:
         """Which of the tasks new questions are of."""

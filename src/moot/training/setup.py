@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from moot import __version__
-from moot.engine.protocol import Sampler
+from moot.engine.protocol import Sampler, Trainer
 from moot.errors import ConfigError
 from moot.players.checkpoints import Note, check_model, check_rank
 from moot.players.find import Busy, check_outsiders, check_reachable, make_engine, outsider
@@ -172,8 +172,16 @@ async def carry_out(
         judge = await outside(config.recipe.judge, "judge") if config.recipe.judge else None
         against = config.eval_opponents if "opponents" in config.eval_modes else ()
         opponents = {name: await outside(name, "eval_opponents") for name in against}
+
+        def second() -> Trainer:
+            with busy(f"loading {config.model.model} once more"):
+                made, _ = make_engine(config)
+            stack.push_async_callback(made.close)
+            return made
+
         others = {part.weights(): await weights(part) for part in setup.parts if part.weights() not in ("", *OURS)}
-        await train_loop(replace(setup, judge=judge, opponents=opponents, weights=others), start_from)
+        whole = replace(setup, judge=judge, opponents=opponents, weights=others, second=second)
+        await train_loop(whole, start_from)
 
 
 async def train_async(
