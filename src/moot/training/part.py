@@ -109,6 +109,9 @@ class Part:
         """A batch that was played, changed: with more debates, or with fewer."""
         return batch
 
+    async def close(self) -> None:
+        """The run ends here, whatever ends it: lets go of what the part has opened."""
+
     # In a step
 
     def scoring(self, scoring: Scoring, done: float) -> Scoring:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from moot import __version__
-from moot.engine.protocol import Sampler, Trainer
+from moot.engine.protocol import Sampler
 from moot.errors import ConfigError
 from moot.players.checkpoints import Note, check_model, check_rank
 from moot.players.find import Busy, check_outsiders, check_reachable, make_engine, outsider
@@ -23,6 +22,7 @@ from moot.rl.rollout import Guest, Player
 from moot.runs import Run
 from moot.runs.aside import set_aside
 from moot.runs.lock import RunLock, locked
+from moot.runs.made_by import made_by
 from moot.settings.changes import differences, told
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
@@ -137,7 +137,7 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunL
         if Run.exists(path):
             check_folder(path, config, "another process began a run there just now; name another")
             return Run.open(path), lock
-        return Run.create(path, config.as_dict(), {"moot": __version__}), lock
+        return Run.create(path, config.as_dict(), made_by()), lock
     except BaseException:
         lock.close()
         raise
@@ -153,6 +153,8 @@ async def carry_out(
         if setup.lock.note:
             note(setup.lock.note)
         stack.push_async_callback(setup.engine.close)
+        for part in setup.parts:
+            stack.push_async_callback(part.close)
 
         async def outside(name: str, setting: str) -> Guest:
             own = (setup.engine, setup.rendering)
@@ -172,16 +174,8 @@ async def carry_out(
         judge = await outside(config.recipe.judge, "judge") if config.recipe.judge else None
         against = config.eval_opponents if "opponents" in config.eval_modes else ()
         opponents = {name: await outside(name, "eval_opponents") for name in against}
-
-        def second() -> Trainer:
-            with busy(f"loading {config.model.model} once more"):
-                made, _ = make_engine(config)
-            stack.push_async_callback(made.close)
-            return made
-
         others = {part.weights(): await weights(part) for part in setup.parts if part.weights() not in ("", *OURS)}
-        whole = replace(setup, judge=judge, opponents=opponents, weights=others, second=second)
-        await train_loop(whole, start_from)
+        await train_loop(replace(setup, judge=judge, opponents=opponents, weights=others), start_from)
 
 
 async def train_async(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from moot.debate.rewards import Reward
 from moot.engine.protocol import Sampler, Trainer
-from moot.errors import ConfigError
 from moot.rl.advantages import Estimator, SeatMeans
 from moot.rl.metrics import Metrics
 from moot.rl.plurality_history import Visits
@@ -40,10 +39,6 @@ class Watcher:
     def note(self, text: str) -> None: ...
 
 
-def _no_second() -> Trainer:
-    raise ConfigError("a second trainer is wanted, and this run was made without a way to make one; use adapter=policy")
-
-
 @dataclass(frozen=True, eq=False)
 class Setup:
     """What a run is made of. Nothing in it is replaced while the run trains."""
@@ -66,8 +61,6 @@ class Setup:
     """Whom evaluations in mode opponents play against, by name."""
     weights: Mapping[str, Sampler] = field(default_factory=dict)
     """Those of other runs that parts need, by name."""
-    second: Callable[[], Trainer] = lambda: _no_second()
-    """Makes a trainer beside the policy's, of the same model and with weights of its own."""
     lock: RunLock = field(default_factory=RunLock)
     """Held on the run's folder; closed, others may write there."""
 

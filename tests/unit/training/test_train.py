@@ -74,10 +74,7 @@ def make_setup(path: Path, config: TrainConfig = CONFIG, engine: ScriptedEngine 
     task = load("arithmetic", config.seed, config.eval_questions)
     reward, estimator = REWARDS[config.protocol.scoring.reward], ESTIMATORS[config.protocol.scoring.estimator]
     tasks, parts = [task, replace(task, name="second")], find_parts(config)
-    return Setup(
-        config, engine, Rendering(engine.tokenizer), task, tasks, reward, estimator, run, parts, Silent(),
-        second=lambda: type(engine)(seed=config.seed),
-    )  # fmt: skip
+    return Setup(config, engine, Rendering(engine.tokenizer), task, tasks, reward, estimator, run, parts, Silent())
 
 
 def untimed(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:

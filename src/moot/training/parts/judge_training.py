@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 from pydantic.dataclasses import dataclass
 
-from moot.engine.protocol import Capabilities, Sampler
+from moot.engine.protocol import Capabilities, Sampler, Sharing, Trainer
 from moot.errors import ConfigError, EngineError
 from moot.players.checkpoints import checkpoints, newest_whole
 from moot.rl.metrics import Metrics
@@ -68,6 +68,8 @@ class JudgeTraining(Part):
     def __init__(self, settings: Any = None) -> None:
         super().__init__(settings)
         self.guest: Guest | None = None
+        self.opened: Trainer | None = None
+        """The judge's own trainer."""
         self.steps: JudgeSteps
         self.lessons: Lessons
         self.held_out: list[Exercise] = []
@@ -91,6 +93,8 @@ class JudgeTraining(Part):
     def check_engine(self, config: TrainConfig, capabilities: Capabilities) -> None:
         if not capabilities.frozen_samplers:
             raise ConfigError("judge_training must be left out on this server: its samplers do not keep their weights")
+        if self.settings.adapter == "own" and not capabilities.siblings:
+            raise ConfigError("judge_training: adapter must be policy: this engine trains one adapter, got own")
 
     def check_tasks(self, tasks: Sequence[Task]) -> None:
         task, kind = tasks[0], self.settings.reward
@@ -110,7 +114,10 @@ class JudgeTraining(Part):
     async def begin(self, setup: Setup, step: int, sampler: Sampler) -> Sampler | None:
         own, first = self.settings, step == setup.config.warm_steps
         self.lessons = Lessons.of(own.reward, own.show, own.exercises, own.answers, setup.tasks[0])
-        trainer = setup.engine if own.adapter == "policy" else setup.second()
+        trainer = setup.engine
+        if own.adapter == "own":
+            assert isinstance(setup.engine, Sharing)  # checked with the capabilities before the run began
+            self.opened = trainer = await asyncio.to_thread(setup.engine.sibling, setup.config.seed)
         self.steps = JudgeSteps(setup, trainer, self.lessons.show, own.checks, own.weight)
         self.steps.rewind(own.steps if first else self.known)
         if not self.steps.rows:
@@ -207,6 +214,10 @@ class JudgeTraining(Part):
 
     def judge(self) -> Guest | None:
         return self.guest
+
+    async def close(self) -> None:
+        if self.opened is not None:
+            await self.opened.close()
 
     # In a step
 
