@@ -41,9 +41,9 @@ class Lessons:
 
     @classmethod
     def of(cls, kind: Kind, show: str, count: int, answers: int, task: Task) -> Lessons:
-        """Where it is not said what a judge is shown: the final answer where the task's exercises are such answers."""
+        """`show` may be auto: the final answer where the task's exercises are such answers."""
         shown: Show = (
-            "answer" if show == "answer" or (not show and kind == "planted" and task.exercises) else "solution"
+            "answer" if show == "answer" or (show == "auto" and kind == "planted" and task.exercises) else "solution"
         )
         return cls(kind, shown, count, answers)
 

@@ -17,6 +17,8 @@ from moot.engine.protocol import SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.errors import ConfigError
 from moot.judges.asking import Asked, TokenJudge
+from moot.players.checkpoints import judge_state
+from moot.players.find import outsider
 from moot.rl.rollout import Player
 from moot.settings.train import TrainConfig
 from moot.tasks import load
@@ -202,3 +204,15 @@ def test_a_datum_teaches_the_thinking_and_the_word_and_nothing_that_was_read(app
     assert set(datum.advantages[datum.mask > 0].tolist()) == {0.25} and not datum.advantages[datum.mask == 0].any()
     assert datum.logprobs[datum.mask == 0].tolist() == [0] * int((datum.mask == 0).sum())
     assert datum.tokens[: len(heard.prompt)].tolist() == heard.prompt.tolist()
+
+
+def test_the_judge_of_a_run_has_a_name_of_its_own(tmp_path: Path) -> None:
+    setup = trained(tmp_path / "run", having("steps=1"))
+    state, identity = judge_state(setup.run)
+    assert Path(state).parent == setup.run.path / "judge" and identity.startswith("judge ")
+    player, told = asyncio.run(
+        outsider(f"{setup.run.path}@judge", "judge", setup.config, (setup.engine, setup.rendering), [].append)
+    )
+    assert isinstance(player, Player) and not player.learns and told.endswith(identity)
+    with pytest.raises(ConfigError, match="has no judge of its own: it was not trained with judge_training"):
+        judge_state(trained(tmp_path / "plain", QUIET).run)
