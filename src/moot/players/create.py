@@ -14,7 +14,7 @@ from moot.util.secrets import keep_secret
 
 def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
     """Loads the model, or connects to its server. ConfigError says which setting is wrong and how to mend it."""
-    if model.engine == "openai":
+    if not model.kind.trains:
         raise ConfigError(
             "engine openai cannot be trained: a chat server has no weights to change; it can be asked, checked and "
             "evaluated"

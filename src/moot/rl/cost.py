@@ -56,7 +56,7 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     sampled = seats * (d.max_rounds * turn + (d.max_rounds - 1) * judging + forecasts)
     if config.protocol.rules.layout == "growing":
         read = seats * (opening + (d.max_rounds - 1) * (others + 60))
-    elif config.protocol.rules.layout == "shared" and config.model.engine == "local":
+    elif config.protocol.rules.layout == "shared" and config.model.kind.shares_prefixes:
         # The transcript once for each debate, and each turn's own end of it.
         read = seats // d.num_agents * (opening + (d.max_rounds - 1) * (others + turn)) + seats * d.max_rounds * 60
     else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from moot.engine.kinds import KINDS, Kind
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -44,3 +46,13 @@ class ModelConfig:
     runs share a GPU."""
     token_budget: int = 0
     """Tokens of one forward and backward pass; 0 chooses by device. A smaller number saves memory."""
+
+    @property
+    def kind(self) -> Kind:
+        """What is known of its engine before that is made."""
+        return KINDS[self.engine]
+
+    @property
+    def called(self) -> str:
+        """The model's name as readers know it; a script has none, whatever `model` says."""
+        return self.engine if self.kind.scripted else self.model
