@@ -177,7 +177,7 @@ def chat_player(where: Endpoint) -> ChatPlayer:
 
 def check_outsiders(config: TrainConfig) -> None:
     """Refuses an address that must not be written down, before anything is written."""
-    named = [("judge", config.recipe.judge)] + [("eval_opponents", name) for name in config.eval_opponents]
+    named = [("judge", config.recipe.judge)]
     for setting, name in named:
         if is_endpoint(name):
             named_endpoint(name, _key(), setting)

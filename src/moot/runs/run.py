@@ -328,7 +328,7 @@ def _missing(rows: Iterable[Mapping[str, Any]], last: int) -> int:
 
 
 def tokens_spent(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """By step of self-play, all tokens sampled up to it: by agents and judges, for labels and forecasts.
+    """By step of self-play, all tokens sampled up to it: by agents and judges, and for labels.
 
     Rows of older versions count those of the agents alone.
     """

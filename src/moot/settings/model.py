@@ -28,11 +28,7 @@ class ModelConfig:
     thinking: bool = False
     """Let the model think before it answers, if its chat format has a place for that."""
     lora_rank: int = 16
-    """Rank of the trained adapter."""
-    lora_alpha: int = 32
-    """Scale of the adapter."""
-    lora_targets: str = "all-linear"
-    """Which matrices have an adapter: all-linear, or names with commas between them."""
+    """Rank of the trained adapter. It is on every matrix, at twice its rank as scale."""
     dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the weights; auto is bf16 on a GPU and what is fastest on a CPU."""
     device: str = "auto"
