@@ -75,8 +75,7 @@ PANEL: dict[str, Meaning] = {
     "trust/self_preference": Meaning(
         "Of the votes between the judge's own answer and another, the share that prefer its own. Near 1 votes only "
         "count answers.",
-        "Above 0.8: `--drop-own-answer`, or judges without a seat whose votes alone count (`--judge NAME --voters "
-        "judges`).",
+        "Above 0.8: judges without a seat whose votes alone count (`--judge NAME --voters judges`).",
     ),
     "trust/order_flips": Meaning(
         "Of the pairs that a judge without a seat was shown in both orders, the share whose verdict changed with the "

@@ -196,12 +196,10 @@ class Run:
 
     # Debates
 
-    def write_debates(self, step: int, played: Sequence[PlayedDebate], with_seen: bool = False) -> None:
+    def write_debates(self, step: int, played: Sequence[PlayedDebate]) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        write_lines(
-            self.debates_file(step), ({"number": i, **to_record(each, with_seen)} for i, each in enumerate(played))
-        )
+        write_lines(self.debates_file(step), ({"number": i, **to_record(each)} for i, each in enumerate(played)))
         with beside(self.debates_file(step, ".npz")) as file:
             np.savez_compressed(file, **token_arrays(played))
 
