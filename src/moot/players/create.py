@@ -25,7 +25,7 @@ def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
 def local_place(model: ModelConfig) -> Place | None:
     """Where the local engine would run on this machine; None where torch, or the device, is not here."""
     try:
-        from moot.engine.local.engine import place
+        from moot.engine.local.shared import place
 
         return place(model.dtype, model.device, model.deterministic)
     except (ModuleNotFoundError, EngineError):
