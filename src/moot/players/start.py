@@ -92,18 +92,10 @@ def _check_same(name: str, theirs: dict[str, Any], state: str, model: ModelConfi
             f"{theirs['model']} (where both are the same under two names, correct base_model_name_or_path in its "
             "adapter_config.json)"
         )
-    for setting in ("lora_rank", "lora_alpha"):
-        if setting in theirs and theirs[setting] != getattr(model, setting):
-            raise ConfigError(
-                f"from {name}: {setting} is {theirs[setting]} there and {getattr(model, setting)} here; add "
-                f"--{setting.replace('_', '-')} {theirs[setting]}"
-            )
-    if "lora_targets" in theirs and _targets(theirs["lora_targets"]) != _targets(model.lora_targets):
+    if theirs.get("lora_rank", model.lora_rank) != model.lora_rank:
         raise ConfigError(
-            f"from {name}: lora_targets is {theirs['lora_targets']} there and {model.lora_targets} here; add "
-            f"--lora-targets {theirs['lora_targets']}"
+            f"from {name}: lora_rank is {theirs['lora_rank']} there and {model.lora_rank} here; add --lora-rank "
+            f"{theirs['lora_rank']}"
         )
-
-
-def _targets(names: str) -> set[str]:
-    return ALL_LINEAR if names == "all-linear" else set(names.split(","))
+    if (targets := theirs.get("lora_targets", "all-linear")) != "all-linear" and set(targets.split(",")) != ALL_LINEAR:
+        raise ConfigError(f"from {name}: its adapter is on {targets} alone, and a run here trains one on every matrix")

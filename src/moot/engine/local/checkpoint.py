@@ -98,13 +98,16 @@ def _check_about(path: Path, saved: Mapping[str, Any], about: Mapping[str, Any])
 
 
 def _read_adapter(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
-    """An adapter's folder as peft writes it, without our manifest: every matrix must have its tensors."""
+    """An adapter's folder as peft writes it, without our manifest. One of another alpha is scaled, and so means the
+    same."""
     saved = read_adapter_config(path)
     targets = saved["lora_targets"]
     listed = about["lora_targets"] if targets == "all-linear" else targets.split(",")
-    _check_about(path, {**saved, "lora_targets": listed}, about)
+    _check_about(path, {**saved, "lora_targets": listed, "lora_alpha": about["lora_alpha"]}, about)
+    scale = saved["lora_alpha"] / about["lora_alpha"]
     try:
-        return load_file(path / ADAPTER)
+        tensors = load_file(path / ADAPTER)
+        return {name: tensor * scale if "lora_B" in name else tensor for name, tensor in tensors.items()}
     except (SafetensorError, OSError) as error:
         raise DamagedCheckpoint(f"{path}: {ADAPTER} cannot be read ({error})") from error
 

@@ -110,6 +110,12 @@ def test_an_adapter_that_peft_wrote_is_loaded_and_one_that_lacks_a_matrix_is_not
     weights = load_file(folder / "adapter_model.safetensors")
     for name, value in load_file(again / "adapter_model.safetensors").items():
         np.testing.assert_array_equal(value.numpy(), weights[name].numpy())
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 3 * config["lora_alpha"]}))
+    other.load_state(str(folder), optimizer=False).result()
+    scaled = load_file(Path(other.save_state(str(tmp_path / "scaled")).result()) / "adapter_model.safetensors")
+    for name, value in scaled.items():
+        np.testing.assert_allclose(value.numpy(), weights[name].numpy() * (3 if "lora_B" in name else 1), rtol=1e-6)
     with pytest.raises(ValueError, match="lora_rank=4, this engine runs lora_rank=2"):
         make_engine(lora_rank=2).load_state(str(folder)).result()
     first = min(weights)
