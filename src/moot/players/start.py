@@ -42,7 +42,7 @@ def find_start(config: TrainConfig) -> Start:
             raise ConfigError(f"from {name}: that is the model before training; leave --from out")
         state = found
     _check_same(name, theirs, state, model)
-    source = {"name": name, "state": state}
+    source: dict[str, Any] = {"name": name, "state": state}
     if named := split_name(name):
         source["run"] = str(named[0])
         if (step := _step(named[0], state)) is not None:
