@@ -18,6 +18,7 @@ from moot.players.checkpoints import (
     Note,
     check_model,
     check_rank,
+    is_untrained,
     judge_state,
     load_checkpoint,
     split_name,
@@ -45,9 +46,8 @@ def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
     engine = create_engine(model, config.seed)
     try:
         config.check(engine.capabilities)
-        name = (
-            "" if model.engine == "scripted" else model.model
-        )  # a script has a format of its own, whatever the model is called
+        # A script has a format of its own, whatever the model is called.
+        name = "" if model.kind.scripted else model.model
         return engine, Rendering(
             engine.tokenizer, name, model.renderer if name else "auto", model.thinking if name else False
         )
@@ -96,7 +96,7 @@ class Players:
         self._opened: list[Any] = []
         self._own = (
             self._chat(own_endpoint(config.model.base_url, config.model.model))
-            if config.model.engine == "openai"
+            if not config.model.kind.trains
             else self._make(config)
         )
         self.policy: Player | TextPlayer
@@ -140,7 +140,7 @@ class Players:
             own = self._own.chat.endpoint
             model = own.model if name == "base" else name
             return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
-        if self.config.model.engine == "scripted" and name != "base" and split_name(name) is None:
+        if self.config.model.kind.scripted and name != "base" and split_name(name) is None:
             raise ConfigError(
                 f"a judge or an opponent here may be base, a run or an endpoint, got {name!r}, which is no run"
             )
@@ -187,7 +187,7 @@ def chat_player(where: Endpoint) -> ChatPlayer:
 
 def check_outsiders(config: TrainConfig) -> None:
     """Refuses an address that must not be written down, before anything is written."""
-    named = [("judge", config.recipe.judge)] + [("eval_opponents", name) for name in config.eval_opponents]
+    named = [("judge", config.recipe.judge)]
     for setting, name in named:
         if is_endpoint(name):
             named_endpoint(name, _key(), setting)
@@ -254,7 +254,7 @@ async def _loaded(
     run, and at step 0,
     the model before training."""
     engine, rendering = own
-    if run is None or step == 0:
+    if run is None or is_untrained(run, step):
         return Player(await engine.base(), rendering), model, 0
     checkpoint = await load_checkpoint(engine, run, step, note)
     return Player(await engine.snapshot(), rendering), f"{model} {checkpoint.seal}", checkpoint.step

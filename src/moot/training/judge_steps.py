@@ -89,7 +89,7 @@ class JudgeSteps:
             *(_datum(judge, each.heard, approves, value) for each, approves, value in taught if value)
         )
         chunks = [list(datums)] if datums else []
-        trained = await optimise(self.trainer, optim, self.progress, chunks, optim.loss, self.weight * rate)
+        trained = await optimise(self.trainer, self.progress, chunks, optim.loss, self.weight * rate)
         right, wrong = (
             [pay for pay, label in zip(paid, labels, strict=True) if label == kind] for kind in (True, False)
         )
