@@ -100,7 +100,7 @@ def engine_on(server: Server, timeout_s: float) -> RemoteEngine:
     """Without an SDK: the verbs' ledger, and samplers' way to ask and to be revived."""
     ledger = Ledger(server.connect, server.discard, timeout_s)
     made = RemoteEngine.__new__(RemoteEngine)
-    made._ledger, made._version, made._rng = ledger, 0, random.Random(0)
+    made._ledger, made._version = ledger, 0
     made._link = SimpleNamespace(reviving=asyncio.Lock(), base_sampler=lambda: server.sampling_client(""))  # type: ignore[assignment]
     made.findings = SimpleNamespace(frozen_samplers=True)  # type: ignore[assignment]
     ledger.start(SimpleNamespace(create_sampling_client_async=server.sampling_client), "saved")
