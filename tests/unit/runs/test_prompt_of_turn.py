@@ -15,7 +15,7 @@ from moot.debate.prompt_texts import DEFAULT
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
 from moot.runs import PlayedDebate, Run
-from moot.runs import prompt_of_turn as seen
+from moot.runs.prompt_of_turn import seen
 from moot.runs.record import from_record, to_record
 from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from support.making import text, v1, v2
