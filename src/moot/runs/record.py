@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
@@ -128,11 +128,8 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
 def forecasts_to_json(played: PlayedDebate) -> list[dict[str, Any]]:
     """What each was taught stands beside it, where it was scored."""
     taught: Sequence[float] = () if played.advantages is None else played.advantages.forecasts
-    told = [
-        {"agent": each.agent, "about": each.about, "text": each.text, "chance": each.chance}
-        for each in played.debate.forecasts
-    ]
-    return [{**each, "advantage": value} for each, value in zip(told, taught, strict=True)] if taught else told
+    told = [asdict(forecast) for forecast in played.debate.forecasts]
+    return [{**row, "advantage": value} for row, value in zip(told, taught, strict=True)] if taught else told
 
 
 def said_to_json(turn: Turn) -> dict[str, Any]:
@@ -209,14 +206,8 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     `turn_tokens`."""
     check_shape(record)
     asked = record["question"]
-    question = Question(
-        str(asked["text"]),
-        asked["answer"],
-        str(asked["id"]),
-        str(asked.get("instruction", "")),
-        asked.get("label"),
-        tuple(asked.get("sides", ())),
-    )
+    text, id, instruction = str(asked["text"]), str(asked["id"]), str(asked.get("instruction", ""))
+    question = Question(text, asked["answer"], id, instruction, asked.get("label"), tuple(asked.get("sides", ())))
     protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
     return PlayedDebate(
@@ -275,53 +266,26 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
 
 def forecasts_of(record: Mapping[str, Any]) -> tuple[Forecast, ...]:
     """As they were read then."""
-    return tuple(
-        Forecast(each["agent"], each["about"], each["text"], each["chance"]) for each in record.get("forecasts") or ()
-    )
+    given = record.get("forecasts") or ()
+    return tuple(Forecast(told["agent"], told["about"], told["text"], told["chance"]) for told in given)
 
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
     """How each turn ended, where the record says it of all of them."""
-    return (
-        tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns)
-        if turns and all("stop" in turn for turn in turns)
-        else ()
-    )
+    told = all("stop" in turn for turn in turns)
+    return tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns) if told else ()
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:
-    """What the grader said then. Older records do not say which answers are the same: there right ones are, whatever
-    they look like."""
+    """What the grader said then."""
     turns, asked = record["turns"], record.get("question", {})
     if not all("correct" in turn for turn in turns):
         return None
-    label = asked.get("label")
-    labelled = (
-        None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
-    )
-    answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
-    same = tuple(turn["same"] for turn in turns) if all("same" in turn for turn in turns) else _same_of(turns, equal)
+    label, answers = asked.get("label"), tuple(turn["answer"] for turn in turns)
+    labelled = None if label is None else tuple(answer is not None and equal(answer, label) for answer in answers)
+    correct = tuple(bool(turn["correct"]) for turn in turns)
+    same = tuple(turn["same"] for turn in turns)
     return Grades(answers, correct, same, labelled=labelled, checked=bool(asked.get("checked")))
-
-
-def _same_of(turns: Sequence[Mapping[str, Any]], equal: Grader) -> tuple[int | None, ...]:
-    same: list[int | None] = []
-    kinds: list[tuple[str, bool]] = []
-    for turn in turns:
-        answer, right = turn["answer"], bool(turn["correct"])
-        if answer is None:
-            same.append(None)
-            continue
-        alike = (
-            i
-            for i, (other, other_right) in enumerate(kinds)
-            if right == other_right and (right or equal(answer, other))
-        )
-        kind = next(alike, len(kinds))
-        if kind == len(kinds):
-            kinds.append((answer, right))
-        same.append(kind)
-    return tuple(same)
 
 
 def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
@@ -353,10 +317,9 @@ def _per(streams: Container[str]) -> Per:
 def _stream_of(streams: Mapping[str, Rows], scoring: Scoring) -> Mapping[str, str]:
     """As the reward says. A user's that is not read here says nothing: with one stream, that one pays for every
     token."""
-    own = scoring.stream_of
-    return (
-        own if set(own.values()) & streams.keys() else {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
-    )
+    if set(scoring.stream_of.values()) & streams.keys():
+        return scoring.stream_of
+    return {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
 
 
 def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
@@ -367,9 +330,8 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
         left, right = (told[f"{side}_turn"] if by_turn else told[side] for side in ("left", "right"))
         most = len(turns) if by_turn else agents
         if not (0 <= left < most and 0 <= right < most and (turn is None or 0 <= turn < len(turns))):
-            raise ConfigError(
-                f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents"
-            )
+            there = f"there are {len(turns)} turns of {agents} agents"
+            raise ConfigError(f"a vote is about {left} and {right} by {turn}, and {there}")
         author = agents + int(told["judge"]) if turn is None else turns[turn]["agent"]
         votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn, told.get("weight", 1.0)))
     return tuple(votes)
@@ -378,7 +340,7 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
 def _advantages(record: Mapping[str, Any], scoring: Scoring) -> Advantages | None:
     if (given := record.get("advantages")) is None:
         return None
-    forecasts = tuple(each.get("advantage", 0.0) for each in record.get("forecasts") or ())
+    forecasts = tuple(told.get("advantage", 0.0) for told in record.get("forecasts") or ())
     streams = _rows(given)
     return Advantages(streams, _stream_of(streams, scoring), _per(streams), forecasts)
 
@@ -426,6 +388,5 @@ def summary(record: Mapping[str, Any]) -> Summary:
 
 def words(record: Mapping[str, Any], longest: int) -> str:
     turns = [*record["turns"], *record.get("jury", ())]
-    return "\n".join(
-        map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""])
-    )
+    said = [turn["text"][:longest] for turn in turns]
+    return "\n".join(map(str, [record["question"]["text"], *said, record.get("error") or ""]))

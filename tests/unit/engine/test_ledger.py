@@ -165,7 +165,7 @@ def test_no_call_and_no_turn_is_lost_whatever_goes_wrong() -> None:
 
 
 def test_a_revival_whose_asker_is_cancelled_is_finished_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "pause", lambda attempt, rng: 0.0)
+    monkeypatch.setattr(remote, "pause", lambda attempt: 0.0)
 
     async def play() -> int:
         server = Server(random.Random(0), 0)

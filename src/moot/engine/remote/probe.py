@@ -171,7 +171,7 @@ class _Probe:
         losses = await self.losses()
         if "importance_sampling" not in losses:
             taken = ", ".join(losses) or "none"
-            raise EngineError(f"{self.server} takes of the losses only {taken}; importance_sampling is needed")
+            raise EngineError(f"{self.server} takes of the losses only {taken}; importance_sampling is the least")
         self.at = "a forward pass"
         lone = await self.learn_logprobs()
         self.at = "measuring how losses are added up"

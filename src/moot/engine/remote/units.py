@@ -87,7 +87,8 @@ class ScaledBatch:
 def check_untempered(datums: Sequence[Datum]) -> None:
     for number, datum in enumerate(datums):
         if datum.temperature != 1:
-            raise ValueError(f"a remote engine trains at temperature 1; datum {number} has {datum.temperature}")
+            told = f"datum {number} has temperature {datum.temperature}"
+            raise ValueError(f"{told}; a remote engine trains at temperature 1")
 
 
 def to_wire(call: Scaled, averaged: bool) -> tuple[list[Any], str, dict[str, float] | None]:
