@@ -36,7 +36,7 @@ def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
     engine = create_engine(model, config.seed)
     try:
         config.check(engine.capabilities)
-        if model.engine == "scripted":  # it has a format of its own, whatever the model is called
+        if model.kind.scripted:  # it has a format of its own, whatever the model is called
             return engine, Rendering(engine.tokenizer)
         return engine, Rendering(engine.tokenizer, model.model, model.renderer, model.thinking)
     except BaseException:
@@ -82,8 +82,7 @@ class Players:
         self.config, self.run, self._note, self._busy = config, run, note, busy
         self._opened: list[Any] = []
         own = config.model
-        chats = own.engine == "openai"
-        self._own = self._chat(own_endpoint(own.base_url, own.model)) if chats else self._make(config)
+        self._own = self._make(config) if own.kind.trains else self._chat(own_endpoint(own.base_url, own.model))
         self.policy: Player | TextPlayer
         self.identity = ""
         self.step = 0
@@ -122,7 +121,7 @@ class Players:
             own = self._own.chat.endpoint
             model = own.model if name == "base" else name
             return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
-        if self.config.model.engine == "scripted" and name != "base" and split_name(name) is None:
+        if self.config.model.kind.scripted and name != "base" and split_name(name) is None:
             raise ConfigError(f"a judge or opponent here is base, a run or an endpoint, got {name!r}, which is no run")
         shared = (self._own, self._opened.append, self._note, self._busy)
         return await outsider(name, "opponents", self.config, *shared, sharing=True)
@@ -165,7 +164,7 @@ def chat_player(where: Endpoint) -> ChatPlayer:
 
 def check_outsiders(config: TrainConfig) -> None:
     """Refuses an address that must not be written down, before anything is written."""
-    named = [("judge", config.recipe.judge)] + [("eval_opponents", name) for name in config.eval_opponents]
+    named = [("judge", config.recipe.judge)]
     for setting, name in named:
         if is_endpoint(name):
             named_endpoint(name, _key(), setting)

@@ -59,7 +59,7 @@ def _fitting(arrays: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
-    """All turns of a step end to end, a debate's forecasts after its turns. Turn k of the file has
+    """All turns of a step end to end, debate by debate. Turn k of the file has
     `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
     import numpy as np  # here, because what reads only text waits for nothing
 
@@ -67,12 +67,10 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     credits: list[Any] = []
     where: list[tuple[int, int]] = []
     for number, one in enumerate(played):
-        # A forecast's number continues those of the debate's turns, also where nobody kept their tokens.
-        own = [*enumerate(one.sampled), *enumerate(one.forecast_turns, len(one.debate.turns))]
         values = [*one.token_credits()]
-        turns += [turn for _, turn in own]
-        where += [(number, i) for i, _ in own]
-        credits += values + [np.zeros(len(turn.tokens), dtype=np.float32) for _, turn in own[len(values) :]]
+        turns += one.sampled
+        where += [(number, i) for i in range(len(one.sampled))]
+        credits += values + [np.zeros(len(turn.tokens), dtype=np.float32) for turn in one.sampled[len(values) :]]
 
     def joined(arrays: list[Any], kind: type) -> Any:
         return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)

@@ -189,10 +189,10 @@ class Run:
 
     # Debates
 
-    def write_debates(self, step: int, played: Sequence[PlayedDebate], with_seen: bool = False) -> None:
+    def write_debates(self, step: int, played: Sequence[PlayedDebate]) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        records = ({"number": i, **to_record(one, with_seen)} for i, one in enumerate(played))
+        records = ({"number": i, **to_record(one)} for i, one in enumerate(played))
         write_lines(self.debates_file(step), records)
         with beside(self.debates_file(step, ".npz")) as file:
             np.savez_compressed(file, **token_arrays(played))
@@ -330,7 +330,7 @@ def _missing(rows: Iterable[Mapping[str, Any]], last: int) -> int:
 
 
 def tokens_spent(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """By step of self-play, all tokens sampled up to it: by agents and judges, for labels and forecasts."""
+    """By step of self-play, all tokens sampled up to it: by agents and judges, and for labels."""
     values = {row["step"]: row.get("tokens/spent") for row in rows if row["phase"] == "self_play"}
     return {step: float(n) for step, n in values.items() if isinstance(n, int | float) and 0 <= n < 1e18}
 
