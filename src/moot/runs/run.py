@@ -61,10 +61,17 @@ class Run:
     # Opening
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any], made_by: Mapping[str, Any]) -> Run:
+    def create(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        made_by: Mapping[str, Any],
+        source: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """`source` is what it starts from, where that is not the model itself."""
         (path / "debates").mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
-        header = {"format": FORMAT, "config": config, "made_by": made_by}
+        header = {"format": FORMAT, "config": config, "made_by": made_by, **({"from": source} if source else {})}
         write_atomically(path / "run.json", json.dumps(header, indent=1).encode())
         return cls(path)
 
