@@ -2,7 +2,6 @@
 
 import { fill, h, oneLine, signed, withCode } from "./dom.js";
 import { ALARMS, TRUST } from "./glossary.js";
-import { reliability } from "./reliability.js";
 import { ask, link } from "./state.js";
 
 const twoDigits = (v) => signed(v).replace("+", "");
@@ -67,7 +66,6 @@ export async function drawPanel(node, chosen, found, counted, colour, reward) {
       h("tbody", {}, keys.map(row)),
     ),
     missing.length ? h("p", { class: "quiet" }, `Nothing to measure yet: ${missing.join(", ")}.`) : null,
-    chosen.map((name) => reliability(oneLine(name, 40), counted[name]?.reliability, colour(name))),
   );
 }
 
