@@ -98,6 +98,11 @@ class Scoring:
                 "for the whole debate; "
                 f"use {listed(reward.name for reward in REWARDS.values() if reward.per == 'turn')}, or discount 0"
             )
+        if self.rule.checked and not self.judges_count:
+            raise ConfigError(
+                f"judge_counts must be true and voters both or judges with reward {self.reward}: judges alone decide "
+                "what it pays"
+            )
         if self.discount and self.advantage == "center_forecast":
             raise ConfigError(
                 f"discount must be 0 with advantage center_forecast, got {self.discount}: a forecast is about one "
@@ -174,6 +179,11 @@ def check_advocates_scoring(scoring: Scoring) -> None:
             "the judge decides between advocates, so judge_counts must be true and voters judges or both, got "
             "judge_counts "
             f"{str(scoring.judge_counts).lower()} and voters {scoring.voters}"
+        )
+    if scoring.rule.checked:
+        raise ConfigError(
+            f"reward must be generator_judge, win_rate or win_minus_loss with positions assigned, got {scoring.reward}:"
+            " the judge of advocates reads both and decides between them"
         )
     luck = "which side an advocate is given is luck, and only the judge's decision depends on what it says"
     if not scoring.rule.from_votes and scoring.rule.our_own:

@@ -18,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from moot.debate import prompts, sections
+from moot.debate.checks import Check
 from moot.debate.forecasts import FORECAST, FORECASTS, About, Forecast, read_chance
 from moot.debate.labels import labels_for, with_agents
 from moot.debate.parsing import BALLOT, parse
@@ -47,6 +48,9 @@ class Debate:
     """Go on past `max_rounds` while the answers do not agree, for at most this many rounds."""
     jury: tuple[Turn, ...] = ()
     """Ballots of judges who hold no seat; the j-th judge is number `num_agents + j`."""
+    checks: tuple[Check, ...] | None = None
+    """What judges who hold no seat made of its answers, one by one or in pairs; None where nobody was asked for
+    that."""
     forecasts: tuple[Forecast, ...] = ()
     """What agents forecast of their own answers, agent by agent."""
     prompts: Prompts = field(default=DEFAULT, compare=False, repr=False)
@@ -305,6 +309,7 @@ class Debate:
             turns=self.turns[: first if together else turn],
             forecasts=(),
             jury=(),
+            checks=None,
             # Whether answers were settled is known by what came next, and no grader needs to be asked again.
             settled=lambda _: spoken.ballot,
             stop_when_settled=spoken.ballot,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from moot.debate.checks import Check
 from moot.debate.forecasts import Forecast
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
@@ -74,6 +75,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
         told["seen"] = seen_to_json(played, i)
     if debate.forecasts:
         record["forecasts"] = forecasts_to_json(played)
+    if debate.checks is not None:
+        record["checks"] = checks_to_json(debate.checks)
     if debate.jury:
         record["jury_counts"] = played.scoring.judge_counts
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
@@ -133,6 +136,20 @@ def forecasts_to_json(played: PlayedDebate) -> list[dict[str, Any]]:
         for each in played.debate.forecasts
     ]
     return [{**each, "advantage": value} for each, value in zip(told, taught, strict=True)] if taught else told
+
+
+def checks_to_json(checks: Sequence[Check]) -> list[dict[str, Any]]:
+    return [
+        {
+            "turns": list(check.turns),
+            "judge": check.judge,
+            "value": check.value,
+            "by": check.by,
+            "tokens": check.tokens,
+            "thinking": check.thinking,
+        }
+        for check in checks
+    ]
 
 
 def said_to_json(turn: Turn) -> dict[str, Any]:
@@ -219,8 +236,9 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     )
     protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
+    said = with_jury(with_turns(empty, record["turns"]), record.get("jury", ()))
     return PlayedDebate(
-        replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record)),
+        replace(said, forecasts=forecasts_of(record), checks=checks_of(record)),
         _stops(record["turns"]),
         error=record.get("error"),
         scoring=protocol.scoring,
@@ -277,6 +295,16 @@ def forecasts_of(record: Mapping[str, Any]) -> tuple[Forecast, ...]:
     """As they were read then."""
     return tuple(
         Forecast(each["agent"], each["about"], each["text"], each["chance"]) for each in record.get("forecasts") or ()
+    )
+
+
+def checks_of(record: Mapping[str, Any]) -> tuple[Check, ...] | None:
+    """What judges made of its answers; None where nobody was asked."""
+    if (given := record.get("checks")) is None:
+        return None
+    return tuple(
+        Check(told["value"], told["thinking"], told["tokens"], told["by"], tuple(told["turns"]), told["judge"])
+        for told in given
     )
 
 
@@ -410,7 +438,8 @@ def summary(record: Mapping[str, Any]) -> Summary:
     answer_known = (record["question"]["answer"] is not None or bool(record["question"].get("checked"))) and bool(turns)
     agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
     if (scores := scores_of(record, scoring)) is not None:
-        winner = winner_among(leaders_by(mean_rewards(scores)), bool(record.get("votes")), scoring)
+        voted = bool(record.get("votes")) or (scoring.rule.checked and bool(record.get("signal")))
+        winner = winner_among(leaders_by(mean_rewards(scores)), voted, scoring)
     return Summary(
         question=str(record["question"]["text"]),
         num_agents=agents,
@@ -425,7 +454,8 @@ def summary(record: Mapping[str, Any]) -> Summary:
 
 
 def words(record: Mapping[str, Any], longest: int) -> str:
-    turns = [*record["turns"], *record.get("jury", ())]
+    said = [turn["text"] for turn in (*record["turns"], *record.get("jury", ()))]
+    said += [check["thinking"] for check in record.get("checks") or ()]
     return "\n".join(
-        map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""])
+        map(str, [record["question"]["text"], *(text[:longest] for text in said), record.get("error") or ""])
     )

@@ -157,7 +157,9 @@ def check(
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
-    scoring = replace(own_scoring(run), **choices)
+    own = own_scoring(run)
+    scoring = replace(own, **choices)
+    check_asked(own.rule, scoring.rule)
     Protocol(
         Rules(forecast=_own_rule(run, "forecast")), scoring
     )  # refuses what needs forecasts where nobody was asked for any
@@ -166,6 +168,28 @@ def check(
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator, choices.get("judge_counts"))
+
+
+def check_asked(own: Reward, wanted: Reward) -> None:
+    """Refuses a reward of checks that the judges of a run were not asked for."""
+    if not wanted.checked:
+        return
+    if own.ballot != wanted.ballot:
+        raise ConfigError(
+            f"reward {wanted.name} needs judges' checks ({wanted.ballot}), and the judges of this run were not asked "
+            f"for them: its reward is {own.name}; train or evaluate again with --reward {wanted.name}"
+        )
+    fixed = {**own.asks, "checks": None}
+    if changed := [name for name, value in wanted.asks.items() if name != "checks" and fixed[name] != value]:
+        raise ConfigError(
+            f"{changed[0]} of reward {wanted.name} cannot be changed afterwards: it decides what judges were asked; "
+            f"write {changed[0]}={fixed[changed[0]]}, as the run has it"
+        )
+    if wanted.asks.get("checks", 0) > own.asks.get("checks", 0):
+        raise ConfigError(
+            f"checks of reward {wanted.name} must be at most {own.asks['checks']}: the judges of this run checked each "
+            "answer so often"
+        )
 
 
 def own_scoring(run: Run) -> Scoring:
@@ -241,10 +265,9 @@ def compare(
 def _recounted(
     played: Sequence[PlayedDebate], recount: Recount, scoring: Scoring, seats: SeatMeans
 ) -> list[PlayedDebate]:
-    counted = {counts: replace(scoring, judge_counts=counts) for counts in (False, True)}
-    by = [
-        counted[each.scoring.judge_counts if recount.judge_counts is None else recount.judge_counts] for each in played
-    ]
+    counts = [each.scoring.judge_counts if recount.judge_counts is None else recount.judge_counts for each in played]
+    counted = {judges: replace(scoring, judge_counts=judges) for judges in set(counts)}
+    by = [counted[judges] for judges in counts]
     scored = [each.scored(own, each.grades, recount.reward) for each, own in zip(played, by, strict=True)]
     return with_advantages(scored, recount.estimator, seats)
 

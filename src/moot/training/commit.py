@@ -53,7 +53,7 @@ async def restore(setup: Setup, start_from: int | None = None) -> tuple[int, Pro
         await setup.engine.load_state(taken.state)
     for note in run.rewind(0, None):  # not before it is sure that the run can begin again
         watcher.note(note)
-    progress, history = Progress(), History(Visits.until(run, 0))
+    progress, history = Progress(), History(Visits.until(run, 0), best_step(run))
     if taken is None:
         return 0, progress, history
     for row in taken.rows[:-1]:
