@@ -428,6 +428,14 @@ class Summary:
     winner_correct: bool | None
     disagreement: bool
     error: str | None
+    name: str
+    """What its own file calls the question: an id, or a number; empty where it says none."""
+    answer: str | None
+    """What most agents hold in the end; ties go to the winner's, then to the lowest number's."""
+    agreement: float | None
+    """The share of agents who hold `answer`."""
+    reward: float | None
+    """Mean over its agents."""
 
 
 def summary(record: Mapping[str, Any]) -> Summary:
@@ -437,9 +445,13 @@ def summary(record: Mapping[str, Any]) -> Summary:
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
     answer_known = (record["question"]["answer"] is not None or bool(record["question"].get("checked"))) and bool(turns)
     agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
+    paid: list[float] = []
     if (scores := scores_of(record, scoring)) is not None:
+        means = mean_rewards(scores)
         voted = bool(record.get("votes")) or (scoring.rule.checked and bool(record.get("signal")))
-        winner = winner_among(leaders_by(mean_rewards(scores)), voted, scoring)
+        winner = winner_among(leaders_by(means), voted, scoring)
+        paid = [mean for mean in means if mean is not None]
+    answer, holders = _most_held(last, winner)
     return Summary(
         question=str(record["question"]["text"]),
         num_agents=agents,
@@ -450,7 +462,23 @@ def summary(record: Mapping[str, Any]) -> Summary:
         winner_correct=bool(last.get(winner, {}).get("correct")) if answer_known and winner is not None else None,
         disagreement=len({str(turn.get("answer")) for turn in last.values()}) > 1,
         error=None if record.get("error") is None else str(record["error"]),
+        name=str(record["question"].get("id", "")),
+        answer=answer,
+        agreement=holders / agents if holders else None,
+        reward=sum(paid) / len(paid) if paid else None,
     )
+
+
+def _most_held(last: Mapping[int, Mapping[str, Any]], winner: int | None) -> tuple[str | None, int]:
+    """The answer that most agents end with, and how many do. What is the same answer is as the grader said; an older
+    record goes by the words."""
+    kinds = {agent: turn.get("same", turn["answer"]) for agent, turn in last.items() if turn.get("answer") is not None}
+    counted = Counter(kind for kind in kinds.values() if kind is not None)
+    most = max(counted.values(), default=0)
+    holders = [agent for agent in sorted(kinds) if counted[kinds[agent]] == most > 0]
+    if not holders:
+        return None, 0
+    return str(last[winner if winner in holders else holders[0]]["answer"]), most
 
 
 def words(record: Mapping[str, Any], longest: int) -> str:

@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from moot import __version__
 from moot.engine.protocol import Sampler
 from moot.errors import ConfigError
 from moot.players.checkpoints import Note, check_model, check_rank
@@ -23,6 +22,7 @@ from moot.rl.rollout import Guest, Player
 from moot.runs import Run
 from moot.runs.aside import set_aside
 from moot.runs.lock import RunLock, locked
+from moot.runs.made_by import made_by
 from moot.settings.changes import differences, told
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
@@ -136,7 +136,7 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunL
         if Run.exists(path):
             check_folder(path, config, "another process began a run there just now; name another")
             return Run.open(path), lock
-        return Run.create(path, config.as_dict(), {"moot": __version__}), lock
+        return Run.create(path, config.as_dict(), made_by()), lock
     except BaseException:
         lock.close()
         raise

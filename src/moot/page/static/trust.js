@@ -109,7 +109,7 @@ export function drawAlarms(node, chosen, found, colour) {
       ? `No alarm rings${told.length < chosen.length ? ` ${others}` : ""}.`
       : waiting
         ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
-        : "No alarm was measured: alarms watch training, and files of debates have none.";
+        : "Alarms are not computed for files of debates: they watch training.";
   fill(node, h("p", { class: told.length && told.length === chosen.length ? "calm" : "calm unsure" }, quiet));
 }
 
