@@ -106,7 +106,7 @@ def test_what_cannot_be_paid_is_refused() -> None:
         paid(HEARD, None, "approval")
     with pytest.raises(ConfigError, match="needs 4 checks of each answer, and this debate has 2"):
         paid(HEARD, APPROVALS, "approval")
-    with pytest.raises(ConfigError, match="voters both or judges with reward pairs"):
+    with pytest.raises(ConfigError, match="voters must be both or judges with reward pairs"):
         Scoring(reward="pairs", voters="agents")
 
 

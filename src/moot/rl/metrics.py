@@ -68,8 +68,6 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
             "jury/checks": float(len(checks)),
             "jury/by_word": mean(float(check.by == "word") for check in checks),
         }
-    if any(debate.forecasts for debate in debates):
-        metrics["tokens/forecasts"] = float(sum(turn.count for each in played for turn in each.forecast_turns))
     return metrics
 
 

@@ -15,7 +15,6 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 from moot.debate.checks import Check
-from moot.debate.forecasts import Forecast
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
@@ -73,12 +72,10 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
     record["turns"] = turns_to_json(played)
     for i, told in enumerate(record["turns"] if with_seen else ()):
         told["seen"] = seen_to_json(played, i)
-    if debate.forecasts:
-        record["forecasts"] = forecasts_to_json(played)
     if debate.checks is not None:
         record["checks"] = checks_to_json(debate.checks)
     if debate.jury:
-        record["jury_counts"] = played.scoring.judge_counts
+        record["jury_counts"] = played.scoring.judges_count
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
         for vote in outside_votes(debate, played.scoring):
             about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
@@ -128,16 +125,6 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
     ]
 
 
-def forecasts_to_json(played: PlayedDebate) -> list[dict[str, Any]]:
-    """What each was taught stands beside it, where it was scored."""
-    taught: Sequence[float] = () if played.advantages is None else played.advantages.forecasts
-    told = [
-        {"agent": each.agent, "about": each.about, "text": each.text, "chance": each.chance}
-        for each in played.debate.forecasts
-    ]
-    return [{**each, "advantage": value} for each, value in zip(told, taught, strict=True)] if taught else told
-
-
 def checks_to_json(checks: Sequence[Check]) -> list[dict[str, Any]]:
     return [
         {
@@ -162,15 +149,12 @@ def _sections(turn: Turn) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _choices(rules: Rules, scoring: Scoring) -> dict[str, Any]:
-    """Whether judges count stands beside what they said, as `jury_counts`."""
-    return {name: value for name, value in Protocol(rules, scoring).as_dict().items() if name != "judge_counts"}
+    return Protocol(rules, scoring).as_dict()
 
 
 def _vote_to_json(vote: AgentVote) -> dict[str, Any]:
     """By the turn that cast it, or by which outside judge did; about two responses, or about two agents."""
     caster: dict[str, Any] = {"turn": vote.turn} if vote.judge is None else {"turn": None, "judge": vote.judge}
-    if vote.weight != 1:
-        caster["weight"] = vote.weight
     if vote.left_turn is None:
         return {**caster, "left": vote.left, "right": vote.right, "verdict": vote.verdict}
     return {**caster, "left_turn": vote.left_turn, "right_turn": vote.right_turn, "verdict": vote.verdict}
@@ -180,10 +164,8 @@ def to_transcript(debate: Debate) -> dict[str, Any]:
     """What `moot score` reads: what was said, and nothing that follows from it."""
     turns = [{**said_to_json(turn), **({"ballot": True} if turn.ballot else {})} for turn in debate.turns]
     answer = {} if debate.question.answer is None else {"answer": debate.question.answer}
-    forecasts = [{"agent": each.agent, "about": each.about, "text": each.text} for each in debate.forecasts]
-    said = {"turns": turns, **({"forecasts": forecasts} if forecasts else {})}
     sides = {"sides": list(debate.question.sides)} if debate.question.sides else {}
-    return {"question": debate.question.text, "num_agents": debate.num_agents, **said, **answer, **sides}
+    return {"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, **answer, **sides}
 
 
 # Reading
@@ -238,7 +220,7 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
     said = with_jury(with_turns(empty, record["turns"]), record.get("jury", ()))
     return PlayedDebate(
-        replace(said, forecasts=forecasts_of(record), checks=checks_of(record)),
+        replace(said, checks=checks_of(record)),
         _stops(record["turns"]),
         error=record.get("error"),
         scoring=protocol.scoring,
@@ -249,13 +231,13 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
 
 
 def _protocol_of(record: Mapping[str, Any]) -> Protocol:
-    return _protocol(json.dumps(record["protocol"]), bool(record.get("jury_counts", True)))
+    return _protocol(json.dumps(record["protocol"]))
 
 
 @lru_cache(maxsize=64)
-def _protocol(choices: str, judge_counts: bool) -> Protocol:
+def _protocol(choices: str) -> Protocol:
     """A run has one, and checking it takes longer than scoring a debate."""
-    return V2.with_choices({**json.loads(choices), **({} if judge_counts else {"judge_counts": False})})
+    return V2.with_choices(json.loads(choices))
 
 
 def with_turns(empty: Debate, turns: Sequence[Mapping[str, Any]]) -> Debate:
@@ -289,13 +271,6 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
         return read
     # Read by other rules than today's: what counted then still counts.
     return replace(read, parsed=debate.about_seats(Parsed(fields, {}, comparison_lines(fields["comparison"])), agent))
-
-
-def forecasts_of(record: Mapping[str, Any]) -> tuple[Forecast, ...]:
-    """As they were read then."""
-    return tuple(
-        Forecast(each["agent"], each["about"], each["text"], each["chance"]) for each in record.get("forecasts") or ()
-    )
 
 
 def checks_of(record: Mapping[str, Any]) -> tuple[Check, ...] | None:
@@ -399,16 +374,15 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
                 f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents"
             )
         author = agents + int(told["judge"]) if turn is None else turns[turn]["agent"]
-        votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn, told.get("weight", 1.0)))
+        votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn))
     return tuple(votes)
 
 
 def _advantages(record: Mapping[str, Any], scoring: Scoring) -> Advantages | None:
     if (given := record.get("advantages")) is None:
         return None
-    forecasts = tuple(each.get("advantage", 0.0) for each in record.get("forecasts") or ())
     streams = _rows(given)
-    return Advantages(streams, _stream_of(streams, scoring), _per(streams), forecasts)
+    return Advantages(streams, _stream_of(streams, scoring), _per(streams))
 
 
 # What a list of debates shows

@@ -108,8 +108,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
-    against = config.eval_opponents if "opponents" in config.eval_modes else ()
-    check_reachable([config.outside_judge, *against], "judge or opponent")
+    check_reachable([config.outside_judge], "judge or opponent")
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
     try:
@@ -169,8 +168,8 @@ async def carry_out(
             return player.sampler
 
         judge = await outside(config.outside_judge, "judge") if config.outside_judge else None
-        against = config.eval_opponents if "opponents" in config.eval_modes else ()
-        opponents = {name: await outside(name, "eval_opponents") for name in against}
+        against = ("base",) if "opponents" in config.eval_modes else ()
+        opponents = {name: await outside(name, "eval_modes") for name in against}
         others = {part.weights(): await weights(part) for part in setup.parts if part.weights() not in ("", *OURS)}
         await train_loop(replace(setup, judge=judge, opponents=opponents, weights=others), start_from)
 

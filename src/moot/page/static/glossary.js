@@ -21,15 +21,6 @@ function lean(bounds, more, less) {
   return against(0, bounds, { above: [size, more], below: [size, less], between });
 }
 
-// A Brier score: always saying 50 gets 0.25, whatever comes.
-function calibrated(v, bounds) {
-  return against(0.25, bounds, {
-    above: ["bad", "worse than always saying 50"],
-    below: ["good", "better than always saying 50"],
-    between: ["unsure", "not distinguishable from always saying 50"],
-  });
-}
-
 export const TRUST = {
   "trust/judge_accuracy": {
     name: "Judge accuracy",
@@ -165,14 +156,6 @@ export const TRUST = {
         between: ["unsure", "not distinguishable from guessing (50%)"],
       }),
   },
-  "forecast/readable": {
-    name: "Readable forecasts",
-    exact: true,
-    show: share,
-    read: (v) => (v < 0.9 ? ["fair", "many are no number from 0 to 100"] : ["good", "nearly all"]),
-  },
-  "forecast/win_brier": { name: "Forecasts of winning (Brier)", read: calibrated },
-  "forecast/right_brier": { name: "Forecasts of being right (Brier)", read: calibrated },
 };
 
 export const ALARMS = {
@@ -241,7 +224,6 @@ const MEANINGS = [
   [/^optim\/steps_skipped$/, "Optimizer steps left out because the gradient was not finite."],
   [/^optim\/trained_tokens$/, "Tokens that carried a loss."],
   [/^optim\/lr$/, "Learning rate."],
-  [/^optim\/staleness$/, "How many steps old the weights were that sampled this batch."],
   [/^engine\/out_of_memory$/, "How often memory ran out since training was started; each time the work was done with less."],
   [/^engine\/retries$/, "Requests to the server that were sent again since training was started."],
   [/^engine\/uncertain$/, "Calls to the server of which it is not known whether they were taken."],
@@ -254,9 +236,6 @@ const MEANINGS = [
   [/^distill\/loss_per_token$/, "Loss a token of the supervised step on winners' turns."],
   [/^jury\/ballots$/, "Ballots that judges without a seat gave."],
   [/^jury\/parse_error$/, "Share of those ballots that could not be read."],
-  [/^tokens\/forecasts$/, "Tokens of the forecasts."],
-  [/^forecast\/(win|right)_mean$/, "The mean of the forecasts of which it is known what came. Compare it with the share that came true."],
-  [/^forecast\/(win|right)_came$/, "The share of those forecasts that came true."],
   [/^tokens\/jury$/, "Tokens that judges without a seat wrote."],
   [/\/direct\//, "Held out: the model alone, one plain answer."],
   [/\/vote@\d+\//, "Held out: the most common of several plain answers."],
@@ -301,7 +280,7 @@ export function first(phase, key) {
 
 // Groups in the order a reader asks: is it trustworthy, is it rewarded, is it right, does it debate well, does it train well.
 const GROUPS = [
-  ["Trust", /^(trust|alarm|forecast)\//],
+  ["Trust", /^(trust|alarm)\//],
   ["Reward", /(^|\/)reward|^pairwise|frac_mixed/],
   ["Answers", /^(train|test)_|@k$|\/correct$|^test\//],
   ["Debates", /^(debates|v2|turns|parse_error|round|consensus|jury)/],

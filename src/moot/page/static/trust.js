@@ -2,7 +2,6 @@
 
 import { fill, h, oneLine, signed, withCode } from "./dom.js";
 import { ALARMS, TRUST } from "./glossary.js";
-import { reliability } from "./reliability.js";
 import { ask, link } from "./state.js";
 
 const twoDigits = (v) => signed(v).replace("+", "");
@@ -63,7 +62,6 @@ export async function drawPanel(node, chosen, found, counted, colour, reward) {
       ),
       h("tbody", {}, keys.map(row)),
     ),
-    chosen.map((name) => reliability(oneLine(name, 40), counted[name]?.reliability, colour(name))),
   );
 }
 
