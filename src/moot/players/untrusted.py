@@ -26,8 +26,7 @@ _GRADER = re.compile(r"(?:grader|equal)\s*=[^,]*:")
 
 def scoring_names(scoring: Scoring) -> dict[str, str]:
     """The reward and the estimator where they are a user's own: setting and value."""
-    theirs = {} if scoring.rule.our_own else {"reward": scoring.reward}
-    # As in path.py:function; names of our own have no colon.
+    theirs = {} if scoring.rule.our_own else {"reward": scoring.reward}  # ours may have settings behind a colon
     return theirs | ({"advantage": scoring.advantage} if ":" in scoring.advantage else {})
 
 
