@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from moot.debate.checks import Show
 from moot.debate.rewards import plurality
 from moot.debate.types import Question
-from moot.judges.ballots import Show
 from moot.judges.measures import Judged, Measures, measure
 from moot.tasks.slips import plant
 from moot.tasks.task import Exercise

@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
+from moot.debate.checks import Show
 from moot.debate.plain import plain_answers
-from moot.debate.rewards import Grades
+from moot.debate.reward import Reward
+from moot.debate.scores import Grades
 from moot.debate.state import Debate
 from moot.debate.types import Message, Question
 from moot.engine.protocol import Sampler, SamplingParams
-from moot.judges.ballots import Show
 from moot.judges.learning import Solved, balanced, by_majority, by_slips, by_truth
 from moot.tasks.answers import grade_all
 from moot.tasks.task import Exercise, Task
@@ -40,12 +41,13 @@ class Lessons:
     """Asked for each question, where exercises come from answers."""
 
     @classmethod
-    def of(cls, kind: Kind, show: str, count: int, answers: int, task: Task) -> Lessons:
-        """`show` may be auto: the final answer where the task's exercises are such answers."""
-        shown: Show = (
-            "answer" if show == "answer" or (show == "auto" and kind == "planted" and task.exercises) else "solution"
-        )
-        return cls(kind, shown, count, answers)
+    def of(cls, kind: Kind, show: str, count: int, answers: int, task: Task, reward: Reward) -> Lessons:
+        """`show` may be auto: what the judge is shown for the reward; where that asks for no checks, the final answer
+        if the task's exercises are such answers."""
+        if show == "auto" and reward.ballot == "approval":
+            show = reward.settings.show
+        made = show == "auto" and kind == "planted" and task.exercises
+        return cls(kind, "answer" if show == "answer" or made else "solution", count, answers)
 
     def are_made(self, task: Task) -> bool:
         """Whether the task makes them: answers alone, to questions of their own."""

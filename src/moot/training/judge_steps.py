@@ -16,11 +16,11 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from moot.debate.checks import Show, approval
 from moot.debate.types import Question
 from moot.engine.protocol import Datum, Sampler, SamplingParams, Trainer
 from moot.errors import EngineError
 from moot.judges.asking import Asked, Heard, TokenJudge
-from moot.judges.ballots import Show, approval
 from moot.judges.learning import advantages, measured, rewards
 from moot.players.checkpoints import JUDGE, SERVING, judge_place
 from moot.tasks.task import Exercise

@@ -57,8 +57,8 @@ class JudgeTraining(Part):
         adapter: Literal["own", "policy"] = "own"
         """Whose weights learn: own, which the policy does not move, or the policy's."""
         show: Literal["auto", "solution", "answer"] = "auto"
-        """What it is shown of an answer; auto: the final answer where the task makes exercises, otherwise the whole
-        solution."""
+        """What it is shown of an answer; auto: what the reward shows it, or the final answer where the task makes
+        exercises."""
         held_out: Annotated[int, Field(ge=4)] = 48
         """Held-out answers on which it is measured."""
 
@@ -112,7 +112,8 @@ class JudgeTraining(Part):
 
     async def begin(self, setup: Setup, step: int, sampler: Sampler) -> Sampler | None:
         own, first = self.settings, step == setup.config.warm_steps
-        self.lessons = Lessons.of(own.reward, own.show, own.exercises, own.answers, setup.tasks[0])
+        reward = setup.config.protocol.scoring.rule
+        self.lessons = Lessons.of(own.reward, own.show, own.exercises, own.answers, setup.tasks[0], reward)
         trainer = setup.engine
         if own.adapter == "own":
             assert isinstance(setup.engine, Sharing)  # checked with the capabilities before the run began
