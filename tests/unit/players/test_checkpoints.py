@@ -134,7 +134,6 @@ def test_a_runs_numbers_are_looked_at_before_memory_is_taken(
         raise AssertionError("an engine is made")
 
     monkeypatch.setattr("moot.players.find.make_engine", made)
-    monkeypatch.setattr("moot.training.setup.make_engine", made)
     for command in (
         ["ask", "--checkpoint", str(run.path), "Why?"],
         ["eval", str(run.path)],
