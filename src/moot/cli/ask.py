@@ -84,8 +84,6 @@ class Ask:
     is asked for by
     itself, which small models need, and which takes several requests per turn. If not given: asked; with v1, as it is
     defined, sampled."""
-    judge_first: bool = True
-    """With sections asked, judge the others before solving again."""
     personas: bool = True
     """A character and a temperature for each seat, where the protocol has them."""
     prompts: Prompts = DEFAULT
@@ -93,9 +91,7 @@ class Ask:
     max_tokens: int = 512
     """Longest turn; where sections are given or asked, longest solution."""
     evaluation_tokens: int = 256
-    """Longest evaluation, where sections are given or asked."""
-    comparison_tokens: int = 64
-    """Longest comparison, where sections are given or asked."""
+    """Longest evaluation, where sections are given or asked; a comparison has a quarter of it."""
     temperature: float = 1.0
     """What is sampled at. A persona's own temperature is multiplied by it."""
     seed: int | None = None
@@ -142,7 +138,7 @@ class Ask:
     def _checked(self) -> tuple[dict[str, Any], dict[int, Any]]:
         """Everything that can be wrong is found before anything is asked. The settings say which answers may share a
         file."""
-        tokens = (("max_tokens", 1), ("evaluation_tokens", 1), ("comparison_tokens", 1))
+        tokens = (("max_tokens", 1), ("evaluation_tokens", 1))
         for name, low in (("agents", 1), ("rounds", 1), *tokens, ("retries", 0), ("concurrency", 1)):
             if getattr(self, name) < low:
                 raise ConfigError(f"{name.replace('_', '-')} must be at least {low}, got {getattr(self, name)}")
@@ -174,9 +170,7 @@ class Ask:
             raise ConfigError(f"checkpoint needs --engine local or tinker, got {self.engine}")
         common = "engine model checkpoint agents rounds protocol closing_ballot max_tokens temperature seed instruction"
         settings: dict[str, Any] = {name: getattr(self, name) for name in common.split()}
-        settings |= {
-            name: getattr(self, name) for name in ("judge_first", "personas", "evaluation_tokens", "comparison_tokens")
-        }
+        settings |= {name: getattr(self, name) for name in ("personas", "evaluation_tokens")}
         settings["sections"] = self._rules().sections
         settings["temperature"] = None if self.temperature == 1 else self.temperature
         if self.prompts != DEFAULT:
@@ -218,7 +212,7 @@ class Ask:
         async with AsyncExitStack() as stack:
             with console.status("getting ready"):
                 common = CommonModel(self.engine, self.model, self._base_url(), self.tokenizer, self.checkpoint)
-                limits = section_limits(self.evaluation_tokens, self.comparison_tokens, self.agents)
+                limits = section_limits(self.evaluation_tokens, self.agents)
                 speaking = SpeakingSettings(rules, self.max_tokens, self.seed, limits)
                 seats = await take_seats(
                     common, others, self.agents, speaking, Patience(self.retries, self.timeout), stack

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from moot.engine.protocol import Sharing, Trainer
 from moot.errors import ConfigError, EngineError
 from moot.players.chat.endpoint import Endpoint, is_endpoint, named_endpoint, own_endpoint
-from moot.players.checkpoints import Note, check_model, check_rank, load_checkpoint, split_name, step_named
+from moot.players.checkpoints import (
+    Note,
+    check_model,
+    check_rank,
+    is_untrained,
+    load_checkpoint,
+    split_name,
+    step_named,
+)
 from moot.players.create import create_engine
 from moot.players.untrusted import check_trusted, played_names
 from moot.rl.rollout import Guest, Player, TextPlayer
@@ -59,9 +67,8 @@ def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
     engine = create_engine(model, config.seed)
     try:
         config.check(engine.capabilities)
-        name = (
-            "" if model.engine == "scripted" else model.model
-        )  # a script has a format of its own, whatever the model is called
+        # A script has a format of its own, whatever the model is called.
+        name = "" if model.kind.scripted else model.model
         return engine, Rendering(
             engine.tokenizer, name, model.renderer if name else "auto", model.thinking if name else False
         )
@@ -110,7 +117,7 @@ class Players:
         self._opened: list[Any] = []
         self._own = (
             self._chat(own_endpoint(config.model.base_url, config.model.model))
-            if config.model.engine == "openai"
+            if not config.model.kind.trains
             else self._make(config)
         )
         self.policy: Player | TextPlayer
@@ -154,7 +161,7 @@ class Players:
             own = self._own.chat.endpoint
             model = own.model if name == "base" else name
             return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
-        if self.config.model.engine == "scripted" and name != "base" and split_name(name) is None:
+        if self.config.model.kind.scripted and name != "base" and split_name(name) is None:
             raise ConfigError(
                 f"a judge or an opponent here may be base, a run or an endpoint, got {name!r}, which is no run"
             )
@@ -201,7 +208,7 @@ def chat_player(where: Endpoint) -> ChatPlayer:
 
 def check_outsiders(config: TrainConfig) -> None:
     """Refuses an address that must not be written down, before anything is written."""
-    named = [("judge", config.recipe.judge)] + [("eval_opponents", name) for name in config.eval_opponents]
+    named = [("judge", config.recipe.judge)]
     for setting, name in named:
         if is_endpoint(name):
             named_endpoint(name, _key(), setting)
@@ -264,7 +271,7 @@ async def _loaded(
     run, and at step 0,
     the model before training."""
     engine, rendering = own
-    if run is None or step == 0:
+    if run is None or is_untrained(run, step):
         return Player(await engine.base(), rendering), model, 0
     checkpoint = await load_checkpoint(engine, run, step, note)
     return Player(await engine.snapshot(), rendering), f"{model} {checkpoint.seal}", checkpoint.step

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from moot.debate.rules import Rules
 from moot.debate.typed_fields import check_types
+from moot.engine.kinds import KINDS
 from moot.engine.protocol import Sampler, Trainer
 from moot.errors import ConfigError, EngineError
 from moot.players.chat.chat import Chat, Patience
@@ -127,7 +128,7 @@ class _LoadedModel:
 
         context = self.engine.capabilities.context_length
         # A server would have to read the whole prompt again for each piece, and would charge for it.
-        piece = PIECE if self.config.engine == "local" else 0
+        piece = 0 if self.config.kind.server else PIECE
 
         def speaker(number: int, agent: int, listener: Listener) -> CountedSpeaker:
             sampler = StreamingSampler(
@@ -160,7 +161,7 @@ async def _load(common: CommonModel, seed: int | None, stack: AsyncExitStack) ->
             f"checkpoint {checkpoint} is kept at {stored['base_url']}; if you trust it, name it with --base-url"
         )
     asked: dict[str, Any] = {"engine": common.engine, "model": model}
-    if common.engine == "tinker":
+    if KINDS[common.engine].server:
         asked |= {"base_url": common.base_url, "tokenizer": common.tokenizer}
     given = {**{name: value for name, value in asked.items() if value}, **stored}
     try:
@@ -210,7 +211,7 @@ async def take_seats(
     names = {agent: where.model for agent, where in others.items()}
     notes: tuple[str, ...] = ()
     rest = [agent for agent in range(agents) if agent not in others]
-    if rest and common.engine == "openai":
+    if rest and not KINDS[common.engine].trains:
         where = own_endpoint(common.base_url, common.model)
         castings |= dict.fromkeys(rest, chats.casting(where, settings))
         names |= dict.fromkeys(rest, where.model)
@@ -218,7 +219,7 @@ async def take_seats(
         loaded = await _load(common, settings.seed, stack)
         notes = loaded.engine.capabilities.notes
         castings |= dict.fromkeys(rest, loaded.casting(settings))
-        names |= dict.fromkeys(rest, "scripted" if loaded.config.engine == "scripted" else loaded.config.model)
+        names |= dict.fromkeys(rest, loaded.config.called)
     return TakenSeats(
         names=tuple(names[agent] for agent in range(agents)),
         billed=tuple(agent in rest for agent in range(agents)),

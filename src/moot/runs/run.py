@@ -64,12 +64,18 @@ class Run:
     # Opening
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any], made_by: Mapping[str, Any]) -> Run:
+    def create(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        made_by: Mapping[str, Any],
+        source: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """`source` is what it starts from, where that is not the model itself."""
         (path / "debates").mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
-        write_atomically(
-            path / "run.json", json.dumps({"format": FORMAT, "config": config, "made_by": made_by}, indent=1).encode()
-        )
+        header = {"format": FORMAT, "config": config, "made_by": made_by, **({"from": source} if source else {})}
+        write_atomically(path / "run.json", json.dumps(header, indent=1).encode())
         return cls(path)
 
     @classmethod
@@ -196,12 +202,10 @@ class Run:
 
     # Debates
 
-    def write_debates(self, step: int, played: Sequence[PlayedDebate], with_seen: bool = False) -> None:
+    def write_debates(self, step: int, played: Sequence[PlayedDebate]) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        write_lines(
-            self.debates_file(step), ({"number": i, **to_record(each, with_seen)} for i, each in enumerate(played))
-        )
+        write_lines(self.debates_file(step), ({"number": i, **to_record(each)} for i, each in enumerate(played)))
         with beside(self.debates_file(step, ".npz")) as file:
             np.savez_compressed(file, **token_arrays(played))
 
@@ -328,7 +332,7 @@ def _missing(rows: Iterable[Mapping[str, Any]], last: int) -> int:
 
 
 def tokens_spent(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """By step of self-play, all tokens sampled up to it: by agents and judges, for labels and forecasts.
+    """By step of self-play, all tokens sampled up to it: by agents and judges, and for labels.
 
     Rows of older versions count those of the agents alone.
     """

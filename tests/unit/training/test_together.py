@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,6 @@ from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainCon
 from moot.training.state import Watcher
 from moot.training.together import carry_out_together, prepare_together
 from support import tiny_chat
-from support.one_thread import one_thread as one_thread
 
 CONFIG = TrainConfig(
     model=ModelConfig(engine="scripted", deterministic=True),
@@ -73,9 +73,19 @@ def test_three_seeds_at_once_are_three_runs_one_after_the_other(tmp_path: Path) 
     assert rows(runs[0].path) != rows(runs[1].path)
 
 
-def test_to_the_bit_with_a_model_that_learns(tmp_path: Path, one_thread: None) -> None:
+@pytest.fixture
+def torch_alone() -> Iterator[None]:
+    """In one thread: a second one would only wait for the first."""
+    torch = pytest.importorskip("torch")
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.usefixtures("torch_alone")
+def test_to_the_bit_with_a_model_that_learns(tmp_path: Path) -> None:
     """Adapters, Adam's states and tokens of two runs on one base model."""
-    pytest.importorskip("torch")
     model = ModelConfig(str(tiny_chat.save(tmp_path / "model")), device="cpu", deterministic=True, lora_rank=2)
     debate = replace(CONFIG.debate, max_tokens=8)
     optim = OptimConfig(batch_size=1, num_train_datapoints=2)
