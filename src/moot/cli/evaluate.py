@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, get_args, get_type_hints
 
@@ -39,7 +39,8 @@ class Eval:
 
     direct: one answer. vote: k answers, and the one most of them give. debate: self-play, the agents' average.
     debate+vote: one answer
-    of the group. opponents: the policy in each seat once, against fixed others. With --protocol advocates a judge
+    of the group. opponents: the policy in each seat once, against fixed others. wins: the answer beside that of the
+    run's start, by --judge in both orders. With --protocol advocates a judge
     decides: debate (both
     sides argue), consultancy (one side argues), judge (nobody does). Rows are compared with the first one, on the same
     questions. Answers
@@ -57,7 +58,7 @@ class Eval:
     task: _Str = None
     """Where questions come from; the run's, or arithmetic."""
     modes: tuple[Mode, ...] = ("direct", "vote", "debate")
-    """Any of direct, vote, debate, debate+vote, opponents, consultancy, judge; the first is what the others are
+    """Any of direct, vote, debate, debate+vote, opponents, wins, consultancy, judge; the first is what the others are
     compared with."""
     k: int = 5
     """Answers per vote."""
@@ -67,8 +68,8 @@ class Eval:
     """Who else debates in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a
     chat server."""
     judge: _Str = None
-    """Who decides between advocates: as --opponents, one name. The run's judge if that is base, or the policy
-    itself."""
+    """Who compares the run's answers with those of its start (adds mode wins; base if not given), or decides between
+    advocates (the run's judge if that is base, or the policy itself): as --opponents, one name."""
     both_orders: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Ask the judge of advocates twice, the second time with the other order, also where the run did not: verdicts that
     change do not
@@ -134,13 +135,11 @@ class Eval:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
         if self.questions < 1:
             raise ConfigError(f"questions must be at least 1, got {self.questions}")
+        if self.judge is not None and "wins" not in self.modes and not self._advocates(config):
+            return replace(self, modes=(*self.modes, "wins")).run()
         settings = self._settings(config, trained=run is not None)
         check_reachable([self.judge or "", *(self.opponents if "opponents" in self.modes else ())], "judge or opponent")
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
-        if self.judge is not None and not settings.assigned:
-            raise ConfigError(
-                f"judge {self.judge!r} decides between advocates; use --protocol advocates, or leave it out"
-            )
         if self.both_orders and not settings.assigned:
             raise ConfigError(
                 "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or "
@@ -169,6 +168,10 @@ class Eval:
         if target != out:
             console.note(f"{out / 'report.json'} has other settings and is kept; this report stands beside it.")
         return self._show(report, watching, target, console)
+
+    def _advocates(self, config: TrainConfig) -> bool:
+        protocol = config.protocol if self.protocol is None else PROTOCOLS[self.protocol]
+        return protocol.rules.positions == "assigned"
 
     def _settings(self, config: TrainConfig, trained: bool) -> EvalConfig:
         named = ("modes", "k", "match_tokens", "seed", "concurrency", "num_agents", "max_rounds", "max_tokens")
@@ -258,6 +261,11 @@ class Watching(EvalWatcher):
 
 
 def _plural(kind: str) -> str:
-    return {"answer": "answers", "debate": "debates", "consultancy": "consultancies", "judge": "judge alone"}.get(
-        kind, kind
-    )
+    return {
+        "answer": "answers",
+        "debate": "debates",
+        "consultancy": "consultancies",
+        "judge": "judge alone",
+        "start": "the start's answers",
+        "verdict": "verdicts",
+    }.get(kind, kind)

@@ -102,7 +102,7 @@ class WarmConfig:
     the phase ends when the form is learned."""
 
 
-EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
+EVAL_MODES = ("direct", "vote", "debate+vote", "opponents", "wins")
 """What may be measured besides the debates of the policy with itself."""
 ADVOCATES_MODES = ("direct", "vote", "opponents", "consultancy", "judge")
 """The same, where agents are advocates."""
