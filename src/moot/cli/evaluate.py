@@ -18,8 +18,10 @@ from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
+from moot.players.chat.endpoint import is_endpoint
 from moot.players.checkpoints import split_name
 from moot.players.find import Players, check_reachable, policy_config
+from moot.players.untrusted import check_trusted
 from moot.settings.train import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.two_sided import two_sided
@@ -68,8 +70,8 @@ class Eval:
     """Who else debates in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a
     chat server."""
     judge: _Str = None
-    """Who compares the run's answers with those of its start (adds mode wins; base if not given), or decides between
-    advocates (the run's judge if that is base, or the policy itself): as --opponents, one name."""
+    """Who compares the run's answers with those of its start (this adds mode wins; base if not given); or decides
+    between advocates, or checks answers where the reward is made of checks. As --opponents, one name."""
     both_orders: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Ask the judge of advocates twice, the second time with the other order, also where the run did not: verdicts that
     change do not
@@ -135,11 +137,16 @@ class Eval:
             raise ConfigError(f"step {self.step} is a run's; name the run, or leave step out")
         if self.questions < 1:
             raise ConfigError(f"questions must be at least 1, got {self.questions}")
-        if self.judge is not None and "wins" not in self.modes and not self._advocates(config):
-            return replace(self, modes=(*self.modes, "wins")).run()
         settings = self._settings(config, trained=run is not None)
+        if self.judge is not None and not settings.needs_judge and "wins" not in settings.modes:
+            settings = replace(settings, modes=(*settings.modes, "wins"))  # there is nothing else it could do
         check_reachable([self.judge or "", *(self.opponents if "opponents" in self.modes else ())], "judge or opponent")
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
+        judge = self.judge or ("base" if config.recipe.judge == "base" else None)
+        if judge is None and settings.protocol.scoring.rule.checked:
+            judge = config.outside_judge or "base"
+            if run is not None and is_endpoint(judge):
+                check_trusted(run.path, {"judge": judge}, (), self.trust_run, Terminal(stderr=True).note)
         if self.both_orders and not settings.assigned:
             raise ConfigError(
                 "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or "
@@ -157,7 +164,7 @@ class Eval:
                 watching,
                 step=at or self.step,
                 opponents=self.opponents,
-                judge=self.judge or ("base" if config.recipe.judge == "base" else None),
+                judge=judge,
                 out=self.out,
                 name=self.name,
             )
@@ -168,10 +175,6 @@ class Eval:
         if target != out:
             console.note(f"{out / 'report.json'} has other settings and is kept; this report stands beside it.")
         return self._show(report, watching, target, console)
-
-    def _advocates(self, config: TrainConfig) -> bool:
-        protocol = config.protocol if self.protocol is None else PROTOCOLS[self.protocol]
-        return protocol.rules.positions == "assigned"
 
     def _settings(self, config: TrainConfig, trained: bool) -> EvalConfig:
         named = ("modes", "k", "match_tokens", "seed", "concurrency", "num_agents", "max_rounds", "max_tokens")

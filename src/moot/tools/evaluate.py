@@ -39,8 +39,9 @@ async def evaluate_players(
     """The policy on up to `count` held-out questions that its run has not trained on; the report, and the folder that
     holds the answers.
 
-    `judge` names who decides between advocates, and the policy does if nobody is named; or who judges in mode wins.
-    What was answered before, with the same weights and settings, is found there again. Closes the players.
+    `judge` names who decides between advocates, checks answers, or judges in mode wins; the policy decides or checks
+    if nobody is named. What was answered before, with the same weights and settings, is found there again. Closes the
+    players.
     """
     config, run = players.config, players.run
     if run is not None and out is None:
@@ -55,7 +56,7 @@ async def evaluate_players(
             watcher.note(note)
         guests = await players.opponents(opponents) if "opponents" in settings.modes else {}
         identities = {guest: identity for guest, (_, identity) in guests.items()}
-        decides, identity = (None, "") if judge is None or not settings.assigned else await players.judge(judge)
+        decides, identity = (None, "") if judge is None or not settings.needs_judge else await players.judge(judge)
         contest, rival = None, ""
         if "wins" in settings.modes:
             contest, rival, identity = await _contest(players, run, at, judge or "base")
