@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from moot.debate.checks import EQUAL, Pair
 from moot.debate.plain import plain_answers
 from moot.debate.prompt_texts import Prompts
 from moot.debate.types import Question
@@ -15,7 +16,6 @@ from moot.engine.protocol import SamplingParams
 from moot.evaluate.counting import QuestionCounts
 from moot.evaluate.store import Record
 from moot.judges.asking import Asked, Judge
-from moot.judges.ballots import EQUAL, Pair
 from moot.rl.rollout import Player, TextPlayer
 
 VERDICT = "verdict"

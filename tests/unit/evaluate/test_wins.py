@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from moot.cli.progress import told_wins
+from moot.debate.checks import Check
 from moot.engine.protocol import SamplingParams
 from moot.errors import ConfigError, EngineError
 from moot.evaluate import AnswerStore, EvalConfig, Report, evaluate
 from moot.evaluate.table import cells
 from moot.evaluate.wins import Contest, count_wins
-from moot.judges.asking import Asked, Check
+from moot.judges.asking import Asked
 from moot.rl.rollout import Player
 from moot.training.loop import train
 from unit.evaluate.test_evaluate import RENDERING, TASK, Scripted, value
