@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moot.debate.advocates import silent
 from moot.debate.plain import plain_answers
+from moot.debate.protocols.advocates import silent
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import Message, Question
@@ -185,7 +185,7 @@ class _Work:
             tempered=config.tempered,
             seed=seed,
             seats=seats,
-            judges=(lambda _: [self.judge]) if config.assigned else None,
+            judges=(lambda _: [self.judge]) if config.needs_judge else None,
             limits=config.limits,
         )
         self.played(kind, done)
@@ -254,7 +254,7 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
         ]
     )
     played = {key: tuple(next(scored) for _ in own) for key, own in records.items()}
-    if work.config.assigned:
+    if work.config.needs_judge:
         # Where the policy argues for one side, it has the seat of the debate's number.
         seats = [None] if kind in ("debate", "judge") else [0, 1]
         return {key: QuestionCounts(count_verdicts(each, seats), tokens[key], each) for key, each in played.items()}
@@ -290,5 +290,5 @@ def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Qu
         "extra_rounds": config.extra_rounds,
         "policy": config.policy,
         "opponents": dict(config.opponents),
-        **({"judge": config.judge or config.policy} if config.assigned else {}),
+        **({"judge": config.judge or config.policy} if config.needs_judge else {}),
     }

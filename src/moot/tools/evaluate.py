@@ -51,7 +51,7 @@ async def evaluate_players(
             watcher.note(note)
         guests = await players.opponents(opponents) if "opponents" in settings.modes else {}
         identities = {guest: identity for guest, (_, identity) in guests.items()}
-        decides, identity = (None, "") if judge is None or not settings.assigned else await players.judge(judge)
+        decides, identity = (None, "") if judge is None or not settings.needs_judge else await players.judge(judge)
         settings = replace(settings, policy=players.identity, opponents=identities, judge=identity)
         folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, at)
         answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
@@ -63,7 +63,7 @@ async def evaluate_players(
         "run": None if run is None else str(run.path),
         "step": at,
         "model": config.model.kind.scripted or config.model.model,
-        **({"judge": "the script"} if config.model.kind.scripted and settings.assigned else {}),
+        **({"judge": "the script"} if config.model.kind.scripted and settings.needs_judge else {}),
     }
     return replace(report, settings={**report.settings, **about}), folder
 
