@@ -137,20 +137,24 @@ async def _load(engine: Trainer, checkpoint: Checkpoint) -> None:
     await engine.load_state(checkpoint.engine_state)
 
 
-def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
+def is_untrained(run: Run, step: int | None) -> bool:
+    """Whether that step is the model itself. Step 0 of a run that started from other weights is a checkpoint."""
+    return step == 0 and all(number for number, _ in run.checkpoints())
+
+
+def find_trained(given: str, setting: str = "checkpoint") -> tuple[dict[str, Any], str | None]:
     """How a model was trained, and what an engine loads: None for the model before training. `given` is a run,
-    RUN@STEP, RUN@best, one of
-    its checkpoints, or the name a server has for one."""
+    RUN@STEP, RUN@best, one of its checkpoints, or the name a server has for one."""
     path = Path(given)
     if named := split_name(given):
         run = Run.open(named[0])
-        if (step := step_named(run, named[1])) == 0:
+        if is_untrained(run, step := step_named(run, named[1])):
             return _model_of(run), None
         if (checkpoint := newest_whole(run, step)) is None:
             which = (
                 "whole checkpoint yet; train it a step further" if step is None else f"whole checkpoint of step {step}"
             )
-            raise ConfigError(f"checkpoint: the run {run.path} has no {which}")
+            raise ConfigError(f"{setting}: the run {run.path} has no {which}")
         return _model_of(run), checkpoint.engine_state
     if path.is_dir() and path.resolve().name.isdigit() and Run.exists(path.resolve().parent.parent):
         run = Run.open(path.resolve().parent.parent)
@@ -161,10 +165,13 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
             manifest = read_manifest(path)
             return {name: manifest[name] for name in ("model", "lora_rank")}, given
         except (DamagedCheckpoint, KeyError, TypeError) as error:
-            raise ConfigError(f"checkpoint: {path / MANIFEST} is damaged: {type(error).__name__}: {error}") from None
+            raise ConfigError(f"{setting}: {path / MANIFEST} is damaged: {type(error).__name__}: {error}") from None
     if "://" in given:
         return {}, given  # an engine elsewhere knows it
-    raise ConfigError(f"checkpoint {given!r} is neither a run, nor a checkpoint in one; look under RUN/checkpoints")
+    adapter = ", nor an adapter's folder" if setting == "from" else ""
+    raise ConfigError(
+        f"{setting} {given!r} is neither a run, nor a checkpoint in one{adapter}; look under RUN/checkpoints"
+    )
 
 
 def check_model(name: str) -> None:

@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from moot.engine.protocol import Trainer
 from moot.errors import ConfigError
 from moot.players.chat.endpoint import Endpoint, is_endpoint, named_endpoint, own_endpoint
-from moot.players.checkpoints import Note, check_model, check_rank, load_checkpoint, split_name, step_named
+from moot.players.checkpoints import (
+    Note,
+    check_model,
+    check_rank,
+    is_untrained,
+    load_checkpoint,
+    split_name,
+    step_named,
+)
 from moot.players.create import create_engine
 from moot.players.untrusted import check_trusted, played_names
 from moot.rl.rollout import Guest, Player, TextPlayer
@@ -239,7 +247,7 @@ async def _loaded(
     run, and at step 0,
     the model before training."""
     engine, rendering = own
-    if run is None or step == 0:
+    if run is None or is_untrained(run, step):
         return Player(await engine.base(), rendering), model, 0
     checkpoint = await load_checkpoint(engine, run, step, note)
     return Player(await engine.snapshot(), rendering), f"{model} {checkpoint.seal}", checkpoint.step

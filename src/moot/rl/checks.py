@@ -37,19 +37,19 @@ def check_warm_start(config: TrainConfig, task: Task) -> None:
             f"warm_solutions must be task with task {task.name}, whose questions have no answers that could be right; "
             "got 'own'"
         )
-    if 0 < len(task.training) < config.warm.warm_questions and not config.warm.warm_from:
+    if 0 < len(task.training) < config.warm.warm_questions:
         logging.getLogger("moot").warning(
             f"warm_questions is {config.warm.warm_questions}, and task {task.name} has {len(task.training)} questions "
             "to train on: each is "
             "taught several times over"
         )
     lacking = task.solution is None or (task.near_miss is None and config.warm.warm_wrong != "none")
-    if config.warm.warm_solutions == "task" and config.warm.warm_questions and not config.warm.warm_from and lacking:
+    if config.warm.warm_solutions == "task" and config.warm.warm_questions and lacking:
         raise ConfigError(
             f"warm_questions must be 0 with task {task.name}, got {config.warm.warm_questions}: the warm start needs "
             "worked solutions, and "
-            "this task has none; use the model's own (warm_solutions own), leave it out, or take the warm start of "
-            "another run (warm_from)"
+            "this task has none; use the model's own (warm_solutions own), leave it out, or start from "
+            "another run (--from)"
         )
 
 

@@ -64,12 +64,18 @@ class Run:
     # Opening
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any], made_by: Mapping[str, Any]) -> Run:
+    def create(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        made_by: Mapping[str, Any],
+        source: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """`source` is what it starts from, where that is not the model itself."""
         (path / "debates").mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
-        write_atomically(
-            path / "run.json", json.dumps({"format": FORMAT, "config": config, "made_by": made_by}, indent=1).encode()
-        )
+        header = {"format": FORMAT, "config": config, "made_by": made_by, **({"from": source} if source else {})}
+        write_atomically(path / "run.json", json.dumps(header, indent=1).encode())
         return cls(path)
 
     @classmethod

@@ -98,9 +98,6 @@ class WarmConfig:
     """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by
     itself (without known answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and
     the phase ends when the form is learned."""
-    warm_from: str = ""
-    """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from
-    the same weights."""
 
 
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents", "consultancy", "judge")
@@ -140,6 +137,9 @@ class TrainConfig:
     prompts: Prompts = DEFAULT
     """A file with the texts that agents read, over the defaults; `moot prompts` prints it."""
     model: ModelConfig = field(default_factory=ModelConfig)
+    start: Annotated[str, arg(name="from", metavar="RUN[@STEP]")] = ""
+    """Begin with these weights and a fresh optimizer: a run, RUN@STEP, RUN@best, or an adapter's folder, of the same
+    model and adapter settings. A preset's warm start is then left out."""
     debate: DebateConfig = field(default_factory=DebateConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     warm: WarmConfig = field(default_factory=WarmConfig)

@@ -13,8 +13,9 @@ from typing import Any
 
 from moot.engine.protocol import Sampler
 from moot.errors import ConfigError
-from moot.players.checkpoints import Note, check_model, check_rank
+from moot.players.checkpoints import Note, check_model, check_rank, split_name
 from moot.players.find import Busy, check_outsiders, check_reachable, make_engine, outsider
+from moot.players.start import find_start
 from moot.players.untrusted import is_code
 from moot.rl.checks import check_reward, check_scoring, check_task, check_warm_start
 from moot.rl.lookup import find_estimator, find_reward
@@ -32,7 +33,6 @@ from moot.training.loop import train as train_loop
 from moot.training.part import Part
 from moot.training.parts import find_parts, trained_tasks
 from moot.training.state import Setup, Watcher
-from moot.training.warm_from import warm_start_of
 from moot.training.weights import OURS
 
 
@@ -67,8 +67,8 @@ def check_place(path: Path) -> None:
 
 
 def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
-    """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one
-    takes over.
+    """What a configuration names and nothing needs to be loaded for: its tasks, and the weights that a new run
+    starts from.
 
     A task in Python is loaded to be checked, unless `run_code` forbids it.
     """
@@ -76,8 +76,8 @@ def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
     for name in (config.debate.task, *trained_tasks(config)):
         if run_code or not is_code(name):
             check_name(name)
-    if config.warm.warm_from and not Run.exists(path):
-        warm_start_of(config)
+    if config.start and not Run.exists(path):
+        find_start(config)
 
 
 def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: bool = False) -> Setup:
@@ -131,11 +131,14 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunL
     lock = locked(path)
     try:
         if Run.exists(path) and restart:
+            if config.start and (named := split_name(config.start)) and named[0].resolve() == path.resolve():
+                raise ConfigError(f"from {config.start}: a run cannot start over from itself; name another --run")
             set_aside(path)
         if Run.exists(path):
             check_folder(path, config, "another process began a run there just now; name another")
             return Run.open(path), lock
-        return Run.create(path, config.as_dict(), made_by()), lock
+        source = find_start(config).source if config.start else None
+        return Run.create(path, config.as_dict(), made_by(), source), lock
     except BaseException:
         lock.close()
         raise

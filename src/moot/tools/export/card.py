@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from moot.engine.published import SMOLLM, is_hub_id, published_name
 from moot.rl.trust_help import ALARMS
 from moot.runs import Run
 from moot.runs.run import measured, tokens_spent
@@ -19,12 +20,12 @@ from moot.util.safe_text import counted, one_line
 Row = Mapping[str, Any]
 
 
-def card(run: Run, step: int, kind: str) -> str:
-    """Markdown with the front matter that the hub reads. `kind` is adapter or merged, of the checkpoint at `step`."""
+def card(run: Run, step: int, kind: str, base: str = "") -> str:
+    """Markdown with the front matter that the hub reads. `kind` is adapter or merged, of the checkpoint at `step`.
+    `base` is the base model's name for others, where it is not the model's own."""
     config, rows = config_of(run), [row for row in run.metrics() if row["step"] <= step]
-    model = config.model.model
-    # A name for the hub's link to the base model; a folder of this machine means nothing to others.
-    named = model.count("/") == 1 and not model.startswith((".", "/", "~")) and not Path(model).exists()
+    model = base or published_name(config.model.model)
+    named = is_hub_id(model)  # the hub links to it; a folder of this machine means nothing to others
     head = {"base_model": model if named else None, "library_name": "peft" if kind == "adapter" else "transformers"}
     front = "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items() if value)
     shown = model if named else Path(model).name
@@ -48,6 +49,13 @@ def _training(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     d, scoring = config.debate, config.protocol.scoring
     tasks = ", ".join(f"`{one_line(_shown(name))}`" for name in trained_tasks(config))
     yield f"Questions: {tasks}; {config.optim.batch_size} per step."
+    if config.model.model == SMOLLM:
+        yield (
+            "The base in training may have been the copy from the package index (4-bit weights, widened), which "
+            "differs slightly from the hub's."
+        )
+    if config.start:
+        yield f"Started from other trained weights: `{one_line(_shown(config.start))}`."
     yield f"Debates: {d.num_agents} copies of the model, {counted(d.max_rounds, 'round')}."
     yield f"Reward: `{one_line(_shown(scoring.reward))}`. {_labels(config)}"
     played = [row for row in rows if row["phase"] == "self_play"]

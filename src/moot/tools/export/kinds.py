@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from moot.engine.published import is_hub_id, published_name
 from moot.errors import ConfigError, EngineError
 from moot.runs import Damaged, PlayedDebate, Run
 from moot.runs.arrays import read_arrays
@@ -33,6 +34,8 @@ ShowSteps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 class Options:
     checkpoint: int | str | None = None
     """Whose weights the adapter and the merged model have; the newest if not given."""
+    base_model: str = ""
+    """What the adapter and the card name as the base model, where its own name is not the one for others."""
     merged_dtype: str = "auto"
     steps: str | None = None
     """Only debates of these steps: 12, or 10-20."""
@@ -90,9 +93,12 @@ class Exporting:
 def _adapter(job: Exporting) -> None:
     adapter = find_adapter(job.run, job.options.checkpoint, job.note)
     with new_folder(job.place("adapter")) as folder:
-        copy_adapter(adapter, folder)
+        base = job.options.base_model or published_name(adapter.model)
+        copy_adapter(adapter, folder, base)
+        if not is_hub_id(base):
+            job.note(f"the adapter names {base} as its base, which others cannot load; --base-model names another")
         _write_card(job, folder, adapter.step, "adapter")
-    job.written.append((job.place("adapter"), f"the adapter of step {adapter.step}, for {one_line(adapter.model)}"))
+    job.written.append((job.place("adapter"), f"the adapter of step {adapter.step}, for {one_line(base)}"))
 
 
 def _merged(job: Exporting) -> None:
@@ -124,7 +130,7 @@ def _merged(job: Exporting) -> None:
 def _write_card(job: Exporting, folder: Path, step: int, kind: str) -> None:
     """Weights without a card are better than none: a damaged run.json costs the card alone."""
     try:
-        (folder / "README.md").write_text(card(job.run, step, kind), encoding="utf-8")
+        (folder / "README.md").write_text(card(job.run, step, kind, job.options.base_model), encoding="utf-8")
     except ConfigError as error:
         job.note(f"there is no model card: {error}")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from moot.engine.manifest import DamagedCheckpoint, check_files, read_manifest
 from moot.errors import ConfigError
-from moot.players.checkpoints import checkpoints, step_named
+from moot.players.checkpoints import checkpoints, is_untrained, step_named
 from moot.runs import Run
 
 FILES = ("adapter_config.json", "adapter_model.safetensors")
@@ -28,7 +29,7 @@ class Adapter:
 def find_adapter(run: Run, name: int | str | None = None, note: Callable[[str], None] = lambda _: None) -> Adapter:
     """Of the newest checkpoint that is whole, or of the one asked for, by its step or as best."""
     step = step_named(run, name)
-    if step == 0 and name != 0:
+    if is_untrained(run, step) and name != 0:
         raise ConfigError(
             f"the best of {run.path} is the model before training, which has no adapter; name a step with --checkpoint"
         )
@@ -65,11 +66,15 @@ def _whole(step: int, place: Path) -> Adapter:
     return Adapter(step, place, str(manifest.get("model")), digests)
 
 
-def copy_adapter(adapter: Adapter, target: Path) -> None:
-    """Checked once more after copying: a run that continues removes its older checkpoints."""
+def copy_adapter(adapter: Adapter, target: Path, base: str) -> None:
+    """Checked once more after copying: a run that continues removes its older checkpoints. Then its config names
+    `base`, which others can load, where it had a folder of this machine."""
     for name in FILES:
         shutil.copyfile(adapter.place / name, target / name)
     try:
         check_files(target, adapter.digests)
     except DamagedCheckpoint:
         raise ConfigError(f"{adapter.place} changed while it was copied; try again") from None
+    file = target / FILES[0]
+    config = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**config, "base_model_name_or_path": base}, indent=2), encoding="utf-8")
