@@ -27,9 +27,7 @@ _GRADER = re.compile(r"(?:grader|equal)\s*=[^,]*:")
 def scoring_names(scoring: Scoring) -> dict[str, str]:
     """The reward and the estimator where they are a user's own: setting and value."""
     both = {"reward": scoring.reward, "advantage": scoring.advantage}
-    return {
-        setting: name for setting, name in both.items() if ":" in name
-    }  # as in path.py:function; names of our own have none
+    return {setting: name for setting, name in both.items() if ":" in name}  # names of our own have none
 
 
 def played_names(config: TrainConfig) -> dict[str, str]:

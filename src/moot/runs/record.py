@@ -191,14 +191,8 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     `turn_tokens`."""
     check_shape(record)
     asked = record["question"]
-    question = Question(
-        str(asked["text"]),
-        asked["answer"],
-        str(asked["id"]),
-        str(asked.get("instruction", "")),
-        asked.get("label"),
-        tuple(asked.get("sides", ())),
-    )
+    text, id, instruction = str(asked["text"]), str(asked["id"]), str(asked.get("instruction", ""))
+    question = Question(text, asked["answer"], id, instruction, asked.get("label"), tuple(asked.get("sides", ())))
     protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
     return PlayedDebate(
@@ -257,46 +251,20 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
     """How each turn ended, where the record says it of all of them."""
-    return (
-        tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns)
-        if turns and all("stop" in turn for turn in turns)
-        else ()
-    )
+    told = all("stop" in turn for turn in turns)
+    return tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns) if told else ()
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:
-    """What the grader said then. Older records do not say which answers are the same: there right ones are, whatever
-    they look like."""
+    """What the grader said then."""
     turns, asked = record["turns"], record.get("question", {})
     if not all("correct" in turn for turn in turns):
         return None
-    label = asked.get("label")
-    labelled = (
-        None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
-    )
-    answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
-    same = tuple(turn["same"] for turn in turns) if all("same" in turn for turn in turns) else _same_of(turns, equal)
+    label, answers = asked.get("label"), tuple(turn["answer"] for turn in turns)
+    labelled = None if label is None else tuple(answer is not None and equal(answer, label) for answer in answers)
+    correct = tuple(bool(turn["correct"]) for turn in turns)
+    same = tuple(turn["same"] for turn in turns)
     return Grades(answers, correct, same, labelled=labelled, checked=bool(asked.get("checked")))
-
-
-def _same_of(turns: Sequence[Mapping[str, Any]], equal: Grader) -> tuple[int | None, ...]:
-    same: list[int | None] = []
-    kinds: list[tuple[str, bool]] = []
-    for turn in turns:
-        answer, right = turn["answer"], bool(turn["correct"])
-        if answer is None:
-            same.append(None)
-            continue
-        alike = (
-            i
-            for i, (other, other_right) in enumerate(kinds)
-            if right == other_right and (right or equal(answer, other))
-        )
-        kind = next(alike, len(kinds))
-        if kind == len(kinds):
-            kinds.append((answer, right))
-        same.append(kind)
-    return tuple(same)
 
 
 def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
@@ -328,10 +296,9 @@ def _per(streams: Container[str]) -> Per:
 def _stream_of(streams: Mapping[str, Rows], scoring: Scoring) -> Mapping[str, str]:
     """As the reward says. A user's that is not read here says nothing: with one stream, that one pays for every
     token."""
-    own = scoring.stream_of
-    return (
-        own if set(own.values()) & streams.keys() else {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
-    )
+    if set(scoring.stream_of.values()) & streams.keys():
+        return scoring.stream_of
+    return {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
 
 
 def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
@@ -342,9 +309,8 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
         left, right = (told[f"{side}_turn"] if by_turn else told[side] for side in ("left", "right"))
         most = len(turns) if by_turn else agents
         if not (0 <= left < most and 0 <= right < most and (turn is None or 0 <= turn < len(turns))):
-            raise ConfigError(
-                f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents"
-            )
+            there = f"there are {len(turns)} turns of {agents} agents"
+            raise ConfigError(f"a vote is about {left} and {right} by {turn}, and {there}")
         author = agents + int(told["judge"]) if turn is None else turns[turn]["agent"]
         votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn))
     return tuple(votes)
@@ -428,6 +394,5 @@ def _most_held(last: Mapping[int, Mapping[str, Any]], winner: int | None) -> tup
 
 def words(record: Mapping[str, Any], longest: int) -> str:
     turns = [*record["turns"], *record.get("jury", ())]
-    return "\n".join(
-        map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""])
-    )
+    said = [turn["text"][:longest] for turn in turns]
+    return "\n".join(map(str, [record["question"]["text"], *said, record.get("error") or ""]))

@@ -14,6 +14,9 @@ from moot.errors import ConfigError
 
 MOST = 1000
 _NOTHING = type(None)
+_WORDS = {dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false"}
+_WORDS[_NOTHING] = "null"
+_OF_TURNS = {"answer": (str, _NOTHING), "correct": (bool,), "same": (int, _NOTHING), "failure": (str,), "stop": (str,)}
 
 
 def check_shape(record: Any) -> None:
@@ -66,15 +69,8 @@ def _turn(turn: Any) -> None:
     _kind("turns", turn, dict)
     _part(turn, "text", str)
     _part(turn, "round", int)
-    for name, kinds in (
-        ("answer", (str, _NOTHING)),
-        ("correct", (bool,)),
-        ("same", (int, _NOTHING)),
-        ("failure", (str,)),
-        ("stop", (str,)),
-    ):
-        if name in turn:
-            _part(turn, name, *kinds)
+    for name in _OF_TURNS.keys() & turn.keys():
+        _part(turn, name, *_OF_TURNS[name])
     for name, section in _optional(turn, "fields", dict).items():
         _kind(f"fields {name}", section, str)
 
@@ -117,13 +113,5 @@ def _kind(name: str, value: Any, *kinds: type) -> Any:
     if type(value) in kinds:
         return value
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        words = {
-            dict: "an object",
-            list: "a list",
-            str: "text",
-            int: "a whole number",
-            bool: "true or false",
-            _NOTHING: "null",
-        }
-        raise ConfigError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, got {value!r:.80}")
+        raise ConfigError(f"{name} must be {' or '.join(_WORDS[kind] for kind in kinds)}, got {value!r:.80}")
     return value

@@ -21,9 +21,9 @@ from moot.rl.checks import check_reward, check_scoring, check_task, check_warm_s
 from moot.rl.lookup import find_estimator, find_reward
 from moot.rl.rollout import Guest, Player
 from moot.runs import Run
-from moot.runs.aside import set_aside
 from moot.runs.lock import RunLock, locked
 from moot.runs.made_by import made_by
+from moot.runs.run import set_aside
 from moot.settings.changes import differences, told
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig

@@ -78,9 +78,8 @@ class ChatPlayer:
         return ChatSpeaker(self.chat, params.max_tokens, seed=seed, limits=limits)
 
     async def answer(self, messages: Sequence[Message], params: SamplingParams) -> PlainAnswer:
-        reply = await self.chat.reply(
-            ChatRequest(tuple(messages), params.max_tokens, params.temperature, seed=params.seed)
-        )
+        request = ChatRequest(tuple(messages), params.max_tokens, params.temperature, seed=params.seed)
+        reply = await self.chat.reply(request)
         return PlainAnswer(reply.text, "length" if reply.finish == "length" else "stop", reply.completion_tokens or 0)
 
     async def close(self) -> None:

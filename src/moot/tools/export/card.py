@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from moot.engine.published import SMOLLM, is_hub_id, published_name
+from moot.errors import ConfigError
+from moot.evaluate.report import Report
 from moot.rl.trust_help import ALARMS
 from moot.runs import Run
 from moot.runs.run import measured, tokens_spent
@@ -61,10 +64,8 @@ def _training(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     played = [row for row in rows if row["phase"] == "self_play"]
     tokens = max(tokens_spent(played).values(), default=0.0)
     steps = counted(len(played), "step")
-    yield (
-        f"Self-play: {steps}, {tokens:,.0f} tokens sampled, learning rate {config.optim.learning_rate:g}, seed "
-        f"{config.seed}."
-    )
+    rate = f"learning rate {config.optim.learning_rate:g}"
+    yield f"Self-play: {steps}, {tokens:,.0f} tokens sampled, {rate}, seed {config.seed}."
 
 
 def _shown(name: str) -> str:
@@ -94,10 +95,8 @@ def _during(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     rang = {name: sum(bool(row.get(name)) for row in played) for name in ALARMS}
     for name, steps in rang.items():
         if steps:
-            yield (
-                f"- The alarm `{name.removeprefix('alarm/')}` rang in {steps} of {len(played)} steps: "
-                f"{ALARMS[name].means}"
-            )
+            rung = f"rang in {steps} of {len(played)} steps"
+            yield f"- The alarm `{name.removeprefix('alarm/')}` {rung}: {ALARMS[name].means}"
     if played and not any(rang.values()):
         yield "- No alarm rang."
 
@@ -106,15 +105,13 @@ def _evaluations(run: Run) -> Iterator[str]:
     """What `moot eval` reported about this run, at whatever step; a report that cannot be read is passed over."""
     rows = []
     for path in sorted((run.path / "evals").glob("*/report.json")):
-        try:
-            report = json.loads(path.read_text(encoding="utf-8"))
-            where = f"{_shown(report['settings']['task'])}, step {report['settings'].get('step', '–')}"
-            for row in report["rows"]:
-                accuracy = row["metrics"]["accuracy"]
-                interval = f"{accuracy['value']:.1%} [{accuracy['low']:.1%}, {accuracy['high']:.1%}]"
-                rows.append(f"| {one_line(where)} | {one_line(row['name'])} | {row['questions']} | {interval} |")
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+        with contextlib.suppress(OSError, ConfigError):
+            report = Report.read(path)
+            where = one_line(f"{_shown(str(report.settings.get('task')))}, step {report.settings.get('step', '–')}")
+            for row in report.rows:
+                if (found := row.metrics.get("accuracy")) is not None:
+                    interval = f"{found['value']:.1%} [{found['low']:.1%}, {found['high']:.1%}]"
+                    rows.append(f"| {where} | {one_line(row.name)} | {row.questions} | {interval} |")
     if rows:
         yield "Evaluated with `moot eval`:\n\n| task | mode | questions | right answers |\n|---|---|---|---|"
         yield from rows

@@ -30,15 +30,13 @@ def find_adapter(run: Run, name: int | str | None = None, note: Callable[[str], 
     """Of the newest checkpoint that is whole, or of the one asked for, by its step or as best."""
     step = step_named(run, name)
     if is_untrained(run, step) and name != 0:
-        raise ConfigError(
-            f"the best of {run.path} is the model before training, which has no adapter; name a step with --checkpoint"
-        )
+        untrained = f"the best of {run.path} is the model before training, which has no adapter"
+        raise ConfigError(f"{untrained}; name a step with --checkpoint")
     present = list(checkpoints(run, step))
     if not present and step is not None:
         steps = ", ".join(str(number) for number, _ in sorted(run.checkpoints())) or "none"
-        raise ConfigError(
-            f"checkpoint {step} is not in {run.path}; there are {steps} (only the newest two and the kept ones stay)"
-        )
+        there = f"there are {steps} (only the newest two and the kept ones stay)"
+        raise ConfigError(f"checkpoint {step} is not in {run.path}; {there}")
     if not present:
         raise ConfigError(f"{run.path} has no checkpoint yet: there are no weights to export")
     if run.config.get("model", {}).get("engine") == "scripted":
@@ -48,9 +46,8 @@ def find_adapter(run: Run, name: int | str | None = None, note: Callable[[str], 
         try:
             adapter = _whole(checkpoint.step, checkpoint.path)
         except DamagedCheckpoint as error:
-            problems.append(
-                f"checkpoint {checkpoint.path} cannot be used ({str(error).removeprefix(f'{checkpoint.path}: ')})"
-            )
+            why = str(error).removeprefix(f"{checkpoint.path}: ")
+            problems.append(f"checkpoint {checkpoint.path} cannot be used ({why})")
             continue
         for problem in problems:
             note(f"{problem}; taking step {adapter.step} instead")
