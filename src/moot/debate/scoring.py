@@ -68,6 +68,11 @@ class Scoring:
             raise ConfigError(f"reward_mix must be between 0 and 1, got {self.reward_mix}; 0.3 mixes in a little truth")
         if not abs(self.correct_bonus) <= sys.float_info.max:
             raise ConfigError(f"correct_bonus must be a number, got {self.correct_bonus}")
+        if self.rule.checked and not self.judges_count:
+            raise ConfigError(
+                f"voters must be both or judges with reward {self.reward}, got {self.voters}: judges alone decide what "
+                "it pays"
+            )
 
     @property
     def rule(self) -> Reward:

@@ -34,9 +34,8 @@ async def evaluate_players(
     """The policy on up to `count` held-out questions that its run has not trained on; the report, and the folder that
     holds the answers.
 
-    `judge` names who decides between advocates; the policy does if nobody is named. What was answered before, with the
-    same weights and
-    settings, is found there again. Closes the players.
+    `judge` names who decides between advocates, or checks answers; the policy does if nobody is named. What was
+    answered before, with the same weights and settings, is found there again. Closes the players.
     """
     config, run = players.config, players.run
     if run is not None and out is None:

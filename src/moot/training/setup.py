@@ -108,7 +108,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
-    check_reachable([config.recipe.judge], "judge or opponent")
+    check_reachable([config.outside_judge], "judge or opponent")
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
     try:
@@ -170,7 +170,7 @@ async def carry_out(
                 )
             return player.sampler
 
-        judge = await outside(config.recipe.judge, "judge") if config.recipe.judge else None
+        judge = await outside(config.outside_judge, "judge") if config.outside_judge else None
         against = ("base",) if "opponents" in config.eval_modes else ()
         opponents = {name: await outside(name, "eval_modes") for name in against}
         others = {part.weights(): await weights(part) for part in setup.parts if part.weights() not in ("", *OURS)}

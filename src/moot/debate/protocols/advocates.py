@@ -72,6 +72,11 @@ class Advocates(Rules):
             raise ConfigError(
                 f"the judge decides between advocates, so voters must be judges or both, got {scoring.voters}"
             )
+        if scoring.rule.checked:
+            raise ConfigError(
+                f"reward must be generator_judge, win_rate or win_minus_loss with positions assigned, got "
+                f"{scoring.reward}: the judge of advocates reads both and decides between them"
+            )
         if not scoring.rule.from_votes and scoring.rule.our_own:
             votes = ", ".join(reward.name for reward in REWARDS.values() if reward.from_votes)
             raise ConfigError(
