@@ -149,7 +149,7 @@ class Eval:
             judge = config.outside_judge or "base"
             if run is not None and is_endpoint(judge):
                 check_trusted(run.path, {"judge": judge}, (), self.trust_run, Terminal(stderr=True).note)
-        if self.both_orders and not settings.needs_judge:
+        if self.both_orders and settings.protocol.rules.peers_vote:
             raise ConfigError(
                 "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or "
                 "leave it out"

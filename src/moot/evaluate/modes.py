@@ -108,13 +108,8 @@ class EvalConfig:
 
     @property
     def needs_judge(self) -> bool:
-        """Whether a judge without a seat decides."""
-        return not self.protocol.rules.peers_vote
-
-    @property
-    def needs_judge(self) -> bool:
         """Whether a judge without a seat decides: between advocates, or by checking answers."""
-        return self.assigned or self.protocol.scoring.rule.checked
+        return not self.protocol.rules.peers_vote or self.protocol.scoring.rule.checked
 
     @property
     def answer_temperature(self) -> float:
