@@ -158,6 +158,8 @@ async def carry_out(
         if setup.lock.note:
             note(setup.lock.note)
         stack.push_async_callback(setup.engine.close)
+        for part in setup.parts:
+            stack.push_async_callback(part.close)
 
         async def outside(name: str, setting: str) -> Guest:
             own = (setup.engine, setup.rendering)
