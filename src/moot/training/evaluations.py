@@ -66,7 +66,7 @@ def _wins_are_due(setup: Setup, step: int, last: bool) -> bool:
     """Where they are asked for, at every evaluation after the start. Where no answer is known and nothing else was
     asked for, at the end: there is no other number that says whether training helped."""
     config, task = setup.config, setup.task
-    if step == 0 or config.protocol.rules.positions == "assigned":
+    if step == 0 or "wins" in config.protocol.rules.refused_modes:
         return False
     if config.start and not setup.engine.capabilities.frozen_samplers:
         return False  # the weights it started from cannot stand beside today's
