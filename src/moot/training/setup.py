@@ -104,7 +104,7 @@ def prepare(
     )
     for part in parts:
         part.check_tasks(tasks)
-    if config.protocol.rules.positions == "assigned":
+    if not config.protocol.rules.own_answers:
         sided = two_sided(task)
         task, tasks = sided, [sided if trained is task else two_sided(trained) for trained in tasks]
     check_warm_start(config, tasks[0])

@@ -48,7 +48,7 @@ class RenewedJudge(Part):
             )
         if not config.eval_every:
             raise ConfigError("renewed_judge needs evaluations, at which the judge is renewed: set eval_every, got 0")
-        if config.protocol.rules.positions == "assigned":
+        if not config.protocol.rules.peers_vote:
             raise ConfigError(
                 "renewed_judge must be left out with positions assigned: it is renewed by how agents vote, and "
                 "advocates do not; "
