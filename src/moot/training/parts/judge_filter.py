@@ -55,7 +55,7 @@ class JudgeFilter(Part):
     def check(self, config: TrainConfig) -> None:
         if config.protocol.scoring.rule.grades != "same":
             raise ConfigError(f"judge_filter needs the reward majority, got {config.protocol.scoring.reward}")
-        brought = {"renewed_judge", "judge_training"} & {split_part(text)[0] for text in config.parts}
+        brought = {"renewed_judge", "judge_training", "moving_judge"} & {split_part(text)[0] for text in config.parts}
         if not config.recipe.judge and not brought:
             raise ConfigError(
                 "judge_filter needs a judge without a seat: name one with --judge, as in --judge base, or add --with "
