@@ -45,6 +45,10 @@ class SplitReport:
     """Answers that took the grader more time or memory than it has."""
     unlike: tuple[Trouble, ...] = ()
     """Worked solutions that end in another answer."""
+    right_tried: int = 0
+    """Questions of which an answer that is right was at hand."""
+    wrong_tried: int = 0
+    """The same for a wrong one."""
     duplicates: int = 0
     """Questions that stood there before."""
     contradictions: tuple[str, ...] = ()
@@ -112,14 +116,26 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
     for question in questions:
         answers[normal(question.text)].add(question.answer)
     contradictions = tuple(text for text, given in answers.items() if len(given) > 1 and task.check is None)
-    graded = sum(map(task.gradable, questions))
+    tried = [_tried(task, question) for question in questions]
     return SplitReport(
         len(questions),
-        graded,
+        sum(map(task.gradable, questions)),
         **{kind: tuple(result[kind] for result in results if kind in result) for kind in KINDS},
+        right_tried=sum(right for right, _ in tried),
+        wrong_tried=sum(wrong for _, wrong in tried),
         duplicates=sum(seen.values()) - len(seen),
         contradictions=contradictions,
     )
+
+
+def _tried(task: Task, question: Question) -> tuple[bool, bool]:
+    """Whether there is a right answer to try, and a wrong one."""
+    known, worked = question.answer is not None, task.solution is not None
+    if isinstance(task.equal, EqualPrograms) and known:
+        return worked, worked
+    if task.check is not None:
+        return known or worked, True
+    return known, known and task.near_miss is not None
 
 
 def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]:
