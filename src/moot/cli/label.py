@@ -111,10 +111,10 @@ class LabelCommand:
     def _check(self) -> None:
         if not self.questions:
             raise ConfigError("there are no questions; name a file of them: moot label questions.jsonl")
-        self.speakers.check(self.answers, self.rounds)
-        for name, value in (("concurrency", self.concurrency), ("checks", self.checks)):
+        for name, value in (("num-answers", self.answers), ("concurrency", self.concurrency), ("checks", self.checks)):
             if value < 1:
                 raise ConfigError(f"{name} must be at least 1, got {value}")
+        self.speakers.check(self.answers, self.rounds)
         if self.threshold is not None and not 0 <= self.threshold <= 1:
             raise ConfigError(f"threshold must lie between 0 and 1, got {self.threshold}")
         if self.precision is not None and not 0 < self.precision < 1:
