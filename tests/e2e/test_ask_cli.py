@@ -371,7 +371,18 @@ def test_each_section_is_its_own_exchange_and_the_record_holds_whole_turns() -> 
 
 def test_without_a_word_about_sections_each_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     with ChatServer() as server:
-        given = ["ask", QUESTION, "--engine", "openai", "--base-url", server.url, "--model", "m", "--json", "--no-personas"]
+        given = [
+            "ask",
+            QUESTION,
+            "--engine",
+            "openai",
+            "--base-url",
+            server.url,
+            "--model",
+            "m",
+            "--json",
+            "--no-personas",
+        ]
         assert main(given) == 0
         assert len(server.requests) == 3 + 3 * 3
         assert [message["role"] for message in server.requests[0]["messages"]] == ["user"], (

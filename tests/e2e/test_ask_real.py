@@ -131,9 +131,7 @@ def test_a_rate_limit_before_a_real_server_is_waited_out(serve: Serve) -> None:
 def test_a_server_killed_in_the_middle_of_a_debate_leaves_what_was_said_and_a_clear_end(tmp_path: Path) -> None:
     serve = Serve(tmp_path)
     try:
-        given = asking(
-            serve.model, serve.url, "--max-tokens", 16, "--rounds", 9, "--retries", 1
-        )
+        given = asking(serve.model, serve.url, "--max-tokens", 16, "--rounds", 9, "--retries", 1)
         # Unbuffered, so that the moment of the kill can be chosen by what is shown.
         environment = surroundings({"PYTHONUNBUFFERED": "1"})
         process = subprocess.Popen(given, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)

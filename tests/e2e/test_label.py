@@ -122,7 +122,9 @@ def test_the_cost_is_told_before_and_after(tmp_path: Path, capsys: pytest.Captur
         price = ("--price-in", 1, "--price-out", 10)
         assert main(at(server, questions(tmp_path / "q.jsonl", 3), "--out", tmp_path / "l.jsonl", *price)) == 0
     said = capsys.readouterr().out
-    assert "3 questions, 8 answers each: 24 requests" in said and "at most 12,288 written, cost at most about 0.12" in said
+    assert (
+        "3 questions, 8 answers each: 24 requests" in said and "at most 12,288 written, cost at most about 0.12" in said
+    )
     # 24 requests of 100 tokens read at 1 and 10 written at 10 a million: 2,400 + 2,400 millionths.
     assert "2,400 tokens read, 240 written, cost 0.0048." in said
 
@@ -172,7 +174,10 @@ def test_a_judge_scores_every_answer_and_the_highest_score_is_the_label(tmp_path
             return saying("It fits." if "\\boxed{2}" in text else "It does not fit.")
         return saying("Yes" if "\\boxed{2}" in text else "No")
 
-    with ChatServer(lambda number, body: saying(f"\\boxed{{{1 + (number % 3 == 2)}}}")) as server, ChatServer(judge) as other:
+    with (
+        ChatServer(lambda number, body: saying(f"\\boxed{{{1 + (number % 3 == 2)}}}")) as server,
+        ChatServer(judge) as other,
+    ):
         given = at(server, questions(tmp_path / "q.jsonl", 1), "--k", 3, "--out", tmp_path / "l.jsonl")
         assert main([*given, "--concurrency", "1", "--judge", f"j@{other.url}"]) == 0
         asked = len(server.requests), len(other.requests)

@@ -15,7 +15,7 @@ from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.evaluate.store import question_key
 from moot.rl.calibration import Bin, Judged, reliability
-from moot.tasks.files import FileSettings, check_fields
+from moot.tasks.files import QUESTION, FileSettings, check_fields
 from moot.tasks.files import row as read_row
 from moot.tasks.rows import Raw, read
 from moot.tasks.sets import normal
@@ -265,8 +265,11 @@ def labelled_rows(
         if (label := labels.get(key)) is None:
             continue
         ours = label.fields(threshold) | {"debate": debates[key]}
-        question = {} if {"question", "problem", "prompt"} & raw.keys() else {"question": text}
-        own = {f"given_{name}" if name in ours else name: value for name, value in raw.items()}
+        # The others read the question from the first of these.
+        stands = next((str(raw[name]).strip() for name in QUESTION if name in raw), None)
+        question = {} if stands == text else {"question": text}
+        taken = ours.keys() | question.keys()
+        own = {f"given_{name}" if name in taken else name: value for name, value in raw.items()}
         if key in sheet.known:
             own.setdefault("given_answer", sheet.known[key])
         made.append({**question, **own, **ours})

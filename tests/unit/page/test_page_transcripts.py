@@ -22,7 +22,19 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert main(["demo", "--debates", "3", "--out", str(place / "demo.jsonl")]) == 0
     assert main(["demo", "--debates", "2", "--protocol", "v1", "--out", str(place / "old.jsonl")]) == 0
     (place / "questions.jsonl").write_text('{"question": "What is 3 + 4?", "answer": "7"}\n')
-    options = "--engine scripted --max-tokens 2000 --closing-ballot --k 3 --rounds 2 --grader number".split()
+    options = [
+        "--engine",
+        "scripted",
+        "--max-tokens",
+        "2000",
+        "--closing-ballot",
+        "--k",
+        "3",
+        "--rounds",
+        "2",
+        "--grader",
+        "number",
+    ]
     assert main(["label", str(place / "questions.jsonl"), *options, "--out", str(place / "ask.jsonl")]) == 0
     (place / "notes.jsonl").write_text('{"question": "no debate"}\n[]\nnot JSON\n')
     return place
