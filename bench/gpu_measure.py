@@ -40,10 +40,10 @@ def say(kind: str, **numbers: Any) -> None:
 
 
 def make_engine(args: argparse.Namespace) -> Any:
-    from moot.engine.local import LocalEngine, engine
+    from moot.engine.local import LocalEngine, shared
 
     if args.model in SHAPES:  # the weights are made where they are used: a disk would take longer than all the rest
-        engine.load_model = lambda name, device, dtype: random_model(name, device, dtype)
+        shared.load_model = lambda name, device, dtype: random_model(name, device, dtype)
     return LocalEngine.create(
         args.model, device=args.device, max_batch=max(args.sequences), max_cache_gib=args.cache_gib
     )
@@ -60,7 +60,7 @@ def random_model(name: str, device: Any, dtype: Any) -> Any:
     torch.manual_seed(0)
     with torch.device(device):
         model = AutoModelForCausalLM.from_config(config, dtype=dtype, attn_implementation="sdpa")
-    return Loaded(model.to(device).eval().requires_grad_(False), None, int(config.max_position_embeddings), ())
+    return Loaded(name, model.to(device).eval().requires_grad_(False), None, int(config.max_position_embeddings), ())
 
 
 class Watch:

@@ -46,7 +46,7 @@ ARMS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "defaults": ({"reward": "truth", "sections": "sampled"}, {}),
     "before": (
         {"reward": "truth_last", "advantage": "center_group", "sections": "sampled"},
-        {"grad_clip": 1.0, "lr_warmup": 0},
+        {"lr_warmup": 0},
     ),
 }
 
@@ -58,7 +58,7 @@ def settings(arm: str, seed: int, iterations: int) -> TrainConfig:
     return replace(
         preset,
         protocol=preset.protocol.with_choices(personas=False, **scoring),
-        model=ModelConfig(lora_rank=8, lora_alpha=16, dtype="fp32", device="cpu"),
+        model=ModelConfig(lora_rank=8, dtype="fp32", device="cpu"),
         debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=2),
         optim=replace(preset.optim, **{**changed, **optim}),
         seed=seed,

@@ -88,7 +88,7 @@ async def main() -> None:
             await engine.load_state(start)
             for step in range(1, max(args.steps) + 1):
                 await engine.forward_backward(batch, "importance_sampling")
-                await engine.optim_step(AdamParams(rate, grad_clip_norm=config.optim.grad_clip))
+                await engine.optim_step(AdamParams(rate))
                 if step in args.steps:
                     await look(f"{step} steps of {rate:g}")
     finally:

@@ -122,13 +122,13 @@ def datums(played: PlayedDebate | Iterable[PlayedDebate], tokenizer: Any = None)
     for each in [played] if isinstance(played, PlayedDebate) else played:
         if each.advantages is None:
             raise ConfigError("datums need advantages; score the debate first")
-        sampled, forecast_turns = each.sampled, each.forecast_turns
+        sampled = each.sampled
         if not any(len(turn.tokens) for turn in sampled):
             if tokenizer is None:
                 raise ConfigError("this debate has texts and no tokens; name a tokenizer to encode them")
             rendering = rendering or Rendering(tokenizer)
-            sampled, forecast_turns = run(dictated(each.debate, rendering))
-        made += datums_of(each.debate, sampled, each.advantages, forecast_turns)
+            sampled = run(dictated(each.debate, rendering))
+        made += datums_of(each.debate, sampled, each.advantages)
     return made
 
 

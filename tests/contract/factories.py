@@ -28,13 +28,21 @@ def make_local(tiny_model: Path, **options: Any) -> Any:
     return engine
 
 
-def make_scripted(tiny_model: Path, **_: Any) -> Any:
+def make_sibling(tiny_model: Path, **options: Any) -> Any:
+    """Of an engine that is closed since: it owes it nothing."""
+    first = make_local(tiny_model, **{**options, "seed": 99})
+    made = first.sibling(options.get("seed", 0))
+    first.shut()
+    return made
+
+
+def make_scripted(tiny_model: Path, *, seed: int = 3, **_: Any) -> Any:
     from moot.engine.scripted import ScriptedEngine
 
-    return ScriptedEngine(seed=3)
+    return ScriptedEngine(seed=seed)
 
 
-def make_remote(tiny_model: Path, *, skyrl: Any, **_: Any) -> Any:
+def make_remote(tiny_model: Path, *, skyrl: Any, seed: int = 0, **_: Any) -> Any:
     """The first one looks the server over; the others are told what it found, which saves most of their start."""
     from moot.engine.remote import RemoteEngine
 
@@ -43,6 +51,7 @@ def make_remote(tiny_model: Path, *, skyrl: Any, **_: Any) -> Any:
         base_url=skyrl.url,
         api_key=KEY,
         lora_rank=4,
+        seed=seed,
         context_length=1024,
         findings=FOUND.get(skyrl.url),
     )
@@ -50,7 +59,12 @@ def make_remote(tiny_model: Path, *, skyrl: Any, **_: Any) -> Any:
     return engine
 
 
-ENGINES: dict[str, Callable[..., Any]] = {"local": make_local, "scripted": make_scripted, "remote": make_remote}
+ENGINES: dict[str, Callable[..., Any]] = {
+    "local": make_local,
+    "sibling": make_sibling,
+    "scripted": make_scripted,
+    "remote": make_remote,
+}
 FOUND: dict[str, Any] = {}
 KNOWN = {
     "test_a_snapshot_keeps_its_weights_while_training_goes_on": "SkyRL's samplers share the live weights, so old ones are refused",

@@ -55,7 +55,6 @@ def test_the_first_look_finds_them(remote: Any, skyrl: Any) -> None:
     found = FOUND[skyrl.url]
     assert found.reduction == "mean"
     assert not found.frozen_samplers
-    assert not found.clips_gradients
     assert found.losses == ("cross_entropy", "importance_sampling", "ppo", "cispo")
     assert found.stop_types == ("strings", "ids")
     assert found.sdk == "0.24.1" and "'Tinker API Mock' 0.0.1" in found.server

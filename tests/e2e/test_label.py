@@ -80,6 +80,7 @@ def test_what_was_written_before_a_kill_is_not_asked_again(tmp_path: Path) -> No
         given = command(*at(server, file, "--k", 3, "--rounds", 2, "--out", out, "--concurrency", 2))
         process = subprocess.Popen(given, env=surroundings(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         while asked_before(tmp_path / "l-work") < 100:
+            assert process.poll() is None
             time.sleep(0.01)
         process.kill()
         process.wait()
@@ -157,6 +158,7 @@ def test_ctrl_c_says_that_nothing_is_lost(tmp_path: Path) -> None:
         given = command(*at(server, questions(tmp_path / "q.jsonl", 9), "--k", 2, "--out", tmp_path / "l.jsonl"))
         process = subprocess.Popen(given, env=surroundings(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         while asked_before(tmp_path / "l-work") < 5:
+            assert process.poll() is None
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=20)

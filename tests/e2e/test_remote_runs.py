@@ -93,7 +93,6 @@ def test_a_whole_run_of_four_iterations_and_again_for_nothing(server: Running, t
     said = finished(start(tmp_path, server))
     words = " ".join(said.split())
     assert "the server averages losses (mean) where the Tinker API sums them" in words
-    assert "the server ignores grad_clip" in words
     assert "every seat samples at temperature 1" in words
     check_every_debate_is_there_once(tmp_path)
     for row in rows(tmp_path):
@@ -174,8 +173,6 @@ def test_each_way_to_speak_trains_on_a_real_server(server: Running, tmp_path: Pa
         "--warm-questions",
         0,
         "--evaluation-tokens",
-        8,
-        "--comparison-tokens",
         8,
     )
     finished(start(tmp_path, server, None, *few))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.browsing import resize
-from support.paging import write_run
+from support.paging import record, turn, write_run
 from support.viewing import (
     all_text,
     one_text,
@@ -34,7 +35,7 @@ def test_runs_stand_side_by_side_with_their_alarms_in_words_and_every_metric(dri
     assert sorted(names) == ["by-hand", "real"]
     assert "Votes look like coin tosses" in one_text(driver, ".alarm h3")
     assert "What to do:" in one_text(driver, ".alarm")
-    assert "Judges prefer right answers" in "\n".join(until(lambda: all_text(driver, "table.trust tbody th")))
+    assert "Judge accuracy" in "\n".join(until(lambda: all_text(driver, "table.trust tbody th")))
     measured = set()
     for line in (runs / "real" / "metrics.jsonl").read_text().splitlines():
         row = json.loads(line)
@@ -85,10 +86,10 @@ def test_a_run_that_is_not_ticked_leaves_the_curves(driver: Any, url: str) -> No
 def test_the_page_claims_no_more_than_its_intervals_say(driver: Any, url: str) -> None:
     driver.get(f"{url}?run=real")
     first = one_text(driver, "table.trust tbody tr:first-child td")
-    assert re.fullmatch(r"\d+%\s\[\d+%, \d+%\]\s+cannot be told from guessing \(50%\)", first)  # as the alarm says
+    assert re.fullmatch(r"\d+%\s\[\d+%, \d+%\]\s+not distinguishable from guessing \(50%\)", first)  # as the alarm says
     titles = all_text(driver, ".key .chart figcaption > span:first-child")
-    assert titles[0] == "Judges prefer right answers" and len(titles) == len(set(titles)) + 1 == 5
-    assert titles.count("Agents are right: arithmetic") == 2  # in training and held out, which a chip tells apart
+    assert titles[0] == "Judge accuracy" and len(titles) == len(set(titles)) + 1 == 5
+    assert titles.count("Accuracy: arithmetic") == 2  # in training and held out, which a chip tells apart
     assert "--reward-mix 0.3" in all_text(driver, ".alarm code")
     readings = driver.execute_async_script(
         "const done = arguments[arguments.length - 1]; import('/static/glossary.js').then(({TRUST}) => done(arguments[0].map("
@@ -144,7 +145,7 @@ def test_green_is_only_what_was_measured_and_a_run_without_votes_has_no_rows_abo
             return text, bool(driver.find_elements("css selector", ".calm:not(.unsure)"))
 
         assert calm("file.jsonl") == (
-            "No alarm was measured: alarms watch training, and files of debates have none.",
+            "Alarms are not computed for files of debates: they watch training.",
             False,
         )
         assert calm("quiet") == ("No alarm rings.", True)
@@ -155,7 +156,7 @@ def test_green_is_only_what_was_measured_and_a_run_without_votes_has_no_rows_abo
         ]
         driver.get(f"{url}?run=majority")
         names = until(lambda: all_text(driver, "table.trust tbody th"))
-        assert len(names) == 1 and names[0].startswith("Agents agree")
+        assert len(names) == 1 and names[0].startswith("Agreement")
 
 
 # Debates: filters, search, links
@@ -229,6 +230,58 @@ def test_what_evaluations_played_is_listed_and_a_question_is_followed_from_step_
     assert "held out, after step 0" in one_text(driver, ".crumbs")
     until(lambda: driver.find_element("partial link text", f"this question in {len(steps)} debates")).click()
     until(lambda: rows_shown(driver) == [f"{step}.3" for step in steps])
+
+
+def test_the_list_sorts_by_its_columns_and_is_a_file_on_request(driver: Any, url: str, runs: Path) -> None:
+    driver.get(f"{url}?view=debates&run=real")
+    until(lambda: len(rows_shown(driver)) == 50)
+    shares = "table.debates td[data-column=agreement]"
+
+    def shown() -> list[int]:
+        return [int(text.rstrip("%")) for text in all_text(driver, shares) if text != "–"]
+
+    def press_head(name: str) -> None:
+        next(b for b in driver.find_elements("css selector", "button.sort") if b.text.startswith(name)).click()
+
+    press_head("Agreement")
+    until(lambda: "sort=agreement" in driver.current_url and shown() == sorted(shown(), reverse=True))
+    press_head("Agreement")
+    until(lambda: "sort=-agreement" in driver.current_url and shown() == sorted(shown()))
+    assert driver.find_element("css selector", "th[aria-sort=ascending]").text.startswith("Agreement")
+    table = driver.execute_async_script(
+        "const done = arguments[0]; fetch(document.querySelector('a.save').href).then((answer) => answer.text()).then(done)"
+    )
+    rows = list(csv.DictReader(table.splitlines()))
+    assert len(rows) == len(records(runs / "real")) and rows[0]["question"].startswith("What is")
+    assert [f"{row['step']}.{row['number']}" for row in rows[:50]] == rows_shown(driver)
+
+
+def test_runs_sort_by_a_column_and_their_table_is_a_file(driver: Any, url: str) -> None:
+    driver.get(url)
+    until(lambda: len(all_text(driver, "td.run a")) == 2)
+    for order in (["real", "by-hand"], ["by-hand", "real"]):
+        next(b for b in driver.find_elements("css selector", "button.sort") if b.text.startswith("Run")).click()
+        assert all_text(driver, "td.run a") == order
+    assert "order=-name" in driver.current_url
+    driver.execute_script(
+        "URL.createObjectURL = (blob) => { blob.text().then((text) => { window.saved = text; }); return '#'; }"
+    )
+    driver.find_element("css selector", "button.save").click()
+    saved = until(lambda: driver.execute_script("return window.saved"))
+    assert next(row["Reward"] for row in csv.DictReader(saved.splitlines())) == "+0.20"
+
+
+def test_five_agents_fit_a_laptop(driver: Any, place: Path) -> None:
+    agents = 5
+    said = record(*(turn(agent) for agent in range(agents)), num_agents=agents)
+    nothing = {"generator": [[0.0]] * agents, "judge": [[0.0]] * agents}
+    run = write_run(place / "five" / "agents", {1: [{**said, "rewards": nothing, "advantages": nothing, "votes": []}]})
+    with visiting(driver, run, cache=place / "cache") as url:
+        resize(driver, 1280, 800)
+        driver.get(f"{url}?view=debate&run=agents&debate=1.0")
+        until(lambda: len(driver.find_elements("css selector", ".turn")) == agents)
+        row = driver.find_element("css selector", ".turns")
+        assert row.get_property("scrollWidth") <= row.get_property("clientWidth")
 
 
 def test_the_list_goes_on_as_far_as_one_reads(driver: Any, url: str, runs: Path) -> None:

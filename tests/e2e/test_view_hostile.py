@@ -11,7 +11,7 @@ import pytest
 
 from moot.debate.protocol import V2
 from support.paging import failed, record, turn, write_run
-from support.viewing import all_text, driver, one_text, place, until, visiting  # noqa: F401
+from support.viewing import all_text, one_text, until, visiting
 
 pytestmark = pytest.mark.slow
 
@@ -62,7 +62,7 @@ def hostile(attack: str) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def url(place: Path, driver: Any) -> Iterator[str]:  # noqa: F811
+def url(place: Path, driver: Any) -> Iterator[str]:
     metrics: list[dict[str, Any]] = [
         {
             "step": 1,
@@ -119,7 +119,7 @@ def unharmed(browser: Any, url: str) -> None:
 
 @pytest.mark.parametrize("number", range(len(ATTACKS)))
 @pytest.mark.parametrize("shade", ["", "advantage"])
-def test_a_hostile_debate_is_only_text(driver: Any, url: str, number: int, shade: str) -> None:  # noqa: F811
+def test_a_hostile_debate_is_only_text(driver: Any, url: str, number: int, shade: str) -> None:
     from urllib.parse import quote
 
     driver.get(f"{url}?view=debate&run={quote(NAME)}&debate=1.{number}&shade={shade}")
@@ -132,7 +132,7 @@ def test_a_hostile_debate_is_only_text(driver: Any, url: str, number: int, shade
     assert all(inner <= 1 and outer <= 0 for inner, outer in edges)
 
 
-def test_escapes_and_halves_are_shown_by_their_number(driver: Any, url: str) -> None:  # noqa: F811
+def test_escapes_and_halves_are_shown_by_their_number(driver: Any, url: str) -> None:
     from urllib.parse import quote
 
     driver.get(f"{url}?view=debate&run={quote(NAME)}&debate=1.10")
@@ -143,7 +143,7 @@ def test_escapes_and_halves_are_shown_by_their_number(driver: Any, url: str) -> 
     assert "half a pair: \\ud800 and \\udc00" in said and "\\u202eecnatsni rof\\u202c" in said
 
 
-def test_a_megabyte_comes_in_parts_and_all_of_it_can_be_had(driver: Any, url: str) -> None:  # noqa: F811
+def test_a_megabyte_comes_in_parts_and_all_of_it_can_be_had(driver: Any, url: str) -> None:
     from urllib.parse import quote
 
     driver.get(f"{url}?view=debate&run={quote(NAME)}&debate=1.12")
@@ -157,7 +157,7 @@ def test_a_megabyte_comes_in_parts_and_all_of_it_can_be_had(driver: Any, url: st
     unharmed(driver, url)
 
 
-def test_formulas_nested_so_deep_that_a_browser_dies_of_them_stay_as_they_were_written(driver: Any, url: str) -> None:  # noqa: F811
+def test_formulas_nested_so_deep_that_a_browser_dies_of_them_stay_as_they_were_written(driver: Any, url: str) -> None:
     from urllib.parse import quote
 
     driver.get(f"{url}?view=debate&run={quote(NAME)}&debate=1.{len(ATTACKS) - 1}")
@@ -169,7 +169,7 @@ def test_formulas_nested_so_deep_that_a_browser_dies_of_them_stay_as_they_were_w
     )
 
 
-def test_lists_runs_and_broken_records_hold_too(driver: Any, url: str) -> None:  # noqa: F811
+def test_lists_runs_and_broken_records_hold_too(driver: Any, url: str) -> None:
     from urllib.parse import quote
 
     driver.get(url)
@@ -186,7 +186,7 @@ def test_lists_runs_and_broken_records_hold_too(driver: Any, url: str) -> None: 
         unharmed(driver, url)
 
 
-def test_should_markup_ever_get_in_the_policy_still_runs_none_of_it(driver: Any, url: str) -> None:  # noqa: F811
+def test_should_markup_ever_get_in_the_policy_still_runs_none_of_it(driver: Any, url: str) -> None:
     driver.get(url)
     until(lambda: driver.find_elements("css selector", "table.runs"))
     refused = driver.execute_script(

@@ -148,23 +148,3 @@ def test_a_step_that_is_played_again_replaces_what_it_said(driver: Any, place: P
         )
         driver.get(f"{url}?view=debates&run=resumed&q=soon")
         until(lambda: one_text(driver, "#found").startswith("0 debates"))
-
-
-def test_forecasts_are_drawn_against_what_came_and_stand_beside_each_agent(tmp_path: Path, driver: Any) -> None:
-    """Agent 0 won. Of 70 and 72, said by agents 0 and 1, one came true: one point at 71. Agent 2's word cannot be read."""
-    said = (("70", 0.7, 0.16), ("72", 0.72, -0.27), ("no idea", None, -0.75))
-    forecasts = [
-        {"agent": i, "about": "win", "text": t, "chance": p, "advantage": a} for i, (t, p, a) in enumerate(said)
-    ]
-    told = record(forecasts=forecasts, protocol={**record()["protocol"], "forecast": "win"})
-    row = {"step": 1, "phase": "self_play", "forecast/win_brier": 0.3, "forecast/readable": 2 / 3}
-    run = write_run(tmp_path / "runs" / "forecasts", {1: [told]}, [row])
-    with visiting(driver, run, cache=tmp_path / "cache") as url:
-        driver.get(url)
-        picture = until(lambda: driver.find_element("css selector", ".reliability svg"))
-        assert picture.get_attribute("aria-label") == "Forecasts of winning, forecasts: said 71%, came true 50% of 2"
-        assert "of 2 forecasts" in one_text(driver, ".reliability figcaption")
-        assert findings(driver) == []
-        driver.get(f"{url}?view=debate&run=forecasts&debate=1.0")
-        cells = until(lambda: all_text(driver, ".standing tbody td:nth-last-child(2)"))
-        assert cells == ["70%", "72%", "unreadable"]

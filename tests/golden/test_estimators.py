@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from dataclasses import replace
 
 import pytest
 
@@ -176,37 +175,3 @@ def test_there_is_nothing_to_warn_about_with_five_agents_or_another_reward_or_le
 @pytest.mark.parametrize("num_agents", [1, 2])
 def test_one_or_two_agents_are_not_told_of_judges_they_do_not_have(num_agents: int) -> None:
     assert "possible judges" not in (judge_warning(V2.scoring, num_agents) or "")
-
-
-# Several debates of one question
-
-
-def test_center_question_compares_a_seat_with_itself_in_the_questions_other_debates() -> None:
-    """Two debates of one question and one of another, reward truth, one round. Right: 1, otherwise 0.
-
-    seat        0    1    2
-    debate A    1    0    1
-    debate B    0    0    1     the means of A and B: 1/2, 0, 1
-    another     1    0    0     alone: its own mean
-    """
-    protocol = v2(reward="truth", advantage="center_question")
-    rows = [["7", "8", "7"], ["8", "8", "7"], ["7", "8", "8"]]
-    played = [debate(protocol, [["", "", ""]], answers=[row], truth="7") for row in rows]
-    played[2] = replace(played[2], question=replace(played[2].question, text="What is 4 + 3?"))
-    found = advantages([(each, reward(each)) for each in played], ESTIMATORS["center_question"], SeatMeans())
-    near([each.streams["generator"] for each in found], [[[0.5], [0], [0]], [[-0.5], [0], [0]], [[0], [0], [0]]])  # type: ignore[union-attr]
-
-
-@pytest.mark.parametrize(
-    ("name", "expected"),
-    [
-        ("truth", [[[0.5, -0.5], [0, 0], [0, 0]], [[-0.5, 0.5], [0, 0], [0, 0]]]),
-        ("truth_last", [[-0.5, 0, 0], [0.5, 0, 0]]),
-    ],
-)
-def test_center_question_keeps_rounds_apart_and_takes_rewards_by_agent_as_a_whole(name: str, expected: object) -> None:
-    """Seat 0 is right in round 1 of A and in round 2 of B: half above and half below each round's mean. By its last answer: 0 and 1."""
-    tables = [[["7", "8", "8"], ["8", "8", "8"]], [["8", "8", "8"], ["7", "8", "8"]]]
-    played = [debate(v2(reward=name), [["", "", ""]] * 2, answers=table, truth="7") for table in tables]
-    found = advantages([(each, reward(each)) for each in played], ESTIMATORS["center_question"], SeatMeans())
-    near([each.streams["generator"] if each.per == "turn" else each.values for each in found], expected)

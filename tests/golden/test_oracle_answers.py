@@ -57,13 +57,10 @@ def test_the_generator_reaches_what_it_should() -> None:
         min(
             changed(voters="agents"),
             changed(voters="judges"),
-            changed(drop_own_answer=False),
             changed(both_orders=False),
         )
         > 30
     )
-    twice = [file for file in files if file[0]["protocol"].get("advantage") == "center_question" and len(file) > 3]
-    assert len(twice) > 20
 
 
 @pytest.mark.parametrize("pays", ["generator", "judge", "nobody", "truth"])

@@ -7,12 +7,9 @@ from typing import Any
 
 import pytest
 
-from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
-from moot.debate.rewards import score
 from moot.debate.types import Said
 from moot.debate.votes import ballots
-from moot.errors import ConfigError
 from moot.rl.trust import panel
 from moot.tasks.answers import grade
 from moot.tokens.played import PlayedDebate
@@ -40,44 +37,6 @@ def test_every_vote_counts_unless_it_is_said_otherwise() -> None:
     scores, _ = by_step(four())
     near([row[0] for row in values(scores, "generator")], [1 / 3, 1 / 2, 1, -1])
     assert len(scores.votes) == 6
-
-
-def test_votes_of_those_who_hold_one_of_the_two_answers_are_dropped() -> None:
-    """What is left: Agent 0's 1 > 3, Agent 2's 0 > 3, Agent 3's 1 > 0.
-
-    0: 1 for, 1 against = 0. 1: 2 for = 1. 2: nothing. 3: 2 against = -1. Centred over the three that were judged.
-    """
-    scores, advantages = by_step(four(drop_own_answer=True))
-    assert [(vote.author, vote.left, vote.right) for vote in scores.votes] == [(0, 1, 3), (2, 0, 3), (3, 1, 0)]
-    near([row[0] for row in values(scores, "generator")], [0, 1, 0, -1])
-    near([row[0] for row in advantages["generator"]], [0, 1, 0, -1])
-    # Every one of them is the only voice on its pair, and agrees with itself; who lost all votes still voted, and is not fined.
-    near([row[1] for row in values(scores, "judge")], [1, 0, 1, 1])
-
-
-def test_a_vote_between_two_responses_with_the_judges_own_answer_is_dropped_too() -> None:
-    played = debate(v2(drop_own_answer=True), [["", "", ""], ["1 > 2", "", ""]], [["7", "7", "7"], ["7", "7", "7"]])
-    assert by_step(played)[0].votes == ()
-
-
-def test_an_author_without_an_answer_holds_none() -> None:
-    played = debate(v2(drop_own_answer=True), [["", "", ""], ["1 > 2", "", ""]], [["7", "7", "8"], [None, "7", "7"]])
-    assert len(by_step(played)[0].votes) == 1
-
-
-def test_win_rate_drops_them_as_well() -> None:
-    """Sequential: Agent 2 (holds 8) says 0 > 1, which are 7 and 9: kept. With 9 it would hold one of them."""
-    for answer, expected in (("8", [1, 0, 0]), ("9", [0, 0, 0])):
-        played = debate(v1(drop_own_answer=True), [["", "", "0 > 1"]], [["7", "9", answer]])
-        near(by_agent(played)[0].rewards, expected)
-        votes = Outcome.of(played, reward(played), played.scoring).votes
-        assert len(votes) == (answer == "8"), "a vote that was dropped is none of those that count"
-
-
-def test_without_a_grader_nothing_can_be_dropped() -> None:
-    played = four(drop_own_answer=True)
-    with pytest.raises(ConfigError, match="drop_own_answer needs a task with a grader"):
-        score(played, played.scoring, None)
 
 
 # Agents, judges, or both

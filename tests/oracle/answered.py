@@ -83,7 +83,6 @@ def debate(rng, question, shared):
     if shared["reward"] == "generator_judge":
         own |= {
             "voters": rng.choice(["both", "agents", "judges"]),
-            "drop_own_answer": rng.random() < 0.5,
             "both_orders": rng.random() < 0.5,
         }
         own |= {"judge_consensus": rng.choice(["all", "leave_one_out"]), "lambda_judge": rng.choice([1, 2])}
@@ -105,7 +104,7 @@ def answered_files(count: int, seed: int) -> Iterator[list[dict]]:
     rng = random.Random(seed)
     for _ in range(count):
         shared = {"reward": rng.choice(REWARDS)}
-        estimators = ["center_group", "center_question", "center_question", "center_seat", "normalize_batch"]
+        estimators = ["center_group", "center_seat", "normalize_batch"]
         estimators += [] if shared["reward"].endswith("_last") else ["center_round"]
         if rng.random() < 0.7:
             shared["advantage"] = rng.choice(estimators)

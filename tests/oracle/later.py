@@ -15,7 +15,6 @@ BY_TURN = ("truth", "majority")
 BY_LAST = ("truth_last", "majority_last")
 LATER = {
     "voters": "both",
-    "drop_own_answer": False,
     "both_orders": False,
     "reward_mix": 0,
     "correct_bonus": 0,
@@ -91,15 +90,6 @@ def rewards_by_last_answer(turns, num_agents, protocol, right):
 # ---------------------------------------------------------------- whose votes count
 
 
-def without_holders(turns, place, votes):
-    """Those of a turn's votes whose author holds, in that turn, neither of the two answers."""
-    own = answer_of(turns[place])
-    if own is None:
-        return votes
-    answers = {(turn["agent"], turn["step"]): answer_of(turn) for turn in turns}
-    return [vote for vote in votes if own not in (answers[vote["left"]], answers[vote["right"]])]
-
-
 def ballot(turns, text, num_agents, author, mirrored):
     """The votes of one ballot of a judge without a seat: about each agent's newest parsed response, one word on each pair."""
     fields, _ = oracle.parse_sections(text, ["evaluation", "comparison"])
@@ -146,8 +136,6 @@ def chooser(obj, turns, protocol):
     def choose(votes_of):
         if protocol["voters"] == "judges":
             votes_of = [[] for _ in votes_of]
-        elif protocol["drop_own_answer"]:
-            votes_of = [without_holders(turns, place, votes) for place, votes in enumerate(votes_of)]
         return votes_of, ([] if protocol["voters"] == "agents" else outside_votes(obj, turns, protocol))
 
     return choose

@@ -590,16 +590,6 @@ def center_all(streams):
                 item["centred"] = item["value"] - mean(
                     [other["value"] for other in part if other["round"] == item["round"]]
                 )
-        elif stream["estimator"] == "center_question":
-            for item in part:
-                same = [
-                    other["value"]
-                    for each in streams
-                    if (each["kind"], each["question"]) == (stream["kind"], stream["question"])
-                    for other in each["values"]
-                    if other["signal"] and (other["agent"], other["round"]) == (item["agent"], item["round"])
-                ]
-                item["centred"] = item["value"] - mean(same)
         elif stream["estimator"] == "center_seat":
             for item in part:
                 item["centred"] = item["value"] - seat_means.get((stream["kind"], item["agent"]), Fraction(0))

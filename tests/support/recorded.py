@@ -53,13 +53,13 @@ def record(
 
 def counted(debate: Debate, scoring: Scoring) -> Scoring:
     """With outside judges as the debate has them."""
-    return replace(scoring, judge_counts=debate.scoring.judge_counts) if isinstance(debate, Tabled) else scoring
+    return replace(scoring, voters=debate.scoring.voters) if isinstance(debate, Tabled) else scoring
 
 
 def judged(protocol: Protocol, jury_counts: bool = True, words: str = "Fine.") -> Tabled:
     """One round of three answers, a closing ballot in which agent 0 prefers agent 1 to agent 2, and an outside judge who sees it
     the other way round; all by the author's own labels."""
-    scoring = replace(protocol.scoring, judge_counts=jury_counts)
+    scoring = replace(protocol.scoring, voters="both" if jury_counts else "agents")
     empty = Tabled(Question("What is 3 + 4?", "7", id="q"), 3, 1, protocol.rules, scoring=scoring)
     answers = tuple(
         empty.read(1, agent, Said(text(solution=f"\\boxed{{{5 + agent}}}", evaluation=words))) for agent in range(3)

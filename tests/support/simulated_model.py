@@ -13,7 +13,6 @@ import numpy as np
 class Manners:
     vocabulary: int = 64
     reduction: str = "sum"
-    clips: bool = True
     frozen_samplers: bool = True
     numbered: bool = False
     """A request whose seq_id was seen is answered as it was, and not done again."""
@@ -106,7 +105,7 @@ class Table:
         gradient = gradient / (model.divisor or 1.0)
         norm = float(np.sqrt((gradient**2).sum()))
         limit = given.get("grad_clip_norm", 0.0)
-        if self.manners.clips and limit and norm > limit:
+        if limit and norm > limit:
             gradient = gradient * (limit / norm)
         a, b = given["beta1"], given["beta2"]
         model.steps += 1

@@ -312,15 +312,6 @@ def test_a_notebook_shows_a_debate_and_nothing_it_says_is_markup() -> None:
     assert "Agent 2" in page.words and "Round 1" in page.words and "failed: no <solution> in the text" in page.words
 
 
-def test_a_notebook_shows_forecasts_under_the_last_turn() -> None:
-    played = debate(v2(forecast="both"), [["", "", ""]] * 2).forecasted({0: [Said("70"), Said("<b>who knows</b>")]})
-    page = Tags()
-    page.feed(played._repr_html_())
-    before, after = page.words.split("Round 2")
-    assert "forecast" not in before and page.words.count("forecast") == 2
-    assert "forecast: wins70%forecast: is rightunreadable" in after
-
-
 def test_ballots_judges_and_an_empty_debate_are_shown_too() -> None:
     played = debate(v2(closing_ballot=True), [["", FAILED, ""], ["1 > 2", "", ""]])
     assert "Round 2" in played._repr_html_()

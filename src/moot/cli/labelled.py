@@ -26,7 +26,7 @@ def requests_of(debate: Debate) -> int:
     rules, agents = debate.rules, debate.num_agents
     if rules.sections == "sampled":
         return agents * (debate.max_rounds + rules.closing_ballot)
-    first, later = (len(plan(rules.contract, others, rules.judge_first)) for others in (0, agents - 1))
+    first, later = (len(plan(rules.contract, others)) for others in (0, agents - 1))
     ballot = later - 1 if rules.closing_ballot else 0
     return agents * (first + (debate.max_rounds - 1) * later + ballot)
 
@@ -57,7 +57,7 @@ def forecast_lines(
 def reliability_table(calibration: Calibration) -> Table:
     """By tenths of confidence, how many of the known labels are right."""
     rows = [
-        [f"{each.forecast:.2f}", str(each.of), f"{each.came:.0%} [{each.low:.0%}, {each.high:.0%}]"]
+        [f"{each.confidence:.2f}", str(each.of), f"{each.share:.0%} [{each.interval[0]:.0%}, {each.interval[1]:.0%}]"]
         for each in calibration.bins
     ]
     return rich_table(["confidence", "known", "right [95%]"], rows)

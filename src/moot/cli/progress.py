@@ -75,7 +75,7 @@ class RunProgress(Watcher):
         self._bars.reach("run", done, PHASES[phase], total)
         self._bars.measure_anew()
         self._total, self._step_began = total, time.monotonic()
-        batch = self._config.optim.batch_size * self._config.debate.debates_per_question
+        batch = self._config.optim.batch_size
         self._step, self._phase, self._played = step, phase, 0
         self._debates = {"warm": 0, "eval": self._config.eval_questions}.get(phase, batch)
         if phase == "warm":
@@ -212,10 +212,9 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         f"\n{taught:.0f} of {debates:.0f} debates carried a gradient, in {counted(len(played), 'step')}.", "bold"
     )
     if told < taught:
-        other = "penalties" if config.protocol.rules.forecast == "none" else "penalties and forecasts"
         console.say(
             f"  In {told:.0f} of them the votes tell answers apart (signal); in the others the gradient comes from "
-            f"{other}."
+            "penalties."
         )
     evals = [row for row in rows if row["phase"] == "eval"]
     if len(evals) >= 2:

@@ -45,8 +45,6 @@ class Speakers:
     """sampled: the model writes the tags of a turn itself. given: the tags are inserted. asked: no tags, each section
     is asked for by itself, which small models need, and which takes several requests per turn. If not given: asked;
     with v1, as it is defined, sampled."""
-    judge_first: bool = True
-    """With sections asked, judge the others before solving again."""
     personas: bool = True
     """A character and a temperature for each seat, where the protocol has them."""
     prompts: Prompts = DEFAULT
@@ -54,9 +52,7 @@ class Speakers:
     max_tokens: int = 512
     """Longest turn; where sections are given or asked, longest solution."""
     evaluation_tokens: int = 256
-    """Longest evaluation, where sections are given or asked."""
-    comparison_tokens: int = 64
-    """Longest comparison, where sections are given or asked."""
+    """Longest evaluation, where sections are given or asked; a comparison has a quarter of it."""
     temperature: float = 1.0
     """What is sampled at. A persona's own temperature is multiplied by it."""
     seed: int | None = None
@@ -72,7 +68,7 @@ class Speakers:
 
     def check(self, agents: int, rounds: int) -> None:
         """Everything that can be wrong is found before anything is asked."""
-        tokens = {name: (getattr(self, name), 1) for name in ("max_tokens", "evaluation_tokens", "comparison_tokens")}
+        tokens = {name: (getattr(self, name), 1) for name in ("max_tokens", "evaluation_tokens")}
         given = {"agents": (agents, 1), "rounds": (rounds, 1), **tokens, "retries": (self.retries, 0)}
         for name, (value, low) in given.items():
             if value < low:
@@ -105,8 +101,8 @@ class Speakers:
 
     def settings(self) -> dict[str, Any]:
         """What a record says of how it came about, and what its turns are read with."""
-        common = "engine model checkpoint protocol closing_ballot judge_first personas max_tokens evaluation_tokens"
-        named = {name: getattr(self, name) for name in (*common.split(), "comparison_tokens", "seed")}
+        common = "engine model checkpoint protocol closing_ballot personas max_tokens evaluation_tokens seed"
+        named = {name: getattr(self, name) for name in common.split()}
         settings = {**named, "sections": self.rules().sections, "seats": list(self.seat)}
         settings["temperature"] = None if self.temperature == 1 else self.temperature
         settings["base_url"] = self.place if self.engine in ("openai", "tinker") else None
@@ -126,7 +122,7 @@ class Speakers:
         """Opens what is needed; `stack` closes it. What is in `replies` is not asked again."""
         common = CommonModel(self.engine, self.model, self.place, self.tokenizer, self.checkpoint)
         others = parse_seats(self.seat, agents, self.place if self.engine != "tinker" else None)
-        limits = section_limits(self.evaluation_tokens, self.comparison_tokens, agents)
+        limits = section_limits(self.evaluation_tokens, agents)
         speaking = SpeakingSettings(self.rules(), self.max_tokens, self.seed, limits)
         return await take_seats(common, others, agents, speaking, Patience(self.retries, self.timeout), stack, replies)
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
-from moot.debate.forecasts import WORDS
 from moot.debate.types import ParseFailure, Turn
 from moot.util.safe_text import plain
 
@@ -29,7 +28,8 @@ def as_html(debate: Debate) -> str:
     for turn in debate.turns:
         rounds.setdefault((turn.round, turn.ballot), {})[turn.agent] = turn
     rows = "".join(
-        _row("Closing ballot" if ballot else f"Round {round}", said, debate) for (round, ballot), said in rounds.items()
+        _row("Closing ballot" if ballot else f"Round {round}", said, debate.num_agents)
+        for (round, ballot), said in rounds.items()
     )
     judges = "".join(f"<p><b>Outside judge {j}</b></p>{_turn(turn)}" for j, turn in enumerate(debate.jury))
     answer = "" if debate.question.answer is None else f"<p>Right answer: {_text(debate.question.answer)}</p>"
@@ -41,11 +41,8 @@ def as_html(debate: Debate) -> str:
     return f"<div><p><b>{_text(debate.question.text)}</b></p>{answer}{table}{judges}</div>"
 
 
-def _row(name: str, said: dict[int, Turn], debate: Debate) -> str:
-    cells = (
-        f'<td style="{_CELL}">{_turn(said[agent]) + _forecasts(debate, said[agent]) if agent in said else ""}</td>'
-        for agent in range(debate.num_agents)
-    )
+def _row(name: str, said: dict[int, Turn], num_agents: int) -> str:
+    cells = (f'<td style="{_CELL}">{_turn(said[agent]) if agent in said else ""}</td>' for agent in range(num_agents))
     return f'<tr><th style="{_CELL}">{name}</th>{"".join(cells)}</tr>'
 
 
@@ -55,14 +52,6 @@ def _turn(turn: Turn) -> str:
     return "".join(
         f"<div><small>{_text(name)}</small><br>{_text(content)}</div>" for name, content in turn.parsed.fields.items()
     )
-
-
-def _forecasts(debate: Debate, turn: Turn) -> str:
-    """What the turn's author was asked when all was said stands under its last turn."""
-    if debate.turns[debate.turns_by_agent()[turn.agent][-1]] is not turn:
-        return ""
-    own = (each for each in debate.forecasts if each.agent == turn.agent)
-    return "".join(f"<div><small>{WORDS[each.about]}</small><br>{each.percent}</div>" for each in own)
 
 
 def _text(said: str) -> str:

@@ -45,8 +45,6 @@ class AgentVote:
     right_turn: int | None = None
     counts: bool = True
     """False for a judge who only looks on."""
-    weight: float = 1.0
-    """How much it counts."""
 
 
 @dataclass(frozen=True)
@@ -132,14 +130,12 @@ def onlookers_votes(debate: Debate, scoring: Scoring) -> tuple[AgentVote, ...]:
 
 
 def _about_agents(debate: Debate, vote: Vote) -> AgentVote:
-    return AgentVote(vote.author, vote.left, vote.right, vote.verdict, *_cast(debate, vote), weight=vote.weight)
+    return AgentVote(vote.author, vote.left, vote.right, vote.verdict, *_cast(debate, vote))
 
 
 def _about_responses(debate: Debate, vote: Vote, counts: bool = True) -> AgentVote:
     left, right = debate.turns[vote.left].agent, debate.turns[vote.right].agent
-    return AgentVote(
-        vote.author, left, right, vote.verdict, *_cast(debate, vote), vote.left, vote.right, counts, vote.weight
-    )
+    return AgentVote(vote.author, left, right, vote.verdict, *_cast(debate, vote), vote.left, vote.right, counts)
 
 
 def _cast(debate: Debate, vote: Vote) -> tuple[int | None, int | None, int | None]:

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from moot.debate.forecasts import FORECASTS
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Said
 
@@ -26,26 +25,7 @@ async def play(debate: Debate, speak: Speak, watch: Callable[[Debate], None] | N
         debate = debate.advance({agent: task.result() for agent, task in tasks.items()})
         if watch:
             watch(debate)
-    return await _forecasted(debate, speak)
-
-
-async def _forecasted(debate: Debate, speak: Speak) -> Debate:
-    """Asks all who have an answer for their forecasts, all at once; nobody hears another's."""
-    if not (asked := debate.forecasters):
-        return debate
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = {agent: group.create_task(_forecasts(speak, debate, agent)) for agent in asked}
-    except* Exception as failures:
-        raise first_of(failures) from None
-    return debate.forecasted({agent: task.result() for agent, task in tasks.items()})
-
-
-async def _forecasts(speak: Speak, debate: Debate, agent: int) -> list[Said]:
-    said: list[Said] = []
-    for _ in FORECASTS[debate.rules.forecast]:
-        said.append(await speak(debate.observe_forecast(agent, said)))
-    return said
+    return debate
 
 
 async def hear(debate: Debate, *judges: Speak) -> Debate:

@@ -15,7 +15,6 @@ from itertools import combinations
 from typing import TYPE_CHECKING
 
 from moot.debate import advocates, sections
-from moot.debate.forecasts import About
 from moot.debate.labels import relabelled
 from moot.debate.parsing import BALLOT, CONTRACTS, parse
 from moot.debate.prompt_texts import DEFAULT, Prompts
@@ -178,7 +177,7 @@ def _exchanges(debate: Debate, index: int, oldest: int) -> list[Message]:
     contract = BALLOT if turn.ballot else debate.rules.contract
     parsed = parse(turn.text, contract, any_consensus=True)
     others = eligible(debate.rules, debate.turns[:index], turn.agent, turn.round, debate.num_agents, oldest)
-    spoken = sections.plan(contract, len(others), debate.rules.judge_first)
+    spoken = sections.plan(contract, len(others), judge_first=True)
     if not isinstance(parsed, Parsed):
         return [Message("assistant", turn.text)]
     messages: list[Message] = []
@@ -187,27 +186,6 @@ def _exchanges(debate: Debate, index: int, oldest: int) -> list[Message]:
             messages.append(request(debate, turn.agent, name, others))
         messages.append(Message("assistant", parsed.fields[name]))
     return messages
-
-
-def forecast_request(debate: Debate, about: About) -> Message:
-    """What asks an agent how likely its answer is to win, or to be right."""
-    return Message("user", debate.prompts.say(f"both.forecast_{about}"))
-
-
-def forecast_conversation(
-    debate: Debate, agent: int, asked: Sequence[About], replies: Sequence[str]
-) -> tuple[Message, ...]:
-    """The conversation of the agent's last turn, that turn, and one short exchange per question. Nothing that others
-    said since."""
-    last = max(i for i, turn in enumerate(debate.turns) if turn.agent == agent)
-    turn, oldest = debate.turns[last], first_round_shown(debate.rules, debate.turns[last].round)
-    messages = [*conversation(debate.before(last), agent, turn.round)]
-    messages += (
-        _exchanges(debate, last, oldest) if debate.rules.sections == "asked" else [Message("assistant", turn.text)]
-    )
-    for about, reply in zip(asked, replies, strict=False):
-        messages += [forecast_request(debate, about), Message("assistant", reply)]
-    return (*messages, forecast_request(debate, asked[len(replies)]))
 
 
 def newest(debate: Debate, agent: int, round: int) -> Message:
@@ -282,7 +260,7 @@ def _user_message(debate: Debate, agent: int, round: int, spoken: int, now: int)
         owns = any(turns[i].agent == agent for i in visible)
         parts += [*_seat(debate, agent, named=table == "tagged" or bool(blocks), owns=owns), *failed]
     if table == "asked":
-        spoken_sections = sections.plan(BALLOT if ballot else rules.contract, len(others), rules.judge_first)
+        spoken_sections = sections.plan(BALLOT if ballot else rules.contract, len(others), judge_first=True)
         if ballot:
             parts.append(prompts.say("asked.ballot"))
         # The plain question is a request already.

@@ -20,18 +20,6 @@ class Protocol:
     scoring: Scoring = field(default_factory=Scoring)
     """How votes count."""
 
-    def __post_init__(self) -> None:
-        asked, scoring = self.rules.forecast, self.scoring
-        if scoring.vote_weight == "forecast" and asked == "none":
-            raise ConfigError(
-                "vote_weight forecast needs forecasts, got forecast 'none'; use forecast right, or vote_weight one"
-            )
-        if scoring.advantage == "center_forecast" and asked not in ("win", "both"):
-            raise ConfigError(
-                f"advantage center_forecast needs forecasts of winning, got forecast {asked!r}; debate with forecast "
-                "win or both"
-            )
-
     def with_choices(self, choices: Mapping[str, Any] | None = None, /, **named: Any) -> Protocol:
         """The same protocol with some choices changed, as read from JSON or by name."""
         changed = {**(choices or {}), **named}

@@ -51,16 +51,9 @@ class Rules:
     """sampled: the model writes the tags of a turn itself. given: the tags are inserted and each section is sampled on
     its own. asked: no
     tags; each section is its own exchange, and round 1 is the plain question."""
-    judge_first: bool = True
-    """With sections asked, whether an agent judges the others before it solves again, so that the critique can help
-    it."""
     both_orders: bool = False
     """Ask each judge without a seat twice, the second time with the answers in the other order; only verdicts that stay
     the same count."""
-    forecast: Literal["none", "win", "right", "both"] = "none"
-    """What each agent is asked after its last turn, as a number from 0 to 100: how likely its answer is to win the
-    vote, to be right, or
-    both. The forecast's tokens are taught by its Brier score alone."""
     temperature: float = 1.0
     """The temperature of sampling. A persona's own temperature is multiplied by it."""
     positions: Literal["none", "assigned"] = "none"
@@ -106,11 +99,6 @@ class Rules:
 def check_advocates_rules(rules: Rules) -> None:
     """What advocates may be told to do in training, and what they must be able to read: they only ever write
     arguments."""
-    if not rules.judge_first:
-        raise ConfigError(
-            "judge_first must be left out with positions assigned, got false: advocates judge nobody, neither first "
-            "nor last"
-        )
     if "solution" not in rules.visible or set(rules.visible) - {"solution", "evaluation"}:
         raise ConfigError(
             f"visible must be solution with positions assigned, got {' '.join(rules.visible) or 'nothing'}: an "

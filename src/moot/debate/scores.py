@@ -3,7 +3,7 @@ reward."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,13 +58,6 @@ class Stream:
     weight: float = 1.0
     lowest: float = 0.0
     """The least that can be paid before penalties, where 1 is the most: -1 for answers under generator_judge."""
-    discount: float = 0.0
-    """What a turn is given of the next turn's reward of the same agent."""
-
-    @property
-    def to_go(self) -> tuple[tuple[float | None, ...], ...]:
-        """What an estimator works on, with what the agent's later turns got. Penalties stay where they were earned."""
-        return tuple(reward_to_go(row, self.discount) for row in self.to_center) if self.discount else self.to_center
 
     @property
     def totals(self) -> list[float]:
@@ -114,14 +107,3 @@ def answer_stream(streams: Iterable[str]) -> str:
     """Which of the streams pays for answers."""
     names = list(streams)
     return "generator" if "generator" in names else names[0]
-
-
-def reward_to_go(row: Sequence[float | None], discount: float) -> tuple[float | None, ...]:
-    """Each turn's own reward plus `discount` times the next one's sum. One without a signal is 0, and takes part if a
-    later one has one."""
-    sums: list[float | None] = []
-    later: float | None = None
-    for own in reversed(row):
-        later = None if own is None and later is None else (own or 0.0) + discount * (later or 0.0)
-        sums.append(later)
-    return tuple(reversed(sums))

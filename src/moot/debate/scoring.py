@@ -16,8 +16,6 @@ OF_AGENTS_VOTES = (
     "enable_format_penalty",
     "lambda_judge",
     "evaluation_credit",
-    "drop_own_answer",
-    "vote_weight",
 )
 """The choices about agents' own votes: which of them count, how much, and how voting is paid. Nothing depends on them
 where agents do not
@@ -41,10 +39,8 @@ class Scoring:
     lambda_judge: float = 1.0
     """Weight of the judge advantages."""
     advantage: str = "auto"
-    """center_group, center_round, center_question, center_seat, center_forecast, normalize_batch, or path.py:function;
-    auto is the one
-    that belongs to the reward (center_round for truth and majority, center_group for the others), and center_round with
-    any discount."""
+    """center_group, center_round, center_seat, normalize_batch, or path.py:function; auto is the one that belongs to
+    the reward (center_round for truth and majority, center_group for the others)."""
     evaluation_credit: Literal["generator", "judge", "nobody"] = "generator"
     """Whose advantage the evaluation's tokens get under generator_judge: the answer's, as in the source; the votes'
     that the evaluation
@@ -56,26 +52,10 @@ class Scoring:
     """Share of the known answer in the reward; with 0 only the votes of the peers count."""
     correct_bonus: float = 0.0
     """Added to the reward of a right answer."""
-    judge_counts: bool = True
-    """Whether votes of judges without a seat count. If not, they only measure how far the peers have drifted from them
-    (trust/outside_agreement)."""
-
     voters: Literal["both", "agents", "judges"] = "both"
-    """Whose votes count, where there are judges without a seat. With judges alone the agents' own votes are neither
-    counted nor paid."""
-    drop_own_answer: bool = False
-    """Leave out votes of an agent who holds one of the two answers: it prefers its own, whatever that is. Needs a
-    grader, and leaves few
-    votes where few answers differ."""
-
-    vote_weight: Literal["one", "forecast"] = "one"
-    """What an agent's vote counts: one, or the chance from 0 to 1 that the agent gave its own answer of being right (of
-    winning, where only
-    that was asked). Needs forecast."""
-    discount: float = 0.0
-    """0 pays each turn its own reward. Above 0, up to 1, each turn gets its own plus this times the next turn's of the
-    same agent, and so
-    on: the reward-to-go."""
+    """Whose votes count, where there are judges without a seat. With agents alone the judges only measure how far the
+    peers have drifted from them (trust/outside_agreement). With judges alone the agents' votes are neither counted nor
+    paid."""
 
     def __post_init__(self) -> None:
         check_types(self)
@@ -88,22 +68,6 @@ class Scoring:
             raise ConfigError(f"reward_mix must be between 0 and 1, got {self.reward_mix}; 0.3 mixes in a little truth")
         if not abs(self.correct_bonus) <= sys.float_info.max:
             raise ConfigError(f"correct_bonus must be a number, got {self.correct_bonus}")
-        if not 0 <= self.discount <= 1:
-            raise ConfigError(
-                f"discount must be between 0 and 1, got {self.discount}; 0 pays each turn its own reward alone"
-            )
-        if self.discount and self.rule.per == "agent":
-            raise ConfigError(
-                f"discount needs rewards per turn, got {self.discount} with {self.reward}, which pays an agent once "
-                "for the whole debate; "
-                f"use {listed(reward.name for reward in REWARDS.values() if reward.per == 'turn')}, or discount 0"
-            )
-        if self.discount and self.advantage == "center_forecast":
-            raise ConfigError(
-                f"discount must be 0 with advantage center_forecast, got {self.discount}: a forecast is about one "
-                "reward, not about a "
-                "sum; use center_round"
-            )
 
     @property
     def rule(self) -> Reward:
@@ -112,7 +76,7 @@ class Scoring:
 
     @property
     def judges_count(self) -> bool:
-        return self.judge_counts and self.voters != "agents"
+        return self.voters != "agents"
 
     @property
     def agents_count(self) -> bool:
@@ -123,7 +87,7 @@ class Scoring:
         """The estimator that is named, or the one that belongs to the reward."""
         if self.advantage != "auto":
             return self.advantage
-        return "center_round" if self.discount else self.rule.estimator
+        return self.rule.estimator
 
     @property
     def stream_of(self) -> dict[str, str]:
@@ -171,9 +135,7 @@ def check_advocates_scoring(scoring: Scoring) -> None:
     """How advocates may be paid, in training and afterwards."""
     if not scoring.judges_count:
         raise ConfigError(
-            "the judge decides between advocates, so judge_counts must be true and voters judges or both, got "
-            "judge_counts "
-            f"{str(scoring.judge_counts).lower()} and voters {scoring.voters}"
+            f"the judge decides between advocates, so voters must be judges or both, got {scoring.voters}"
         )
     luck = "which side an advocate is given is luck, and only the judge's decision depends on what it says"
     if not scoring.rule.from_votes and scoring.rule.our_own:

@@ -1,14 +1,11 @@
 """A debate in progress: what has been said, who speaks next, and what they see. Immutable; `advance` gives the next
 one.
 
-    rounds of answers  ->  [closing ballot]  ->  [forecasts]  ->  [outside judges]
+    rounds of answers  ->  [closing ballot]  ->  [outside judges]
 
 Everybody answers for `max_rounds` rounds; fewer where `stop_when_settled` and the answers agree, up to `extra_rounds`
-more while they
-do not. With `closing_ballot` everybody then judges once more, because nobody has judged the last answers yet. With
-`forecast` each agent
-says how likely its answer is to win, or to be right. Judges who hold no seat come last, and only what they say about
-the answers is kept.
+more while they do not. With `closing_ballot` everybody then judges once more, because nobody has judged the last
+answers yet. Judges who hold no seat come last, and only what they say about the answers is kept.
 """
 
 from __future__ import annotations
@@ -18,7 +15,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from moot.debate import prompts, sections
-from moot.debate.forecasts import FORECAST, FORECASTS, About, Forecast, read_chance
 from moot.debate.labels import labels_for, with_agents
 from moot.debate.parsing import BALLOT, parse
 from moot.debate.prompt_texts import DEFAULT, Prompts
@@ -47,8 +43,6 @@ class Debate:
     """Go on past `max_rounds` while the answers do not agree, for at most this many rounds."""
     jury: tuple[Turn, ...] = ()
     """Ballots of judges who hold no seat; the j-th judge is number `num_agents + j`."""
-    forecasts: tuple[Forecast, ...] = ()
-    """What agents forecast of their own answers, agent by agent."""
     prompts: Prompts = field(default=DEFAULT, compare=False, repr=False)
     """The texts everybody reads."""
     _found: list[bool] = field(default_factory=list, init=False, compare=False, repr=False)
@@ -212,8 +206,7 @@ class Debate:
         included."""
         if self.rules.sections == "sampled":
             return ()
-        judge_first = self.rules.judge_first and self.rules.sections == "asked"
-        return sections.plan(observation.contract, len(observation.eligible), judge_first)
+        return sections.plan(observation.contract, len(observation.eligible), self.rules.sections == "asked")
 
     def joined(self, observation: Observation, said: Sequence[Said]) -> Said:
         """The parts of a turn as one."""
@@ -303,54 +296,12 @@ class Debate:
         return replace(
             self,
             turns=self.turns[: first if together else turn],
-            forecasts=(),
             jury=(),
             # Whether answers were settled is known by what came next, and no grader needs to be asked again.
             settled=lambda _: spoken.ballot,
             stop_when_settled=spoken.ballot,
             extra_rounds=max(self.extra_rounds, spoken.round - spoken.ballot - self.max_rounds, 0),
         )
-
-    # Forecasts
-
-    @property
-    def forecasters(self) -> tuple[int, ...]:
-        """Who is asked for forecasts, when all is said: every agent that has an answer."""
-        return () if self.rules.forecast == "none" or self.aborted else tuple(sorted(self.answers()))
-
-    def forecast_round(self, about: About) -> int:
-        """Each question has a number of its own, after those of the rounds."""
-        return self.next_round + FORECASTS[self.rules.forecast].index(about)
-
-    def observe_forecast(self, agent: int, said: Sequence[Said] = ()) -> Observation:
-        """What an agent is given before it forecasts: its last turn as it was, and one more question; after it has
-        `said` those before."""
-        asked = FORECASTS[self.rules.forecast]
-        about, replies = asked[len(said)], [each.text for each in said]
-        return Observation(
-            agent=agent,
-            round=self.forecast_round(about),
-            eligible=(),
-            temperature=prompts.temperature(self.rules, agent),
-            newest=prompts.forecast_request(self, about),
-            extends=True,
-            own_turns=(),
-            conversation=lambda: prompts.forecast_conversation(self, agent, asked, replies),
-            contract=FORECAST,
-            labels=self.labels(agent),
-            section=FORECAST,
-            last_part=True,
-        )
-
-    def forecasted(self, said: Mapping[int, Sequence[Said]]) -> Debate:
-        """Takes what each of `forecasters` replied to each question."""
-        asked = FORECASTS[self.rules.forecast]
-        made = (
-            Forecast(agent, about, each.text, read_chance(each.text))
-            for agent in sorted(said)
-            for about, each in zip(asked, said[agent], strict=True)
-        )
-        return replace(self, forecasts=tuple(made))
 
     # Judges without a seat
 

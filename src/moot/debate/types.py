@@ -93,8 +93,6 @@ class Vote:
     verdict: Verdict
     turn: int = -1
     """Index of the turn that cast it; -1 for an outside judge's, whose author is no agent."""
-    weight: float = 1.0
-    """How much it counts, from 0 to 1."""
 
     @property
     def pair(self) -> frozenset[int]:

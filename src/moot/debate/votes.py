@@ -46,14 +46,13 @@ def by_pair(votes: Iterable[Vote]) -> dict[frozenset[int], list[Vote]]:
 
 
 def clear_consensus(jury: Sequence[Vote]) -> int | None:
-    """The response that more `>` votes prefer, by their weights; None for a tie, or where nobody prefers either."""
-    preferred: dict[int, float] = defaultdict(float)
+    """The response that more `>` votes prefer; None for a tie, or where nobody prefers either."""
+    preferred: dict[int, int] = defaultdict(int)
     for vote in jury:
         if vote.verdict == ">":
-            preferred[vote.left] += vote.weight
+            preferred[vote.left] += 1
     most = sorted(preferred.values())[-2:]
-    # Sums of tenths that should be equal differ in the last digit.
-    if not most or most[-1] <= 1e-9 or (len(most) == 2 and most[1] - most[0] <= 1e-9):
+    if not most or (len(most) == 2 and most[0] == most[1]):
         return None
     return max(preferred, key=lambda response: preferred[response])
 

@@ -130,6 +130,8 @@ class Capabilities:
     whole."""
     averages: bool = False
     """It can keep a moving average of its weights (`Averaging`)."""
+    siblings: bool = False
+    """It can make further trainers of the same base model, which share what they can (`Sharing`)."""
     notes: tuple[str, ...] = ()
 
 
@@ -214,6 +216,17 @@ class Averaging(Protocol):
 
     def averaged(self) -> Awaitable[Sampler]:
         """A sampler of the average as it is now; of the weights of now where there is none yet."""
+        ...
+
+
+@runtime_checkable
+class Sharing(Protocol):
+    """What a `Trainer` with the capability `siblings` can do besides."""
+
+    def sibling(self, seed: int) -> Trainer:
+        """A trainer of the same model with the same settings, that starts as a new engine of this seed would: an
+        adapter, an optimizer and samplers of its own. Each is closed by itself; the last one frees what they share.
+        Blocks until it is there."""
         ...
 
 

@@ -15,7 +15,7 @@ import json
 import random
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
@@ -270,6 +270,7 @@ class ScriptedEngine:
             tempered_training=True,
             deterministic=True,
             learns=False,
+            siblings=True,
             notes=("the scripted engine repeats a script; it learns nothing.",),
         )
 
@@ -383,6 +384,10 @@ class ScriptedEngine:
 
     def base(self) -> Awaitable[ScriptedEngine]:
         return _done(self)
+
+    def sibling(self, seed: int) -> ScriptedEngine:
+        self._check_open()
+        return replace(self, seed=seed, steps=0, trained_tokens=0, _pending=0)
 
     async def close(self) -> None:
         self.shut()

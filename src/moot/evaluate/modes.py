@@ -52,7 +52,6 @@ class EvalConfig:
     max_rounds: int = 2
     max_tokens: int = 512
     evaluation_tokens: int = 256
-    comparison_tokens: int = 64
     """These two where sections are given or asked."""
     temperature: float | None = None
     """Of plain answers; None for the average of the debate's seats."""
@@ -96,7 +95,6 @@ class EvalConfig:
             "max_rounds",
             "max_tokens",
             "evaluation_tokens",
-            "comparison_tokens",
             "concurrency",
         ):
             if getattr(self, name) < 1:
@@ -131,7 +129,7 @@ class EvalConfig:
 
     @property
     def limits(self) -> dict[str, int]:
-        return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
+        return section_limits(self.evaluation_tokens, self.num_agents)
 
     def settings(self, kind: str) -> dict[str, Any]:
         """All that a sample of this kind (`answer`, `debate`, `consultancy`, `judge` or `against NAME`) depends on, the
@@ -148,7 +146,7 @@ class EvalConfig:
             "prompts": self.prompts.digest,
         }
         if self.protocol.rules.sections != "sampled":
-            debate |= {"evaluation_tokens": self.evaluation_tokens, "comparison_tokens": self.comparison_tokens}
+            debate |= {"evaluation_tokens": self.evaluation_tokens}
         if self.stop_when_settled or self.extra_rounds:
             debate |= {"stop_when_settled": self.stop_when_settled, "extra_rounds": self.extra_rounds}
         if self.assigned:

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question, Turn
 from moot.errors import ConfigError
-from moot.runs.record import forecasts_of, forecasts_to_json, turns_to_json, with_jury, with_turns
+from moot.runs.record import turns_to_json, with_jury, with_turns
 from moot.runs.validate import check_said
 from moot.tokens.played import PlayedDebate
 from moot.util.disk import open_to_append
@@ -88,11 +88,10 @@ class AnswerStore:
 
 def debate_record(played: PlayedDebate) -> Record:
     """What was said; a run's debates have more, which here is found anew."""
-    tokens = sum(turn.count for turn in (*played.sampled, *played.heard, *played.forecast_turns))
+    tokens = sum(turn.count for turn in (*played.sampled, *played.heard))
     jury = [{"text": turn.text, **_failure(turn)} for turn in played.debate.jury]
     record = {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), "tokens": tokens}
-    forecasts = forecasts_to_json(played)
-    return {**record, **({"forecasts": forecasts} if forecasts else {}), **({"jury": jury} if jury else {})}
+    return {**record, **({"jury": jury} if jury else {})}
 
 
 def _failure(turn: Turn) -> dict[str, str]:
@@ -107,6 +106,4 @@ def cut(record: Record) -> tuple[float, float]:
 
 def debate_of(record: Record, empty: Debate) -> Debate:
     """`empty` filled with what was said."""
-    return replace(
-        with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record)
-    )
+    return replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())))

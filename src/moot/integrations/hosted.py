@@ -57,11 +57,6 @@ class Setting:
             raise ConfigError(
                 "sections 'given' cuts what was sampled, and a host trains on all of it; use sections sampled or asked"
             )
-        if rules.forecast != "none":
-            raise ConfigError(
-                f"forecast {rules.forecast!r} is taught apart from turns, and a host pays turns; use forecast none, or "
-                "moot train"
-            )
         if rules.positions == "assigned":
             raise ConfigError(
                 "positions 'assigned' needs a judge without a seat, and a host's group has only seats; use positions "
@@ -173,7 +168,7 @@ class HostedDebate:
         if self._playing is None or not self._playing.done() or self._playing.cancelled():
             raise EngineError("the debate is not over; play all of its seats to their end")
         debate = self._playing.result()
-        return PlayedDebate(debate, kept_turns(self._table, debate)[0])
+        return PlayedDebate(debate, kept_turns(self._table, debate))
 
     def _over(self, _: object = None) -> None:
         for seat in self._seats:

@@ -17,14 +17,12 @@ from moot.judges.asking import Asked, Judge
 from moot.settings.train import section_limits
 from moot.tokens.speaker import KeepsTurns
 
-COMPARISON_TOKENS = 64
-
 
 async def written(judge: Judge, asked: Asked, params: SamplingParams) -> dict[str, Any]:
     """Every answer's score, and what the judge wrote. Raises EngineError."""
     rules = V2.with_choices({"sections": "asked", "personas": False, "temperature": params.temperature}).rules
     debate = replace(plain_answers(asked.question, asked.answers), rules=rules, prompts=asked.prompts)
-    speaker = judge.speaker(params, section_limits(params.max_tokens, COMPARISON_TOKENS, len(asked.answers)))
+    speaker = judge.speaker(params, section_limits(params.max_tokens, len(asked.answers)))
     debate = await hear(debate, speaker)
     (ballot,) = debate.jury
     tokens = speaker.turn(ballot.round, ballot.agent).count if isinstance(speaker, KeepsTurns) else None

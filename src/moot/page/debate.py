@@ -24,7 +24,7 @@ from moot.page.index import Part, Place, line_at
 from moot.page.runs import LARGEST, inside
 from moot.runs.arrays import SHOWN, read_arrays, turn_tokens
 from moot.runs.prompt_of_turn import seen_to_json, with_prompts
-from moot.runs.record import Damaged, forecasts_to_json, numbers_to_json, read_line
+from moot.runs.record import Damaged, numbers_to_json, read_line
 from moot.runs.run import step_file
 from moot.tokens.played import PlayedDebate
 from moot.tokens.turn import paid_by
@@ -71,12 +71,8 @@ def _debate(played: PlayedDebate, tokens: Mapping[int, Any]) -> dict[str, Any]:
         "turns": [
             _turn(played, i, step, votes, tokens.get(i), numbers) for i, step in enumerate(debate.turn_numbers())
         ],
-        "forecasts": [
-            {**told, "came": played.forecast_came(each)}
-            for told, each in zip(forecasts_to_json(played), debate.forecasts, strict=True)
-        ],
         "jury": [_judge(played, turn, votes) for turn in debate.jury],
-        "jury_counts": played.scoring.judge_counts if debate.jury else None,
+        "jury_counts": played.scoring.judges_count if debate.jury else None,
         "votes": votes,
         **_came_to(played),
         "signal": None if played.scores is None else played.scores.has_signal,

@@ -19,13 +19,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from moot.page.filters import CHOICES, Where, clean
+from moot.page.order import ORDERS, ordered, select
 from moot.page.runs import LARGEST, Outside, inside, opened
 from moot.runs.record import Damaged, read_summary, read_words
 from moot.runs.run import step_file, step_files
 
 Part = Literal["debates", "held_out"]
 """The folder of a run: what it trained on, or what its evaluations played."""
-VERSION = 3
+VERSION = 4
 LONGEST = 50_000
 """Characters of a turn that can be searched."""
 LONGEST_LINE = 2**26
@@ -36,13 +37,18 @@ _TABLES = (
     """create table if not exists debates (
         id integer primary key autoincrement, step integer, number integer, question text, agents integer,
         winner integer, signal integer, failures integer, correct real, winner_correct integer,
-        disagreement integer, error text, offset integer, length integer,
+        disagreement integer, error text, name text, answer text, agreement real, reward real,
+        offset integer, length integer,
         unique (step, number))""",
 )
 # Without the text itself, which the run has. What a step said before it was played again stays behind under an id that
 # is gone.
 _WORDS = "create virtual table if not exists words using fts5 (said, content='', columnsize=0)"
-_COLUMNS = "step, number, question, agents, winner, signal, failures, correct, winner_correct, disagreement, error"
+COLUMNS = (
+    *("step", "number", "question", "agents", "winner", "signal", "failures", "correct", "winner_correct"),
+    *("disagreement", "error", "name", "answer", "agreement", "reward"),
+)
+_COLUMNS = ", ".join(COLUMNS)
 
 
 @dataclass(frozen=True)
@@ -151,7 +157,7 @@ class Index:
             for place, (offset, line) in enumerate(lines(self.run, step, self.part))
         ]
         connection.executemany(
-            f"insert or replace into debates ({_COLUMNS}, offset, length) values ({', '.join('?' * 13)})", rows
+            f"insert or replace into debates ({_COLUMNS}, offset, length) values (?, ?{', ?' * len(COLUMNS)})", rows
         )
         connection.execute("insert into steps (step, stamp) values (?, ?)", (step, stamp))
 
@@ -223,36 +229,22 @@ class Index:
         finally:
             connection.close()
 
-    def page(
-        self, where: Where, after: tuple[int, int] | None, limit: int, oldest_first: bool = False
-    ) -> list[dict[str, Any]]:
-        """The next debates behind `after`; newest step first, and in a step by number."""
+    def page(self, where: Where, after: tuple[int, int] | None, limit: int, order: str = "") -> list[dict[str, Any]]:
+        """The next debates behind `after`, in one of `ORDERS`; a negative limit is none."""
         with self._reading() as connection:
             if connection is None:
                 return []
-            clauses, values = list(where.clauses), list(where.values)
-            if after is not None:
-                clauses.append(f"(step {'>' if oldest_first else '<'} ? or (step = ? and number > ?))")
-                values += [after[0], after[0], after[1]]
-            order = "step, number" if oldest_first else "step desc, number"
-            return [
-                dict(row)
-                for row in connection.execute(
-                    _select(_COLUMNS, clauses) + f" order by {order} limit ?", (*values, limit)
-                )
-            ]
+            query, values = ordered(connection, _COLUMNS, where, ORDERS[order], after)
+            return [dict(row) for row in connection.execute(f"{query} limit ?", (*values, limit))]
 
-    def before(self, where: Where, here: tuple[int, int], oldest_first: bool = False) -> tuple[int, int] | None:
+    def before(self, where: Where, here: tuple[int, int], order: str = "") -> tuple[int, int] | None:
         """The debate just before `here` in the same order."""
         with self._reading() as connection:
             if connection is None:
                 return None
-            clauses = [*where.clauses, f"(step {'<' if oldest_first else '>'} ? or (step = ? and number < ?))"]
-            query = (
-                _select("step, number", clauses)
-                + f" order by step {'desc' if oldest_first else ''}, number desc limit 1"
-            )
-            row = connection.execute(query, (*where.values, here[0], here[0], here[1])).fetchone()
+            backwards = tuple((what, not falls) for what, falls in ORDERS[order])
+            query, values = ordered(connection, "step, number", where, backwards, here)
+            row = connection.execute(f"{query} limit 1", values).fetchone()
             return None if row is None else (row[0], row[1])
 
     def place(self, step: int, number: int) -> Place | None:
@@ -284,12 +276,8 @@ class Index:
                 return dict.fromkeys(wanted, 0)
             sums = ", ".join(f"coalesce(sum({what}), 0)" for what in wanted.values())
             return dict(
-                zip(wanted, connection.execute(_select(sums, where.clauses), where.values).fetchone(), strict=True)
+                zip(wanted, connection.execute(select(sums, where.clauses), where.values).fetchone(), strict=True)
             )
-
-
-def _select(what: str, clauses: Sequence[str]) -> str:
-    return f"select {what} from debates" + (f" where {' and '.join(clauses)}" if clauses else "")
 
 
 @contextlib.contextmanager
@@ -435,7 +423,23 @@ def _stamp(status: os.stat_result) -> str:
 def _row(step: int, place: int, line: bytes) -> tuple[Any, ...]:
     debate = read_summary(line, step, place)
     if isinstance(debate, Damaged):
-        return (step, place, "", None, None, None, 0, None, None, False, "this record cannot be read")
+        return (
+            step,
+            place,
+            "",
+            None,
+            None,
+            None,
+            0,
+            None,
+            None,
+            False,
+            "this record cannot be read",
+            "",
+            None,
+            None,
+            None,
+        )
     return (
         step,
         place,
@@ -448,4 +452,8 @@ def _row(step: int, place: int, line: bytes) -> tuple[Any, ...]:
         debate.winner_correct,
         debate.disagreement,
         None if debate.error is None else clean(debate.error)[:2000],
+        clean(debate.name)[:200],
+        None if debate.answer is None else clean(debate.answer)[:200],
+        debate.agreement,
+        debate.reward,
     )

@@ -11,6 +11,7 @@ import hashlib
 import json
 import math
 import mimetypes
+import re
 import secrets
 import sqlite3
 import threading
@@ -28,8 +29,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from moot.errors import ConfigError
 from moot.page import debate as debates
+from moot.page.csv_table import as_csv
 from moot.page.filters import Refused, Where, where, whole
-from moot.page.index import Index, Part
+from moot.page.index import COLUMNS, Index, Part
+from moot.page.order import order_of
 from moot.page.rescoring import rescored
 from moot.page.runs import Metrics, Outside, Runs, Watched, thinned
 from moot.page.trust import measured
@@ -38,7 +41,7 @@ from moot.rl.trust_help import ALARMS, PANEL
 STATIC = Path(__file__).parent / "static"
 MOST = 200
 """Debates in one answer."""
-QUESTIONS = ("metrics", "curves", "config", "trust", "evals", "words", "rescore", "debates", "debate", "seen")
+QUESTIONS = ("metrics", "curves", "config", "trust", "evals", "words", "rescore", "debates", "table", "debate", "seen")
 """Beside the table of runs: each is a method of `_Page`."""
 NAMES = ("localhost", "127.0.0.1", "[::1]")
 COOKIE = "moot-"
@@ -169,10 +172,13 @@ def _json(answer: Callable[[Request], Any]) -> Callable[[Request], Response]:
     def respond(request: Request) -> Response:
         try:
             try:
-                text, status = _as_json(answer(request)), 200
+                found = answer(request)
             except sqlite3.DatabaseError:
                 # Asked once more, it has the index made again, if that is what was wrong.
-                text, status = _as_json(answer(request)), 200
+                found = answer(request)
+            if isinstance(found, Response):
+                return found
+            text, status = _as_json(found), 200
         except tuple(_STATUS) as error:
             kind = next(kind for kind in _STATUS if isinstance(error, kind))
             text, status = _as_json({"error": _SAID.get(kind, "{}").format(error)}), _STATUS[kind]
@@ -293,7 +299,7 @@ class _Page:
         chosen = self._where(run, index, request)
         limit = min(MOST, max(1, whole("limit", asked.get("limit", "50"))))
         after = _place("after", asked["after"]) if asked.get("after") else None
-        rows = index.page(chosen, after, limit + 1, asked.get("sort") == "oldest")
+        rows = index.page(chosen, after, limit + 1, order_of(asked))
         more = rows[limit - 1] if len(rows) > limit else None
         return {
             "rows": rows[:limit],
@@ -302,14 +308,23 @@ class _Page:
             "index": {**vars(index.progress), "searchable": index.searchable, "trouble": index.trouble},
         }
 
+    def table(self, request: Request) -> Any:
+        """The list of debates as a file, all that the filters leave."""
+        run = self._run(request)
+        index = self._index(run, _part(request), wait=0.5)
+        rows = index.page(self._where(run, index, request), None, -1, order_of(request.query_params))
+        name = re.sub(r"[^\w.-]+", "-", run.name, flags=re.ASCII)
+        saved = {"content-disposition": f'attachment; filename="{name}-debates.csv"', "cache-control": "no-store"}
+        return Response(as_csv(COLUMNS, rows), 200, saved, "text/csv")
+
     def debate(self, request: Request) -> Any:
         asked, (run, here, index) = request.query_params, self._pointed_at(request)
         shown = debates.shown(run.path, *here, index.place(*here), index.part)
         if shown is None:
             raise NotThere(f"{run.name} has no debate {here[1]} at step {here[0]}; it may not be written yet")
         chosen = self._where(run, index, request)
-        oldest = asked.get("sort") == "oldest"
-        before, after = index.before(chosen, here, oldest), index.page(chosen, here, 1, oldest)
+        order = order_of(asked)
+        before, after = index.before(chosen, here, order), index.page(chosen, here, 1, order)
         return {
             **shown,
             "run": run.name,

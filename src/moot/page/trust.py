@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from moot.page.index import lines, stamps
-from moot.rl.calibration import KINDS, Judged, judged, reliability
 from moot.rl.trust import LESS_HALF, WINDOW, Share, counts
 from moot.runs.record import read_line
 from moot.tokens.played import PlayedDebate
@@ -24,14 +23,11 @@ DRAWS = 2000
 FEWEST = 10
 """Debates without which a mean that is not a share has no interval."""
 MEANS = (
-    *(f"forecast/{about}_{name}" for about in KINDS for name in ("brier", "mean")),
-    *(
-        "trust/vote_truth_agreement",
-        "trust/answer_diversity",
-        "trust/plurality_share",
-        "trust/mean_accuracy",
-        "trust/judges_per_pair",
-    ),
+    "trust/vote_truth_agreement",
+    "trust/answer_diversity",
+    "trust/plurality_share",
+    "trust/mean_accuracy",
+    "trust/judges_per_pair",
 )
 """What is not a share of votes or debates, so that Wilson's interval does not apply."""
 GAP = "trust/winner_gap"
@@ -43,20 +39,18 @@ def measured(run: Path, last: int | None) -> dict[str, Any]:
     being written."""
     known = stamps(run)
     steps = sorted(step for step in known if last is None or step <= last)[-WINDOW:]
-    debates = [each for step in steps for each in _step(run, step, known[step])]
-    counted, forecasts = [each for each, _ in debates], [own for _, own in debates]
+    counted = [shares for step in steps for shares in _step(run, step, known[step])]
     keys = [*counted[0], GAP] if counted else []
     panel = {key: about for key in keys if (about := _about(key, counted))}
-    bins = {about: [vars(each) for each in found] for about in KINDS if (found := reliability(forecasts, about, DRAWS))}
-    return {"steps": steps, "debates": len(counted), "panel": panel, **({"reliability": bins} if bins else {})}
+    return {"steps": steps, "debates": len(counted), "panel": panel}
 
 
 @lru_cache(maxsize=400)
-def _step(run: Path, step: int, stamp: str) -> list[tuple[dict[str, Share], list[Judged]]]:
+def _step(run: Path, step: int, stamp: str) -> list[dict[str, Share]]:
     """The stamp says that the file is still the same."""
     debates = (read_line(line, step, place) for place, (_, line) in enumerate(islice(lines(run, step), MOST)))
     # One that cannot be read, or that the engine lost, has nothing to count.
-    return [(counts(each), judged(each)) for each in debates if isinstance(each, PlayedDebate) and each.error is None]
+    return [counts(played) for played in debates if isinstance(played, PlayedDebate) and played.error is None]
 
 
 def _about(key: str, counted: Sequence[Mapping[str, Share]]) -> dict[str, Any] | None:

@@ -159,12 +159,9 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
     if (path / MANIFEST).is_file():
         try:
             manifest = read_manifest(path)
-            targets = manifest["lora_targets"]
-            names = targets if isinstance(targets, str) else ",".join(targets)
-            same = {name: manifest[name] for name in ("model", "lora_rank", "lora_alpha")}
+            return {name: manifest[name] for name in ("model", "lora_rank")}, given
         except (DamagedCheckpoint, KeyError, TypeError) as error:
             raise ConfigError(f"checkpoint: {path / MANIFEST} is damaged: {type(error).__name__}: {error}") from None
-        return {**same, "lora_targets": names}, given
     if "://" in given:
         return {}, given  # an engine elsewhere knows it
     raise ConfigError(f"checkpoint {given!r} is neither a run, nor a checkpoint in one; look under RUN/checkpoints")

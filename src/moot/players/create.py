@@ -14,7 +14,7 @@ from moot.util.secrets import keep_secret
 
 def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
     """Loads the model, or connects to its server. ConfigError says which setting is wrong and how to mend it."""
-    if model.engine == "openai":
+    if not model.kind.trains:
         raise ConfigError(
             "engine openai cannot be trained: a chat server has no weights to change; it can be asked, checked and "
             "evaluated"
@@ -25,7 +25,7 @@ def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
 def local_place(model: ModelConfig) -> Place | None:
     """Where the local engine would run on this machine; None where torch, or the device, is not here."""
     try:
-        from moot.engine.local.engine import place
+        from moot.engine.local.shared import place
 
         return place(model.dtype, model.device, model.deterministic)
     except (ModuleNotFoundError, EngineError):
@@ -62,8 +62,7 @@ def _local(model: ModelConfig, seed: int) -> Trainer:
             dtype=model.dtype,
             device=model.device,
             lora_rank=model.lora_rank,
-            lora_alpha=model.lora_alpha,
-            lora_targets=model.lora_targets if "," not in model.lora_targets else model.lora_targets.split(","),
+            lora_alpha=2 * model.lora_rank,
             deterministic=model.deterministic,
             gradient_checkpointing=model.gradient_checkpointing,
             max_cache_gib=model.cache_gib or None,
@@ -81,8 +80,6 @@ def _remote(model: ModelConfig, seed: int) -> Trainer:
         check_address(url, "base_url" if model.base_url else "TINKER_BASE_URL")
     if model.deterministic:
         raise ConfigError("deterministic needs the local engine: a server shares its batches with others")
-    if model.lora_targets != "all-linear":
-        raise ConfigError(f"lora_targets {model.lora_targets!r} cannot be asked of a server; leave it at all-linear")
     key = os.environ.get("TINKER_API_KEY", "")
     keep_secret(key)
     if not key and not url:

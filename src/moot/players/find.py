@@ -36,9 +36,8 @@ def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
     engine = create_engine(model, config.seed)
     try:
         config.check(engine.capabilities)
-        name = (
-            "" if model.engine == "scripted" else model.model
-        )  # a script has a format of its own, whatever the model is called
+        # A script has a format of its own, whatever the model is called.
+        name = "" if model.kind.scripted else model.model
         return engine, Rendering(
             engine.tokenizer, name, model.renderer if name else "auto", model.thinking if name else False
         )
@@ -87,7 +86,7 @@ class Players:
         self._opened: list[Any] = []
         self._own = (
             self._chat(own_endpoint(config.model.base_url, config.model.model))
-            if config.model.engine == "openai"
+            if not config.model.kind.trains
             else self._make(config)
         )
         self.policy: Player | TextPlayer
@@ -131,7 +130,7 @@ class Players:
             own = self._own.chat.endpoint
             model = own.model if name == "base" else name
             return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
-        if self.config.model.engine == "scripted" and name != "base" and split_name(name) is None:
+        if self.config.model.kind.scripted and name != "base" and split_name(name) is None:
             raise ConfigError(
                 f"a judge or an opponent here may be base, a run or an endpoint, got {name!r}, which is no run"
             )
@@ -178,7 +177,7 @@ def chat_player(where: Endpoint) -> ChatPlayer:
 
 def check_outsiders(config: TrainConfig) -> None:
     """Refuses an address that must not be written down, before anything is written."""
-    named = [("judge", config.recipe.judge)] + [("eval_opponents", name) for name in config.eval_opponents]
+    named = [("judge", config.recipe.judge)]
     for setting, name in named:
         if is_endpoint(name):
             named_endpoint(name, _key(), setting)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from moot.debate.rules import Rules
 from moot.debate.typed_fields import check_types
+from moot.engine.kinds import KINDS
 from moot.engine.protocol import Sampler, Trainer
 from moot.errors import ConfigError, EngineError
 from moot.players.chat.chat import Chat, Patience
@@ -138,7 +139,7 @@ class _LoadedModel:
         context = self.engine.capabilities.context_length
         # A server would have to read the whole prompt again for each piece, and would charge for it.
         # Of many questions nobody watches one being answered.
-        piece = PIECE if self.config.model.engine == "local" and replies is None else 0
+        piece = PIECE if not self.config.model.kind.server and replies is None else 0
         asked = self.sampler if replies is None else RememberedSampler(self.sampler, self.identity, replies)
 
         def speaker(question: str, agent: int, listener: Listener) -> CountedSpeaker:
@@ -172,7 +173,7 @@ async def _load(common: CommonModel, seed: int | None, stack: AsyncExitStack) ->
             f"checkpoint {checkpoint} is kept at {stored['base_url']}; if you trust it, name it with --base-url"
         )
     asked: dict[str, Any] = {"engine": common.engine, "model": model}
-    if common.engine == "tinker":
+    if KINDS[common.engine].server:
         asked |= {"base_url": common.base_url, "tokenizer": common.tokenizer}
     given = {**{name: value for name, value in asked.items() if value}, **stored}
     try:
@@ -228,7 +229,7 @@ async def take_seats(
     notes: tuple[str, ...] = ()
     loaded: _LoadedModel | None = None
     rest = [agent for agent in range(agents) if agent not in others]
-    if rest and common.engine == "openai":
+    if rest and not KINDS[common.engine].trains:
         where = own_endpoint(common.base_url, common.model)
         castings |= dict.fromkeys(rest, chats.casting(where, settings))
         names |= dict.fromkeys(rest, where.model)
@@ -236,11 +237,10 @@ async def take_seats(
         loaded = await _load(common, settings.seed, stack)
         notes = loaded.engine.capabilities.notes
         castings |= dict.fromkeys(rest, loaded.casting(settings, replies))
-        scripted = loaded.config.model.engine == "scripted"
-        names |= dict.fromkeys(rest, "scripted" if scripted else loaded.config.model.model)
+        names |= dict.fromkeys(rest, loaded.config.model.called)
 
     async def judge(name: str) -> tuple[Guest, str]:
-        if is_endpoint(name) or common.engine == "openai":
+        if is_endpoint(name) or not KINDS[common.engine].trains:
             where = judging_endpoint(name, common)
             # What a judge says is kept as verdicts.
             chat = Chat(where, patience)
@@ -270,7 +270,7 @@ async def take_seats(
 def judging_endpoint(name: str, common: CommonModel) -> Endpoint:
     """Of a judge at a chat server: MODEL@URL, or with engine openai base or another model at the same place. The key of
     OPENAI_API_KEY goes to one place alone; a judge elsewhere has its own, OPENAI_API_KEY_JUDGE."""
-    own = own_endpoint(common.base_url, common.model) if common.engine == "openai" else None
+    own = None if KINDS[common.engine].trains else own_endpoint(common.base_url, common.model)
     if own is not None and not is_endpoint(name):
         return own if name == "base" else replace(own, model=name)
     named = named_endpoint(name, None, "judge")

@@ -45,8 +45,6 @@ def trained_names(config: TrainConfig) -> dict[str, str]:
     asked = {"judge": config.recipe.judge} if is_endpoint(config.recipe.judge) else {}
     if code := [text for text in config.parts if is_code(text)]:
         asked["with"] = AGAIN.join(code)
-    if any(map(is_endpoint, config.eval_opponents)):
-        asked["eval_opponents"] = " ".join(config.eval_opponents)
     return scoring_names(config.protocol.scoring) | played_names(config) | asked
 
 

@@ -11,9 +11,7 @@ from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from moot.debate.forecasts import advantage as forecast_advantage
-from moot.debate.forecasts import chances
-from moot.debate.scores import Rows, Scores, answer_stream
+from moot.debate.scores import Rows, Scores
 from moot.debate.state import Debate
 from moot.errors import ConfigError
 from moot.tokens.played import PlayedDebate
@@ -26,10 +24,6 @@ class Cell:
     round: int | None
     """None for a reward that is the whole debate's."""
     value: float
-    question: str = ""
-    """Debates of one question have the same."""
-    forecast: float | None = None
-    """The reward that the agent itself forecast for its answer; None where it forecast none that can be read."""
 
 
 @dataclass
@@ -62,15 +56,6 @@ def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> 
     return _minus_group_mean(debates, lambda debate, cell: (debate, cell.round))
 
 
-def center_question(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus the mean over the same seat and round of all debates of one question (debates_per_question): no agent of
-    the group has read
-    another, so copying and misleading change no baseline. The agent- and turn-wise groups of AT-GRPO (arXiv
-    2510.11062), without its
-    division by the standard deviation."""
-    return _minus_group_mean(debates, lambda debate, cell: (cell.question, cell.seat, cell.round))
-
-
 def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus the seat's running mean, which then moves a twentieth of the way to this debate's.
 
@@ -88,20 +73,6 @@ def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> l
     return centred
 
 
-def center_forecast(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus what the agent itself forecast: a chance p of winning stands for the reward lowest + p * (1 - lowest).
-    Where no forecast can be
-    read, and for judging, minus the mean of the round (for rewards per agent, of the debate)."""
-    by_round = _minus_group_mean(debates, lambda debate, cell: (debate, cell.round))
-    return [
-        [
-            centred if cell.forecast is None else cell.value - cell.forecast
-            for cell, centred in zip(cells, row, strict=True)
-        ]
-        for cells, row in zip(debates, by_round, strict=True)
-    ]
-
-
 def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
     """Minus the batch's mean, divided by its population standard deviation, as REINFORCE++ normalises (arXiv
     2501.03262)."""
@@ -114,9 +85,7 @@ def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) 
 ESTIMATORS: dict[str, Estimator] = {
     "center_group": center_group,
     "center_round": center_round,
-    "center_question": center_question,
     "center_seat": center_seat,
-    "center_forecast": center_forecast,
     "normalize_batch": normalize_batch,
 }
 
@@ -160,16 +129,7 @@ def with_advantages(
 ) -> list[PlayedDebate]:
     """Debates that have been scored, each with what it teaches."""
     values = advantages([(each.debate, each.scores) for each in batch if each.scores is not None], estimator, seats)
-    return [
-        replace(each, advantages=replace(value, forecasts=_of_forecasts(each)))
-        for each, value in zip(batch, values, strict=True)
-    ]
-
-
-def _of_forecasts(each: PlayedDebate) -> tuple[float, ...]:
-    return tuple(
-        forecast_advantage(forecast.chance, each.forecast_came(forecast)) for forecast in each.debate.forecasts
-    )
+    return [replace(each, advantages=value) for each, value in zip(batch, values, strict=True)]
 
 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:
@@ -181,21 +141,11 @@ def _stream_names(batch: Sequence[Scores]) -> list[str]:
     return list(kinds.pop()) if kinds else []
 
 
-def _asked(debate: Debate) -> str:
-    return f"{debate.question.id}\x1f{debate.question.text}"
-
-
 def _cells(debate: Debate, scores: Scores, name: str) -> list[Cell]:
-    stream, asked = scores.streams[name], _asked(debate)
-    # A forecast is about the agent's answers, not about its judging.
-    forecasts = (
-        _forecast_rewards(debate, stream.lowest)
-        if name == answer_stream(scores.streams)
-        else [None] * debate.num_agents
-    )
+    stream = scores.streams[name]
     return [
-        Cell(seat, round, value, asked, forecasts[seat])
-        for seat, (rounds, row) in enumerate(zip(_rounds(debate, scores), stream.to_go, strict=True))
+        Cell(seat, round, value)
+        for seat, (rounds, row) in enumerate(zip(_rounds(debate, scores), stream.to_center, strict=True))
         for round, value in zip(rounds, row, strict=True)
         if value is not None
     ]
@@ -208,15 +158,6 @@ def _rounds(debate: Debate, scores: Scores) -> Sequence[Sequence[int | None]]:
     return [[debate.turns[i].round for i in turns] for turns in debate.turns_by_agent()]
 
 
-def _forecast_rewards(debate: Debate, lowest: float) -> list[float | None]:
-    """For each agent, the reward that its chance of winning stands for: from the lowest for 0 to 1 for certainty."""
-    given = chances(debate.forecasts, "win")
-    return [
-        None if (chance := given.get(agent)) is None else lowest + chance * (1 - lowest)
-        for agent in range(debate.num_agents)
-    ]
-
-
 def _finish(scores: Scores, name: str, centred: Sequence[float]) -> Rows:
     stream = scores.streams[name]
     remaining = iter(centred)
@@ -225,5 +166,5 @@ def _finish(scores: Scores, name: str, centred: Sequence[float]) -> Rows:
             stream.weight * ((0.0 if value is None else next(remaining)) + added)
             for value, added in zip(values, penalties, strict=True)
         )
-        for values, penalties in zip(stream.to_go, stream.added, strict=True)
+        for values, penalties in zip(stream.to_center, stream.added, strict=True)
     )

@@ -22,15 +22,15 @@ UNRANKED = (
 def ranking(config: TrainConfig) -> str:
     """What evaluations are ranked by. Agreement stands in for accuracy only where the reward itself compares
     answers."""
-    compared = config.recipe.best_by == "accuracy" and config.protocol.scoring.rule.grades == "same"
-    return "accuracy or agreement" if compared else config.recipe.best_by
+    compared = config.protocol.scoring.rule.grades == "same"
+    return "accuracy or agreement" if compared else "accuracy"
 
 
 def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
     """The accuracy of an evaluation's debates, or how far their agents agree; None where it cannot be ranked by
     that."""
     accuracy = measured(row, "test_*/correct")
-    if by != "agreement" and accuracy is not None:
+    if accuracy is not None:
         return "accuracy", accuracy
     if by == "accuracy":
         return None

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from moot.debate.forecasts import FORECASTS
-from moot.debate.prompts import forecast_request
 from moot.debate.types import Question
 from moot.engine.hub import hub_answers
 from moot.engine.memory_estimate import (
@@ -29,8 +27,6 @@ TYPICAL_TURN = 300
 """Tokens of a turn where max_tokens allows more; turns seldom reach a generous limit."""
 TYPICAL_JUDGEMENT = 120
 """Tokens of an evaluation that is sampled on its own, where its limit allows more."""
-TYPICAL_FORECAST = 4
-"""Tokens of a forecast: a number, and its end."""
 
 SMOLLM_SHAPE = Shape(hidden=576, layers=30, inner=1536, heads=9, kv_heads=3, head_dim=64, vocabulary=49152, tied=True)
 """No hub has to be asked for it."""
@@ -44,29 +40,22 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     debate = config.empty_debate(Question("x" * 200, sides=sides))
     opening = sum(len(message.content) for message in debate.observe(0).conversation()) // 4
     others = (d.num_agents - 1) * turn
-    seats = config.optim.batch_size * d.debates_per_question * d.num_agents
+    seats = config.optim.batch_size * d.num_agents
     in_parts = config.protocol.rules.sections != "sampled"
-    judging = min(d.evaluation_tokens, TYPICAL_JUDGEMENT) + d.comparison_tokens // 2 if in_parts else 0
-    # Whatever the layout, a forecast extends the agent's last turn: only its question is new to read.
-    about = FORECASTS[config.protocol.rules.forecast]
-    asked, forecasts = (
-        sum(len(forecast_request(debate, each).content) // 4 for each in about),
-        len(about) * TYPICAL_FORECAST,
-    )
-    sampled = seats * (d.max_rounds * turn + (d.max_rounds - 1) * judging + forecasts)
+    judging = min(d.evaluation_tokens, TYPICAL_JUDGEMENT) + d.evaluation_tokens // 8 if in_parts else 0
+    sampled = seats * (d.max_rounds * turn + (d.max_rounds - 1) * judging)
     if config.protocol.rules.layout == "growing":
         read = seats * (opening + (d.max_rounds - 1) * (others + 60))
-    elif config.protocol.rules.layout == "shared" and config.model.engine == "local":
+    elif config.protocol.rules.layout == "shared" and config.model.kind.shares_prefixes:
         # The transcript once for each debate, and each turn's own end of it.
         read = seats // d.num_agents * (opening + (d.max_rounds - 1) * (others + turn)) + seats * d.max_rounds * 60
     else:
         read = seats * sum(opening + (r - 1) * (others + turn) for r in range(1, d.max_rounds + 1))
-    read += seats * asked
     return {
         "sampled": sampled,
         "read": read,
         "trained on": sampled + read,
-        "longest": opening + d.max_rounds * turn + (d.max_rounds - 1) * (others + judging) + asked + forecasts,
+        "longest": opening + d.max_rounds * turn + (d.max_rounds - 1) * (others + judging),
     }
 
 
@@ -81,9 +70,7 @@ def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, flo
     weights, adapter = weights_bytes(shape, place.size), adapter_bytes(shape, model.lora_rank)
     a_token = pass_bytes(shape, model.lora_rank, place.size, model.gradient_checkpointing)
     expected = expected_tokens(config)
-    sequences = (
-        config.optim.batch_size * config.debate.debates_per_question * config.debate.num_agents
-    )  # kept for their next turns
+    sequences = config.optim.batch_size * config.debate.num_agents  # kept for their next turns
     named = int(model.cache_gib * GIB)
     cache = named or cache_bytes(shape, place.size) * expected["longest"] * sequences
     budget, growing = CPU_PASS if place.device == "cpu" else PASS_TOKENS[0], 0

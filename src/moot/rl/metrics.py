@@ -61,8 +61,6 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
             "jury/parse_error": mean(float(turn.failed) for turn in ballots),
             "tokens/jury": float(sum(turn.count for each in played for turn in each.heard)),
         }
-    if any(debate.forecasts for debate in debates):
-        metrics["tokens/forecasts"] = float(sum(turn.count for each in played for turn in each.forecast_turns))
     return metrics
 
 

@@ -144,8 +144,8 @@ async def rollout(
             speaker = table(debate, number)
             try:
                 played, heard = await heard_by_judges(await play(debate, speaker), number)
-                sampled, forecasts = kept_turns(speaker, played)
-                result = PlayedDebate(played, sampled, heard=heard, forecast_turns=forecasts)
+                sampled = kept_turns(speaker, played)
+                result = PlayedDebate(played, sampled, heard=heard)
             except EngineError as error:
                 result = PlayedDebate(debate, error=f"{type(error).__name__}: {error}")
         if finished:

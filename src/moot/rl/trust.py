@@ -14,7 +14,6 @@ from moot.debate.typed_fields import check_types
 from moot.debate.types import Parsed, Vote
 from moot.debate.vote_filter import flips, own_answers
 from moot.debate.votes import by_pair, clear_consensus, in_both_orders
-from moot.rl import calibration
 from moot.rl.metrics import Metrics, mean, solution_lengths
 from moot.rl.trust_help import ALARMS
 from moot.tokens.played import PlayedDebate
@@ -43,7 +42,7 @@ PEERS = (
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
     counted = [counts(each) for each in debates]
     outside = OUTSIDE if any(each.debate.jury and not each.debate.assigned for each in debates) else ()
-    return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside, *calibration.keys(debates))}
+    return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside)}
 
 
 def _ratio(key: str, shares: Sequence[Share]) -> float | None:
@@ -76,7 +75,6 @@ def counts(each: PlayedDebate) -> dict[str, Share]:
         "trust/judges_per_pair": (float(sum(map(len, pairs))), float(len(pairs))),
         "trust/duplicate_votes": (each.ballots.repeated, each.ballots.cast),
         **_outside(each),
-        **calibration.counts(each),
     }
 
 

@@ -75,8 +75,7 @@ PANEL: dict[str, Meaning] = {
     "trust/self_preference": Meaning(
         "Of the votes between the judge's own answer and another, the share that prefer its own. Near 1 votes only "
         "count answers.",
-        "Above 0.8: `--drop-own-answer`, or judges without a seat whose votes alone count (`--judge NAME --voters "
-        "judges`).",
+        "Above 0.8: judges without a seat whose votes alone count (`--judge NAME --voters judges`).",
     ),
     "trust/order_flips": Meaning(
         "Of the pairs that a judge without a seat was shown in both orders, the share whose verdict changed with the "
@@ -102,27 +101,11 @@ PANEL: dict[str, Meaning] = {
         "same.",
         "Falling while the reward rises: the peers are drifting into a taste of their own; `--with "
         "past_selves:share=0.3`, or let the "
-        "judge's votes count (`--judge-counts`).",
+        "judge's votes count (`--voters both`).",
     ),
     "trust/outside_accuracy": Meaning(
         "Of the outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
         "Below the peers' own judge accuracy: this judge is no help; name a stronger one (`--judge NAME`).",
-    ),
-    "forecast/readable": Meaning(
-        "Of the forecasts that agents were asked for (`--forecast`), the share that is one number from 0 to 100.",
-        "Below 0.9: the model does not follow the question; word it anew (`--prompts FILE`), or leave forecasts out "
-        "(`--forecast none`).",
-    ),
-    "forecast/win_brier": Meaning(
-        "The Brier score of forecasts of winning: the mean squared distance from the outcome. 0 is perfect, always "
-        "saying 50 is 0.25.",
-        "Above 0.25: agents do not know how the vote goes; use neither `--advantage center_forecast` nor "
-        "`--vote-weight forecast` yet.",
-    ),
-    "forecast/right_brier": Meaning(
-        "The Brier score of forecasts of being right: the mean squared distance from the truth. 0 is perfect, always "
-        "saying 50 is 0.25.",
-        "Above 0.25: agents do not know when they are wrong; keep `--vote-weight one`.",
     ),
 }
 

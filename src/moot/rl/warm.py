@@ -207,9 +207,8 @@ async def _example(debate: Debate, teacher: _Teacher, rendering: Rendering, alon
         dictation.text, worth[observation.round, observation.agent] = teacher.write(observation)
         return await speaker(observation)  # no other seat runs in between: nothing here waits for anything
 
-    # What a forecast should say is not known before the votes.
-    played = await play(replace(debate, rules=replace(debate.rules, forecast="none")), speak, teacher.watch)
-    sampled, _ = kept_turns(speaker, played)
+    played = await play(debate, speak, teacher.watch)
+    sampled = kept_turns(speaker, played)
     made: list[Datum] = []
     for turns in played.turns_by_agent():
         weights = [sampled[i].sampled * np.float32(worth[played.turns[i].round, played.turns[i].agent]) for i in turns]

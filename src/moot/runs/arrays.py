@@ -71,7 +71,7 @@ def _fitting(arrays: dict[str, Any], name: str) -> dict[str, Any]:
 
 
 def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
-    """All turns of a step end to end, a debate's forecasts after its turns. Turn k of the file has
+    """All turns of a step end to end, debate by debate. Turn k of the file has
     `prompt_tokens[prompt_offsets[k]:prompt_offsets[k+1]]`, and so on."""
     import numpy as np  # here, because what reads only text waits for nothing
 
@@ -79,12 +79,10 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     credits: list[Any] = []
     where: list[tuple[int, int]] = []
     for number, each in enumerate(played):
-        # A forecast's number continues those of the debate's turns, also where nobody kept their tokens.
-        own = [*enumerate(each.sampled), *enumerate(each.forecast_turns, len(each.debate.turns))]
         values = [*each.token_credits()]
-        turns += [turn for _, turn in own]
-        where += [(number, i) for i, _ in own]
-        credits += values + [np.zeros(len(turn.tokens), dtype=np.float32) for _, turn in own[len(values) :]]
+        turns += each.sampled
+        where += [(number, i) for i in range(len(each.sampled))]
+        credits += values + [np.zeros(len(turn.tokens), dtype=np.float32) for turn in each.sampled[len(values) :]]
 
     def joined(arrays: list[Any], kind: type) -> Any:
         return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
-from moot.debate.forecasts import Forecast
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
@@ -72,10 +71,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
     record["turns"] = turns_to_json(played)
     for i, told in enumerate(record["turns"] if with_seen else ()):
         told["seen"] = seen_to_json(played, i)
-    if debate.forecasts:
-        record["forecasts"] = forecasts_to_json(played)
     if debate.jury:
-        record["jury_counts"] = played.scoring.judge_counts
+        record["jury_counts"] = played.scoring.judges_count
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
         for vote in outside_votes(debate, played.scoring):
             about = {"left_turn": vote.left, "right_turn": vote.right, "verdict": vote.verdict}
@@ -125,16 +122,6 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
     ]
 
 
-def forecasts_to_json(played: PlayedDebate) -> list[dict[str, Any]]:
-    """What each was taught stands beside it, where it was scored."""
-    taught: Sequence[float] = () if played.advantages is None else played.advantages.forecasts
-    told = [
-        {"agent": each.agent, "about": each.about, "text": each.text, "chance": each.chance}
-        for each in played.debate.forecasts
-    ]
-    return [{**each, "advantage": value} for each, value in zip(told, taught, strict=True)] if taught else told
-
-
 def said_to_json(turn: Turn) -> dict[str, Any]:
     return {"round": turn.round, "agent": turn.agent, "text": turn.text}
 
@@ -145,15 +132,12 @@ def _sections(turn: Turn) -> dict[str, Any]:
 
 @lru_cache(maxsize=64)
 def _choices(rules: Rules, scoring: Scoring) -> dict[str, Any]:
-    """Whether judges count stands beside what they said, as `jury_counts`."""
-    return {name: value for name, value in Protocol(rules, scoring).as_dict().items() if name != "judge_counts"}
+    return Protocol(rules, scoring).as_dict()
 
 
 def _vote_to_json(vote: AgentVote) -> dict[str, Any]:
     """By the turn that cast it, or by which outside judge did; about two responses, or about two agents."""
     caster: dict[str, Any] = {"turn": vote.turn} if vote.judge is None else {"turn": None, "judge": vote.judge}
-    if vote.weight != 1:
-        caster["weight"] = vote.weight
     if vote.left_turn is None:
         return {**caster, "left": vote.left, "right": vote.right, "verdict": vote.verdict}
     return {**caster, "left_turn": vote.left_turn, "right_turn": vote.right_turn, "verdict": vote.verdict}
@@ -163,10 +147,8 @@ def to_transcript(debate: Debate) -> dict[str, Any]:
     """What `moot score` reads: what was said, and nothing that follows from it."""
     turns = [{**said_to_json(turn), **({"ballot": True} if turn.ballot else {})} for turn in debate.turns]
     answer = {} if debate.question.answer is None else {"answer": debate.question.answer}
-    forecasts = [{"agent": each.agent, "about": each.about, "text": each.text} for each in debate.forecasts]
-    said = {"turns": turns, **({"forecasts": forecasts} if forecasts else {})}
     sides = {"sides": list(debate.question.sides)} if debate.question.sides else {}
-    return {"question": debate.question.text, "num_agents": debate.num_agents, **said, **answer, **sides}
+    return {"question": debate.question.text, "num_agents": debate.num_agents, "turns": turns, **answer, **sides}
 
 
 # Reading
@@ -220,7 +202,7 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
     return PlayedDebate(
-        replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())), forecasts=forecasts_of(record)),
+        with_jury(with_turns(empty, record["turns"]), record.get("jury", ())),
         _stops(record["turns"]),
         error=record.get("error"),
         scoring=protocol.scoring,
@@ -231,13 +213,13 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
 
 
 def _protocol_of(record: Mapping[str, Any]) -> Protocol:
-    return _protocol(json.dumps(record["protocol"]), bool(record.get("jury_counts", True)))
+    return _protocol(json.dumps(record["protocol"]))
 
 
 @lru_cache(maxsize=64)
-def _protocol(choices: str, judge_counts: bool) -> Protocol:
+def _protocol(choices: str) -> Protocol:
     """A run has one, and checking it takes longer than scoring a debate."""
-    return V2.with_choices({**json.loads(choices), **({} if judge_counts else {"judge_counts": False})})
+    return V2.with_choices(json.loads(choices))
 
 
 def with_turns(empty: Debate, turns: Sequence[Mapping[str, Any]]) -> Debate:
@@ -271,13 +253,6 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
         return read
     # Read by other rules than today's: what counted then still counts.
     return replace(read, parsed=debate.about_seats(Parsed(fields, {}, comparison_lines(fields["comparison"])), agent))
-
-
-def forecasts_of(record: Mapping[str, Any]) -> tuple[Forecast, ...]:
-    """As they were read then."""
-    return tuple(
-        Forecast(each["agent"], each["about"], each["text"], each["chance"]) for each in record.get("forecasts") or ()
-    )
 
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
@@ -371,16 +346,15 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
                 f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents"
             )
         author = agents + int(told["judge"]) if turn is None else turns[turn]["agent"]
-        votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn, told.get("weight", 1.0)))
+        votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn))
     return tuple(votes)
 
 
 def _advantages(record: Mapping[str, Any], scoring: Scoring) -> Advantages | None:
     if (given := record.get("advantages")) is None:
         return None
-    forecasts = tuple(each.get("advantage", 0.0) for each in record.get("forecasts") or ())
     streams = _rows(given)
-    return Advantages(streams, _stream_of(streams, scoring), _per(streams), forecasts)
+    return Advantages(streams, _stream_of(streams, scoring), _per(streams))
 
 
 # What a list of debates shows
@@ -400,6 +374,14 @@ class Summary:
     winner_correct: bool | None
     disagreement: bool
     error: str | None
+    name: str
+    """What its own file calls the question: an id, or a number; empty where it says none."""
+    answer: str | None
+    """What most agents hold in the end; ties go to the winner's, then to the lowest number's."""
+    agreement: float | None
+    """The share of agents who hold `answer`."""
+    reward: float | None
+    """Mean over its agents."""
 
 
 def summary(record: Mapping[str, Any]) -> Summary:
@@ -409,8 +391,12 @@ def summary(record: Mapping[str, Any]) -> Summary:
     last = {turn["agent"]: turn for turn in turns if "failure" not in turn and not turn.get("ballot")}
     answer_known = (record["question"]["answer"] is not None or bool(record["question"].get("checked"))) and bool(turns)
     agents, scoring, winner = int(record["num_agents"]), _protocol_of(record).scoring, None
+    paid: list[float] = []
     if (scores := scores_of(record, scoring)) is not None:
-        winner = winner_among(leaders_by(mean_rewards(scores)), bool(record.get("votes")), scoring)
+        means = mean_rewards(scores)
+        winner = winner_among(leaders_by(means), bool(record.get("votes")), scoring)
+        paid = [mean for mean in means if mean is not None]
+    answer, holders = _most_held(last, winner)
     return Summary(
         question=str(record["question"]["text"]),
         num_agents=agents,
@@ -421,7 +407,23 @@ def summary(record: Mapping[str, Any]) -> Summary:
         winner_correct=bool(last.get(winner, {}).get("correct")) if answer_known and winner is not None else None,
         disagreement=len({str(turn.get("answer")) for turn in last.values()}) > 1,
         error=None if record.get("error") is None else str(record["error"]),
+        name=str(record["question"].get("id", "")),
+        answer=answer,
+        agreement=holders / agents if holders else None,
+        reward=sum(paid) / len(paid) if paid else None,
     )
+
+
+def _most_held(last: Mapping[int, Mapping[str, Any]], winner: int | None) -> tuple[str | None, int]:
+    """The answer that most agents end with, and how many do. What is the same answer is as the grader said; an older
+    record goes by the words."""
+    kinds = {agent: turn.get("same", turn["answer"]) for agent, turn in last.items() if turn.get("answer") is not None}
+    counted = Counter(kind for kind in kinds.values() if kind is not None)
+    most = max(counted.values(), default=0)
+    holders = [agent for agent in sorted(kinds) if counted[kinds[agent]] == most > 0]
+    if not holders:
+        return None, 0
+    return str(last[winner if winner in holders else holders[0]]["answer"]), most
 
 
 def words(record: Mapping[str, Any], longest: int) -> str:

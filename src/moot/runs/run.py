@@ -196,12 +196,10 @@ class Run:
 
     # Debates
 
-    def write_debates(self, step: int, played: Sequence[PlayedDebate], with_seen: bool = False) -> None:
+    def write_debates(self, step: int, played: Sequence[PlayedDebate]) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        write_lines(
-            self.debates_file(step), ({"number": i, **to_record(each, with_seen)} for i, each in enumerate(played))
-        )
+        write_lines(self.debates_file(step), ({"number": i, **to_record(each)} for i, each in enumerate(played)))
         with beside(self.debates_file(step, ".npz")) as file:
             np.savez_compressed(file, **token_arrays(played))
 
@@ -328,7 +326,7 @@ def _missing(rows: Iterable[Mapping[str, Any]], last: int) -> int:
 
 
 def tokens_spent(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """By step of self-play, all tokens sampled up to it: by agents and judges, for labels and forecasts.
+    """By step of self-play, all tokens sampled up to it: by agents and judges, and for labels.
 
     Rows of older versions count those of the agents alone.
     """

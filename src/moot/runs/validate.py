@@ -10,7 +10,6 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from moot.debate.forecasts import FORECASTS
 from moot.errors import ConfigError
 
 MOST = 1000
@@ -38,8 +37,6 @@ def check_shape(record: Any) -> None:
         if not 0 <= _part(turn, "agent", int) < agents:
             raise ConfigError(f"agent must lie in 0 to {agents - 1}, got {turn['agent']}")
         taken[turn["agent"]] += 1
-    for forecast in _optional(record, "forecasts", list):
-        _forecast(_kind("forecasts", forecast, dict), agents)
     for judge in _optional(record, "jury", list):
         _turn({"round": 1, **_kind("jury", judge, dict)})
     for vote in _optional(record, "votes", list):
@@ -61,8 +58,6 @@ def check_said(record: Any) -> None:
         _turn(turn)
         _part(turn, "agent", int)
         _part(turn, "stop", str)
-    for forecast in _optional(record, "forecasts", list):
-        _forecast(_kind("forecasts", forecast, dict), MOST)
     for judge in _optional(record, "jury", list):
         _turn({"round": 1, **_kind("jury", judge, dict)})
 
@@ -82,17 +77,6 @@ def _turn(turn: Any) -> None:
             _part(turn, name, *kinds)
     for name, section in _optional(turn, "fields", dict).items():
         _kind(f"fields {name}", section, str)
-
-
-def _forecast(forecast: Mapping[str, Any], agents: int) -> None:
-    _part(forecast, "text", str)
-    if not 0 <= _part(forecast, "agent", int) < agents or forecast.get("about") not in FORECASTS["both"]:
-        raise ConfigError(f"a forecast must be of an agent about win or right, got {dict(forecast)!r:.80}")
-    if (chance := forecast.get("chance")) is not None:
-        _numbers("chance", [chance], 1)
-        if not 0 <= chance <= 1:
-            raise ConfigError(f"chance must lie in 0 to 1, got {chance!r:.80}")
-    _numbers("advantage", [forecast.get("advantage", 0.0)], 1)
 
 
 def _rewards(name: str, given: Any, turns: list[int]) -> None:

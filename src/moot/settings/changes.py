@@ -15,8 +15,7 @@ from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 
 CHANGEABLE = {
-    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "log_full_transcript", "stop_on_alarm",
-    "best_by",
+    "num_train_datapoints", "max_sampled_tokens", "eval_every", "save_every", "stop_on_alarm",
     "concurrency", "device", "cache_gib", "token_budget", "base_url",
 }  # fmt: skip
 """How far a run goes, how often it looks, and where it runs. All else would make the steps before and after two

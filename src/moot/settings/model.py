@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from moot.engine.kinds import KINDS, Kind
+
 
 @dataclass(frozen=True)
 class ModelConfig:
@@ -26,11 +28,7 @@ class ModelConfig:
     thinking: bool = False
     """Let the model think before it answers, if its chat format has a place for that."""
     lora_rank: int = 16
-    """Rank of the trained adapter."""
-    lora_alpha: int = 32
-    """Scale of the adapter."""
-    lora_targets: str = "all-linear"
-    """Which matrices have an adapter: all-linear, or names with commas between them."""
+    """Rank of the trained adapter. It is on every matrix, at twice its rank as scale."""
     dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the weights; auto is bf16 on a GPU and what is fastest on a CPU."""
     device: str = "auto"
@@ -44,3 +42,13 @@ class ModelConfig:
     runs share a GPU."""
     token_budget: int = 0
     """Tokens of one forward and backward pass; 0 chooses by device. A smaller number saves memory."""
+
+    @property
+    def kind(self) -> Kind:
+        """What is known of its engine before that is made."""
+        return KINDS[self.engine]
+
+    @property
+    def called(self) -> str:
+        """The model's name as readers know it; a script has none, whatever `model` says."""
+        return self.engine if self.kind.scripted else self.model

@@ -49,7 +49,7 @@ PRESETS: dict[str, TrainConfig] = {
     # minutes.
     "demo": TrainConfig(
         protocol=_PEOPLE.with_choices(judge_consensus="leave_one_out"),
-        debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=64, evaluation_tokens=32, comparison_tokens=16),
+        debate=DebateConfig(num_agents=4, max_rounds=2, max_tokens=64, evaluation_tokens=32),
         optim=OptimConfig(batch_size=4, num_train_datapoints=20, learning_rate=2e-4),
         warm=WarmConfig(warm_questions=4, warm_batch_size=2, warm_learning_rate=5e-4),
         eval_every=5,

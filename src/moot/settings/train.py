@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import UseAppendAction, arg
 
-from moot.debate.forecasts import FORECAST
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.protocol import V2, Protocol
 from moot.debate.rules import check_advocates_rules
@@ -36,36 +35,32 @@ class DebateConfig:
     judge decides."""
     max_rounds: int = 2
     """Rounds of a debate."""
-    debates_per_question: int = 1
-    """Debates of each question per step, for advantage center_question, which compares them seat by seat."""
     max_tokens: int = 512
     """Most tokens of a turn; where sections are given or asked, most tokens of a solution."""
     evaluation_tokens: int = 256
-    """Most tokens of an evaluation, where sections are given or asked."""
-    comparison_tokens: int = 64
-    """Most tokens of a comparison, consensus or reason, where sections are given or asked. A comparison always
-    has at least 12 per pair."""
+    """Most tokens of an evaluation, where sections are given or asked; a comparison has a quarter of them, and at least
+    12 per pair."""
     concurrency: int = 256
     """Most debates in play at once."""
 
     @property
     def limits(self) -> dict[str, int]:
-        return section_limits(self.evaluation_tokens, self.comparison_tokens, self.num_agents)
+        return section_limits(self.evaluation_tokens, self.num_agents)
 
 
 TOKENS_PER_PAIR = 12
 """Enough for a line such as `Agent 10 > Agent 11`, whatever the tokenizer makes of numbers."""
 
 
-FORECAST_TOKENS = 16
-"""Enough for a number and a few words around it."""
-
-
-def section_limits(evaluation_tokens: int, comparison_tokens: int, num_agents: int) -> dict[str, int]:
-    """The most tokens of each section but the solution, and of a forecast, for `rollout`."""
-    short = max(comparison_tokens, TOKENS_PER_PAIR * math.comb(num_agents, 2))
-    consensus = dict.fromkeys(("consensus", "consensus_reason"), comparison_tokens)
-    return {"evaluation": evaluation_tokens, "comparison": short, **consensus, FORECAST: FORECAST_TOKENS}
+def section_limits(evaluation_tokens: int, num_agents: int) -> dict[str, int]:
+    """The most tokens of each section but the solution, for `rollout`."""
+    short = max(1, evaluation_tokens // 4)
+    consensus = dict.fromkeys(("consensus", "consensus_reason"), short)
+    return {
+        "evaluation": evaluation_tokens,
+        "comparison": max(short, TOKENS_PER_PAIR * math.comb(num_agents, 2)),
+        **consensus,
+    }
 
 
 @dataclass(frozen=True)
@@ -85,16 +80,6 @@ class OptimConfig:
     lr_warmup: int = 0
     """Steps over which the learning rate rises to its value. Adam's first steps are as long as later ones, and rest on
     the least data."""
-    grad_clip: float = 0.0
-    """Largest norm of the gradient; 0 means no limit. The loss is summed over tokens, so norms are in the hundreds: 1
-    would clip every step."""
-    weight_decay: float = 0.0
-    """Weight decay of AdamW."""
-    remove_constant_groups: bool = True
-    """Do not train on debates in which no token has an advantage. A forward pass looks at them, for
-    optim/kl_sample_train and entropy."""
-    max_staleness: int = 0
-    """Sample this many batches ahead of training. The importance weights correct for the older policy."""
 
 
 @dataclass(frozen=True)
@@ -138,10 +123,6 @@ class RecipeConfig:
     max_sampled_tokens: int = 0
     """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that
     runs can be compared at equal cost; 0 is no limit."""
-    best_by: Literal["accuracy", "agreement"] = "accuracy"
-    """Which evaluation during training names the best checkpoint, which is kept and called RUN@best: the one with the
-    highest accuracy of its debates; or, without labels, the one whose agents agree most. Where answers are not known,
-    agreement stands in for accuracy if the reward compares answers (majority); otherwise no checkpoint is the best."""
     stop_on_alarm: bool = False
     """Stop the run when an alarm rings, with what to do about it. The run's result is then its best checkpoint, not its
     last."""
@@ -179,16 +160,10 @@ class TrainConfig:
     """Held-out questions per evaluation."""
     eval_modes: tuple[str, ...] = ()
     """What an evaluation measures besides debates: direct (one plain answer), vote (the plurality of five), debate+vote
-    (one answer of the group), opponents (the policy in each seat once, against fixed others); with positions assigned
+    (one answer of the group), opponents (the policy in each seat once, against the model before training); of advocates
     also consultancy (one advocate alone) and judge (nobody argues)."""
-    eval_opponents: tuple[str, ...] = ("base",)
-    """Against whom, in mode opponents: base (the model before training), a run, RUN@STEP, a model, or MODEL@URL of a
-    chat server."""
     save_every: int = 100
     """Steps between checkpoints that are kept; the newest two are always there."""
-    log_full_transcript: bool = False
-    """Write into each record what every agent saw before it spoke. It can also be rebuilt from the record, which is
-    much shorter."""
 
     def under(self, protocol: Protocol) -> TrainConfig:
         """The same with another protocol, with as many agents and the judge that its rules need, and without what
@@ -204,7 +179,7 @@ class TrainConfig:
         return replace(self, protocol=protocol, debate=debate, warm=warm, recipe=recipe)
 
     def __post_init__(self) -> None:
-        d, o = self.debate, self.optim
+        d = self.debate
         object.__setattr__(self, "parts", last_of_each(self.parts))
         if self.protocol.rules.positions == "assigned":
             _check_advocates(self)
@@ -215,15 +190,6 @@ class TrainConfig:
         if unknown := [mode for mode in self.eval_modes if mode not in modes]:
             raise ConfigError(
                 f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played"
-            )
-        if self.protocol.scoring.advantage == "center_question" and d.debates_per_question < 2:
-            raise ConfigError(
-                f"advantage center_question needs debates_per_question of at least 2, got {d.debates_per_question}"
-            )
-        if self.model.deterministic and o.max_staleness:
-            raise ConfigError(
-                f"max_staleness must be 0 in a deterministic run, got {o.max_staleness}: what overlaps depends on the "
-                "clock"
             )
 
     @property
@@ -260,11 +226,6 @@ class TrainConfig:
     def check(self, capabilities: Capabilities) -> None:
         """Refuses, by name, what an engine cannot do; before a run's folder is made, and before anything is paid
         for."""
-        if self.optim.max_staleness and not capabilities.frozen_samplers:
-            raise ConfigError(
-                f"max_staleness must be 0 on this server, got {self.optim.max_staleness}: its samplers do not keep "
-                "their weights"
-            )
         if self.optim.loss not in capabilities.losses:
             raise ConfigError(
                 f"loss {self.optim.loss} is not known to the server; it has {', '.join(capabilities.losses)}"
@@ -294,7 +255,7 @@ class TrainConfig:
             "recipe": RecipeConfig,
         }
         built: dict[str, Any] = {name: kind(**given.get(name, {})) for name, kind in parts.items()}
-        lists = ("eval_modes", "eval_opponents", "parts")
+        lists = ("eval_modes", "parts")
         named: dict[str, Any] = {name: tuple(given[name]) for name in lists if name in given}
         if "prompts" in given:
             named["prompts"] = Prompts.from_dict(given["prompts"])
@@ -318,8 +279,4 @@ def _check_advocates(config: TrainConfig) -> None:
             f"warm_questions must be left out with positions assigned, got {config.warm.warm_questions}: the warm "
             "start teaches to solve "
             "and to vote, and advocates do neither"
-        )
-    if recipe.best_by != "accuracy":
-        raise ConfigError(
-            f"best_by must be accuracy with positions assigned, got {recipe.best_by}: advocates never agree"
         )

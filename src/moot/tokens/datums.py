@@ -103,26 +103,17 @@ def _finished(sequence: _Sequence | None) -> Iterator[PlacedDatum]:
         yield sequence.finish()
 
 
-def datums(
-    debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages, forecast_turns: Sequence[SampledTurn] = ()
-) -> list[Datum]:
-    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns, `forecast_turns` in
-    that of its forecasts. Seats that do not learn give none."""
-    values = credits(debate, sampled, advantages, forecast_turns)
-    return [placed.datum for placed in _datums(debate, [*sampled, *forecast_turns], values)]
+def datums(debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages) -> list[Datum]:
+    """All datums of a debate, agent by agent. `sampled` stands in the order of the debate's turns. Seats that do not
+    learn give none."""
+    return [placed.datum for placed in _datums(debate, sampled, credits(debate, sampled, advantages))]
 
 
 def _datums(
     debate: Debate, turns: Sequence[SampledTurn], values: Sequence[Floats], number: int = 0
 ) -> Iterator[PlacedDatum]:
-    """`turns` and `values` of the debate's turns, then of its forecasts."""
-    spoken = len(debate.turns)
-    for agent, steps in enumerate(debate.turns_by_agent()):
-        if all(turns[i].learns for i in steps):
-            asked = [
-                k for k, forecast in enumerate(debate.forecasts, spoken) if forecast.agent == agent and k < len(values)
-            ]
-            own = [*steps, *asked]
+    for own in debate.turns_by_agent():
+        if all(turns[i].learns for i in own):
             for placed in _placed([(i, turns[i]) for i in own], [values[i] for i in own]):
                 yield replace(placed, debate=number)
 
@@ -133,7 +124,7 @@ def datums_by_debate(taught: Sequence[PlayedDebate], apart: bool) -> tuple[list[
     constant: list[PlacedDatum] = []
     for number, played in enumerate(taught):
         if played.advantages is not None:
-            made = [*_datums(played.debate, [*played.sampled, *played.forecast_turns], played.token_credits(), number)]
+            made = [*_datums(played.debate, played.sampled, played.token_credits(), number)]
             if apart and not carries_gradient(played.advantages):
                 constant += made
             else:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from moot.debate.forecasts import Forecast
 from moot.debate.outcome import Outcome
 from moot.debate.rewards import Grades, Reward, Scores, last_parsed, score
 from moot.debate.scoring import Scoring
@@ -30,8 +29,6 @@ class PlayedDebate:
     """In the order of the debate's turns; empty where nobody kept them."""
     heard: tuple[SampledTurn, ...] = ()
     """In the order of its jury. Counted, never trained on."""
-    forecast_turns: tuple[SampledTurn, ...] = ()
-    """In the order of its forecasts; empty where nobody kept them."""
     error: str | None = None
     """The engine failed: nobody's fault in the debate, so it is recorded, counted and never scored."""
     scoring: Scoring = field(default_factory=Scoring)
@@ -42,7 +39,7 @@ class PlayedDebate:
     """None where it was never scored."""
     advantages: Advantages | None = None
     credits: tuple[Floats, ...] = ()
-    """What each token was taught, where that is more than its advantage: of every turn, then of every forecast."""
+    """What each token was taught, where that is more than its advantage: of every turn."""
     step: int | None = None
     """The training step it belongs to, where it is saved in a run."""
     number: int | None = None
@@ -64,10 +61,10 @@ class PlayedDebate:
         return replace(self, scoring=scoring, grades=grades, scores=scores, advantages=None, credits=())
 
     def token_credits(self) -> Sequence[Floats]:
-        """What each token was taught: of every turn, then of every forecast; nothing where it has no advantages."""
+        """What each token was taught: of every turn; nothing where it has no advantages."""
         if self.credits or self.advantages is None:
             return self.credits
-        return credits(self.debate, self.sampled, self.advantages, self.forecast_turns)
+        return credits(self.debate, self.sampled, self.advantages)
 
     # Answers
 
@@ -85,12 +82,6 @@ class PlayedDebate:
         if self.winner is None or not self.answer_known:
             return None
         return self.correct(last_parsed(self.debate)[self.winner])
-
-    def forecast_came(self, forecast: Forecast) -> bool | None:
-        """Whether what was forecast came true; None where nobody won, or nobody knows the answer."""
-        if forecast.about == "win":
-            return None if self.winner is None else self.winner == forecast.agent
-        return self.correct(last_parsed(self.debate)[forecast.agent]) if self.answer_known else None
 
     # Votes
 

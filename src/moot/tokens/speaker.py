@@ -16,7 +16,6 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 
 from moot.debate import sections
-from moot.debate.forecasts import FORECAST
 from moot.debate.state import Debate
 from moot.debate.types import Message, Observation, Said
 from moot.engine.protocol import Ints, Sample, Sampler, SamplingParams, Stop
@@ -73,12 +72,9 @@ class KeepsTurns(Protocol):
     def turn(self, round: int, agent: int) -> SampledTurn: ...
 
 
-def kept_turns(speaker: KeepsTurns, debate: Debate) -> tuple[tuple[SampledTurn, ...], tuple[SampledTurn, ...]]:
-    """What the debate's turns were made of, and what its forecasts were."""
-    forecasts = ((debate.forecast_round(each.about), each.agent) for each in debate.forecasts)
-    return tuple(speaker.turn(turn.round, turn.agent) for turn in debate.turns), tuple(
-        speaker.turn(*place) for place in forecasts
-    )
+def kept_turns(speaker: KeepsTurns, debate: Debate) -> tuple[SampledTurn, ...]:
+    """What the debate's turns were made of."""
+    return tuple(speaker.turn(turn.round, turn.agent) for turn in debate.turns)
 
 
 class TokenSpeaker:
@@ -205,7 +201,7 @@ class TokenSpeaker:
             stop_reason=last.stop_reason,
             learns=self._learns,
         )
-        if not observation.section or observation.contract == FORECAST:
+        if not observation.section:
             return turn
         pieces: list[tuple[Ints, _Part | None]] = []
         for part in spoken.parts:

@@ -40,13 +40,11 @@ class Dictation(Sampler):
         return TokenSpeaker(self, self._rendering, params, tempered=False)
 
 
-async def dictated(debate: Debate, rendering: Rendering) -> tuple[tuple[SampledTurn, ...], tuple[SampledTurn, ...]]:
-    """The tokens of a debate that was played in text, turn by turn, each after the prompt its author saw; and those of
-    its forecasts."""
+async def dictated(debate: Debate, rendering: Rendering) -> tuple[SampledTurn, ...]:
+    """The tokens of a debate that was played in text, turn by turn, each after the prompt its author saw."""
     dictation = Dictation(rendering)
     speaker = dictation.speaker(debate.rules.contract)
     texts = {(turn.round, turn.agent): turn.text for turn in debate.turns}
-    texts |= {(debate.forecast_round(each.about), each.agent): each.text for each in debate.forecasts}
 
     async def speak(observation: Observation) -> Said:
         # In a parallel round that was cut short by an abort, those after the failed turn said nothing that was kept.
@@ -59,7 +57,6 @@ async def dictated(debate: Debate, rendering: Rendering) -> tuple[tuple[SampledT
         replayed = replace(
             debate,
             turns=(),
-            forecasts=(),
             jury=(),
             max_rounds=last,
             settled=None,

@@ -117,8 +117,6 @@ class Advantages:
     stream_of: Mapping[str, str] = field(default_factory=lambda: SECTIONS)
     """Which stream pays for the tokens of a section; `EVERY` stands for all of a turn."""
     per: Per = "turn"
-    forecasts: tuple[float, ...] = ()
-    """For the tokens of each forecast, in the debate's order."""
 
     @classmethod
     def per_agent(cls, values: Sequence[float]) -> Advantages:
@@ -136,9 +134,7 @@ class Advantages:
 
 
 def carries_gradient(advantages: Advantages) -> bool:
-    return any(advantages.forecasts) or any(
-        value for rows in advantages.streams.values() for row in rows for value in row
-    )
+    return any(value for rows in advantages.streams.values() for row in rows for value in row)
 
 
 def paid_by(turn: Turn, section: str, stream_of: Mapping[str, str]) -> str | None:
@@ -153,22 +149,10 @@ def credit(turn: Turn, sampled: SampledTurn, number: int, advantages: Advantages
     return (_credit(turn, sampled, number, advantages) * sampled.sampled).astype(np.float32)
 
 
-def forecast_credit(sampled: SampledTurn, advantage: float) -> Floats:
-    """The advantage of each token of a forecast: its own score's, whatever the answer got."""
-    import numpy as np
-
-    return np.full(len(sampled.tokens), advantage, dtype=np.float32)
-
-
-def credits(
-    debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages, forecast_turns: Sequence[SampledTurn] = ()
-) -> list[Floats]:
-    """What each token of a debate is taught: of every turn in the debate's order, then of every forecast."""
+def credits(debate: Debate, sampled: Sequence[SampledTurn], advantages: Advantages) -> list[Floats]:
+    """What each token of a debate is taught, turn by turn in the debate's order."""
     steps = debate.turn_numbers()
-    spoken = [credit(debate.turns[i], turn, steps[i], advantages) for i, turn in enumerate(sampled)]
-    return spoken + [
-        forecast_credit(turn, value) for turn, value in zip(forecast_turns, advantages.forecasts, strict=False)
-    ]
+    return [credit(debate.turns[i], turn, steps[i], advantages) for i, turn in enumerate(sampled)]
 
 
 _SOLUTION = re.compile(r"<solution>.*?</solution>", re.I | re.A | re.S)

@@ -8,7 +8,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from moot.debate.forecasts import FORECAST
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
@@ -240,8 +239,6 @@ class _UnderWay(Listener):
     async def speak(self, observation: Observation) -> Said:
         """A turn, or one part of it where sections are spoken one by one."""
         agent, round = observation.agent, observation.round
-        if observation.contract == FORECAST:
-            return await self._speakers[agent](observation)  # no turn of the debate
         place = (round, agent)
         if not observation.part:
             self._parts[place], self._spent[place] = [], (0, 0)
@@ -351,7 +348,6 @@ def asked_rules(settings: Mapping[str, Any]) -> Rules:
         rules,
         closing_ballot=bool(settings.get("closing_ballot")),
         sections=settings.get("sections", "sampled"),
-        judge_first=settings.get("judge_first", True),
         personas=rules.personas and settings.get("personas", True),
         temperature=1.0 if temperature is None else temperature,
     )

@@ -62,8 +62,8 @@ async def evaluate_players(
     about = {
         "run": None if run is None else str(run.path),
         "step": at,
-        "model": "The scripted engine" if config.model.engine == "scripted" else config.model.model,
-        **({"judge": "the script"} if config.model.engine == "scripted" and settings.assigned else {}),
+        "model": config.model.kind.scripted or config.model.model,
+        **({"judge": "the script"} if config.model.kind.scripted and settings.assigned else {}),
     }
     return replace(report, settings={**report.settings, **about}), folder
 
@@ -73,4 +73,4 @@ def answers_folder(run: Path | None, model: ModelConfig, task: str, name: str | 
     task = re.sub(r"[^\w.=,-]+", "-", task)
     if run is not None:
         return run / "evals" / (name or f"{task}-step{step}")
-    return Path("evals") / (name or f"{'scripted' if model.engine == 'scripted' else Path(model.model).name}-{task}")
+    return Path("evals") / (name or f"{Path(model.called).name}-{task}")

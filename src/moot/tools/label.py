@@ -13,8 +13,8 @@ from typing import Any
 
 from moot.debate.types import Question
 from moot.errors import ConfigError
+from moot.evaluate.figures import Bin
 from moot.evaluate.store import question_key
-from moot.rl.calibration import Bin, Judged, reliability
 from moot.tasks.files import QUESTION, FileSettings, check_fields
 from moot.tasks.files import row as read_row
 from moot.tasks.rows import Raw, read
@@ -221,7 +221,7 @@ class Calibration:
 
     def as_dict(self) -> dict[str, Any]:
         kept = {name: value and value.as_dict() for name, value in (("kept", self.kept), ("best", self.best))}
-        bins = [asdict(each) for each in self.bins]
+        bins = [each.as_dict() for each in self.bins]
         return {"known": self.known, "right": self.right, "asked": self.asked, **kept, "reliability": bins}
 
 
@@ -236,7 +236,6 @@ def calibrate(labels: Sequence[Label], precision: float | None, threshold: float
     known = [
         (label.confidence, label.right) for label in labels if label.right is not None and label.answer is not None
     ]
-    judged: list[list[Judged]] = [[("right", confidence, right)] for confidence, right in known]
     levels = [_kept(known, level) for level in sorted({confidence for confidence, _ in known})]
     if precision is None:
         kept: Kept | None = _kept(known, threshold)
@@ -244,7 +243,17 @@ def calibrate(labels: Sequence[Label], precision: float | None, threshold: float
         kept = next((level for level in levels if cautious(level) >= precision), None)
     best = max(levels, key=cautious, default=None)
     right = sum(right for _, right in known)
-    return Calibration(len(known), right, tuple(reliability(judged, "right")), precision, kept, best, tuple(levels))
+    return Calibration(len(known), right, _reliability(known), precision, kept, best, tuple(levels))
+
+
+def _reliability(known: Sequence[tuple[float, bool]]) -> tuple[Bin, ...]:
+    """By tenths of confidence; tenths without a label are left out."""
+    tenths = [[each for each in known if min(int(each[0] * 10 + EVEN), 9) == tenth] for tenth in range(10)]
+    return tuple(
+        Bin(sum(confidence for confidence, _ in own) / len(own), sum(right for _, right in own), len(own))
+        for own in tenths
+        if own
+    )
 
 
 def _kept(known: Sequence[tuple[float, bool]], threshold: float) -> Kept:

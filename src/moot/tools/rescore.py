@@ -14,9 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from itertools import groupby
 from typing import Any
 
-from moot.debate.protocol import Protocol
 from moot.debate.rewards import Reward
-from moot.debate.rules import Rules
 from moot.debate.scores import answer_stream
 from moot.debate.scoring import Scoring, check_advocates_scoring
 from moot.debate.typed_fields import names_of
@@ -47,9 +45,7 @@ SPOKEN = {
     "shuffle_labels": "it decides the numbers by which agents knew each other",
     "closing_ballot": "it decides whether agents were asked to judge the last answers",
     "sections": "it decides whether agents wrote the tags of a turn themselves",
-    "judge_first": "it decides in which order agents were asked to judge and to solve",
     "temperature": "it decides how agents sampled",
-    "forecast": "it decides what agents were asked after their last turn",
     "positions": "it decides what agents were told to argue for",
     "num_agents": "it decides how many spoke",
     "max_rounds": "it decides how often they spoke",
@@ -141,8 +137,6 @@ class Recount:
     """With the truth mixed in as it is before any schedule."""
     reward: Reward
     estimator: Estimator
-    judge_counts: bool | None
-    """Whether votes of judges without a seat count; None as they did in each debate."""
 
 
 def check(
@@ -158,14 +152,11 @@ def check(
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
     scoring = replace(own_scoring(run), **choices)
-    Protocol(
-        Rules(forecast=_own_rule(run, "forecast")), scoring
-    )  # refuses what needs forecasts where nobody was asked for any
     if _own_rule(run, "positions") == "assigned":
         check_advocates_scoring(scoring)
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
-    return Recount(scoring, reward, estimator, choices.get("judge_counts"))
+    return Recount(scoring, reward, estimator)
 
 
 def own_scoring(run: Run) -> Scoring:
@@ -241,11 +232,7 @@ def compare(
 def _recounted(
     played: Sequence[PlayedDebate], recount: Recount, scoring: Scoring, seats: SeatMeans
 ) -> list[PlayedDebate]:
-    counted = {counts: replace(scoring, judge_counts=counts) for counts in (False, True)}
-    by = [
-        counted[each.scoring.judge_counts if recount.judge_counts is None else recount.judge_counts] for each in played
-    ]
-    scored = [each.scored(own, each.grades, recount.reward) for each, own in zip(played, by, strict=True)]
+    scored = [debate.scored(scoring, debate.grades, recount.reward) for debate in played]
     return with_advantages(scored, recount.estimator, seats)
 
 

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moot.debate.forecasts import FORECASTS, Forecast, read_chance
 from moot.debate.protocol import Protocol
 from moot.debate.rewards import REWARDS, Grades, Reward
 from moot.debate.scoring import Scoring
@@ -27,7 +26,7 @@ from moot.util.json_text import read_json
 MOST_AGENTS = 10_000
 """Every agent is a row of what is printed; a line that asks for more than memory must not take the others with it."""
 KEYS = {"question", "num_agents", "turns"}
-OPTIONAL_KEYS = {"protocol", "answer", "id", "forecasts", "jury", "jury_counts", "sides"}
+OPTIONAL_KEYS = {"protocol", "answer", "id", "jury", "sides"}
 
 
 @dataclass(frozen=True)
@@ -102,30 +101,11 @@ def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
         answer = str(answer)
     # Shuffled labels follow from the question, so where it has an id that must be known too.
     id = _typed(given.get("id", ""), str, "id")
-    counts = _typed(given.get("jury_counts", True), bool, "jury_counts")
     sides = tuple(_typed(side, str, "sides") for side in _typed(given.get("sides", []), list, "sides"))
     debate = Debate(Question(question, answer, id, sides=sides), num_agents, 1, protocol.rules)
     turns = _turns(_typed(given["turns"], list, "turns"), debate)
     debate = replace(debate, turns=turns, max_rounds=max((t.round for t in turns), default=1))
-    scoring = replace(protocol.scoring, judge_counts=counts) if "jury_counts" in given else protocol.scoring
-    debate = replace(debate, forecasts=_forecasts(_typed(given.get("forecasts", []), list, "forecasts"), debate))
-    return debate.heard(_jury(_typed(given.get("jury", []), list, "jury"))), scoring
-
-
-def _forecasts(given: list[Any], debate: Debate) -> tuple[Forecast, ...]:
-    asked, made = FORECASTS[debate.rules.forecast], []
-    for i, each in enumerate(given):
-        where = f"forecasts[{i}]"
-        if not isinstance(each, dict) or each.keys() != {"agent", "about", "text"}:
-            raise ConfigError(f"{where} must be an object with agent, about and text")
-        agent, text = _at_least(each["agent"], 0, f"{where}.agent"), _typed(each["text"], str, f"{where}.text")
-        if agent >= debate.num_agents:
-            raise ConfigError(f"{where}.agent must be below num_agents {debate.num_agents}, got {agent}")
-        if each["about"] not in asked:
-            named = f"got {each['about']!r:.40} with forecast {debate.rules.forecast!r}"
-            raise ConfigError(f"{where}.about must be what the protocol's forecast asks for, win or right, {named}")
-        made.append(Forecast(agent, each["about"], text, read_chance(text)))
-    return tuple(made)
+    return debate.heard(_jury(_typed(given.get("jury", []), list, "jury"))), protocol.scoring
 
 
 def _jury(given: list[Any]) -> list[Said]:
@@ -239,7 +219,7 @@ def score(
                     f"advantage must be one of {', '.join(estimators)} or auto, got {scoring.advantage!r}"
                 )
             rule = rewards[scoring.reward]
-            graded = rule.grades != "none" or scoring.reward_mix or scoring.correct_bonus or scoring.drop_own_answer
+            graded = rule.grades != "none" or scoring.reward_mix or scoring.correct_bonus
             scored = PlayedDebate(debate, number=number).scored(
                 scoring, _graded(text, debate) if graded else None, rule
             )

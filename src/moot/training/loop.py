@@ -9,12 +9,10 @@ and order come from the seed and the step.
 
 from __future__ import annotations
 
-import asyncio
 import random
 import time
-from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from moot.debate.scoring import Scoring
@@ -62,47 +60,25 @@ async def train(setup: Setup, start_from: int | None = None) -> Progress:
         await move_average(setup)
     for part in setup.parts:
         await part.begin(setup, step, sampler)
-    ahead: deque[_Ahead] = deque()
-    try:
-        while step < config.total_steps and not progress.spent(config):
-            step += 1
-            setup.watcher.began(step, config.total_steps, "self_play")
-            for next_step in range(step + len(ahead), min(step + config.optim.max_staleness, config.total_steps) + 1):
-                playing = asyncio.create_task(
-                    play_batch(setup, progress, next_step, questions(setup, progress, next_step), sampler)
-                )
-                ahead.append(_Ahead(step - 1, playing))
-            sampled = ahead.popleft()
-            batch = await sampled.playing
-            for part in setup.parts:
-                batch = await part.played(setup, progress, step, batch, sampler)
-            row = await learn(setup, progress, history, step, batch, staleness=step - 1 - sampled.at)
-            await move_average(setup)
-            sampler = await engine.snapshot()
-            await commit(setup, progress, history.best, step, row)
-            for part in setup.parts:
-                part.committed(setup, step, sampler)
-            await evaluate_if_due(setup, history, step, sampler)
-            stop_if_alarmed(setup, history, row)
-    finally:
-        for sampled in ahead:
-            sampled.playing.cancel()
+    while step < config.total_steps and not progress.spent(config):
+        step += 1
+        setup.watcher.began(step, config.total_steps, "self_play")
+        batch = await play_batch(setup, progress, step, questions(setup, progress, step), sampler)
+        for part in setup.parts:
+            batch = await part.played(setup, progress, step, batch, sampler)
+        row = await learn(setup, progress, history, step, batch)
+        await move_average(setup)
+        sampler = await engine.snapshot()
+        await commit(setup, progress, history.best, step, row)
+        for part in setup.parts:
+            part.committed(setup, step, sampler)
+        await evaluate_if_due(setup, history, step, sampler)
+        stop_if_alarmed(setup, history, row)
     await evaluate_if_due(setup, history, step, sampler, last=True)
     return progress
 
 
-@dataclass(frozen=True)
-class _Ahead:
-    """A batch that is being sampled."""
-
-    at: int
-    """The step whose weights it is sampled with."""
-    playing: asyncio.Task[Batch]
-
-
-async def learn(
-    setup: Setup, progress: Progress, history: History, step: int, batch: Batch, staleness: int
-) -> dict[str, Any]:
+async def learn(setup: Setup, progress: Progress, history: History, step: int, batch: Batch) -> dict[str, Any]:
     """Votes to rewards to advantages to datums to the engine. Answers with the step's metrics."""
     config, started = setup.config, time.perf_counter()
     asked = [question for question, played in zip(batch.asked, batch.played, strict=True) if played.error is None]
@@ -115,7 +91,7 @@ async def learn(
     scoring, done = scoring_at(setup, progress, step), progress.done(config, step)
     taught = await score_batch(setup, scoring, batch, progress.seats)
 
-    groups, constant = datums_by_debate(taught, config.optim.remove_constant_groups)
+    groups, constant = datums_by_debate(taught, apart=True)
     random.Random(f"{config.seed}/{step}/order").shuffle(groups)
     placed = [datum for group in groups for datum in group]
     datums, moved = await _moved(setup, [each.datum for each in placed])
@@ -126,7 +102,6 @@ async def learn(
     chunks = in_chunks(datums, config.optim.num_substeps)
     trained = await optimise(
         setup.engine,
-        config.optim,
         progress,
         chunks,
         config.optim.loss,
@@ -140,9 +115,9 @@ async def learn(
 
     remaining = iter(taught)
     saved = [next(remaining) if played.error is None else replace(played, scoring=scoring) for played in batch.played]
-    setup.run.write_debates(step, saved, config.log_full_transcript)
+    setup.run.write_debates(step, saved)
     counts = rollout_metrics(batch.played)
-    progress.sampled += int(sum(counts.get(f"tokens/{who}") or 0 for who in ("sampled", "jury", "forecasts")))
+    progress.sampled += int(sum(counts.get(f"tokens/{who}") or 0 for who in ("sampled", "jury")))
     tasks = [setup.tasks[question.level] for question in asked]
     return {
         "step": step,
@@ -158,7 +133,6 @@ async def learn(
         **trained,
         **truth_metrics(config.protocol.scoring, scoring),
         **of_parts,
-        "optim/staleness": float(staleness),
         "optim/lr": rate,
         "debates/dropped": float(len(taught) - len(groups)),
         # What went wrong in the engine so far, and was made good.

@@ -8,7 +8,6 @@ import numpy as np
 
 from moot.engine.protocol import AdamParams, Datum, Floats, LossOutput, StepOutput, Trainer
 from moot.rl.metrics import Metrics, optim_metrics
-from moot.settings.train import OptimConfig
 from moot.training.state import Progress, Stopped
 
 MEASURED = 64
@@ -22,7 +21,6 @@ def in_chunks(all_datums: list[Datum], count: int) -> list[list[Datum]]:
 
 async def optimise(
     engine: Trainer,
-    optim: OptimConfig,
     progress: Progress,
     chunks: list[list[Datum]],
     loss: str,
@@ -36,7 +34,7 @@ async def optimise(
     `beside` is looked at and not learned: what was sampled and carries no gradient is part of how far trainer and
     sampler are from each other.
     """
-    adam = AdamParams(rate, weight_decay=optim.weight_decay, grad_clip_norm=optim.grad_clip)
+    adam = AdamParams(rate)
     seeing = engine.forward(beside, loss) if beside else None
     queued: list[tuple[Awaitable[LossOutput], Awaitable[StepOutput]]] = []
     for chunk in chunks:

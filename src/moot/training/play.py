@@ -23,7 +23,6 @@ async def play_batch(
     for part in setup.parts:
         asked, cost = await part.chosen(setup, progress, step, asked)
         tokens += cost
-    asked = [question for question in asked for _ in range(setup.config.debate.debates_per_question)]
     return Batch(asked, await _self_play(setup, progress, step, asked, sampler, wave), tokens)
 
 
@@ -43,7 +42,7 @@ async def _self_play(
         seed=seed,
         seats=_seats(setup, seed),
         judges=_judges(setup, progress.done(setup.config, step), seed),
-        limits=section_limits(d.evaluation_tokens, d.comparison_tokens, most),
+        limits=section_limits(d.evaluation_tokens, most),
         finished=lambda _, done: setup.watcher.debate_finished(done),
     )
 

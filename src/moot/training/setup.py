@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from moot import __version__
 from moot.engine.protocol import Sampler
 from moot.errors import ConfigError
 from moot.players.checkpoints import Note, check_model, check_rank
@@ -23,6 +22,7 @@ from moot.rl.rollout import Guest, Player
 from moot.runs import Run
 from moot.runs.aside import set_aside
 from moot.runs.lock import RunLock, locked
+from moot.runs.made_by import made_by
 from moot.settings.changes import differences, told
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
@@ -108,9 +108,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
-    check_reachable(
-        [config.recipe.judge, *(config.eval_opponents if "opponents" in config.eval_modes else ())], "judge or opponent"
-    )
+    check_reachable([config.recipe.judge], "judge or opponent")
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
     try:
@@ -137,7 +135,7 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunL
         if Run.exists(path):
             check_folder(path, config, "another process began a run there just now; name another")
             return Run.open(path), lock
-        return Run.create(path, config.as_dict(), {"moot": __version__}), lock
+        return Run.create(path, config.as_dict(), made_by()), lock
     except BaseException:
         lock.close()
         raise
@@ -170,8 +168,8 @@ async def carry_out(
             return player.sampler
 
         judge = await outside(config.recipe.judge, "judge") if config.recipe.judge else None
-        against = config.eval_opponents if "opponents" in config.eval_modes else ()
-        opponents = {name: await outside(name, "eval_opponents") for name in against}
+        against = ("base",) if "opponents" in config.eval_modes else ()
+        opponents = {name: await outside(name, "eval_modes") for name in against}
         others = {part.weights(): await weights(part) for part in setup.parts if part.weights() not in ("", *OURS)}
         await train_loop(replace(setup, judge=judge, opponents=opponents, weights=others), start_from)
 

@@ -86,7 +86,7 @@ class Progress:
     skipped: int = 0
     """Optimizer steps in a row whose gradient was not finite."""
     sampled: int = 0
-    """Tokens sampled in self-play so far: by agents, by judges without a seat, in forecasts, and for labels."""
+    """Tokens sampled in self-play so far: by agents, by judges without a seat, and for labels."""
     further: Further = field(default_factory=Further)
     """Questions debated beyond the batches."""
 

@@ -19,8 +19,8 @@ from moot.settings.train import TrainConfig
 from moot.training.parts import trained_tasks
 
 SAME = {
-    "engine", "base_url", "model", "tokenizer", "renderer", "thinking", "lora_rank", "lora_alpha", "lora_targets",
-    "num_agents", "max_rounds", "prompts", "seed", "task", "grad_clip", "weight_decay", *names_of(Rules),
+    "engine", "base_url", "model", "tokenizer", "renderer", "thinking", "lora_rank",
+    "num_agents", "max_rounds", "prompts", "seed", "task", *names_of(Rules),
 } - {"temperature", "on_parse_failure", "both_orders"}  # fmt: skip
 """What a warm start depends on, beside its own settings: the model, the optimizer, and all that its debates show."""
 SAMPLED = {"temperature", "max_tokens"}

@@ -62,7 +62,7 @@ def test_a_step_that_takes_minutes_has_an_estimate_of_the_time_left(monkeypatch:
     bars.get_time = lambda: now[0]
     for task in bars.tasks:
         task._get_time = bars.get_time
-    batch = config.optim.batch_size * config.debate.debates_per_question
+    batch = config.optim.batch_size
 
     def left() -> str:
         return str(TimeLeft().render(bars.tasks[0]))

@@ -41,17 +41,11 @@ TABLE: dict[str, tuple[Any, Any]] = {
     "shuffle_labels": (False, False),
     "closing_ballot": (False, False),
     "sections": ("sampled", "sampled"),
-    "judge_first": (True, True),
     "temperature": (1, 1),
     "reward_mix": (0, 0),
     "correct_bonus": (0, 0),
-    "judge_counts": (True, True),
     "voters": ("both", "both"),
-    "drop_own_answer": (False, False),
     "both_orders": (False, False),
-    "forecast": ("none", "none"),
-    "vote_weight": ("one", "one"),
-    "discount": (0, 0),
     "positions": ("none", "none"),
 }
 

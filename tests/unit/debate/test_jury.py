@@ -37,7 +37,7 @@ def judged(played: Tabled, *shorthand: str) -> Tabled:
 
 
 def counting(played: Tabled, counts: bool) -> Tabled:
-    return replace(played, scoring=replace(played.scoring, judge_counts=counts))
+    return replace(played, scoring=replace(played.scoring, voters="both" if counts else "agents"))
 
 
 # What a judge is shown
@@ -259,14 +259,13 @@ def test_a_transcript_may_have_a_jury() -> None:
     (found,) = score([json.dumps(line)], V2)
     assert isinstance(found, PlayedDebate)
     assert as_json(found)["generator"] == ((-1.0,), (0.0,), (1.0,))
-    (found,) = score([json.dumps({**line, "jury_counts": False})], V2)
+    (found,) = score([json.dumps({**line, "protocol": {**line.get("protocol", {}), "voters": "agents"}})], V2)
     assert isinstance(found, PlayedDebate)
     assert as_json(found)["votes"] == 0
     for change, reason in (
         ({"jury": {}}, "jury must be a list, got an object"),
         ({"jury": [{}]}, "jury[0] must be an object with text"),
         ({"jury": [{"text": 3}]}, "jury[0].text must be a string, got an integer"),
-        ({"jury_counts": 1}, "jury_counts must be true or false, got an integer"),
     ):
         (bad,) = score([json.dumps({**line, **change})], V2)
         assert isinstance(bad, BadLine)

@@ -164,7 +164,7 @@ def test_an_outside_judge_alone_makes_a_winner_and_its_vote_is_of_no_round(proto
 
 def test_a_judge_who_only_looks_on_makes_no_winner_and_is_heard_apart() -> None:
     played = heard(debate(v2(), [["", "", ""]]), "2 > 0")
-    onlooking = replace(played, scoring=replace(played.scoring, judge_counts=False))
+    onlooking = replace(played, scoring=replace(played.scoring, voters="agents"))
     assert (outcome(onlooking).winner, outcome(onlooking).votes) == (None, ())
     (vote,) = onlookers_votes(onlooking, onlooking.scoring)
     assert vote == AgentVote(3, 2, 0, ">", None, None, 0, 2, 0, counts=False)

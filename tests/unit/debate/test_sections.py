@@ -77,7 +77,6 @@ def fields(debate: Debate) -> list[tuple[int, int, Mapping[str, str] | None]]:
         {"contract": "five_tag"},
         {"contract": "five_tag", "closing_ballot": True, "schedule": "sequential"},
         {"shuffle_labels": True},
-        {"personas": False, "judge_first": False},
     ],
     ids=str,
 )
@@ -250,16 +249,6 @@ def test_with_a_persona_its_character_is_all_that_is_added() -> None:
     system, user = first.conversation()
     assert system.content == "You are the Devil's Advocate. You doubt every claim and hunt for the counterexample."
     assert user.content == "What is 3 + 4?\n\nPut the answer in a box."
-
-
-@pytest.mark.parametrize(
-    ("judge_first", "order"), [(True, "evaluation comparison solution"), (False, "solution evaluation comparison")]
-)
-def test_the_order_of_judging_and_solving_is_a_choice(judge_first: bool, order: str) -> None:
-    seen = asked_of(1, sections="asked", judge_first=judge_first)
-    assert [each.section for each in seen] == ["solution", *order.split(), *order.split()]
-    assert [each.part for each in seen] == [0, 0, 1, 2, 0, 1, 2]
-    assert [each.last_part for each in seen] == [True, False, False, True, False, False, True]
 
 
 @pytest.mark.parametrize("layout", ["growing", "rebuilt", "shared"])

@@ -101,7 +101,9 @@ def engine_on(server: Server, timeout_s: float) -> RemoteEngine:
     ledger = Ledger(server.connect, server.discard, timeout_s)
     made = RemoteEngine.__new__(RemoteEngine)
     made._ledger, made._version, made._rng = ledger, 0, random.Random(0)
-    made._link = SimpleNamespace(reviving=asyncio.Lock(), base_sampler=lambda: server.sampling_client(""))  # type: ignore[assignment]
+    made._link = SimpleNamespace(  # type: ignore[assignment]
+        reviving=asyncio.Lock(), base_sampler=lambda: server.sampling_client(""), end=lambda: None
+    )
     made.findings = SimpleNamespace(frozen_samplers=True)  # type: ignore[assignment]
     ledger.start(SimpleNamespace(create_sampling_client_async=server.sampling_client), "saved")
     return made

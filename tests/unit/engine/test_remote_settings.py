@@ -46,15 +46,9 @@ def test_an_address_without_the_engine_for_it_is_a_mistake() -> None:
 
 def test_what_no_server_can_promise() -> None:
     assert "deterministic needs the local engine" in refusal({"base_url": "http://x", "deterministic": True})
-    assert "lora_targets 'q_proj' cannot be asked of a server" in refusal(
-        {"base_url": "http://x", "lora_targets": "q_proj"}
-    )
 
 
 def test_what_this_server_cannot_do() -> None:
-    with serving(Server(Manners(vocabulary=258, frozen_samplers=False))) as (url, _):
-        said = refusal({"base_url": url}, optim=OptimConfig(max_staleness=1))
-        assert said == "max_staleness must be 0 on this server, got 1: its samplers do not keep their weights"
     with serving(Server(Manners(vocabulary=258, losses=("importance_sampling",)))) as (url, _):
         said = refusal({"base_url": url}, optim=OptimConfig(loss="ppo"))
         assert said == "loss ppo is not known to the server; it has importance_sampling"

@@ -41,9 +41,9 @@ def test_runs_that_differ_only_in_their_seed_are_one_group(tmp_path: Path) -> No
 
 
 def test_a_setting_that_came_later_does_not_part_the_seeds_of_one_experiment(tmp_path: Path) -> None:
-    """The first run knows nothing of `eval_opponents`; the second has its default written down."""
+    """The first run knows nothing of `eval_modes`; the second has its default written down."""
     later = TrainConfig(seed=1).as_dict()
-    earlier = {name: value for name, value in TrainConfig(seed=0).as_dict().items() if name != "eval_opponents"}
+    earlier = {name: value for name, value in TrainConfig(seed=0).as_dict().items() if name != "eval_modes"}
     made = [Run.create(tmp_path / f"run-seed{config['seed']}", config, {}) for config in (earlier, later)]
     (group,) = groups(made)
     assert group.seeds == [0, 1]

@@ -37,12 +37,3 @@ def test_a_kept_debate_comes_back_as_it_was(protocol: Protocol) -> None:
     played = asyncio.run(rollout(asked, ENGINE, RENDERING, SamplingParams(max_tokens=3000)))
     for empty, each in zip(asked, played, strict=True):
         assert debate_of(json.loads(json.dumps(debate_record(each))), empty) == each.debate
-
-
-def test_tokens_of_forecasts_are_counted() -> None:
-    """As training counts them: otherwise a vote of as many tokens would get too few."""
-    asked = [Debate(Question("What is 3 + 4?", "7", "0"), 4, 2, v2(forecast="both").rules)]
-    (played,) = asyncio.run(rollout(asked, ENGINE, RENDERING, SamplingParams(max_tokens=3000)))
-    forecasts = sum(turn.count for turn in played.forecast_turns)
-    assert forecasts > 0
-    assert debate_record(played)["tokens"] == forecasts + sum(turn.count for turn in played.sampled)

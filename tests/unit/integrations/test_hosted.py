@@ -235,8 +235,6 @@ def test_a_setting_is_plain_data_and_refuses_what_a_host_cannot_play() -> None:
         Setting(choices={"sections": "given"})
     with pytest.raises(ConfigError, match="voters 'judges' needs judges without a seat"):
         Setting(choices={"voters": "judges"})
-    with pytest.raises(ConfigError, match="forecast 'win' is taught apart from turns"):
-        Setting(choices={"forecast": "win"})
     with pytest.raises(ConfigError, match="positions 'assigned' needs a judge without a seat"):
         Setting(protocol="advocates")
 

@@ -109,7 +109,8 @@ def test_judges_without_a_seat_are_numbered_behind_the_agents(tmp_path: Path, co
     judge = {"text": said, "fields": {"evaluation": "Fine.", "comparison": "Agent 1 > Agent 2"}, "votes": [cast]}
     silent = {"text": "no idea", "failure": "no <evaluation> in the text", "votes": []}
     among = [{"turn": None, "judge": 1, **cast}] if counts else []
-    found = seen(tmp_path, record(jury=[silent, judge], jury_counts=counts, votes=among))
+    protocol = {**record()["protocol"], "voters": "both" if counts else "agents"}
+    found = seen(tmp_path, record(jury=[silent, judge], jury_counts=counts, votes=among, protocol=protocol))
     (vote,) = found["votes"]
     assert (vote["author"], vote["turn"], vote["round"], vote["counts"]) == (4, None, None, counts)
     assert [each["agent"] for each in found["jury"]] == [3, 4] and found["jury_counts"] is counts

@@ -13,8 +13,10 @@ from typing import Any
 
 import pytest
 
+from moot.page.csv_table import as_csv
 from moot.page.filters import Refused, where
 from moot.page.index import Index, line_at, tidy
+from moot.page.order import order_of
 from support.paging import failed, record, turn, write_run, write_step
 
 RIGHT = record(turn(0, "7", True), turn(1, "7", True), turn(2, "7", True), question="Which is right?")
@@ -124,15 +126,48 @@ def test_counts_say_what_each_filter_would_leave(index: Index) -> None:
     assert index.counts(where({"q": "nobody"}, none))["debates"] == 0
 
 
-@pytest.mark.parametrize("oldest", [False, True])
-def test_pages_and_neighbours_walk_the_same_way(index: Index, oldest: bool) -> None:
+@pytest.mark.parametrize(
+    ("order", "walk"),
+    [
+        ("", "10.0 2.0 2.1 1.0 1.1"),
+        ("oldest", "1.0 1.1 2.0 2.1 10.0"),
+        # All agree in 1.0, two of three in 1.1, one of three in 2.0; nobody gives an answer in 2.1, nor in 10.0.
+        ("agreement", "1.0 1.1 2.0 10.0 2.1"),
+        ("-agreement", "2.0 1.1 1.0 10.0 2.1"),
+        ("-correct", "2.0 1.1 1.0 10.0 2.1"),
+    ],
+)
+def test_pages_and_neighbours_walk_the_same_way(index: Index, order: str, walk: str) -> None:
     everything = where({}, none)
     walked: list[tuple[int, int]] = []
-    while page := index.page(everything, walked[-1] if walked else None, 1, oldest):
+    while page := index.page(everything, walked[-1] if walked else None, 1, order):
         walked.append((page[0]["step"], page[0]["number"]))
-    newest = [(10, 0), (2, 0), (2, 1), (1, 0), (1, 1)]
-    assert walked == ([(1, 0), (1, 1), (2, 0), (2, 1), (10, 0)] if oldest else newest)
-    assert [index.before(everything, here, oldest) for here in walked] == [None, *walked[:-1]]
+    assert " ".join(f"{step}.{number}" for step, number in walked) == walk
+    assert [index.before(everything, here, order) for here in walked] == [None, *walked[:-1]]
+    assert [tuple(row.values())[:2] for row in index.page(everything, None, -1, order)] == walked
+
+
+def test_a_list_tells_the_answer_of_most_with_its_own_agreement_and_the_mean_reward(tmp_path: Path) -> None:
+    """The winner says 9 alone: two of three hold 8, and the agreement is theirs. Of a tie the winner's is the answer."""
+    most = record(turn(0, "9"), turn(1, "8"), turn(2, "8"))
+    tie = record(turn(0, "8"), turn(1, "9"), failed(2), winner=1)
+    same = record(turn(0, "1/2", same=1), turn(1, "0.5", same=1), turn(2, "3", same=2), winner=2)
+    index = Index(write_run(tmp_path / "run", {1: [most, tie, same]}), tmp_path / "cache")
+    index.fill()
+    rows = index.page(where({}, none), None, 10)
+    assert [(row["answer"], row["agreement"]) for row in rows] == [("8", 2 / 3), ("9", 1 / 3), ("1/2", 2 / 3)]
+    assert rows[0]["reward"] == pytest.approx(1 / 3)  # the winner has 1, the two others nothing
+    assert [row["name"] for row in rows] == ["q"] * 3
+
+
+def test_an_order_that_there_is_none_of_is_refused() -> None:
+    with pytest.raises(Refused, match=r"sort must be one of oldest, agreement, .* got 'size'"):
+        order_of({"sort": "size"})
+
+
+def test_a_table_for_spreadsheets_holds_no_formula() -> None:
+    rows = [{"a": "=1+1", "b": -2.5}, {"a": "-7", "b": None}]
+    assert as_csv(["a", "b"], rows).split() == ["a,b", "'=1+1,-2.5", "-7,"]
 
 
 def test_a_step_that_is_played_again_gone_or_new_is_seen(index: Index) -> None:

@@ -12,6 +12,8 @@ from moot.cli.main import main
 from moot.debate.prompt_texts import DEFAULT
 from moot.errors import ConfigError
 from moot.page.debate import seen_in, shown
+from moot.page.filters import Where
+from moot.page.index import Index
 from moot.page.runs import Runs
 from moot.page.transcripts import BYTES_PER_SEAT, FREE_SEATS, Transcripts, read_debates
 
@@ -59,6 +61,15 @@ def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_
     assert [answers[-1] if answers else None for answers in held] == said["answers"]
     messages = seen_in(tmp_path / "ask.jsonl", 1, 0, 3, DEFAULT)
     assert messages is not None and "What is 3 + 4?" in messages[0]["content"]
+
+
+def test_the_list_of_what_was_asked_has_the_numbers_of_the_file(place: Path, tmp_path: Path) -> None:
+    Transcripts([place / "ask.jsonl"], tmp_path).refresh()
+    said = json.loads((place / "ask.jsonl").read_text())
+    index = Index(tmp_path / "ask.jsonl", tmp_path / "cache")
+    index.fill()
+    (row,) = index.page(Where(), None, -1)
+    assert (row["name"], row["answer"], row["agreement"]) == (str(said["number"]), said["answer"], said["agreement"])
 
 
 def test_what_was_asked_in_words_that_the_file_does_not_hold_is_not_made_up(place: Path, tmp_path: Path) -> None:

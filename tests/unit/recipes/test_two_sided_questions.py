@@ -53,8 +53,8 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         assert (debate.num_agents, len(debate.turns), len(debate.jury)) == (2, 4, 1)
     rescored = rescore(run, {})
     assert (rescored.before, rescored.changed, rescored.largest_difference) == (rescored.after, 0, 0.0)
-    for choices in ({"reward": "truth"}, {"reward_mix": 0.5}, {"judge_counts": False}, {"lambda_judge": 2.0}):
-        with pytest.raises(ConfigError, match=r"positions assigned|judge_counts must be true"):
+    for choices in ({"reward": "truth"}, {"reward_mix": 0.5}, {"voters": "agents"}, {"lambda_judge": 2.0}):
+        with pytest.raises(ConfigError, match=r"positions assigned|voters must be judges or both"):
             rescore(run, choices)
     held_out = [row for row in run.metrics() if row["phase"] == "eval"]
     assert {f"test_two_sided/{name}" for name in ("correct", "consultancy/accuracy", "judge/accuracy")} <= set(
@@ -97,17 +97,13 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
             "renewed_judge is an outside judge itself, got --judge base too",
         ),
         (["--reward", "truth"], "reward must be win_rate, win_minus_loss, generator_judge or path.py:function"),
-        (["--no-judge-counts"], "judge_counts must be true and voters judges or both, got judge_counts false"),
+        (["--voters", "agents"], "voters must be judges or both, got agents"),
         (["--warm-questions", "4"], "warm_questions must be left out with positions assigned"),
         (
             ["--with", "rounds_as_needed:stop_when_settled=yes"],
             "rounds_as_needed must be left out with positions assigned",
         ),
         # What would pass and have no effect, because advocates do not vote.
-        (
-            ["--no-judge-first"],
-            "judge_first must be left out with positions assigned, got false: advocates judge nobody",
-        ),
         (
             ["--visible", "solution", "comparison"],
             "visible must be solution with positions assigned, got solution comparison: an advocate",
@@ -120,11 +116,6 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         (["--no-enable-format-penalty"], "enable_format_penalty must be left out with positions assigned, got false"),
         (["--lambda-judge", "2"], "lambda_judge must be left out with positions assigned, got 2.0"),
         (["--evaluation-credit", "judge"], "evaluation_credit must be left out with positions assigned, got judge"),
-        (["--drop-own-answer"], "drop_own_answer must be left out with positions assigned, got true"),
-        (
-            ["--vote-weight", "forecast", "--forecast", "right"],
-            "vote_weight must be left out with positions assigned, got forecast",
-        ),
         # Because they give no answers of their own.
         (
             ["--with", "truth_schedule"],
@@ -132,10 +123,6 @@ def test_a_run_and_its_three_accuracies(tmp_path: Path, monkeypatch: pytest.Monk
         ),
         (["--with", "hard_agents"], "hard_agents must be left out with positions assigned"),
         (["--with", "easy_agents"], "easy_agents must be left out with positions assigned"),
-        (
-            ["--best-by", "agreement"],
-            "best_by must be accuracy with positions assigned, got agreement: advocates never agree",
-        ),
         (
             ["--with", "curriculum:tasks=arithmetic+gsm8k"],
             "promote_at must be a number of steps with positions assigned, got 0.7",
@@ -154,7 +141,6 @@ def test_settings_that_make_no_sense_are_refused(
     [
         ["--visible", "solution"],
         ["--voters", "judges"],
-        ["--forecast", "both"],
         ["--reward", "generator_judge", "--lambda-gen", "2"],
         ["--with", "curriculum:tasks=arithmetic+gsm8k,promote_at=3"],
     ],

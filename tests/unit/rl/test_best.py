@@ -85,9 +85,8 @@ def row(step: int, correct: float | None, share: float = 0.5) -> dict[str, Any]:
     return {"step": step, "phase": "eval", "test_sums/correct": correct, "trust/plurality_share": share}
 
 
-def test_accuracy_ranks_unless_there_are_no_answers_or_agreement_is_asked_for() -> None:
+def test_accuracy_ranks_unless_there_are_no_answers() -> None:
     assert held_out_score(row(1, 0.4, 0.9), "accuracy") == ("accuracy", 0.4)
-    assert held_out_score(row(1, 0.4, 0.9), "agreement") == ("agreement", 0.9)
     assert held_out_score(row(1, None, 0.9), "accuracy or agreement") == ("agreement", 0.9)
     rows = [row(0, 0.3), row(2, 0.4), row(4, 0.4), row(6, 0.2)]
     best = None
@@ -105,12 +104,7 @@ def test_agreement_between_poems_names_no_best_and_the_last_step_is_meant(
     assert held_out_score(row(1, None, 0.9), "accuracy") is None
     assert better_step([], None, row(0, None, 0.9), "accuracy") is None
     by_votes, by_majority = CONFIG, replace(CONFIG, protocol=CONFIG.protocol.with_choices({"reward": "majority"}))
-    by_choice = replace(CONFIG, recipe=replace(CONFIG.recipe, best_by="agreement"))
-    assert [ranking(config) for config in (by_votes, by_majority, by_choice)] == [
-        "accuracy",
-        "accuracy or agreement",
-        "agreement",
-    ]
+    assert [ranking(config) for config in (by_votes, by_majority)] == ["accuracy", "accuracy or agreement"]
     run = Run.create(tmp_path / "run", CONFIG.as_dict(), {})
     run.append_metrics({**row(0, None), "test/best_step": None})
     assert step_named(run, "best") is None and "the last step is the result" in caplog.text
@@ -122,7 +116,6 @@ def test_agreement_between_poems_names_no_best_and_the_last_step_is_meant(
 LONG = replace(
     CONFIG,
     optim=replace(CONFIG.optim, num_train_datapoints=24),
-    recipe=replace(CONFIG.recipe, best_by="accuracy"),
     save_every=0,
 )
 """Two warm steps, eight iterations, evaluations at 0, 2, 4, 6, 8 and 10."""

@@ -45,7 +45,7 @@ CHOICES: tuple[dict[str, Any], ...] = (
     {"closing_ballot": True},
     {"contract": "five_tag"},
     {"schedule": "sequential", "shuffle_labels": True},
-    {"personas": False, "judge_first": False, "temperature": 0.7},
+    {"personas": False, "temperature": 0.7},
     {"layout": "shared"},
 )
 

@@ -16,12 +16,7 @@ def test_the_panel_and_the_alarms_are_explained_one_for_one() -> None:
         "trust/plurality_flips",
         "env/all/ac_tokens_per_turn",
     }  # not of one batch of debates alone, or counted with the tokens
-    of_forecasts = {
-        "forecast/readable",
-        "forecast/win_brier",
-        "forecast/right_brier",
-    }  # only where agents were asked for any
-    assert set(PANEL) - shown == of_judges | of_the_run | of_forecasts
+    assert set(PANEL) - shown == of_judges | of_the_run
     assert set(Alarms().update([])) == set(ALARMS)
     for meaning in [*PANEL.values(), *ALARMS.values()]:
         assert len(meaning.means.split()) > 5 and len(meaning.remedy.split()) > 2

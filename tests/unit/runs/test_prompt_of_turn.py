@@ -14,8 +14,8 @@ from moot.debate.play import play
 from moot.debate.prompt_texts import DEFAULT
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
-from moot.runs import PlayedDebate, Run
-from moot.runs import prompt_of_turn as seen
+from moot.runs import PlayedDebate
+from moot.runs.prompt_of_turn import seen
 from moot.runs.record import from_record, to_record
 from moot.settings.train import DebateConfig, ModelConfig, OptimConfig, TrainConfig
 from support.making import text, v1, v2
@@ -85,19 +85,15 @@ CONFIG = TrainConfig(
 )
 
 
-def test_the_switch_writes_it_into_the_records_and_the_export_has_it_without(tmp_path: Path) -> None:
+def test_the_export_has_it(tmp_path: Path) -> None:
     plain = moot.train(CONFIG, tmp_path / "plain")
-    full = moot.train(TrainConfig(**{**vars(CONFIG), "log_full_transcript": True}), tmp_path / "full")
-    first = next(full.records(1))
-    roles = [message["role"] for message in first["turns"][0]["seen"]]
-    assert (roles[0], roles[-1]) == ("system", "user")
     assert "seen" not in next(plain.records(1))["turns"][0]
     assert main(["export", str(plain.path), "--transcripts"]) == 0
     lines = (plain.path / "export" / "transcripts.jsonl").read_text().splitlines()
     exported = [json.loads(line) for line in lines]
     assert [(each["step"], each["number"]) for each in exported] == [(1, 0), (2, 0)]
-    assert exported[0]["turns"][3]["seen"] == first["turns"][3]["seen"]
-    assert len(list(Run.open(full.path).debates())) == 2
+    roles = [message["role"] for message in exported[0]["turns"][0]["seen"]]
+    assert (roles[0], roles[-1]) == ("system", "user")
 
 
 def test_a_run_with_prompts_of_its_own_is_rebuilt_in_those(tmp_path: Path) -> None:
@@ -109,18 +105,17 @@ def test_a_run_with_prompts_of_its_own_is_rebuilt_in_those(tmp_path: Path) -> No
     own = DEFAULT.with_texts(
         {"asked.question": "Inspect this: {question}", "tagged.question": "Inspect this: {question}"}, "a test", ""
     )
-    run = moot.train(replace(CONFIG, prompts=own, log_full_transcript=True), tmp_path / "run")
-    for record in run.records(1):  # what was said to the model while it played
-        logged = [turn["seen"] for turn in record["turns"]]
+    run = moot.train(replace(CONFIG, prompts=own), tmp_path / "run")
     (played,) = run.debates([1])
     assert isinstance(played, PlayedDebate)
-    rebuilt = [[{"role": each.role, "content": each.content} for each in seen(played, i)] for i in range(len(logged))]
-    assert rebuilt == logged and any("Inspect this: " in message["content"] for message in logged[0])
+    turns = range(len(played.debate.turns))
+    rebuilt = [[{"role": each.role, "content": each.content} for each in seen(played, i)] for i in turns]
+    assert any("Inspect this: " in message["content"] for message in rebuilt[0])
     assert main(["export", str(run.path), "--transcripts"]) == 0
     exported = json.loads((run.path / "export" / "transcripts.jsonl").read_text().splitlines()[0])
-    assert [turn["seen"] for turn in exported["turns"]] == logged
+    assert [turn["seen"] for turn in exported["turns"]] == rebuilt
     page = make_app(Runs([run.path]), tmp_path / "cache")
-    assert [ask(page, f"/api/seen?run=run&debate=1.0&turn={i}").json["messages"] for i in range(len(logged))] == logged
+    assert [ask(page, f"/api/seen?run=run&debate=1.0&turn={i}").json["messages"] for i in turns] == rebuilt
 
 
 def test_the_page_gives_what_a_turn_saw_and_404_for_a_turn_that_is_not_there(tmp_path: Path) -> None:

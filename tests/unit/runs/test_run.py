@@ -160,7 +160,7 @@ def test_ballots_and_outside_judges_are_recorded() -> None:
         },
         {"text": FAILED, "failure": "no <evaluation> in the text", "votes": []},
     ]
-    onlooking = recorded(replace(heard, scoring=replace(heard.scoring, judge_counts=False)))
+    onlooking = recorded(replace(heard, scoring=replace(heard.scoring, voters="agents")))
     assert (len(onlooking["votes"]), len(onlooking["jury"][0]["votes"]), onlooking["jury_counts"]) == (1, 1, False)
 
     listed = summary(record)

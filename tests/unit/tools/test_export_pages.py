@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -12,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from moot.debate.forecasts import Forecast
 from moot.debate.state import Debate
-from moot.debate.types import Question, Said
+from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.runs.select import pick_debates
 from moot.tools.export import pages
@@ -165,35 +163,6 @@ def test_the_vote_table_of_agents(tmp_path: Path) -> None:
     page = "".join(pages.page([each], "t"))
     assert "<tr><th scope=row>Agent 0</th><td>–</td><td>1</td><td>0</td></tr>" in page
     assert "1 votes called two answers equally good" in page
-
-
-def test_forecasts_stand_beside_the_last_turn_with_what_came(tmp_path: Path) -> None:
-    """Answers 7, 8, 7, and 7 is right; agent 0 wins. A quarter minus the Brier score: 0.25 - 0.04 and 0.25 - 0.09; unreadable is -0.75."""
-    votes, evil = [["", "", ""], ["2 > 1", "0 > 2", "0 > 1"]], "<script>alert(1)</script>\x1b"
-    played = debate(v2(forecast="both"), votes, [["7", "8", "7"]] * 2, "7")
-    said = {0: ("80", "90%"), 1: ("30", evil), 2: ("50", "12.5")}
-    (each,) = saved(
-        tmp_path / "run", played.forecasted({agent: [Said(reply) for reply in own] for agent, own in said.items()})
-    )
-    page = "".join(pages.page([each], "t"))
-    check_harmless(page)
-    *before, first, second, third = (unescape(part) for part in page.split("<section "))
-    assert len(before) == 4 and "forecast" not in "".join(before)
-    assert (
-        "forecast: wins 80%, came true, advantage +0.21<br>forecast: is right 90%, came true, advantage +0.24" in first
-    )
-    assert "forecast: wins 30%, did not come true, advantage +0.16" in second
-    assert "forecast: is right unreadable, “<script>alert(1)</script>\\u001b”, advantage -0.75" in second
-    assert (
-        "forecast: wins 50%, did not come true, advantage +0.00<br>forecast: is right 12.5%, came true, advantage -0.52"
-        in third
-    )
-    (unknown,) = saved(
-        tmp_path / "level", replace(debate(v2(forecast="win"), NO_VOTE), forecasts=(Forecast(0, "win", "70", 0.7),))
-    )
-    assert "forecast: wins 70%, nobody knows what came, advantage +0.00" in "".join(pages.page([unknown], "t"))
-    bare = replace(unknown, scores=None, advantages=None)
-    assert "forecast: wins 70%, nobody knows what came<" in "".join(pages.page([bare], "t")).replace("\n", "")
 
 
 def test_debates_are_chosen_by_name_in_the_order_given(tmp_path: Path) -> None:

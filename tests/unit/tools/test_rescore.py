@@ -157,7 +157,7 @@ def test_a_turn_that_was_cut_off_stays_failed(tmp_path: Path) -> None:
 @pytest.mark.parametrize("shuffled", [False, True])
 def test_fields_read_by_other_rules_still_count_as_they_did(tmp_path: Path, shuffled: bool) -> None:
     protocol = v2(closing_ballot=True, shuffle_labels=shuffled)
-    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol.with_choices(judge_counts=False))
+    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol.with_choices(voters="agents"))
     file = run.path / "debates" / "000001.jsonl"
     told = json.loads(file.read_text())
     told["turns"][3]["text"] = "what an older parser could read"
@@ -370,7 +370,9 @@ def test_ballots_labels_and_outside_judges_come_back_as_they_counted(
     tmp_path: Path, shuffled: bool, counts: bool, reward: str
 ) -> None:
     protocol = v2(closing_ballot=True, shuffle_labels=shuffled, reward=reward)
-    run = record(tmp_path / "run", [[judged(protocol, counts)]], protocol.with_choices(judge_counts=counts))
+    run = record(
+        tmp_path / "run", [[judged(protocol, counts)]], protocol.with_choices(voters="both" if counts else "agents")
+    )
     (each,) = run.debates()
     assert isinstance(each, PlayedDebate)
     given = {part.name: getattr(each.debate, part.name) for part in fields(each.debate) if part.init}
@@ -382,11 +384,11 @@ def test_ballots_labels_and_outside_judges_come_back_as_they_counted(
 def test_with_outside_judges_heard_the_winner_is_another(tmp_path: Path) -> None:
     # Among themselves 1 > 2, once. Two judges from outside say 2 > 1: then agent 2 has two votes for and one against, agent 1 the reverse.
     protocol = v2(closing_ballot=True, shuffle_labels=True)
-    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol.with_choices(judge_counts=False))
-    found = rescore(run, {"judge_counts": True})
+    run = record(tmp_path / "run", [[judged(protocol, jury_counts=False)]], protocol.with_choices(voters="agents"))
+    found = rescore(run, {"voters": "both"})
     assert [(change.before, change.after) for change in found.changes] == [(1, 2)]
-    assert found.choices == {"judge_counts": (False, True)}
-    ((_, after),) = pairs(compare(run, check(run, {"judge_counts": True})))
+    assert found.choices == {"voters": ("agents", "both")}
+    ((_, after),) = pairs(compare(run, check(run, {"voters": "both"})))
     assert after.scores.streams["generator"].values == (
         (0.0, 0.0),
         (pytest.approx(-1 / 3), 0.0),
@@ -395,8 +397,8 @@ def test_with_outside_judges_heard_the_winner_is_another(tmp_path: Path) -> None
     # Three answers with advantages 0, -1/3, 1/3, the last one right; the three ballots are no answers.
     assert found.after.advantage_size == pytest.approx(2 / 9)
     assert (found.after.advantage_right, found.after.advantage_wrong) == (pytest.approx(1 / 3), pytest.approx(-1 / 6))
-    with pytest.raises(ConfigError, match="judge_counts must be true or false, got 'yes'"):
-        rescore(run, {"judge_counts": "yes"})
+    with pytest.raises(ConfigError, match="voters must be both or agents or judges, got 'yes'"):
+        rescore(run, {"voters": "yes"})
 
 
 def test_a_ballot_is_no_answer_to_be_ranked_by(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 
 from moot.engine.protocol import AdamParams, Datum, LossOutput
 from moot.engine.scripted import ScriptedEngine
-from moot.errors import ConfigError, EngineError
+from moot.errors import EngineError
 from moot.players.checkpoints import checkpoints
 from moot.training.loop import train
 from moot.training.optimise import MEASURED
@@ -186,24 +186,3 @@ def test_a_run_cut_off_while_it_looks_for_a_signal_continues_to_the_same_debates
     again = trained(tmp_path / "cut", parts=("min_signal:debates=100",))
     assert untimed(again.run.metrics()) == untimed(whole.run.metrics())
     assert [numbers(again, step) for step in again.run.steps()] == [numbers(whole, step) for step in whole.run.steps()]
-
-
-# Several debates of one question
-
-
-def test_each_question_is_debated_as_often_as_asked_with_other_words(tmp_path: Path) -> None:
-    """Batches of 3 questions, twice each: six debates in pairs, whose turns differ because their seeds do."""
-    protocol = CONFIG.protocol.with_choices(advantage="center_question")
-    settings = replace(CONFIG, eval_every=0, protocol=protocol, debate=replace(CONFIG.debate, debates_per_question=2))
-    setup = make_setup(tmp_path / "run", settings)
-    asyncio.run(train(setup))
-    records = list(setup.run.records(setup.run.steps()[0]))
-    ids = [record["question"]["id"] for record in records]
-    assert len(ids) == 6 and ids[::2] == ids[1::2] and len(set(ids)) == 3
-    assert any(a["turns"] != b["turns"] for a, b in zip(records[::2], records[1::2], strict=True))
-    assert [row["debates/played"] for row in rows(setup)] == [6] * 4
-
-
-def test_the_estimator_over_debates_of_a_question_needs_several() -> None:
-    with pytest.raises(ConfigError, match="center_question needs debates_per_question of at least 2, got 1"):
-        replace(CONFIG, protocol=CONFIG.protocol.with_choices(advantage="center_question"))

@@ -47,7 +47,7 @@ consensus_reached round parse_error train_arithmetic/format train_arithmetic/cor
 train_arithmetic/avg@k train_arithmetic/cons@k v2/total_votes v2/missing_comparisons v2/comparison_lines_invalid
 reward/gen/mean reward/judge/mean trust/judge_accuracy trust/vote_truth_agreement trust/winner_correct trust/position_bias
 trust/length_bias trust/vote_cycles trust/answer_diversity trust/judges_per_pair trust/duplicate_votes
-alarm/degenerate_consensus alarm/random_noise alarm/format_collapse optim/staleness debates/failed debates/dropped
+alarm/degenerate_consensus alarm/random_noise alarm/format_collapse debates/failed debates/dropped
 grading/given_up
 """.split()  # noqa: SIM905 - names without quotes are easier to check against the specification
 
@@ -182,14 +182,6 @@ def test_what_a_run_saved_comes_back_as_it_was(finished: Setup) -> None:
     assert not (finished.run.path / "index.sqlite").exists()
 
 
-def test_sampling_ahead_trains_on_batches_one_step_old_and_says_so(tmp_path: Path) -> None:
-    config = replace(CONFIG, model=ModelConfig(engine="scripted"), optim=replace(CONFIG.optim, max_staleness=1))
-    setup = make_setup(tmp_path / "run", config)
-    asyncio.run(train(setup))
-    stale = [row["optim/staleness"] for row in setup.run.metrics() if row["phase"] == "self_play"]
-    assert stale == [0, 1, 1, 1]
-
-
 def test_debates_without_a_gradient_are_not_trained_on_but_are_part_of_what_was_sampled(tmp_path: Path) -> None:
     class Off(ScriptedEngine):
         def forward(self, datums: Any, loss: str = "cross_entropy") -> Any:
@@ -207,20 +199,14 @@ def test_debates_without_a_gradient_are_not_trained_on_but_are_part_of_what_was_
 
             return off()
 
-    rows: dict[bool, list[dict[str, Any]]] = {}
-    for removed in (True, False):
-        optim = replace(CONFIG.optim, remove_constant_groups=removed)
-        config = replace(CONFIG, eval_every=0, optim=optim, protocol=CONFIG.protocol.with_choices(reward="truth_last"))
-        setup = make_setup(tmp_path / str(removed), config, engine=Off(seed=0))
-        asyncio.run(train(setup))
-        rows[removed] = [row for row in setup.run.metrics() if row["phase"] == "self_play"]
-    assert sum(row["debates/dropped"] for row in rows[True]) > 0 == sum(row["debates/dropped"] for row in rows[False])
-    assert sum(row["optim/trained_tokens"] for row in rows[True]) < sum(
-        row["optim/trained_tokens"] for row in rows[False]
-    )
-    for left_out, all_in in zip(rows[True], rows[False], strict=True):
-        for key in ("optim/kl_sample_train_v1", "optim/kl_sample_train_v2", "optim/entropy"):
-            assert left_out[key] == pytest.approx(all_in[key])
+    config = replace(CONFIG, eval_every=0, protocol=CONFIG.protocol.with_choices(reward="truth_last"))
+    setup = make_setup(tmp_path / "run", config, engine=Off(seed=0))
+    asyncio.run(train(setup))
+    mixed = [row for row in setup.run.metrics() if 0 < row.get("debates/dropped", 0) < row.get("debates/played", 0)]
+    assert mixed
+    for row in mixed:
+        assert row["optim/trained_tokens"] < row["tokens/sampled"]
+        assert 0.1 + 1e-6 < row["optim/kl_sample_train_v1"] < 0.3
 
 
 def test_three_skipped_steps_in_a_row_stop_the_run(tmp_path: Path) -> None:

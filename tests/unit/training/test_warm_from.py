@@ -80,7 +80,6 @@ def test_seeds_with_warm_starts_of_their_own_are_one_group(tmp_path: Path) -> No
             }.items()
         ),
         (lambda c: replace(c, model=replace(c.model, thinking=True)), "thinking is True here and False"),
-        (lambda c: replace(c, optim=replace(c.optim, weight_decay=0.1)), "weight_decay is 0.1 here and 0.0"),
         (lambda c: replace(c, debate=replace(c.debate, task="gsm8k")), "task is 'gsm8k' here and 'arithmetic'"),
         (
             lambda c: replace(c, warm=replace(c.warm, warm_questions=0)),

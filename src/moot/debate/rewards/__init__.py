@@ -35,7 +35,6 @@ from moot.debate.scores import EVERY, answer_stream
 from moot.debate.scores import Grades as Grades
 from moot.debate.scores import Scores as Scores
 from moot.debate.scores import Stream as Stream
-from moot.debate.scores import reward_to_go as reward_to_go
 from moot.debate.scoring import Scoring, listed
 from moot.debate.state import Debate
 from moot.debate.votes import ballots as ballots
@@ -46,14 +45,7 @@ from moot.errors import ConfigError
 def score(debate: Debate, scoring: Scoring, grades: Grades | None = None, reward: Reward | None = None) -> Scores:
     """What a debate comes to: the reward that `scoring` names (or `reward`, where that is a user's own), with truth
     mixed in."""
-    paid = mix_truth((reward or scoring.rule).pay(debate, scoring, grades), debate, scoring, grades)
-    if not scoring.discount:
-        return paid
-    if paid.per == "agent":
-        raise ConfigError(f"discount needs rewards per turn, and {scoring.reward} is per agent; leave discount out")
-    return replace(
-        paid, streams={name: replace(stream, discount=scoring.discount) for name, stream in paid.streams.items()}
-    )
+    return mix_truth((reward or scoring.rule).pay(debate, scoring, grades), debate, scoring, grades)
 
 
 def mix_truth(scores: Scores, debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:

@@ -11,7 +11,7 @@ from moot.debate.scores import SECTIONS, Grades, Scores, Stream
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Vote
-from moot.debate.vote_filter import count_responses
+from moot.debate.vote_filter import counting
 from moot.debate.votes import ballots, by_pair, clear_consensus
 
 FORMAT_PENALTY = -0.5
@@ -20,7 +20,7 @@ FORMAT_PENALTY = -0.5
 def generator_judge(debate: Debate, scoring: Scoring, grades: Grades | None) -> Scores:
     """Answers by the votes about them, judging by how well a turn's votes agree with the consensus."""
     cast = ballots(debate, scoring)
-    votes = count_responses(debate, cast.votes, scoring, None if grades is None else grades.same)
+    votes = counting(cast.votes, scoring)
     # Where agents' votes do not count nobody is asked to cast any.
     penalised = cast.abstained if scoring.enable_format_penalty and scoring.agents_count else ()
     judging = _judge(debate, votes, dict.fromkeys(penalised, FORMAT_PENALTY), scoring)
@@ -39,8 +39,8 @@ def _generator(debate: Debate, votes: Sequence[Vote], scoring: Scoring) -> Strea
     lost: dict[int, float] = defaultdict(float)
     for vote in votes:
         if vote.verdict == ">":
-            won[vote.left] += vote.weight
-            lost[vote.right] += vote.weight
+            won[vote.left] += 1
+            lost[vote.right] += 1
 
     def by_votes(i: int) -> float | None:
         seen = won[i] + lost[i]

@@ -33,6 +33,7 @@ class UnsupportedModel(ValueError):
 
 @dataclass(frozen=True)
 class Loaded:
+    name: str
     model: Any
     tokenizer: Any
     context_length: int
@@ -84,7 +85,7 @@ def load_model(name: str, device: torch.device, dtype: torch.dtype) -> Loaded:
     model = read_weights(path, config, dtype)
     tokenizer = read_tokenizer(path, model.get_input_embeddings().num_embeddings)
     model = patient(lambda: model.to(device)).eval().requires_grad_(False)  # what has moved already stays there
-    return Loaded(model, tokenizer, context, notes)
+    return Loaded(name, model, tokenizer, context, notes)
 
 
 def check_config(config: Any, name: str) -> int:

@@ -33,9 +33,11 @@ class Worker:
         self._bell: SimpleQueue[None] = SimpleQueue()
         """Rung whenever there is something to look at. Unlike an Event, a finalizer may ring it at any point."""
         self._ring = partial(self._bell.put, None)
-        self._jobs: Inbox[tuple[Callable[[], Any], Future[Any]]] = Inbox(self._ring)
+        self._jobs: Inbox[tuple[Callable[[], Any], Future[Any], Callable[[], bool]]] = Inbox(self._ring)
         self._before: Callable[[], None] = lambda: None
         self._closing = False
+        self._given_up: Callable[[], bool] = bool
+        """Whether nobody wants the job any more that is under way."""
         self._thread = threading.Thread(target=self._run, name="moot-local", daemon=True)
         self._thread.start()
 
@@ -45,9 +47,10 @@ class Worker:
         self._scheduler, self._before = scheduler, before
         self._ring()
 
-    def submit(self, job: Callable[[], T]) -> Pending[T]:
+    def submit(self, job: Callable[[], T], given_up: Callable[[], bool] = bool) -> Pending[T]:
+        """Once `given_up` says so, a pass of the job that is under way ends early."""
         future: Future[T] = Future()
-        self._jobs.put((job, future))
+        self._jobs.put((job, future, given_up))
         return Pending(future)
 
     def close(self) -> None:
@@ -58,7 +61,7 @@ class Worker:
             self._thread.join()
 
     def _run(self) -> None:
-        give_up_when(lambda: self._closing)
+        give_up_when(lambda: self._closing or self._given_up())
         refusal = "the local engine is closed"
         try:
             while not self._closing:
@@ -76,7 +79,9 @@ class Worker:
             self._bell.get()
         if jobs := self._jobs.take(1):
             self._before()
-            _do(*jobs.pop())
+            self._given_up = jobs[0][2]
+            _do(*jobs.pop()[:2])
+            self._given_up = bool
         scheduler = self._scheduler
         if scheduler is None or not scheduler.has_work():
             return len(self._jobs) > 0
@@ -89,7 +94,7 @@ class Worker:
 
     def _end(self, refusal: str) -> None:
         self._jobs.close(refusal)
-        for _, future in self._jobs.take():
+        for _, future, _ in self._jobs.take():
             settle(future, EngineError("the local engine was closed before this ran"))
         if self._scheduler is not None:
             self._scheduler.inbox.close(refusal)

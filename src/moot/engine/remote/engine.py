@@ -67,6 +67,7 @@ class RemoteEngine:
             reduction="mean" if self._averaged else "sum",
             deterministic=False,
             frozen_samplers=findings.frozen_samplers,
+            siblings=True,
             notes=findings.notes,
         )
 
@@ -105,6 +106,21 @@ class RemoteEngine:
             raise
         ledger.start(client, saved)
         return cls(link, ledger, findings, given)
+
+    def sibling(self, seed: int) -> RemoteEngine:
+        """A session and a model of its own at the same server, which is not looked over again."""
+        link = self._link
+        return RemoteEngine.create(
+            link.model,
+            base_url=link.base_url,
+            api_key=link._api_key,
+            lora_rank=link.rank,
+            seed=seed,
+            tokenizer=self.tokenizer,
+            timeout_s=self._ledger.timeout_s,
+            patience_s=link.wire.patience_s,
+            findings=self.findings,
+        )
 
     @property
     def statistics(self) -> dict[str, int]:

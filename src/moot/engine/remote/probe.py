@@ -50,7 +50,6 @@ class Findings:
     reduction: str
     frozen_samplers: bool
     """A sampler keeps the weights it was made with, however training continues."""
-    clips_gradients: bool
     notes: tuple[str, ...] = ()
 
 
@@ -200,22 +199,11 @@ class _Probe:
                 f"{self.server} takes neither stop strings nor stop ids; debates need one of them to end a turn"
             )
         if not frozen:
-            notes.append(
-                "the server's samplers do not keep their weights, so batches are not sampled ahead: max_staleness must "
-                "be 0"
-            )
-        self.at = "trying gradient clipping"
-        clips = await self.clips(lone)
-        if not clips:
-            notes.append("the server ignores grad_clip; lower learning_rate if steps are too large")
-        notes.append(
-            "LoRA's alpha and its matrices are the server's choice: lora_alpha and lora_targets have no effect"
-        )
+            notes.append("the server's samplers do not keep their weights: parts that need old weights cannot be used")
+        notes.append("LoRA's alpha and its matrices are the server's choice")
         self.at = "loading the first state again"
         await self.restore()
-        return Findings(
-            str(self.sdk.__version__), self.server, context, losses, stops, reduction, frozen, clips, tuple(notes)
-        )
+        return Findings(str(self.sdk.__version__), self.server, context, losses, stops, reduction, frozen, tuple(notes))
 
     async def learn_logprobs(self) -> Datum:
         """The short datum with the model's own logprobs, so that its ratios are 1."""
@@ -292,10 +280,6 @@ class _Probe:
         after = await self._heard(sampler)
         return tuple(stops), bool(np.abs(after - before).max() < 1e-4)
 
-    async def clips(self, lone: Datum) -> bool:
-        free, clipped = [await self.afresh(partial(self._moved, [lone], lone, clip)) for clip in (0.0, 1e-6)]
-        return clipped < 0.5 * free
-
     async def restore(self) -> None:
         await insist(lambda: load(self.client, self.saved))
 
@@ -312,14 +296,14 @@ class _Probe:
         """Of the gradient: the server's own figure, or what a step in proportion to it does."""
         metrics = await self._step(datums, self._types.AdamParams(learning_rate=0.0))
         norm = gradient_norm(metrics)
-        return norm if norm is not None else await self._moved(datums, watched, 0.0)
+        return norm if norm is not None else await self._moved(datums, watched)
 
-    async def _moved(self, datums: list[Datum], watched: Datum, clip: float) -> float:
+    async def _moved(self, datums: list[Datum], watched: Datum) -> float:
         """Adam with an eps far above the gradient is plain gradient descent: how far the logprobs move shows the
         gradient's size."""
         await self.restore()
         (before,) = await self._forward(watched, "importance_sampling")
-        straight = self._types.AdamParams(learning_rate=30.0, beta1=0.0, beta2=0.0, eps=1e4, grad_clip_norm=clip)
+        straight = self._types.AdamParams(learning_rate=30.0, beta1=0.0, beta2=0.0, eps=1e4)
         await self._step(datums, straight)
         (after,) = await self._forward(watched, "importance_sampling")
         return float(np.abs((after - before).sum(dtype=np.float64)))

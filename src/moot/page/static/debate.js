@@ -9,7 +9,7 @@ import { largest, legend, MODES } from "./tokens.js";
 import { card, FIRST } from "./turn.js";
 import { matrix, standing, why } from "./votes.js";
 
-export function debateView(main, query) {
+export function debateView(main, query, runs) {
   const run = query.get("run");
   const place = query.get("debate");
   const kept = filters(query);
@@ -52,7 +52,7 @@ export function debateView(main, query) {
       "div",
       { class: "bar crumbs" },
       h("a", { href: list }, "← ", oneLine(run, 50)),
-      h("span", { class: "quiet" }, `${kept.set ? "held out, after " : ""}step ${debate.step} · debate ${debate.number}`),
+      h("span", { class: "quiet" }, where()),
       h("span", { class: "grow" }),
       step("previous", "‹ previous", "k"),
       step("next", "next ›", "j"),
@@ -134,6 +134,12 @@ export function debateView(main, query) {
       }
     }
     CSS.highlights.set("found", new Highlight(...ranges));
+  }
+
+  // A file of debates has no steps.
+  function where() {
+    if (runs.find((each) => each.name === run)?.transcripts) return `debate ${oneLine(debate.question?.id, 40) || debate.number + 1} of the file`;
+    return `${kept.set ? "held out, after " : ""}step ${debate.step} · debate ${debate.number}`;
   }
 
   function jury() {

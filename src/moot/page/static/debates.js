@@ -1,10 +1,22 @@
 // The debates of a run: filters, search, and a list that is fetched as far as one reads.
 
-import { fill, h, oneLine, plural } from "./dom.js";
+import { fill, h, oneLine, percent, plural, signed } from "./dom.js";
 import { ALARMS } from "./glossary.js";
+import { heads } from "./heads.js";
 import { ask, filters, go, link } from "./state.js";
 
 const PAGE = 50;
+// What the list is sorted by: the link's word, and what the narrow page calls it.
+const ORDERS = [
+  ["", "newest first"],
+  ["oldest", "oldest first"],
+  ["agreement", "most agreement first"],
+  ["-agreement", "least agreement first"],
+  ["reward", "largest reward first"],
+  ["-reward", "smallest reward first"],
+  ["correct", "most right first"],
+  ["-correct", "fewest right first"],
+];
 
 export function debatesView(main, query, runs) {
   const run = query.get("run") ?? runs[0]?.name;
@@ -18,14 +30,18 @@ export function debatesView(main, query, runs) {
   document.title = `${oneLine(run, 60)} · moot`;
   const summary = h("p", { class: "quiet", id: "found", role: "status" });
   const fresh = h("button", { class: "fresh", hidden: true, onclick: () => load() }, "New debates were played: show them");
+  // A file of debates has no steps: its debates go by the names or numbers that the file gives them.
+  const file = runs.find((each) => each.name === run)?.transcripts;
   const body = h("tbody");
+  const head = h("tr");
+  const saved = h("a", { class: "save", download: "" }, "CSV");
   const more = h("button", { class: "more", onclick: () => load(next) }, "More");
   const bar = h("form", { class: "filters", onsubmit: (event) => event.preventDefault() });
   main.append(
     h(
       "section",
       {},
-      h("div", { class: "bar" }, h("h1", {}, "Debates"), runs.length > 1 ? chooser() : h("span", { class: "of" }, oneLine(run, 80))),
+      h("div", { class: "bar" }, h("h1", {}, "Debates"), runs.length > 1 ? chooser() : h("span", { class: "of" }, oneLine(run, 80)), saved),
       bar,
       summary,
       fresh,
@@ -35,15 +51,7 @@ export function debatesView(main, query, runs) {
         h(
           "table",
           { class: "debates" },
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              ["Step", "Question", "Won", "Right", "What happened"].map((name) => h("th", {}, name)),
-            ),
-          ),
+          h("thead", {}, head),
           body,
         ),
       ),
@@ -59,13 +67,36 @@ export function debatesView(main, query, runs) {
     );
   }
 
+  function drawHead() {
+    // The step sorts newest or oldest first, which is what no other order is.
+    const sort = { "": "step", oldest: "-step" }[asked.sort ?? ""] ?? asked.sort;
+    const columns = [
+      file ? "Number" : ["Step", "step"],
+      "Question",
+      "Answer",
+      ["Agreement", "agreement"],
+      ["Reward", "reward"],
+      "Won",
+      ["Right", "correct"],
+      "What happened",
+    ];
+    fill(
+      head,
+      heads(columns, sort, (next) => {
+        change({ sort: { step: "", "-step": "oldest" }[next] ?? next });
+        drawFilters();
+      }),
+    );
+    saved.href = `/api/table${link({ run, ...asked }).slice(1)}`;
+  }
+
   // Filters
 
   function drawFilters() {
     const pick = (name, label, choices) =>
       h(
         "label",
-        {},
+        { class: `of-${name}` },
         h("span", {}, label),
         h(
           "select",
@@ -132,21 +163,20 @@ export function debatesView(main, query, runs) {
         ["yes", "say something"],
         ["no", "say nothing"],
       ]),
-      pick("alarm", "Alarm", [
-        ["", "any or none"],
-        ["any", "any rang"],
-        ...Object.entries(ALARMS).map(([key, { name }]) => [key.replace("alarm/", ""), name]),
-      ]),
+      file
+        ? null
+        : pick("alarm", "Alarm", [
+            ["", "any or none"],
+            ["any", "any rang"],
+            ...Object.entries(ALARMS).map(([key, { name }]) => [key.replace("alarm/", ""), name]),
+          ]),
       pick("error", "Engine", [
         ["", "any"],
         ["yes", "lost the debate"],
         ["no", "played it"],
       ]),
-      h("label", {}, h("span", {}, "Steps"), h("span", { class: "range" }, step("from", "first"), "–", step("to", "last"))),
-      pick("sort", "Order", [
-        ["", "newest first"],
-        ["oldest", "oldest first"],
-      ]),
+      file ? null : h("label", {}, h("span", {}, "Steps"), h("span", { class: "range" }, step("from", "first"), "–", step("to", "last"))),
+      pick("sort", "Order", ORDERS),
       Object.keys(asked).length
         ? h(
             "button",
@@ -169,6 +199,7 @@ export function debatesView(main, query, runs) {
     const cleared = Object.keys(asked).length === 0;
     asked = Object.fromEntries(Object.entries({ ...asked, ...values }).filter(([, value]) => value !== ""));
     history.replaceState(null, "", link({ view: "debates", run, ...asked }));
+    drawHead();
     if (cleared !== (Object.keys(asked).length === 0) && document.activeElement?.name !== "q") drawFilters();
     load();
   }
@@ -243,7 +274,7 @@ export function debatesView(main, query, runs) {
           {},
           h(
             "td",
-            { colspan: 5, class: "quiet pad" },
+            { colspan: 8, class: "quiet pad" },
             index.trouble
               ? "The list cannot be made."
               : index.filed < index.steps
@@ -266,11 +297,14 @@ export function debatesView(main, query, runs) {
           if (!event.target.closest("a") && !String(getSelection())) open(place);
         },
       },
-      h("td", { class: "num place" }, debate.step, h("small", {}, `.${debate.number}`)),
+      h("td", { class: "num place" }, file ? oneLine(debate.name, 16) || debate.number + 1 : [debate.step, h("small", {}, `.${debate.number}`)]),
       h("td", { class: "question" }, h("a", { href: address(place), dir: "auto" }, oneLine(debate.question, 220) || "(no question)")),
+      h("td", { class: "answer", title: "The answer that most agents end with", dir: "auto" }, debate.answer === null ? "–" : oneLine(debate.answer, 60)),
+      value("agreement", percent(debate.agreement), "The share of its agents who end with that answer"),
+      value("reward", signed(debate.reward), "Mean over its agents"),
       h(
         "td",
-        {},
+        { class: "won" },
         debate.winner === null
           ? "–"
           : h(
@@ -287,6 +321,9 @@ export function debatesView(main, query, runs) {
       h("td", {}, happened(debate)),
     );
   }
+
+  // A cell says what it is, for a window too narrow for the table's head.
+  const value = (name, text, title) => h("td", { class: "num", title, data: { column: name } }, text);
 
   function right(debate) {
     if (debate.correct === null) return h("span", { class: "quiet" }, "–");
@@ -356,6 +393,7 @@ export function debatesView(main, query, runs) {
     if (summary.querySelector(".waiting")?.textContent) tick();
   }, 700);
 
+  drawHead();
   drawFilters();
   load();
   return {

@@ -21,28 +21,19 @@ function lean(bounds, more, less) {
   return against(0, bounds, { above: [size, more], below: [size, less], between });
 }
 
-// A Brier score: always saying 50 gets 0.25, whatever comes.
-function calibrated(v, bounds) {
-  return against(0.25, bounds, {
-    above: ["bad", "worse than always saying 50"],
-    below: ["good", "better than always saying 50"],
-    between: ["unsure", "cannot be told from always saying 50"],
-  });
-}
-
 export const TRUST = {
   "trust/judge_accuracy": {
-    name: "Judges prefer right answers",
+    name: "Judge accuracy",
     show: share,
     read: (v, bounds) =>
       against(0.5, bounds, {
         above: ["good", "better than guessing"],
         below: ["bad", "worse than guessing: votes reward wrong answers"],
-        between: ["unsure", "cannot be told from guessing (50%)"],
+        between: ["unsure", "not distinguishable from guessing (50%)"],
       }),
   },
   "trust/vote_truth_agreement": {
-    name: "Votes favour the truth",
+    name: "Vote-truth agreement",
     read: (v, bounds) =>
       against(0, bounds, {
         above: ["good", "right answers are paid more"],
@@ -51,7 +42,7 @@ export const TRUST = {
       }),
   },
   "trust/winner_correct": {
-    name: "Winners are right",
+    name: "Winner accuracy",
     show: share,
     read: (v, bounds, panel) => {
       const gap = panel?.["trust/winner_gap"];
@@ -65,7 +56,7 @@ export const TRUST = {
     },
   },
   "trust/mean_accuracy": {
-    name: "Agents are right",
+    name: "Accuracy",
     means: "The share of agents whose last answer is right.",
     show: share,
     read: () => ["plain", ""],
@@ -79,100 +70,92 @@ export const TRUST = {
     read: (v, bounds) => lean(bounds, "longer answers win more often", "shorter answers win more often"),
   },
   "trust/vote_cycles": {
-    name: "Votes run in circles",
+    name: "Vote cycles",
     show: share,
     read: (v, bounds) =>
       against(0.25, bounds, {
         above: ["bad", "more often than by chance (25%)"],
         below: ["good", "less often than by chance (25%)"],
-        between: ["unsure", "cannot be told from chance (25%)"],
+        between: ["unsure", "not distinguishable from chance (25%)"],
       }),
   },
   "trust/answer_diversity": {
-    name: "Answers differ",
+    name: "Answer diversity",
     read: (v) => (v < 0.4 ? ["fair", "mostly one answer"] : ["plain", ""]),
   },
   "trust/plurality_share": {
-    name: "Agents agree",
+    name: "Agreement",
     show: share,
     read: (v) => (v > 0.9 ? ["fair", "nearly all give one answer"] : ["plain", ""]),
   },
   "trust/plurality_flips": {
-    name: "The plurality changes",
+    name: "Plurality flips",
     show: share,
     read: (v) => (v > 0.3 ? ["fair", "often another answer than last time"] : ["plain", ""]),
   },
   "env/all/ac_tokens_per_turn": {
-    name: "Tokens of a turn",
+    name: "Tokens per turn",
     show: (v) => String(Math.round(v)),
     read: () => ["plain", ""],
   },
   "trust/self_preference": {
-    name: "Judges prefer their own answer",
+    name: "Self-preference",
     show: share,
     read: (v, bounds) =>
       against(0.5, bounds, {
         above: bounds?.low > 0.8 ? ["bad", "votes only count answers"] : ["fair", "more often than not"],
         below: ["good", "less often than not"],
-        between: ["unsure", "cannot be told from half of the time"],
+        between: ["unsure", "not distinguishable from half of the time"],
       }),
   },
   "trust/order_flips": {
-    name: "Verdicts change with the order",
+    name: "Order flips",
     show: share,
     read: (v, bounds) =>
       against(0.3, bounds, {
         above: ["bad", "the order decides often"],
         below: ["good", "the order seldom decides"],
-        between: ["unsure", "cannot be told from 30%"],
+        between: ["unsure", "not distinguishable from 30%"],
       }),
   },
   "trust/judges_per_pair": {
-    name: "Judges for a pair",
+    name: "Judges per pair",
     exact: true, // a count of what was said, not an estimate
     read: (v) => (v < 2 ? ["fair", "often a single judge"] : ["good", "several judges"]),
   },
   "trust/duplicate_votes": {
-    name: "Repeated votes",
+    name: "Duplicate votes",
     exact: true,
     show: share,
     read: (v) => (v > 0.2 ? ["fair", "judges repeat themselves"] : ["good", "few"]),
   },
   "trust/judge_held_out": {
-    name: "The frozen judge was right",
+    name: "Frozen judge accuracy",
     show: share,
-    read: (v) => (v < 0.6 ? ["fair", "hardly better than a coin"] : ["good", "it knew right from wrong"]),
+    read: (v) => (v < 0.6 ? ["fair", "hardly better than a coin"] : ["plain", ""]),
   },
   "trust/outside_agreement": {
-    name: "Outside judges agree",
+    name: "Agreement with outside judges",
     means: "Of an outside judge's votes on pairs that the agents have settled, the share that agree with them.",
     show: share,
     read: (v, bounds) =>
       against(0.5, bounds, {
         above: ["good", "more often than not"],
         below: ["fair", "less often than not: the agents' taste is their own"],
-        between: ["unsure", "cannot be told from 50%"],
+        between: ["unsure", "not distinguishable from 50%"],
       }),
   },
   "trust/outside_accuracy": {
-    name: "Outside judges are right",
+    name: "Outside judge accuracy",
     means: "Of an outside judge's votes between a right and a wrong answer, the share that prefer the right one.",
     show: share,
     read: (v, bounds) =>
       against(0.5, bounds, {
         above: ["good", "better than guessing"],
         below: ["bad", "worse than guessing"],
-        between: ["unsure", "cannot be told from guessing (50%)"],
+        between: ["unsure", "not distinguishable from guessing (50%)"],
       }),
   },
-  "forecast/readable": {
-    name: "Forecasts can be read",
-    exact: true,
-    show: share,
-    read: (v) => (v < 0.9 ? ["fair", "many are no number from 0 to 100"] : ["good", "nearly all"]),
-  },
-  "forecast/win_brier": { name: "Agents know when they win", read: calibrated },
-  "forecast/right_brier": { name: "Agents know when they are right", read: calibrated },
 };
 
 export const ALARMS = {
@@ -241,7 +224,6 @@ const MEANINGS = [
   [/^optim\/steps_skipped$/, "Optimizer steps left out because the gradient was not finite."],
   [/^optim\/trained_tokens$/, "Tokens that carried a loss."],
   [/^optim\/lr$/, "Learning rate."],
-  [/^optim\/staleness$/, "How many steps old the weights were that sampled this batch."],
   [/^engine\/out_of_memory$/, "How often memory ran out since training was started; each time the work was done with less."],
   [/^engine\/retries$/, "Requests to the server that were sent again since training was started."],
   [/^engine\/uncertain$/, "Calls to the server of which it is not known whether they were taken."],
@@ -254,9 +236,6 @@ const MEANINGS = [
   [/^distill\/loss_per_token$/, "Loss a token of the supervised step on winners' turns."],
   [/^jury\/ballots$/, "Ballots that judges without a seat gave."],
   [/^jury\/parse_error$/, "Share of those ballots that could not be read."],
-  [/^tokens\/forecasts$/, "Tokens of the forecasts."],
-  [/^forecast\/(win|right)_mean$/, "The mean of the forecasts of which it is known what came. Compare it with the share that came true."],
-  [/^forecast\/(win|right)_came$/, "The share of those forecasts that came true."],
   [/^tokens\/jury$/, "Tokens that judges without a seat wrote."],
   [/\/direct\//, "Held out: the model alone, one plain answer."],
   [/\/vote@\d+\//, "Held out: the most common of several plain answers."],
@@ -281,9 +260,9 @@ export function title(key) {
 
 // The five that are looked at first: do judges know, do answers get better here and on questions held out, is it rewarded, can it be read.
 export const FIRST = [
-  ["train", /^trust\/judge_accuracy$/, "Judges prefer right answers"],
-  ["train", /^train_.*\/correct$/, "Agents are right"],
-  ["eval", /^test_[^/]*\/correct$/, "Agents are right"],
+  ["train", /^trust\/judge_accuracy$/, "Judge accuracy"],
+  ["train", /^train_.*\/correct$/, "Accuracy"],
+  ["eval", /^test_[^/]*\/correct$/, "Accuracy"],
   ["train", /^env\/all\/reward\/total$/, "Reward"],
   ["train", /^parse_error$/, "Unreadable turns"],
 ];
@@ -301,7 +280,7 @@ export function first(phase, key) {
 
 // Groups in the order a reader asks: is it trustworthy, is it rewarded, is it right, does it debate well, does it train well.
 const GROUPS = [
-  ["Trust", /^(trust|alarm|forecast)\//],
+  ["Trust", /^(trust|alarm)\//],
   ["Reward", /(^|\/)reward|^pairwise|frac_mixed/],
   ["Answers", /^(train|test)_|@k$|\/correct$|^test\//],
   ["Debates", /^(debates|v2|turns|parse_error|round|consensus|jury)/],

@@ -4,11 +4,14 @@ import { curves } from "./curves.js";
 import { ago, fill, h, oneLine, percent, plural, signed } from "./dom.js";
 import { ALARMS } from "./glossary.js";
 import { evaluations } from "./evals.js";
+import { csvButton } from "./download.js";
+import { heads, sortedBy } from "./heads.js";
 import { settings } from "./settings.js";
 import { ask, link, note } from "./state.js";
 import { drawAlarms, drawPanel, span } from "./trust.js";
 
-const COLUMNS = ["Reward", "Judges right", "Agents right", "Held out"];
+const COLUMNS = ["Reward", "Judge accuracy", "Accuracy", "Held out"];
+const HEADS = [["Run", "name"], ["Progress", "step"], ["Reward", "reward"], ["Judge accuracy", "judges"], ["Accuracy", "right"], ["Held out", "held_out"], ["Last row", "age"]];
 
 // Runs in their order, those of one recipe together where its first one stands.
 function bySeed(runs) {
@@ -31,6 +34,8 @@ export function overview(main, query, runs) {
   chosen = runs.map((run) => run.name).filter((name) => chosen.includes(name));
 
   const table = h("tbody");
+  const head = h("tr");
+  let sorted = query.get("order") ?? "";
   const alarms = h("div", { class: "alarms" });
   const trust = h("div", { class: "scroll", tabindex: 0 });
   const charts = curves(query);
@@ -40,30 +45,21 @@ export function overview(main, query, runs) {
     h(
       "section",
       {},
-      h("h1", {}, "Runs"),
+      h("div", { class: "bar" }, h("h1", {}, "Runs"), csvButton(() => table.parentNode, "runs")),
       h(
         "div",
         { class: "scroll tall", tabindex: 0 },
         h(
           "table",
           { class: "runs" },
-          h(
-            "thead",
-            {},
-            h(
-              "tr",
-              {},
-              h("th", {}, h("span", { class: "unseen" }, "Shown")),
-              ["Run", "Progress", ...COLUMNS, "Last row"].map((name) => h("th", {}, name)),
-            ),
-          ),
+          h("thead", {}, head),
           table,
         ),
       ),
       h(
         "p",
         { class: "quiet note" },
-        "Reward, judges and agents: means of the last 5 steps. Judges: the runs that are shown, with 95% intervals. Held out: the last evaluation.",
+        "Reward, judge accuracy and accuracy: means of the last 5 steps. Judge accuracy: of the runs that are shown, with 95% intervals. Held out: the last evaluation's accuracy.",
       ),
       told.node,
     ),
@@ -80,10 +76,25 @@ export function overview(main, query, runs) {
     return `c${runs.findIndex((run) => run.name === name) % 8}`;
   }
 
+  // What a run, or the mean of several, is sorted by.
+  function value(same, key) {
+    const own = (run) =>
+      ({ name: run.name, step: run.step, age: run.age_s, judges: panels[run.name]?.panel?.["trust/judge_accuracy"]?.value })[key] ??
+      run.headline[key];
+    const known = same.map(own).filter((found) => found !== null && found !== undefined);
+    return typeof known[0] === "string" || !known.length ? known[0] : known.reduce((a, b) => a + b, 0) / known.length;
+  }
+
   function drawTable() {
+    const sort = (next) => {
+      sorted = next;
+      note({ order: sorted || null });
+      drawTable();
+    };
+    fill(head, h("th", {}, h("span", { class: "unseen" }, "Shown")), heads(HEADS, sorted, sort));
     fill(
       table,
-      bySeed(runs).flatMap((same) => [same.length > 1 ? seeds(same) : null, same.map((run) => line(run, same.length > 1))]),
+      sortedBy(bySeed(runs).map((same) => sortedBy(same, sorted, (run, key) => value([run], key))), sorted, value).flatMap((same) => [same.length > 1 ? seeds(same) : null, same.map((run) => line(run, same.length > 1))]),
     );
   }
 

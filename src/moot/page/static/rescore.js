@@ -21,11 +21,7 @@ const LABELS = {
   judge_consensus: "Consensus of",
   enable_format_penalty: "Format penalty",
   literal: "To the letter",
-  judge_counts: "Outside judges count",
   voters: "Whose votes count",
-  drop_own_answer: "Votes for one's own answer are dropped",
-  vote_weight: "A vote counts",
-  discount: "Discount of later rounds",
   reward_mix: "Share of truth",
 };
 const NAMES = Object.keys(LABELS);
@@ -77,7 +73,7 @@ export function rescoreView(main, query, runs) {
         h("span", {}, label),
         h("input", { name, value: asked[name] ?? "", size: 6, onchange: (event) => change({ [name]: event.target.value.trim() }) }),
       );
-    fill(form, Object.keys(choices).map(pick), ["discount", "reward_mix"].map((name) => field(name, LABELS[name])), field("from", "From step"), field("to", "To step"));
+    fill(form, Object.keys(choices).map(pick), ["reward_mix"].map((name) => field(name, LABELS[name])), field("from", "From step"), field("to", "To step"));
   }
 
   function change(values) {

@@ -2,7 +2,6 @@
 
 import { fill, h, oneLine, signed, withCode } from "./dom.js";
 import { ALARMS, TRUST } from "./glossary.js";
-import { reliability } from "./reliability.js";
 import { ask, link } from "./state.js";
 
 const twoDigits = (v) => signed(v).replace("+", "");
@@ -63,7 +62,6 @@ export async function drawPanel(node, chosen, found, counted, colour, reward) {
       ),
       h("tbody", {}, keys.map(row)),
     ),
-    chosen.map((name) => reliability(oneLine(name, 40), counted[name]?.reliability, colour(name))),
   );
 }
 
@@ -109,7 +107,7 @@ export function drawAlarms(node, chosen, found, colour) {
       ? `No alarm rings${told.length < chosen.length ? ` ${others}` : ""}.`
       : waiting
         ? "Alarms are waiting: they speak once 20 debates of the last 5 steps were seen."
-        : "No alarm was measured: alarms watch training, and files of debates have none.";
+        : "Alarms are not computed for files of debates: they watch training.";
   fill(node, h("p", { class: told.length && told.length === chosen.length ? "calm" : "calm unsure" }, quiet));
 }
 

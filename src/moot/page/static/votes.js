@@ -92,8 +92,6 @@ export function standing(debate) {
       rewards: streams.map((stream) => (stream === paid ? means?.[agent] : mean(rewards[stream][agent]))),
     };
   });
-  // Agent -1 asks whether there is any.
-  const forecast = (about, agent) => (debate.forecasts ?? []).find((each) => each.about === about && (agent < 0 || each.agent === agent));
   return {
     rows,
     node: h(
@@ -110,7 +108,6 @@ export function standing(debate) {
           h("th", {}, "votes won–lost"),
           streams.map((stream) => h("th", {}, `${label[stream] ?? stream}${stream === "agent" ? "" : ", mean"}`)),
           returns ? h("th", { title: "the reward, minus 1 for each failed turn" }, "return") : null,
-          ABOUT.filter(([about]) => forecast(about, -1)).map(([, words]) => h("th", {}, words)),
           h("th", {}, "failed"),
         ),
       ),
@@ -132,30 +129,12 @@ export function standing(debate) {
             h("td", { class: "num" }, `${won}–${lost}`),
             own.map((value) => h("td", { class: "num" }, signed(value))),
             returns ? h("td", { class: "num" }, signed(returns[agent])) : null,
-            ABOUT.filter(([about]) => forecast(about, -1)).map(([about]) => said(forecast(about, agent))),
             h("td", { class: "num" }, failed || ""),
           ),
         ),
       ),
     ),
   };
-}
-
-const ABOUT = [
-  ["win", "forecast: wins"],
-  ["right", "forecast: is right"],
-];
-
-function said(forecast) {
-  if (!forecast) return h("td", {});
-  const { chance, came, text, advantage } = forecast;
-  const taught = advantage === undefined ? "" : ` Its tokens got ${signed(advantage)}.`;
-  const outcome = came === null ? "Nobody knows what came." : came ? "It came true." : "It did not come true.";
-  return h(
-    "td",
-    { class: "num", title: `“${oneLine(text, 80)}” ${outcome}${taught}` },
-    chance === null ? h("span", { class: "quiet" }, "unreadable") : percent(chance),
-  );
 }
 
 export function answer(turn) {

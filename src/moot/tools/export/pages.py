@@ -12,9 +12,8 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from html import escape
-from itertools import chain, groupby, repeat
+from itertools import groupby
 
-from moot.debate.forecasts import WORDS
 from moot.debate.labels import relabelled
 from moot.debate.prompts import persona
 from moot.debate.state import Debate
@@ -134,7 +133,7 @@ def _turn(each: PlayedDebate, i: int) -> str:
     who = f"Agent {turn.agent}" + (f' <span class="soft">{text(called)}</span>' if called else "")
     parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']
     parts.append(_said(each.debate, turn, bool(each.sampled) and each.sampled[i].stop_reason == "length"))
-    if numbers := "<br>".join([*_numbers(each, i), *_forecasts(each, i)]):
+    if numbers := "<br>".join(_numbers(each, i)):
         parts.append(f'<div class="score">{numbers}</div>\n')
     return "".join(parts) + "</section>\n"
 
@@ -172,7 +171,7 @@ def _jury(each: PlayedDebate) -> str:
         f"{j}</strong></header>\n{_said(each.debate, turn, cut=False)}</section>\n"
         for j, turn in enumerate(each.debate.jury)
     )
-    count = "count" if each.scoring.judge_counts else "do not count"
+    count = "count" if each.scoring.judges_count else "do not count"
     return f'<h3>Judges without a seat, whose votes {count}</h3>\n<div class="turns">\n{"".join(cards)}</div>\n'
 
 
@@ -186,21 +185,6 @@ def _numbers(each: PlayedDebate, i: int) -> list[str]:
         for name, stream in each.scores.streams.items()
     )
     return [f"{name}: reward {reward:+.2f}, advantage {advantage:+.2f}" for name, reward, advantage in both]
-
-
-def _forecasts(each: PlayedDebate, i: int) -> Iterator[str]:
-    """After its last turn an agent may say how likely its answer is to win, or to be right: what it said, and what
-    came."""
-    debate, agent = each.debate, each.debate.turns[i].agent
-    taught = () if each.advantages is None else each.advantages.forecasts
-    for forecast, advantage in zip(debate.forecasts, chain(taught, repeat(None)), strict=False):
-        if forecast.agent == agent and i == debate.turns_by_agent()[agent][-1]:
-            came = {True: "came true", False: "did not come true", None: "nobody knows what came"}[
-                each.forecast_came(forecast)
-            ]
-            outcome = came if forecast.chance is not None else f"“{text(one_line(forecast.text))}”"
-            got = "" if advantage is None else f", advantage {advantage:+.2f}"
-            yield f"{WORDS[forecast.about]} {forecast.percent}, {outcome}{got}"
 
 
 def _outcome(each: PlayedDebate) -> str:

@@ -33,7 +33,7 @@ class Distill(Part):
             return {}
         examples = winners_turns(lesson.taught)
         chunks = [examples] if examples else []
-        trained = await optimise(setup.engine, setup.config.optim, progress, chunks, "cross_entropy", lesson.rate)
+        trained = await optimise(setup.engine, progress, chunks, "cross_entropy", lesson.rate)
         tokens = trained["optim/trained_tokens"] or 0.0
         return {
             "distill/examples": float(len(examples)),

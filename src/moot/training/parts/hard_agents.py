@@ -46,7 +46,7 @@ class HardAgents(Part):
     async def learned(self, setup: Setup, progress: Progress, lesson: Lesson) -> Metrics:
         self.reopened = {later: asked for later, asked in self.reopened.items() if later > lesson.step}
         # The batches up to this one are being sampled, or are about to be.
-        following = lesson.step + 1 + setup.config.optim.max_staleness
+        following = lesson.step + 1
         self.reopened[following] = list(dict.fromkeys(still_open(lesson.asked, lesson.taught, self.settings.agents)))
         return {
             "recipe/debated_again": float(sum(question.num_agents == self.settings.agents for question in lesson.asked))

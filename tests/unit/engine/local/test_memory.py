@@ -334,7 +334,7 @@ def test_a_run_waits_for_others_to_leave_room_for_a_cache(
 ) -> None:
     """It used to end at once: the cache bound of 802816 bytes holds 0 pages."""
     free = iter([1000, 5000, 1 << 30])
-    monkeypatch.setattr("moot.engine.local.engine._free_memory", lambda _: next(free, 1 << 30))
+    monkeypatch.setattr("moot.engine.local.shared._free_memory", lambda _: next(free, 1 << 30))
     assert make_engine(max_cache_gib=None)._store.count == (1 << 28) // (32 << 10)
 
 

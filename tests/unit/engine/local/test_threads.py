@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from moot.engine.local import engine as engine_module
-from moot.engine.local import threads
+from moot.engine.local import shared, threads
 from moot.engine.local.threads import Threads, Times, look
 from moot.engine.protocol import SamplingParams
 
@@ -108,7 +107,7 @@ def test_an_engine_follows_between_steps_and_passes_but_not_where_bits_matter(
         def follow(self) -> None:
             followed.append(1)
 
-    monkeypatch.setattr(engine_module, "Threads", Counting)
+    monkeypatch.setattr(shared, "Threads", Counting)
     engine = make_engine(deterministic=deterministic)
     sampler = engine.snapshot().result()
     followed.clear()

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.slow
 
 CONFIG = TrainConfig(
     protocol=V2.with_choices(sections="asked", personas=False),
-    debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=60, evaluation_tokens=4, comparison_tokens=4),
+    debate=DebateConfig(num_agents=3, max_rounds=2, max_tokens=60, evaluation_tokens=4),
     optim=OptimConfig(batch_size=2, num_train_datapoints=0),
     warm=WarmConfig(warm_questions=6, warm_batch_size=2, warm_learning_rate=3e-3, warm_solutions="own"),
     eval_every=0,

@@ -30,11 +30,8 @@ def test_the_warm_up_multiplies_what_the_schedule_says() -> None:
     assert learning_rate(optim, 5, 0.5) == pytest.approx(2.5e-5)
 
 
-def test_the_presets_for_models_of_a_size_warm_up_and_none_clips() -> None:
-    assert {name: (preset.optim.lr_warmup, preset.optim.grad_clip) for name, preset in PRESETS.items()} == {
-        "demo": (0, 0.0), "majority": (5, 0.0), "truth": (5, 0.0),
-        "math": (5, 0.0), "easy": (5, 0.0), "hard": (5, 0.0), "v1": (0, 0.0), "aime": (5, 0.0), "advocates": (5, 0.0),
-    }  # fmt: skip
+def test_the_presets_for_models_of_a_size_warm_up() -> None:
+    assert {name for name, preset in PRESETS.items() if preset.optim.lr_warmup != 5} == {"demo", "v1"}
 
 
 def test_a_long_step_halves_the_rate_and_short_ones_bring_it_back_slowly() -> None:

@@ -204,7 +204,7 @@ def test_more_agents_have_room_for_more_comparisons(tmp_path: Path) -> None:
             return await super().sample(prompt, params, num_samples)
 
     protocol = QUIET.protocol.with_choices(sections="asked")
-    debate = replace(QUIET.debate, evaluation_tokens=1, comparison_tokens=1)
+    debate = replace(QUIET.debate, evaluation_tokens=1)
     config = replace(
         having("hard_agents:agents=6"), protocol=protocol, debate=debate, warm=replace(QUIET.warm, warm_questions=0)
     )
@@ -214,13 +214,10 @@ def test_more_agents_have_room_for_more_comparisons(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("calls", [40, 70, 100, 130])
-def test_what_is_to_be_debated_again_survives_a_kill_while_batches_are_sampled_ahead(
-    tmp_path: Path, calls: int
-) -> None:
+def test_what_is_to_be_debated_again_survives_a_kill(tmp_path: Path, calls: int) -> None:
     config = replace(
         having("hard_agents:agents=6"),
         model=ModelConfig(engine="scripted"),
-        optim=replace(QUIET.optim, max_staleness=1),
     )
 
     def again(setup: Setup) -> dict[int, list[str]]:
