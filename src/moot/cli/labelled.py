@@ -26,7 +26,7 @@ def requests_of(debate: Debate) -> int:
     rules, agents = debate.rules, debate.num_agents
     if rules.sections == "sampled":
         return agents * (debate.max_rounds + rules.closing_ballot)
-    first, later = (len(plan(rules.contract, others)) for others in (0, agents - 1))
+    first, later = (len(plan(rules.contract, others, judge_first=True)) for others in (0, agents - 1))
     ballot = later - 1 if rules.closing_ballot else 0
     return agents * (first + (debate.max_rounds - 1) * later + ballot)
 
