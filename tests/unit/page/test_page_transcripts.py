@@ -65,7 +65,7 @@ def test_what_was_asked_is_read_under_its_own_rules_and_graded(place: Path, tmp_
 
 def test_the_list_of_what_was_asked_has_the_numbers_of_the_file(place: Path, tmp_path: Path) -> None:
     Transcripts([place / "ask.jsonl"], tmp_path).refresh()
-    said = json.loads((place / "ask.jsonl").read_text())
+    said = json.loads((place / "ask.jsonl").read_text())["debate"]
     index = Index(tmp_path / "ask.jsonl", tmp_path / "cache")
     index.fill()
     (row,) = index.page(Where(), None, -1)
