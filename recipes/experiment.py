@@ -190,7 +190,7 @@ def main() -> None:
     def arm(name: str, seed: int) -> None:
         kind, own = plan.arms[name]
         run = place(name, seed)
-        started = ["--warm-from", str(place(kind, seed))] if kind else ["--warm-questions", "0"]
+        started = [*(["--from", str(place(kind, seed))] if kind else []), "--warm-questions", "0"]
         budget = ["--max-sampled-tokens", str(args.tokens), "--num-train-datapoints", "1000000"]
         if train(run, [*own.split(), "--seed", str(seed), "--learning-rate", args.learning_rate, *started, *budget]):
             evaluate(run, after, "best" if args.best else "")

@@ -177,3 +177,31 @@ def test_what_would_fail_later_fails_now_in_one_line(tmp_path: Path, arguments: 
     assert done.returncode == 2, done.stdout + done.stderr
     assert says in done.stderr and done.stderr.count("\n") == 1
     assert not (tmp_path / "runs").exists()
+
+
+def test_another_run_begins_with_its_weights_and_without_the_presets_warm_start(finished: Path, tmp_path: Path) -> None:
+    def begun(name: str, *arguments: object) -> Path:
+        result = train(tmp_path, "--engine", "scripted", "--batch-size", "2", "--num-train-datapoints", "2",
+                       "--eval-every", "0", "--from", finished / "run", "--run", name, *arguments)  # fmt: skip
+        assert result.returncode == 0, result.stderr
+        return tmp_path / name
+
+    run = begun("second", "--learning-rate", "1e-6")
+    assert steps(run) == [(1, "self_play")]
+    assert json.loads((run / "run.json").read_text())["from"]["step"] == 3
+    assert config(run)["start"] == str(finished / "run")
+    asked = begun("third", "--warm-questions", "2", "--warm-batch-size", "2")
+    assert steps(asked) == [(1, "warm"), (2, "self_play")]
+    other = train(tmp_path, "--engine", "scripted", "--from", finished / "run", "--lora-rank", "4", "--run", "fourth")
+    assert other.returncode == 2 and "lora_rank is 16 there and 4 here; add --lora-rank 16" in other.stderr
+    assert not (tmp_path / "fourth").exists()
+
+
+def test_a_file_may_say_where_a_run_begins(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text(
+        f"preset: demo\nengine: scripted\nfrom: {finished / 'run'}\nwarm_questions: 0\nbatch_size: 2\n"
+        "num_train_datapoints: 2\neval_every: 0\n"
+    )
+    result = train(tmp_path, "--config", "run.yaml", "--run", "new")
+    assert result.returncode == 0, result.stderr
+    assert json.loads((tmp_path / "new" / "run.json").read_text())["from"]["name"] == str(finished / "run")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -56,6 +56,8 @@ class Export:
         int | Literal["best"] | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")
     ] = None
     """Whose weights the adapter and the merged model have: a step, or best."""
+    base_model: Annotated[str, tyro.conf.arg(metavar="OWNER/NAME", help_behavior_hint="(default: the run's)")] = ""
+    """The base model's name for others, which the adapter and its card carry."""
     merged_dtype: Literal["auto", "fp32", "bf16"] = "auto"
     """Precision of the merged model; auto is the base model's own, which can swallow small updates."""
     steps: Annotated[str | None, tyro.conf.arg(metavar="A-B", help_behavior_hint="(default: all)")] = None
@@ -92,7 +94,7 @@ class Export:
         kinds = named or [kind for kind in KINDS if kind not in LARGE]
         if any(path.is_file() for path in self.runs):
             return self._labels(named, console)
-        options = Options(self.checkpoint, self.merged_dtype, self.steps, self.pairs, self.only_right, self.debates)
+        options = Options(**{option.name: getattr(self, option.name) for option in fields(Options)})
         runs = [Run.open(path) for path in self.runs]
         job = Exporting(runs, self.out or self.runs[0] / "export", options, console.note, console.status, bar, _merge)
         job.check(kinds, self.force)

@@ -31,10 +31,11 @@ def show_plan(config: TrainConfig, path: Path, console: Terminal) -> None:
     table.add_row("debates", f"{d.num_agents} agents, {counted(d.max_rounds, 'round')}, {kind}, {longest}")
     own = NOT_LOADED if scoring_names(scoring) else ""
     table.add_row("reward", f"{scoring.reward}, advantages by {scoring.estimator}{own}")
+    if config.start:
+        table.add_row("from", f"the weights of {config.start}, with a fresh optimizer")
     if config.warm_steps:
-        taken = f", taken over from {config.warm.warm_from}" if config.warm.warm_from else ""
         table.add_row(
-            "warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps{taken}"
+            "warm start", f"{config.warm.warm_questions} labelled questions, {config.warm_steps} optimizer steps"
         )
     budget = config.recipe.max_sampled_tokens
     steps = min(config.iterations, -(-budget // tokens["sampled"])) if budget else config.iterations

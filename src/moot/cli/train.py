@@ -197,6 +197,7 @@ class _Sources:
     protocol: str | None = None
     config: Path | None = None
     resume: Path | None = None
+    start: Annotated[str, tyro.conf.arg(name="from")] = ""
 
 
 @dataclass(frozen=True)
@@ -238,6 +239,8 @@ def defaults(arguments: list[str]) -> Train:
     file = RunFile() if sources.config is None else read_run_file(sources.config)
     name = sources.preset or file.preset or _DEFAULT
     config = with_settings(find_preset(name), file.settings, f"{sources.config}: ")
+    if sources.start:  # weights that were trained already need no warm start, unless one is asked for
+        config = replace(config, warm=replace(config.warm, warm_questions=0))
     if sources.config is not None:
         trusted(sources.config, trained_names(config), arguments)
     if sources.protocol in PROTOCOLS:

@@ -35,6 +35,36 @@ def read_manifest(place: Path) -> dict[str, Any]:
         raise DamagedCheckpoint(f"{place}: its manifest cannot be read ({type(error).__name__}: {error})") from error
 
 
+def read_adapter_config(place: Path) -> dict[str, Any]:
+    """Model, rank, alpha and targets of an adapter, as peft's adapter_config.json has them; DamagedCheckpoint where it
+    has what is not trained here."""
+    file = place / "adapter_config.json"
+    try:
+        config = json.loads(read_file(file))
+        foreign = [name for name in NOT_TRAINED if config.get(name) not in (None, False, {}, [], "none")]
+        if config.get("peft_type") != "LORA" or foreign:
+            name = next(iter(foreign), "peft_type")
+            raise DamagedCheckpoint(
+                f"{file} has {name} {config.get(name)!r:.60}; only plain LoRA adapters can be loaded"
+            )
+        targets = config["target_modules"]
+        return {
+            "model": str(config.get("base_model_name_or_path")),
+            "lora_rank": int(config["r"]),
+            "lora_alpha": int(config["lora_alpha"]),
+            "lora_targets": targets if isinstance(targets, str) else ",".join(sorted(map(str, targets))),
+        }
+    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+        raise DamagedCheckpoint(f"{file} cannot be read ({type(error).__name__}: {error})") from error
+
+
+NOT_TRAINED = (
+    "bias", "use_dora", "use_rslora", "modules_to_save", "rank_pattern", "alpha_pattern", "layers_to_transform",
+    "fan_in_fan_out", "trainable_token_indices", "target_parameters", "layer_replication",
+)  # fmt: skip
+"""What peft offers for an adapter and the local engine does not run."""
+
+
 def check_files(place: Path, files: Mapping[str, str]) -> None:
     """DamagedCheckpoint where one of them is missing, or another than was saved."""
     for name, expected in files.items():

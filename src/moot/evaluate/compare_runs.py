@@ -74,10 +74,8 @@ def _whole(config: dict[str, Any]) -> dict[str, Any]:
 
 def _without_seed(config: Mapping[str, Any]) -> dict[str, Any]:
     rest = {name: value for name, value in config.items() if name != "seed"}
-    warm = rest.get("warm")
-    if isinstance(warm, dict) and isinstance(taken := warm.get("warm_from"), str):
-        # Each seed has a warm start of its own.
-        rest["warm"] = {**warm, "warm_from": _SEED.sub("", taken)}
+    if isinstance(start := rest.get("start"), str):
+        rest["start"] = _SEED.sub("", start)  # each seed has a start of its own
     return rest
 
 

@@ -7,7 +7,11 @@ from typing import Any
 
 from moot.debate.types import Question
 from moot.errors import ConfigError
+from moot.players.checkpoints import newest_whole, split_name
+from moot.players.untrusted import is_code
+from moot.runs import Run
 from moot.settings.question_numbers import Further
+from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.task import Task
@@ -26,18 +30,33 @@ def unseen_questions(
     Held-out questions of one task may be another's training questions.
     """
     asked = list(task.held_out)[:count]
-    seen = set() if trained is None or step == 0 else _trained_texts(trained, step, saved)
+    seen, notes = (set[str](), list[str]()) if trained is None else _seen(trained, step, saved)
     fresh = [question for question in asked if question.text not in seen]
     if asked and not fresh:
         raise ConfigError(
             f"the run trained on all {len(asked)} held-out questions of task {task.name}; name another task"
         )
-    notes = []
     if left_out := len(asked) - len(fresh):
         notes.append(f"{left_out} of {len(asked)} questions are left out because the run trained on them.")
     if len(fresh) < count:
         notes.append(f"the task has only {counted(len(fresh), 'question')} to ask.")
     return fresh, notes
+
+
+def _seen(trained: TrainConfig, step: int, saved: Any) -> tuple[set[str], list[str]]:
+    """All that the weights have learned from, those that the run started from included."""
+    seen = _trained_texts(trained, step, saved) if step else set[str]()
+    if not trained.start:
+        return seen, []
+    unknown = f"the run started from {trained.start}, and which of these questions that has seen is not known."
+    if (named := split_name(trained.start)) is None:
+        return seen, [unknown]
+    source = Run.open(named[0])
+    newest, theirs = newest_whole(source), config_of(source)
+    if newest is None or any(map(is_code, trained_tasks(theirs))):  # its code is not run for this
+        return seen, [unknown]
+    earlier, notes = _seen(theirs, newest.step, (newest.state or {}).get("further", 0))
+    return seen | earlier, notes
 
 
 def _trained_texts(trained: TrainConfig, step: int, saved: Any) -> set[str]:

@@ -9,9 +9,11 @@ import os
 import stat
 import threading
 import time
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -36,6 +38,11 @@ DEEPEST = 100
 AT_ONCE, PER_LOOK = 2**22, 2**26
 """Bytes of metrics that are held at once, a longer row being none; and that are read before the page gets its answer.
 The next look goes on from there."""
+AXES = {
+    "tokens": (("train", "tokens/sampled"),),
+    "time": (("train", "time/train_s"), ("eval", "time/eval_s")),
+}
+"""What a curve may be drawn along besides steps: what these columns had added up to."""
 TRAINING = ("warm", "self_play")
 """The phases whose rows make one curve; any other phase (an evaluation) has curves of its own."""
 
@@ -290,6 +297,25 @@ class Metrics:
                 steps, values = columns.setdefault(key, ([], []))
                 steps.append(float(step))
                 values.append(_finite(value))
+
+    def spent(self, axis: str, until: float = math.inf) -> float:
+        """Tokens or seconds up to a step, with it."""
+        return sum(
+            value
+            for phase, key in AXES[axis]
+            for step, value in zip(*self.series.get(phase, {}).get(key, ([], [])), strict=True)
+            if step <= until and value is not None
+        )
+
+    def along(self, axis: str, series: Series) -> list[float]:
+        """Where on the axis the points of a curve stand."""
+        steps = sorted(set(series[0]))
+        added: dict[float, float] = defaultdict(float)
+        for phase, key in AXES[axis]:
+            for step, value in zip(*self.series.get(phase, {}).get(key, ([], [])), strict=True):
+                added[steps[place] if (place := bisect_left(steps, step)) < len(steps) else math.inf] += value or 0.0
+        so_far = dict(zip(steps, accumulate(added[step] for step in steps), strict=True))
+        return [so_far[step] for step in series[0]]
 
     def age(self) -> float | None:
         return None if self._written is None else max(0.0, time.time() - self._written)

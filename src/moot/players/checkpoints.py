@@ -64,9 +64,8 @@ def result_step(run: Run) -> int | None:
     last: dict[str, Any] = next((row for row in reversed(run.metrics()) if row["phase"] == "self_play"), {})
     recipe = run.config.get("recipe")
     stops = isinstance(recipe, dict) and recipe.get("stop_on_alarm")
-    return (
-        best_step(run) if stops and any(name.startswith("alarm/") and value for name, value in last.items()) else None
-    )
+    alarmed = any(name.startswith("alarm/") and value for name, value in last.items())
+    return best_step(run) if stops and alarmed else None
 
 
 def step_named(run: Run, name: int | str | None) -> int | None:
@@ -78,9 +77,8 @@ def step_named(run: Run, name: int | str | None) -> int | None:
             if any(row["phase"] == "eval" for row in run.metrics()):
                 logging.getLogger("moot").warning(f"{run.path}@best: of its checkpoints {UNRANKED}")
                 return None
-            raise ConfigError(
-                f"{run.path} has no best checkpoint: nothing was evaluated in training (eval_every); name a step"
-            )
+            why = "nothing was evaluated in training (eval_every)"
+            raise ConfigError(f"{run.path} has no best checkpoint: {why}; name a step")
         return best
     if isinstance(name, str) and not (name.isascii() and name.isdigit()):
         raise ConfigError(f"{run.path}@{name}: a checkpoint is a step's number, or best")
@@ -137,20 +135,22 @@ async def _load(engine: Trainer, checkpoint: Checkpoint) -> None:
     await engine.load_state(checkpoint.engine_state)
 
 
-def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
+def is_untrained(run: Run, step: int | None) -> bool:
+    """Whether that step is the model itself. Step 0 of a run that started from other weights is a checkpoint."""
+    return step == 0 and all(number for number, _ in run.checkpoints())
+
+
+def find_trained(given: str, setting: str = "checkpoint") -> tuple[dict[str, Any], str | None]:
     """How a model was trained, and what an engine loads: None for the model before training. `given` is a run,
-    RUN@STEP, RUN@best, one of
-    its checkpoints, or the name a server has for one."""
+    RUN@STEP, RUN@best, one of its checkpoints, or the name a server has for one."""
     path = Path(given)
     if named := split_name(given):
         run = Run.open(named[0])
-        if (step := step_named(run, named[1])) == 0:
+        if is_untrained(run, step := step_named(run, named[1])):
             return _model_of(run), None
         if (checkpoint := newest_whole(run, step)) is None:
-            which = (
-                "whole checkpoint yet; train it a step further" if step is None else f"whole checkpoint of step {step}"
-            )
-            raise ConfigError(f"checkpoint: the run {run.path} has no {which}")
+            which = "yet; train it a step further" if step is None else f"of step {step}"
+            raise ConfigError(f"{setting}: the run {run.path} has no whole checkpoint {which}")
         return _model_of(run), checkpoint.engine_state
     if path.is_dir() and path.resolve().name.isdigit() and Run.exists(path.resolve().parent.parent):
         run = Run.open(path.resolve().parent.parent)
@@ -161,24 +161,25 @@ def find_trained(given: str) -> tuple[dict[str, Any], str | None]:
             manifest = read_manifest(path)
             return {name: manifest[name] for name in ("model", "lora_rank")}, given
         except (DamagedCheckpoint, KeyError, TypeError) as error:
-            raise ConfigError(f"checkpoint: {path / MANIFEST} is damaged: {type(error).__name__}: {error}") from None
+            raise ConfigError(f"{setting}: {path / MANIFEST} is damaged: {type(error).__name__}: {error}") from None
     if "://" in given:
         return {}, given  # an engine elsewhere knows it
-    raise ConfigError(f"checkpoint {given!r} is neither a run, nor a checkpoint in one; look under RUN/checkpoints")
+    adapter = ", nor an adapter's folder" if setting == "from" else ""
+    raise ConfigError(
+        f"{setting} {given!r} is neither a run, nor a checkpoint in one{adapter}; look under RUN/checkpoints"
+    )
 
 
 def check_model(name: str) -> None:
     """Refuses a folder that holds what a training made, and no model: transformers would say so in other words, and
     late."""
     path = Path(name)
-    if name and (
-        Run.exists(path) or ((path / "adapter_config.json").is_file() and not (path / "config.json").is_file())
-    ):
+    adapter = (path / "adapter_config.json").is_file() and not (path / "config.json").is_file()
+    if name and (Run.exists(path) or adapter):
         what, run = ("a run", path) if Run.exists(path) else ("an adapter", "RUN")
         merged = f"moot export {run} --merged, then --model {run}/export/merged"
-        raise ConfigError(
-            f"model {name} is the folder of {what}, not of a model; join its weights with the model's first: {merged}"
-        )
+        told = f"model {name} is the folder of {what}, not of a model"
+        raise ConfigError(f"{told}; join its weights with the model's first: {merged}")
 
 
 def check_rank(run: Run, rank: int) -> None:
@@ -187,10 +188,8 @@ def check_rank(run: Run, rank: int) -> None:
         with suppress(DamagedCheckpoint, OSError):
             there = read_manifest(path).get("lora_rank", rank)
             if there != rank:
-                raise ConfigError(
-                    f"lora_rank is {rank} in {run.path / 'run.json'} and {there!r:.40} in {path}; put back the "
-                    "run.json that moot wrote"
-                )
+                both = f"{rank} in {run.path / 'run.json'} and {there!r:.40} in {path}"
+                raise ConfigError(f"lora_rank is {both}; put back the run.json that moot wrote")
             return
 
 

@@ -15,10 +15,8 @@ from moot.util.secrets import keep_secret
 def create_engine(model: ModelConfig, seed: int = 0) -> Trainer:
     """Loads the model, or connects to its server. ConfigError says which setting is wrong and how to mend it."""
     if not model.kind.trains:
-        raise ConfigError(
-            "engine openai cannot be trained: a chat server has no weights to change; it can be asked, checked and "
-            "evaluated"
-        )
+        can = "it can be asked, checked and evaluated"
+        raise ConfigError(f"engine openai cannot be trained: a chat server has no weights to change; {can}")
     return {"local": _local, "tinker": _remote, "scripted": _scripted}[model.engine](model, seed)
 
 
@@ -41,21 +39,14 @@ def _scripted(model: ModelConfig, seed: int) -> Trainer:
 
 
 def _local(model: ModelConfig, seed: int) -> Trainer:
-    for name, value in (
-        ("base_url", model.base_url),
-        ("tokenizer", model.tokenizer),
-        ("context_length", model.context_length),
-    ):
-        if value:
-            raise ConfigError(
-                f"{name} {value!r} is for a server, and the engine is {model.engine}; add --engine tinker"
-            )
+    for name in ("base_url", "tokenizer", "context_length"):
+        if value := getattr(model, name):
+            told = f"{name} {value!r} is for a server, and the engine is {model.engine}"
+            raise ConfigError(f"{told}; add --engine tinker")
     try:
         from moot.engine.local import LocalEngine
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"the local engine needs {error.name}, which is not installed; run: pip install 'moot[local]'"
-        ) from None
+        raise _not_installed("local", error) from None
     try:
         return LocalEngine.create(
             model.model,
@@ -83,15 +74,12 @@ def _remote(model: ModelConfig, seed: int) -> Trainer:
     key = os.environ.get("TINKER_API_KEY", "")
     keep_secret(key)
     if not key and not url:
-        raise ConfigError(
-            "the hosted service needs a key; set TINKER_API_KEY, or name a server of your own with --base-url"
-        )
+        way_out = "set TINKER_API_KEY, or name a server of your own with --base-url"
+        raise ConfigError(f"the hosted service needs a key; {way_out}")
     try:
         from moot.engine.remote import RemoteEngine
     except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"the tinker engine needs {error.name}, which is not installed; run: pip install 'moot[tinker]'"
-        ) from None
+        raise _not_installed("tinker", error) from None
     try:
         return RemoteEngine.create(
             model.model,
@@ -104,3 +92,8 @@ def _remote(model: ModelConfig, seed: int) -> Trainer:
         )
     except (EngineError, OSError, ValueError) as error:
         raise ConfigError(f"model {model.model!r} cannot be used: {error}") from error
+
+
+def _not_installed(extra: str, error: ModuleNotFoundError) -> ConfigError:
+    missing = f"the {extra} engine needs {error.name}, which is not installed"
+    return ConfigError(f"{missing}; run: pip install 'moot[{extra}]'")

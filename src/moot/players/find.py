@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Any
 from moot.engine.protocol import Trainer
 from moot.errors import ConfigError
 from moot.players.chat.endpoint import Endpoint, is_endpoint, named_endpoint, own_endpoint
-from moot.players.checkpoints import Note, check_model, check_rank, load_checkpoint, split_name, step_named
+from moot.players.checkpoints import (
+    Note,
+    check_model,
+    check_rank,
+    is_untrained,
+    load_checkpoint,
+    split_name,
+    step_named,
+)
 from moot.players.create import create_engine
 from moot.players.untrusted import check_trusted, played_names
 from moot.rl.rollout import Guest, Player, TextPlayer
@@ -36,11 +44,9 @@ def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
     engine = create_engine(model, config.seed)
     try:
         config.check(engine.capabilities)
-        # A script has a format of its own, whatever the model is called.
-        name = "" if model.kind.scripted else model.model
-        return engine, Rendering(
-            engine.tokenizer, name, model.renderer if name else "auto", model.thinking if name else False
-        )
+        if model.kind.scripted:  # it has a format of its own, whatever the model is called
+            return engine, Rendering(engine.tokenizer)
+        return engine, Rendering(engine.tokenizer, model.model, model.renderer, model.thinking)
     except BaseException:
         engine.shut()
         raise
@@ -70,9 +76,8 @@ def policy_config(
     named = {"task"} if task else set()
     check_trusted(run.path, played_names(config), named | set(changes), trust, note)
     if task and not trust and "task" in played_names(config):
-        config = replace(
-            config, debate=replace(config.debate, task=task)
-        )  # the one it was trained on is not asked what it has seen
+        # The one it was trained on is not asked what it has seen.
+        config = replace(config, debate=replace(config.debate, task=task))
     return replace(config, model=replace(config.model, **changes)), run
 
 
@@ -84,11 +89,8 @@ class Players:
     ) -> None:
         self.config, self.run, self._note, self._busy = config, run, note, busy
         self._opened: list[Any] = []
-        self._own = (
-            self._chat(own_endpoint(config.model.base_url, config.model.model))
-            if not config.model.kind.trains
-            else self._make(config)
-        )
+        own = config.model
+        self._own = self._make(config) if own.kind.trains else self._chat(own_endpoint(own.base_url, own.model))
         self.policy: Player | TextPlayer
         self.identity = ""
         self.step = 0
@@ -101,22 +103,19 @@ class Players:
             self.policy, self.identity, self.step = self._own, f"{where.model}@{where.base_url}", 0
             return 0
         step = None if self.run is None else step_named(self.run, step)
-        self.policy, self.identity, self.step = await _loaded(
-            self._own, self.config.model.model, self.run, step, self._note
-        )
+        model = self.config.model.model
+        self.policy, self.identity, self.step = await _loaded(self._own, model, self.run, step, self._note)
         return self.step
 
     async def opponents(self, names: Sequence[str]) -> dict[str, tuple[Guest, str]]:
         """By name: who it is, and what tells it apart from others of that name."""
         endpoints = {name: named_endpoint(name, _key(), "opponents") for name in names if is_endpoint(name)}
-        places = {where.base_url for where in endpoints.values()}
+        servers = {where.base_url for where in endpoints.values()}
         if not isinstance(self._own, tuple):
-            places.add(self._own.chat.endpoint.base_url)
-        if len(places) > 1 and _key():
-            raise ConfigError(
-                f"opponents name {len(places)} servers, and the key in OPENAI_API_KEY is for one; name one server at a "
-                "time"
-            )
+            servers.add(self._own.chat.endpoint.base_url)
+        if len(servers) > 1 and _key():
+            told = f"opponents name {len(servers)} servers, and the key in OPENAI_API_KEY is for one"
+            raise ConfigError(f"{told}; name one server at a time")
         return {name: await self._opponent(name, endpoints.get(name)) for name in names}
 
     async def judge(self, name: str) -> tuple[Guest, str]:
@@ -131,12 +130,9 @@ class Players:
             model = own.model if name == "base" else name
             return self._own if name == "base" else self._chat(replace(own, model=name)), f"{model}@{own.base_url}"
         if self.config.model.kind.scripted and name != "base" and split_name(name) is None:
-            raise ConfigError(
-                f"a judge or an opponent here may be base, a run or an endpoint, got {name!r}, which is no run"
-            )
-        return await outsider(
-            name, "opponents", self.config, self._own, self._opened.append, self._note, self._busy, sharing=True
-        )
+            raise ConfigError(f"a judge or opponent here is base, a run or an endpoint, got {name!r}, which is no run")
+        shared = (self._own, self._opened.append, self._note, self._busy)
+        return await outsider(name, "opponents", self.config, *shared, sharing=True)
 
     def _make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
         with self._busy(f"loading {config.model.model}"):
@@ -150,15 +146,14 @@ class Players:
         return player
 
     async def close(self) -> None:
-        await asyncio.gather(*(each.close() for each in self._opened))
+        await asyncio.gather(*(opened.close() for opened in self._opened))
 
 
 def check_same_server(run: Path | str, theirs: str, ours: str, setting: str) -> None:
     """A run that is played beside another's is not asked where: a key would go to whoever wrote it."""
     if theirs and theirs != ours:
-        raise ConfigError(
-            f"{setting}: {run} was trained at {theirs}, which is not the server of this run; name it as MODEL@URL"
-        )
+        told = f"{run} was trained at {theirs}, which is not the server of this run"
+        raise ConfigError(f"{setting}: {told}; name it as MODEL@URL")
 
 
 def _key() -> str | None:
@@ -239,7 +234,7 @@ async def _loaded(
     run, and at step 0,
     the model before training."""
     engine, rendering = own
-    if run is None or step == 0:
+    if run is None or is_untrained(run, step):
         return Player(await engine.base(), rendering), model, 0
     checkpoint = await load_checkpoint(engine, run, step, note)
     return Player(await engine.snapshot(), rendering), f"{model} {checkpoint.seal}", checkpoint.step

@@ -65,25 +65,21 @@ def parse_seats(given: Sequence[str], agents: int, base_url: str | None) -> dict
     OPENAI_API_KEY_1.
     """
     endpoints: dict[int, Endpoint] = {}
-    for each in given:
-        match = re.fullmatch(r"(\d{1,6})=(.+?)(?:@(https?://.+))?", each)
+    for seat_text in given:
+        match = re.fullmatch(r"(\d{1,6})=(.+?)(?:@(https?://.+))?", seat_text)
         if not match:
-            raise ConfigError(
-                f"seat must be NUMBER=MODEL@BASE-URL, got {each!r}; for example 1=qwen3@http://localhost:8000/v1"
-            )
-        seat, model, place = int(match[1]), match[2], match[3] or base_url
+            example = "1=qwen3@http://localhost:8000/v1"
+            raise ConfigError(f"seat must be NUMBER=MODEL@BASE-URL, got {seat_text!r}; for example {example}")
+        seat, model, url = int(match[1]), match[2], match[3] or base_url
         if seat >= agents:
-            raise ConfigError(
-                f"seat {seat} does not exist among {agents} agents, numbered from 0; raise --agents or change it"
-            )
+            raise ConfigError(f"seat {seat} does not exist among {agents} agents, numbered from 0; raise --agents")
         if seat in endpoints:
             raise ConfigError(f"seat {seat} is given twice; keep one")
-        if place is None:
-            raise ConfigError(f"seat {each!r} names no server; write {seat}={model}@http://host/v1, or give --base-url")
-        own_key = os.environ.get(f"OPENAI_API_KEY_{seat}")
-        endpoints[seat] = endpoint(
-            place, model, own_key or (os.environ.get("OPENAI_API_KEY") if place == base_url else None)
-        )
+        if url is None:
+            way_out = f"write {seat}={model}@http://host/v1, or give --base-url"
+            raise ConfigError(f"seat {seat_text!r} names no server; {way_out}")
+        common_key = os.environ.get("OPENAI_API_KEY") if url == base_url else None
+        endpoints[seat] = endpoint(url, model, os.environ.get(f"OPENAI_API_KEY_{seat}") or common_key)
     return endpoints
 
 
@@ -143,16 +139,11 @@ class _LoadedModel:
         asked = self.sampler if replies is None else RememberedSampler(self.sampler, self.identity, replies)
 
         def speaker(question: str, agent: int, listener: Listener) -> CountedSpeaker:
-            sampler = StreamingSampler(
-                asked,
-                lambda ids: self.rendering.said(ids)[0],
-                context,
-                lambda text: listener.heard(agent, text),
-                piece,
-            )
-            return StreamingSpeaker(
-                sampler, self.rendering, settings.max_tokens, settings.seed_for(question), settings.limits
-            )
+            decode = lambda ids: self.rendering.said(ids)[0]  # noqa: E731
+            heard = lambda text: listener.heard(agent, text)  # noqa: E731
+            sampler = StreamingSampler(asked, decode, context, heard, piece)
+            seed = settings.seed_for(question)
+            return StreamingSpeaker(sampler, self.rendering, settings.max_tokens, seed, settings.limits)
 
         return speaker
 
@@ -169,9 +160,8 @@ async def _load(common: CommonModel, seed: int | None, stack: AsyncExitStack) ->
         raise ConfigError(f"checkpoint {checkpoint} is of {stored['model']}, not of {model}; leave --model out")
     if stored.get("base_url") and stored["base_url"] != common.base_url:
         # A checkpoint may be somebody else's, and the key would go there.
-        raise ConfigError(
-            f"checkpoint {checkpoint} is kept at {stored['base_url']}; if you trust it, name it with --base-url"
-        )
+        kept = f"checkpoint {checkpoint} is kept at {stored['base_url']}"
+        raise ConfigError(f"{kept}; if you trust it, name it with --base-url")
     asked: dict[str, Any] = {"engine": common.engine, "model": model}
     if KINDS[common.engine].server:
         asked |= {"base_url": common.base_url, "tokenizer": common.tokenizer}

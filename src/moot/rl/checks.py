@@ -37,19 +37,19 @@ def check_warm_start(config: TrainConfig, task: Task) -> None:
             f"warm_solutions must be task with task {task.name}, whose questions have no answers that could be right; "
             "got 'own'"
         )
-    if 0 < len(task.training) < config.warm.warm_questions and not config.warm.warm_from:
+    if 0 < len(task.training) < config.warm.warm_questions:
         logging.getLogger("moot").warning(
             f"warm_questions is {config.warm.warm_questions}, and task {task.name} has {len(task.training)} questions "
             "to train on: each is "
             "taught several times over"
         )
     lacking = task.solution is None or (task.near_miss is None and config.warm.warm_wrong != "none")
-    if config.warm.warm_solutions == "task" and config.warm.warm_questions and not config.warm.warm_from and lacking:
+    if config.warm.warm_solutions == "task" and config.warm.warm_questions and lacking:
         raise ConfigError(
             f"warm_questions must be 0 with task {task.name}, got {config.warm.warm_questions}: the warm start needs "
             "worked solutions, and "
-            "this task has none; use the model's own (warm_solutions own), leave it out, or take the warm start of "
-            "another run (warm_from)"
+            "this task has none; use the model's own (warm_solutions own), leave it out, or start from "
+            "another run (--from)"
         )
 
 
@@ -57,15 +57,21 @@ def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
     """A reward that nothing could ever pay: votes where nobody reads anybody, or known answers where there are none.
     `rounds` are the most
     that a debate may have."""
-    rules, scoring, recipe = config.protocol.rules, config.protocol.scoring, config.recipe
+    rules, scoring = config.protocol.rules, config.protocol.scoring
     alone = rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
     if not config.optim.num_train_datapoints:
         return
-    if scoring.rule.from_votes and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:
+    judged = config.outside_judge or scoring.reward_mix or scoring.correct_bonus
+    if scoring.rule.from_votes and alone and not judged:
         raise ConfigError(
             f"max_rounds must be at least 2 with the reward {scoring.reward}, got 1: in one parallel round nobody "
             "reads anybody, so nobody "
             "votes; use --max-rounds 2, --closing-ballot, a --judge, or --reward majority"
+        )
+    if scoring.rule.checked and scoring.rule.asks["ballot"] == "pairs" and task.open_ended:
+        raise ConfigError(
+            f"the reward {scoring.reward} compares answers that differ, and task {task.name} has none to compare; use "
+            "--reward approval"
         )
     if scoring.rule.grades == "right" and not task.gradable(task.train(0)):
         raise ConfigError(
@@ -81,6 +87,8 @@ def check_scoring(config: TrainConfig, task: Task, reward: Reward, estimator: Es
     if scoring.rule.our_own and not is_users(scoring.advantage):
         return
     debates = [_made_up(config, _question(task), silent) for silent in (None, 0)]
+    if reward.checked:
+        debates = [replace(debate, checks=()) for debate in debates]
     grades = [grade(debate, task.equal, task.extract, task.check) for debate in debates]
     scores = [reward(debate, scoring, graded) for debate, graded in zip(debates, grades, strict=True)]
     advantages(zip(debates, scores, strict=True), estimator, SeatMeans())

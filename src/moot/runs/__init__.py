@@ -1,14 +1,12 @@
-"""A debate and what came of it, as one value; and that value on disk.
+"""A run on disk.
 
-played.py   PlayedDebate: the value that flows from self-play through scoring and training to the page
-codec.py    a played debate as JSON, and back; the only place that knows its names
-seen.py     what an agent saw before it spoke
-shape.py    whether a record is a debate at all
-arrays.py   a step's tokens as arrays, and back
-run.py      a run's folder: configuration, metrics, debates, checkpoints
-aside.py    what is out of the way
-lock.py     one process per run
-files.py    lines of JSON
+record.py           a played debate as JSON, and back; the only place that knows its names
+prompt_of_turn.py   what an agent saw before it spoke
+validate.py         whether a record is a debate at all
+arrays.py           a step's tokens as arrays, and back
+run.py              a run's folder: configuration, metrics, debates, checkpoints, what is set aside
+lock.py             one process per run
+select.py           steps and debates by their names
 """
 
 from moot.runs.prompt_of_turn import seen

@@ -28,27 +28,15 @@ def read_arrays(file: Path, names: Sequence[str], largest: int = 2**30) -> dict[
             for name in names:
                 # An array's header says how large it is, and memory is taken before the file turns out to be shorter.
                 with archive.open(f"{name}.npy") as member:
-                    version = np.lib.format.read_magic(member)
-                    read = (
-                        np.lib.format.read_array_header_1_0
-                        if version == (1, 0)
-                        else np.lib.format.read_array_header_2_0
-                    )
+                    form = np.lib.format
+                    first = form.read_magic(member) == (1, 0)
+                    read = form.read_array_header_1_0 if first else form.read_array_header_2_0
                     shape, _, kind = read(member)
                     if math.prod(shape) * kind.itemsize > archive.getinfo(f"{name}.npy").file_size:
                         raise ValueError(f"{name} in {file.name} claims {math.prod(shape):,} entries and has fewer")
         with opened(file) as content, np.load(content, allow_pickle=False) as arrays:
             return _fitting({name: arrays[name] for name in names}, file.name)
-    except (
-        zipfile.BadZipFile,
-        zlib.error,
-        KeyError,
-        EOFError,
-        TypeError,
-        NotImplementedError,
-        RuntimeError,
-        SyntaxError,
-    ) as error:
+    except (zipfile.BadZipFile, zlib.error, KeyError, EOFError, TypeError, RuntimeError, SyntaxError) as error:
         raise ValueError(f"{file.name} cannot be read: {error}") from None
 
 
@@ -78,11 +66,11 @@ def token_arrays(played: Sequence[PlayedDebate]) -> dict[str, Any]:
     turns: list[SampledTurn] = []
     credits: list[Any] = []
     where: list[tuple[int, int]] = []
-    for number, each in enumerate(played):
-        values = [*each.token_credits()]
-        turns += each.sampled
-        where += [(number, i) for i in range(len(each.sampled))]
-        credits += values + [np.zeros(len(turn.tokens), dtype=np.float32) for turn in each.sampled[len(values) :]]
+    for number, one in enumerate(played):
+        values = [*one.token_credits()]
+        turns += one.sampled
+        where += [(number, i) for i in range(len(one.sampled))]
+        credits += values + [np.zeros(len(turn.tokens), dtype=np.float32) for turn in one.sampled[len(values) :]]
 
     def joined(arrays: list[Any], kind: type) -> Any:
         return np.concatenate(arrays).astype(kind) if arrays else np.zeros(0, dtype=kind)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from moot.debate.checks import Check
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
@@ -71,6 +72,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
     record["turns"] = turns_to_json(played)
     for i, told in enumerate(record["turns"] if with_seen else ()):
         told["seen"] = seen_to_json(played, i)
+    if debate.checks is not None:
+        record["checks"] = checks_to_json(debate.checks)
     if debate.jury:
         record["jury_counts"] = played.scoring.judges_count
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
@@ -119,6 +122,20 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
             **({"stop": sampled[i].stop_reason} if sampled else {}),
         }
         for i, turn in enumerate(played.debate.turns)
+    ]
+
+
+def checks_to_json(checks: Sequence[Check]) -> list[dict[str, Any]]:
+    return [
+        {
+            "turns": list(check.turns),
+            "judge": check.judge,
+            "value": check.value,
+            "by": check.by,
+            "tokens": check.tokens,
+            "thinking": check.thinking,
+        }
+        for check in checks
     ]
 
 
@@ -191,18 +208,13 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     `turn_tokens`."""
     check_shape(record)
     asked = record["question"]
-    question = Question(
-        str(asked["text"]),
-        asked["answer"],
-        str(asked["id"]),
-        str(asked.get("instruction", "")),
-        asked.get("label"),
-        tuple(asked.get("sides", ())),
-    )
+    text, id, instruction = str(asked["text"]), str(asked["id"]), str(asked.get("instruction", ""))
+    question = Question(text, asked["answer"], id, instruction, asked.get("label"), tuple(asked.get("sides", ())))
     protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
+    said = with_jury(with_turns(empty, record["turns"]), record.get("jury", ()))
     return PlayedDebate(
-        with_jury(with_turns(empty, record["turns"]), record.get("jury", ())),
+        replace(said, checks=checks_of(record)),
         _stops(record["turns"]),
         error=record.get("error"),
         scoring=protocol.scoring,
@@ -255,48 +267,32 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
     return replace(read, parsed=debate.about_seats(Parsed(fields, {}, comparison_lines(fields["comparison"])), agent))
 
 
+def checks_of(record: Mapping[str, Any]) -> tuple[Check, ...] | None:
+    """What judges made of its answers; None where nobody was asked."""
+    if (given := record.get("checks")) is None:
+        return None
+    return tuple(
+        Check(told["value"], told["thinking"], told["tokens"], told["by"], tuple(told["turns"]), told["judge"])
+        for told in given
+    )
+
+
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
     """How each turn ended, where the record says it of all of them."""
-    return (
-        tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns)
-        if turns and all("stop" in turn for turn in turns)
-        else ()
-    )
+    told = all("stop" in turn for turn in turns)
+    return tuple(turn_in_text(stop_reason=turn["stop"]) for turn in turns) if told else ()
 
 
 def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None:
-    """What the grader said then. Older records do not say which answers are the same: there right ones are, whatever
-    they look like."""
+    """What the grader said then."""
     turns, asked = record["turns"], record.get("question", {})
     if not all("correct" in turn for turn in turns):
         return None
-    label = asked.get("label")
-    labelled = (
-        None if label is None else tuple(turn["answer"] is not None and equal(turn["answer"], label) for turn in turns)
-    )
-    answers, correct = tuple(turn["answer"] for turn in turns), tuple(bool(turn["correct"]) for turn in turns)
-    same = tuple(turn["same"] for turn in turns) if all("same" in turn for turn in turns) else _same_of(turns, equal)
+    label, answers = asked.get("label"), tuple(turn["answer"] for turn in turns)
+    labelled = None if label is None else tuple(answer is not None and equal(answer, label) for answer in answers)
+    correct = tuple(bool(turn["correct"]) for turn in turns)
+    same = tuple(turn["same"] for turn in turns)
     return Grades(answers, correct, same, labelled=labelled, checked=bool(asked.get("checked")))
-
-
-def _same_of(turns: Sequence[Mapping[str, Any]], equal: Grader) -> tuple[int | None, ...]:
-    same: list[int | None] = []
-    kinds: list[tuple[str, bool]] = []
-    for turn in turns:
-        answer, right = turn["answer"], bool(turn["correct"])
-        if answer is None:
-            same.append(None)
-            continue
-        alike = (
-            i
-            for i, (other, other_right) in enumerate(kinds)
-            if right == other_right and (right or equal(answer, other))
-        )
-        kind = next(alike, len(kinds))
-        if kind == len(kinds):
-            kinds.append((answer, right))
-        same.append(kind)
-    return tuple(same)
 
 
 def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
@@ -328,10 +324,9 @@ def _per(streams: Container[str]) -> Per:
 def _stream_of(streams: Mapping[str, Rows], scoring: Scoring) -> Mapping[str, str]:
     """As the reward says. A user's that is not read here says nothing: with one stream, that one pays for every
     token."""
-    own = scoring.stream_of
-    return (
-        own if set(own.values()) & streams.keys() else {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
-    )
+    if set(scoring.stream_of.values()) & streams.keys():
+        return scoring.stream_of
+    return {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS
 
 
 def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
@@ -342,9 +337,8 @@ def _votes_of(record: Mapping[str, Any]) -> tuple[Vote, ...]:
         left, right = (told[f"{side}_turn"] if by_turn else told[side] for side in ("left", "right"))
         most = len(turns) if by_turn else agents
         if not (0 <= left < most and 0 <= right < most and (turn is None or 0 <= turn < len(turns))):
-            raise ConfigError(
-                f"a vote is about {left} and {right} by {turn}, and there are {len(turns)} turns of {agents} agents"
-            )
+            there = f"there are {len(turns)} turns of {agents} agents"
+            raise ConfigError(f"a vote is about {left} and {right} by {turn}, and {there}")
         author = agents + int(told["judge"]) if turn is None else turns[turn]["agent"]
         votes.append(Vote(author, left, right, told["verdict"], -1 if turn is None else turn))
     return tuple(votes)
@@ -394,7 +388,8 @@ def summary(record: Mapping[str, Any]) -> Summary:
     paid: list[float] = []
     if (scores := scores_of(record, scoring)) is not None:
         means = mean_rewards(scores)
-        winner = winner_among(leaders_by(means), bool(record.get("votes")), scoring)
+        voted = bool(record.get("votes")) or (scoring.rule.checked and bool(record.get("signal")))
+        winner = winner_among(leaders_by(means), voted, scoring)
         paid = [mean for mean in means if mean is not None]
     answer, holders = _most_held(last, winner)
     return Summary(
@@ -427,7 +422,7 @@ def _most_held(last: Mapping[int, Mapping[str, Any]], winner: int | None) -> tup
 
 
 def words(record: Mapping[str, Any], longest: int) -> str:
-    turns = [*record["turns"], *record.get("jury", ())]
-    return "\n".join(
-        map(str, [record["question"]["text"], *(turn["text"][:longest] for turn in turns), record.get("error") or ""])
-    )
+    said = [turn["text"] for turn in (*record["turns"], *record.get("jury", ()))]
+    said += [check["thinking"] for check in record.get("checks") or ()]
+    cut = (text[:longest] for text in said)
+    return "\n".join(map(str, [record["question"]["text"], *cut, record.get("error") or ""]))

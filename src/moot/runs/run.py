@@ -33,8 +33,7 @@ from typing import Any
 from moot.debate.prompt_texts import DEFAULT
 from moot.errors import ConfigError
 from moot.runs.arrays import token_arrays
-from moot.runs.aside import new_aside
-from moot.runs.lock import RunLock
+from moot.runs.lock import HELD, NAME, RunLock
 from moot.runs.prompt_of_turn import prompts_of, with_prompts
 from moot.runs.record import FORMAT, Damaged, read_line, to_record
 from moot.tasks.answer_classes import Grader
@@ -56,20 +55,24 @@ class Run:
             raise ConfigError(f"{path} is not a run: it has no run.json")
         version = self.header.get("format")
         if version != FORMAT:
-            raise ConfigError(
-                f"{path} is a run of format {version!r:.40}, and this moot reads format {FORMAT}; use "
-                "the moot that made it"
-            )
+            told = f"{path} is a run of format {version!r:.40}, and this moot reads format {FORMAT}"
+            raise ConfigError(f"{told}; use the moot that made it")
 
     # Opening
 
     @classmethod
-    def create(cls, path: Path, config: Mapping[str, Any], made_by: Mapping[str, Any]) -> Run:
+    def create(
+        cls,
+        path: Path,
+        config: Mapping[str, Any],
+        made_by: Mapping[str, Any],
+        source: Mapping[str, Any] | None = None,
+    ) -> Run:
+        """`source` is what it starts from, where that is not the model itself."""
         (path / "debates").mkdir(parents=True, exist_ok=True)
         (path / "checkpoints").mkdir(exist_ok=True)
-        write_atomically(
-            path / "run.json", json.dumps({"format": FORMAT, "config": config, "made_by": made_by}, indent=1).encode()
-        )
+        header = {"format": FORMAT, "config": config, "made_by": made_by, **({"from": source} if source else {})}
+        write_atomically(path / "run.json", json.dumps(header, indent=1).encode())
         return cls(path)
 
     @classmethod
@@ -96,17 +99,15 @@ class Run:
     def made_by(self) -> str:
         """The version of moot that made it, as far as it says so."""
         made = self.header.get("made_by")
-        return (
-            str(made.get("moot", "of an unknown version"))[:40] if isinstance(made, dict) else "of an unknown version"
-        )
+        version = made.get("moot") if isinstance(made, dict) else None
+        return "of an unknown version" if version is None else str(version)[:40]
 
     @property
     def config(self) -> dict[str, Any]:
         config = self.header.get("config")
         if not isinstance(config, dict):
-            raise ConfigError(
-                f"{self.path / 'run.json'} is damaged: it has no config; put back the run.json that moot wrote"
-            )
+            damaged = f"{self.path / 'run.json'} is damaged: it has no config"
+            raise ConfigError(f"{damaged}; put back the run.json that moot wrote")
         return config
 
     # Metrics
@@ -130,9 +131,8 @@ class Run:
         try:
             import pandas
         except ModuleNotFoundError:
-            raise ConfigError(
-                "frame needs pandas, which is not installed; run: pip install pandas, or take metrics()"
-            ) from None
+            missing = "frame needs pandas, which is not installed"
+            raise ConfigError(f"{missing}; run: pip install pandas, or take metrics()") from None
         return pandas.DataFrame(self.metrics())
 
     def append_metrics(self, row: Mapping[str, Any]) -> None:
@@ -199,17 +199,16 @@ class Run:
     def write_debates(self, step: int, played: Sequence[PlayedDebate]) -> None:
         import numpy as np  # here, because what reads only text waits for nothing
 
-        write_lines(self.debates_file(step), ({"number": i, **to_record(each)} for i, each in enumerate(played)))
+        records = ({"number": i, **to_record(one)} for i, one in enumerate(played))
+        write_lines(self.debates_file(step), records)
         with beside(self.debates_file(step, ".npz")) as file:
             np.savez_compressed(file, **token_arrays(played))
 
     def write_held_out(self, step: int, played: Sequence[PlayedDebate]) -> None:
         """The debates of an evaluation, for people to read: nothing is trained on them, so they have no tokens."""
         (self.path / "held_out").mkdir(exist_ok=True)
-        write_lines(
-            self.path / "held_out" / step_file(step),
-            ({"number": i, **to_record(each)} for i, each in enumerate(played)),
-        )
+        records = ({"number": i, **to_record(one)} for i, one in enumerate(played))
+        write_lines(self.path / "held_out" / step_file(step), records)
 
     def debates(self, steps: Iterable[int] | None = None, equal: Grader = exact) -> Iterator[PlayedDebate | Damaged]:
         """In the order in which they were trained on, one at a time. A run may be large, damaged, or still being
@@ -289,11 +288,28 @@ class Run:
 
     def checkpoints(self) -> list[tuple[int, Path]]:
         """Newest first."""
-        places = (self.path / "checkpoints").glob("[0-9]*")
-        return sorted(
-            ((int(place.name), place) for place in places if place.name.isascii() and place.name.isdigit()),
-            reverse=True,
-        )
+        folders = (self.path / "checkpoints").glob("[0-9]*")
+        return sorted(((int(one.name), one) for one in folders if _is_number(one.name)), reverse=True)
+
+
+def new_aside(run: Path) -> Path:
+    """The next folder under the run's `aside`: 001, 002, …"""
+    folder = run / "aside"
+    folder.mkdir(exist_ok=True)
+    taken = [int(one.name) for one in folder.iterdir() if _is_number(one.name)]
+    made = folder / f"{max(taken, default=0) + 1:03d}"
+    made.mkdir()
+    return made
+
+
+def set_aside(run: Path) -> Path:
+    """Moves all of a run, damaged or not, to a new folder under `aside`, where it is still a run: that folder."""
+    aside = new_aside(run)
+    # run.json last: until then a kill leaves a run that says what is missing.
+    for file in sorted(run.iterdir(), key=lambda file: file.name == "run.json"):
+        if file.name not in ("aside", NAME, HELD):
+            file.rename(aside / file.name)
+    return aside
 
 
 def metric_row(line: bytes) -> dict[str, Any] | None:
@@ -302,14 +318,9 @@ def metric_row(line: bytes) -> dict[str, Any] | None:
         row = read_json(line)
     except ConfigError:
         return None
-    if not (
-        isinstance(row, dict)
-        and type(row.get("step")) is int
-        and abs(row["step"]) < 10**9
-        and isinstance(row.get("phase"), str)
-    ):
+    if not isinstance(row, dict) or type(row.get("step")) is not int or not isinstance(row.get("phase"), str):
         return None
-    return row
+    return row if abs(row["step"]) < 10**9 else None
 
 
 def _is_metric(value: Any) -> bool:
@@ -326,20 +337,9 @@ def _missing(rows: Iterable[Mapping[str, Any]], last: int) -> int:
 
 
 def tokens_spent(rows: Sequence[Mapping[str, Any]]) -> dict[int, float]:
-    """By step of self-play, all tokens sampled up to it: by agents and judges, and for labels.
-
-    Rows of older versions count those of the agents alone.
-    """
-    spent, total = dict[int, float](), 0.0
-    for row in rows:
-        if row["phase"] == "self_play":
-            total = spent[row["step"]] = _tokens(row, "tokens/spent") or total + _tokens(row, "tokens/sampled")
-    return spent
-
-
-def _tokens(row: Mapping[str, Any], name: str) -> float:
-    value = row.get(name)
-    return float(value) if isinstance(value, int | float) and 0 <= value < 1e18 else 0.0
+    """By step of self-play, all tokens sampled up to it: by agents and judges, and for labels."""
+    values = {row["step"]: row.get("tokens/spent") for row in rows if row["phase"] == "self_play"}
+    return {step: float(n) for step, n in values.items() if isinstance(n, int | float) and 0 <= n < 1e18}
 
 
 def measured(row: Mapping[str, Any], name: str) -> Any:
@@ -367,7 +367,11 @@ def step_files(folder: Path) -> Iterator[tuple[int, os.DirEntry[str]]]:
 def _step_of(file: Path | os.DirEntry[str]) -> int | None:
     """The step of a file of debates; other names are nobody's."""
     name = file.name.split(".")[0]
-    return int(name) if name.isascii() and name.isdigit() and len(name) < 10 else None
+    return int(name) if _is_number(name) and len(name) < 10 else None
+
+
+def _is_number(name: str) -> bool:
+    return name.isascii() and name.isdigit()
 
 
 def _rename_damaged(place: Path) -> None:

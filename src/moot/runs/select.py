@@ -35,8 +35,8 @@ def pick_debates(
     if not wanted:
         for step in reversed(steps):
             here = list(run.debates([step]))
-            damaged += [each for each in here if isinstance(each, Damaged) and each not in damaged]
-            chosen = [each for each in here if isinstance(each, PlayedDebate)][: most - len(chosen)] + chosen
+            damaged += [line for line in here if isinstance(line, Damaged) and line not in damaged]
+            chosen = [one for one in here if isinstance(one, PlayedDebate)][: most - len(chosen)] + chosen
             if len(chosen) >= most:
                 break
         if not chosen:
@@ -46,12 +46,8 @@ def pick_debates(
         match = re.fullmatch("([0-9]{1,9})/([0-9]{1,9})", name)
         if not match:
             raise ConfigError(f"debates must be named STEP/NUMBER, like 12/3, got {name!r}")
-        same = [
-            each
-            for each in run.debates([int(match[1])])
-            if isinstance(each, PlayedDebate) and each.number == int(match[2])
-        ]
-        if not same:
+        played = (one for one in run.debates([int(match[1])]) if isinstance(one, PlayedDebate))
+        if (same := next((one for one in played if one.number == int(match[2])), None)) is None:
             raise ConfigError(f"debates: {run.path} has no debate {name} that can be read")
-        chosen += same[:1]
+        chosen.append(same)
     return chosen

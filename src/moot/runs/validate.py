@@ -14,6 +14,9 @@ from moot.errors import ConfigError
 
 MOST = 1000
 _NOTHING = type(None)
+_WORDS = {dict: "an object", list: "a list", str: "text", int: "a whole number", bool: "true or false"}
+_WORDS[_NOTHING] = "null"
+_OF_TURNS = {"answer": (str, _NOTHING), "correct": (bool,), "same": (int, _NOTHING), "failure": (str,), "stop": (str,)}
 
 
 def check_shape(record: Any) -> None:
@@ -39,6 +42,7 @@ def check_shape(record: Any) -> None:
         taken[turn["agent"]] += 1
     for judge in _optional(record, "jury", list):
         _turn({"round": 1, **_kind("jury", judge, dict)})
+    _checks(record)
     for vote in _optional(record, "votes", list):
         if (verdict := _kind("votes", vote, dict).get("verdict")) not in (">", "="):
             raise ConfigError(f"verdict must be > or =, got {verdict!r}")
@@ -60,21 +64,30 @@ def check_said(record: Any) -> None:
         _part(turn, "stop", str)
     for judge in _optional(record, "jury", list):
         _turn({"round": 1, **_kind("jury", judge, dict)})
+    _checks(record)
+
+
+def _checks(record: Mapping[str, Any]) -> None:
+    turns = len(record["turns"])
+    for check in _optional(record, "checks", list):
+        about = _part(_kind("checks", check, dict), "turns", list)
+        if not 1 <= len(about) <= 2 or not all(type(turn) is int and 0 <= turn < turns for turn in about):
+            raise ConfigError(f"a check is about one or two of the {turns} turns, got {about!r:.80}")
+        _numbers("value", [_part(check, "value", int, float)], 1)
+        if not 0 <= check["value"] <= 1 or _part(check, "judge", int) < 0:
+            raise ConfigError(f"a check's value must lie in 0 to 1 and its judge from 0 up, got {check!r:.80}")
+        _part(check, "thinking", str)
+        _part(check, "tokens", int, _NOTHING)
+        if check.get("by") not in ("probability", "word"):
+            raise ConfigError(f"a check is by probability or by word, got {check.get('by')!r:.80}")
 
 
 def _turn(turn: Any) -> None:
     _kind("turns", turn, dict)
     _part(turn, "text", str)
     _part(turn, "round", int)
-    for name, kinds in (
-        ("answer", (str, _NOTHING)),
-        ("correct", (bool,)),
-        ("same", (int, _NOTHING)),
-        ("failure", (str,)),
-        ("stop", (str,)),
-    ):
-        if name in turn:
-            _part(turn, name, *kinds)
+    for name in _OF_TURNS.keys() & turn.keys():
+        _part(turn, name, *_OF_TURNS[name])
     for name, section in _optional(turn, "fields", dict).items():
         _kind(f"fields {name}", section, str)
 
@@ -117,13 +130,5 @@ def _kind(name: str, value: Any, *kinds: type) -> Any:
     if type(value) in kinds:
         return value
     if not isinstance(value, kinds) or (isinstance(value, bool) and bool not in kinds):
-        words = {
-            dict: "an object",
-            list: "a list",
-            str: "text",
-            int: "a whole number",
-            bool: "true or false",
-            _NOTHING: "null",
-        }
-        raise ConfigError(f"{name} must be {' or '.join(words[kind] for kind in kinds)}, got {value!r:.80}")
+        raise ConfigError(f"{name} must be {' or '.join(_WORDS[kind] for kind in kinds)}, got {value!r:.80}")
     return value

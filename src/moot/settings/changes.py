@@ -31,7 +31,7 @@ def differences(a: Any, b: Any) -> Iterator[tuple[str, Any, Any]]:
         elif f.name == "parts" and old != new:
             yield "with", " ".join(old) or "nothing", " ".join(new) or "nothing"
         elif old != new:
-            yield f.name, old, new
+            yield ("from" if f.name == "start" else f.name), old, new
 
 
 def told(changed: list[tuple[str, Any, Any]]) -> str:

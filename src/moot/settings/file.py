@@ -19,6 +19,8 @@ from moot.errors import ConfigError
 from moot.settings.part_names import part_instead
 from moot.settings.train import TrainConfig
 
+_FIELDS = {"with": "parts", "from": "start"}
+"""Names of settings that Python cannot have."""
 TOP = ""
 """The section of settings that have none."""
 
@@ -54,7 +56,7 @@ def with_settings(base: TrainConfig, content: Mapping[str, Any], where: str = ""
     if "prompts" in content:
         base = replace(base, prompts=_prompts(content["prompts"], where))
         content = {name: value for name, value in content.items() if name != "prompts"}
-    content = {"parts" if name == "with" else name: value for name, value in content.items()}
+    content = {_FIELDS.get(name, name): value for name, value in content.items()}
     if isinstance(content.get("parts"), str):
         content["parts"] = [content["parts"]]
     whole = base.as_dict()

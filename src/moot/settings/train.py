@@ -100,9 +100,6 @@ class WarmConfig:
     """Where the right ones come from: the task's worked solutions, or own, what the untrained model gets right by
     itself (without known answers, what most of its answers agree on). With own, its mistakes are the wrong ones, and
     the phase ends when the form is learned."""
-    warm_from: str = ""
-    """Folder of a run whose warm start to take over instead of doing it again, so that runs to be compared start from
-    the same weights."""
 
 
 EVAL_MODES = ("direct", "vote", "debate+vote", "opponents")
@@ -119,7 +116,8 @@ class RecipeConfig:
 
     judge: str = ""
     """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or
-    MODEL@URL of an OpenAI-compatible server. Use it when judge accuracy is near one half."""
+    MODEL@URL of an OpenAI-compatible server. Use it when judge accuracy is near one half. The rewards approval,
+    approved and pairs need one, and take base where none is named."""
     max_sampled_tokens: int = 0
     """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that
     runs can be compared at equal cost; 0 is no limit."""
@@ -144,6 +142,9 @@ class TrainConfig:
     prompts: Prompts = DEFAULT
     """A file with the texts that agents read, over the defaults; `moot prompts` prints it."""
     model: ModelConfig = field(default_factory=ModelConfig)
+    start: Annotated[str, arg(name="from", metavar="RUN[@STEP]")] = ""
+    """Begin with these weights and a fresh optimizer: a run, RUN@STEP, RUN@best, or an adapter's folder, of the same
+    model and adapter settings. A preset's warm start is then left out."""
     debate: DebateConfig = field(default_factory=DebateConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     warm: WarmConfig = field(default_factory=WarmConfig)
@@ -191,6 +192,12 @@ class TrainConfig:
             raise ConfigError(
                 f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played"
             )
+
+    @property
+    def outside_judge(self) -> str:
+        """Who judges without a seat. Where a reward is made of checks and nobody is named, the model before training:
+        one that moves with the policy would come to like whatever the policy writes."""
+        return self.recipe.judge or ("base" if self.protocol.scoring.rule.checked else "")
 
     @property
     def iterations(self) -> int:

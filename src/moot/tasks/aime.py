@@ -25,15 +25,11 @@ def row(raw: Raw, where: str) -> Row | None:
 
 def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     if spec.words not in ((), ("past",)):
-        raise ConfigError(
-            f"task {spec.text!r}: {spec.words[0]!r} means nothing here; there is past, the problems of the years "
-            "before 2024"
-        )
+        there = "there is past, the problems of the years before 2024"
+        raise ConfigError(f"task {spec.text!r}: {spec.words[0]!r} means nothing here; {there}")
     chosen = spec.fill(SetSettings)
-
     splits = {"test": lambda: convert(load(chosen.test, spec.name, HUB, ["test"]), row)}
     if chosen.train or spec.words:
         splits["train"] = lambda: convert(load(chosen.train, spec.name, PAST_HUB, ["train"]), row)
-    return fixed_set(
-        spec.label, grading(chosen.grader or "number", chosen.equal), splits, chosen.held_out or "test", seed, held_out
-    )
+    graded = grading(chosen.grader or "number", chosen.equal)
+    return fixed_set(spec.label, graded, splits, chosen.held_out or "test", seed, held_out)

@@ -150,18 +150,18 @@ def grade(
     """
     answers = [_position(debate, turn) if debate.assigned else _answer_of(turn, otherwise) for turn in debate.turns]
     comparing, question = Comparing(equal), debate.question
-    same = [
-        None if answer is None else comparing.class_of(answer, turn.agent)
-        for turn, answer in zip(debate.turns, answers, strict=True)
-    ]
+    said = [(answer, turn.agent) for turn, answer in zip(debate.turns, answers, strict=True)]
+    same = [None if answer is None else comparing.class_of(answer, agent) for answer, agent in said]
     label = None if question.label is None else comparing.class_of(question.label, debate.num_agents)
     labelled = None if label is None else tuple(number == label for number in same)
     known, right = question.answer, dict[str, bool]()
-    for turn, answer in zip(debate.turns, answers, strict=True):
-        if answer is not None and answer not in right:
-            right[answer] = (
-                check(question, answer) if check else known is not None and comparing.equals(answer, known, turn.agent)
-            )
+    for answer, agent in said:
+        if answer is None or answer in right:
+            continue
+        if check is not None:
+            right[answer] = check(question, answer)
+        else:
+            right[answer] = known is not None and comparing.equals(answer, known, agent)
     correct = tuple(answer is not None and right[answer] for answer in answers)
     return Grades(tuple(answers), correct, tuple(same), comparing.given_up, labelled, checked=check is not None)
 
@@ -184,6 +184,6 @@ def in_parallel(work: Callable[[T], R], over: Sequence[T], equal: Grader) -> lis
     """Threads are of use only where a grader waits for other processes; a user's own function need not stand them."""
     workers = min(len(over), getattr(equal, "workers", 1))
     if workers < 2:
-        return [work(each) for each in over]
+        return [work(item) for item in over]
     with ThreadPoolExecutor(workers, thread_name_prefix="moot-grading") as threads:
         return list(threads.map(work, over))

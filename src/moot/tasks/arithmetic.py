@@ -52,9 +52,9 @@ def question(seed: object, split: str, number: int, settings: ArithmeticSettings
         operators = [rng.choice(signs) for _ in operands[1:]]
         if operators == ["-"]:
             operands.sort(reverse=True)
-        pieces = [str(operands[0])] + [
-            piece for pair in zip(operators, map(str, operands[1:]), strict=True) for piece in pair
-        ]
+        pieces = [str(operands[0])]
+        for sign, operand in zip(operators, operands[1:], strict=True):
+            pieces += [sign, str(operand)]
         if (sum(operands) % 7 == 0) == (split == "held_out") and (lines := _steps(pieces)) is not None:
             return Question(f"What is {' '.join(pieces)}?", lines[-1], id=f"{split}-{number}", instruction=STEPS)
     raise ConfigError(

@@ -5,9 +5,9 @@ all."""
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from moot.debate.types import Question
@@ -61,22 +61,14 @@ class DataReport:
     splits: Mapping[str, SplitReport]
     overlap: tuple[tuple[str, str], ...]
     """Questions of another split that are also trained on: (in train, in the other)."""
-    notes: tuple[str, ...] = field(default=())
+    notes: tuple[str, ...] = ()
 
     @property
     def good(self) -> bool:
         return not self.overlap and not any(s.failing or s.passing or s.contradictions for s in self.splits.values())
 
     def as_json(self) -> dict[str, Any]:
-        def written(split: SplitReport) -> dict[str, Any]:
-            return {
-                name: [vars(each) if isinstance(each, Trouble) else each for each in value]
-                if isinstance(value, tuple)
-                else value
-                for name, value in vars(split).items()
-            }
-
-        splits = {name: written(split) for name, split in self.splits.items()}
+        splits = {name: asdict(split) for name, split in self.splits.items()}
         return {"task": self.task, "good": self.good, "splits": splits, "overlap": self.overlap, "notes": self.notes}
 
 
@@ -93,13 +85,8 @@ def check(
     """`checked` is called after each question, from whichever thread."""
     reports = {name: _split(task, questions, checked) for name, questions in splits.items()}
     trained = {normal(question.text): question.id for question in splits.get("train", ())}
-    overlap = [
-        (trained[normal(question.text)], question.id)
-        for name, questions in splits.items()
-        if name != "train"
-        for question in questions
-        if normal(question.text) in trained
-    ]
+    others = [question for name, questions in splits.items() if name != "train" for question in questions]
+    overlap = [(trained[text], question.id) for question in others if (text := normal(question.text)) in trained]
     return DataReport(task.name, reports, tuple(overlap), task.notes)
 
 
@@ -111,21 +98,18 @@ def _split(task: Task, questions: Sequence[Question], checked: Callable[[], obje
 
     results = in_parallel(one, list(enumerate(questions)), task.equal)
 
-    seen = Counter(normal(question.text) for question in questions)
-    answers: dict[str, set[str | None]] = defaultdict(set)
+    seen: dict[str, set[str | None]] = defaultdict(set)
     for question in questions:
-        answers[normal(question.text)].add(question.answer)
-    contradictions = tuple(text for text, given in answers.items() if len(given) > 1 and task.check is None)
+        seen[normal(question.text)].add(question.answer)
+    contradictions = tuple(text for text, answers in seen.items() if len(answers) > 1 and task.check is None)
+    graded, repeated = sum(map(task.gradable, questions)), len(questions) - len(seen)
+    troubles = {kind: tuple(result[kind] for result in results if kind in result) for kind in KINDS}
     tried = [_tried(task, question) for question in questions]
+    rights, wrongs = (sum(each[kind] for each in tried) for kind in (0, 1))
     return SplitReport(
-        len(questions),
-        sum(map(task.gradable, questions)),
-        **{kind: tuple(result[kind] for result in results if kind in result) for kind in KINDS},
-        right_tried=sum(right for right, _ in tried),
-        wrong_tried=sum(wrong for _, wrong in tried),
-        duplicates=sum(seen.values()) - len(seen),
+        len(questions), graded, **troubles, right_tried=rights, wrong_tried=wrongs, duplicates=repeated,
         contradictions=contradictions,
-    )
+    )  # fmt: skip
 
 
 def _tried(task: Task, question: Question) -> tuple[bool, bool]:
@@ -166,11 +150,8 @@ def _question(task: Task, number: int, question: Question) -> dict[str, Trouble]
         passes, read = graded(task.near_miss(question, number))
         if passes:
             troubles["passing"] = Trouble(question.id, right, read)
-    if (
-        (outcome := getattr(task.equal, "outcome", None)) is not None
-        and not right.isdecimal()
-        and outcome(right, right) != "equal"
-    ):
+    outcome = None if right.isdecimal() else getattr(task.equal, "outcome", None)
+    if outcome is not None and outcome(right, right) != "equal":
         troubles["as_text"] = Trouble(question.id, right)
     if task.solution is not None and (last := boxed(task.solution(question))) and not accepted(last):
         troubles["unlike"] = Trouble(question.id, right, last)

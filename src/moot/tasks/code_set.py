@@ -49,10 +49,8 @@ def problem(raw: Raw, where: str) -> Problem:
     # A comment tells problems with the same tests apart: the tests stand for the right answer.
     made = Problem(prompt, entry_point, f"{TESTS}{entry_point}\n{written}")
     if solution := str(raw.get("canonical_solution") or raw.get("solution") or ""):
-        made = replace(
-            made,
-            solution=made.whole(solution) if f"def {entry_point}" in solution else f"{prompt.rstrip()}\n{solution}",
-        )
+        whole = f"def {entry_point}" in solution
+        made = replace(made, solution=made.whole(solution) if whole else f"{prompt.rstrip()}\n{solution}")
     return made
 
 
@@ -74,18 +72,17 @@ def code(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
 
 def _task(name: str, splits: dict[str, list[Problem]], use: str, seed: int, held_out: int) -> Task:
     sandbox.require()  # now, and not when the first program is to be graded
-    problems = {each.tests: each for split in splits.values() for each in split}
+    problems = {problem.tests: problem for split in splits.values() for problem in split}
     programs = EqualPrograms(list(problems.values()))
     grading = Grading(programs, last_program, CODE, check=programs.check)
 
     def rows(split: str) -> Callable[[], list[Row]]:
-        return lambda: [Row(f"Complete this function.\n\n{each.prompt.rstrip()}", each.tests) for each in splits[split]]
+        return lambda: [Row(f"Complete this function.\n\n{made.prompt.rstrip()}", made.tests) for made in splits[split]]
 
     def solution(question: Question) -> str:
         return f"```python\n{problems[question.answer or ''].solution}\n```"
 
     task = fixed_set(name, grading, {split: rows(split) for split in splits}, use, seed, held_out)
     # Wrong programs are made by the grader. A warm start would have to show tests as answers, so there is none.
-    return replace(
-        task, solution=solution if all(each.solution for each in problems.values()) else None, near_miss=None
-    )
+    solved = all(problem.solution for problem in problems.values())
+    return replace(task, solution=solution if solved else None, near_miss=None)

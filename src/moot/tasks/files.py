@@ -58,10 +58,9 @@ def _row(raw: Raw, where: str, chosen: FileSettings, labelled: bool) -> Row:
         return Row(question)
     worked, marker, answer = field(raw, where, chosen.answer or "answer").rpartition("####")
     answer = answer.strip()
-    solution = (
-        f"{worked.strip()}\nThe answer is \\boxed{{{answer}}}." if marker else str(raw.get(chosen.solution) or "")
-    )
-    return Row(question, answer, solution)
+    if marker:
+        return Row(question, answer, f"{worked.strip()}\nThe answer is \\boxed{{{answer}}}.")
+    return Row(question, answer, str(raw.get(chosen.solution) or ""))
 
 
 def check_fields(spec: Spec, chosen: FileSettings, where: str, first: Raw) -> None:
@@ -118,22 +117,18 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     # One answer is enough to expect the rest of them: a file with a misspelled field must not pass for prompts.
     labelled = bool(chosen.answer) or any("answer" in raw for rows in raws.values() for _, raw in rows)
     sided = any("sides" in raw for rows in raws.values() for _, raw in rows)
-    rows_by_split = {
-        name: convert(rows, lambda raw, where: row(raw, where, chosen, labelled, sided)) for name, rows in raws.items()
+    make = partial(row, chosen=chosen, labelled=labelled, sided=sided)
+    splits: dict[str, Callable[[], list[Row]]] = {
+        name: partial(list, convert(rows, make)) for name, rows in raws.items()
     }
-    splits: dict[str, Callable[[], list[Row]]] = {name: partial(list, rows) for name, rows in rows_by_split.items()}
     graded = grading(chosen.grader, chosen.equal)
     open_ended = not labelled and graded.check is None
     made = fixed_set(Path(spec.name).stem, graded, splits, chosen.held_out, seed, held_out, open_ended)
-    others = sorted(
-        {name for rows in raws.values() for _, raw in rows for name in raw} - {chosen.question, "sides", *QUESTION}
-    )
+    fields = {name for rows in raws.values() for _, raw in rows for name in raw}
+    others = sorted(fields - {chosen.question, "sides", *QUESTION})
     if not open_ended or not others:
         return replace(made, notes=(*made.notes, *notes))
-    note = (
-        f"no row of {spec.name} has the field answer, so nothing is graded; if {' or '.join(others[:5])} is the "
-        "answer, name it as in "
-    )
-    note += f"{spec.name}:answer={others[0]}"
+    note = f"no row of {spec.name} has the field answer, so nothing is graded; if {' or '.join(others[:5])} is the "
+    note += f"answer, name it as in {spec.name}:answer={others[0]}"
     logging.getLogger("moot").warning(note)
     return replace(made, notes=(*made.notes, *notes, note))

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from fractions import Fraction
+from typing import Any
 
 from moot.debate.typed_fields import near
-from moot.debate.types import Question
 from moot.errors import ConfigError
 from moot.tasks.answer_classes import ByKey, Grader
 from moot.tasks.answers import TAIL, Checker, Extract, announced, exact, final_number
@@ -104,49 +104,34 @@ def grading(name: str, equal: str = "") -> Grading:
     goes by `equal`:
     another name, or a `path.py:function` of two answers; if not given by the grader itself, and beside a user's by
     `exact`."""
-    graded = GRADERS.get(name) or Grading(exact, check=_checker(name, _users("grader", name, ("question", "answer"))))
+    graded = GRADERS.get(name) or Grading(exact, check=_users("grader", name, ("question", "answer")))
     if not equal:
         return graded
-    same = GRADERS[equal].equal if equal in GRADERS else _equality(equal, _users("equal", equal, ("a", "b")))
+    same = GRADERS[equal].equal if equal in GRADERS else _users("equal", equal, ("a", "b"))
     # What is right does not change with what is the same.
     return replace(graded, equal=same, check=graded.check or _by_known_answer(graded.equal))
 
 
-def _users(setting: str, name: str, parameters: tuple[str, str]) -> Callable[..., object]:
+def _users(setting: str, name: str, parameters: tuple[str, str]) -> Callable[[Any, str], bool]:
     if ":" not in name:
-        raise ConfigError(
-            f"{setting} must be one of {', '.join(GRADERS)} or path.py:function, got {name!r}{near(name, GRADERS)}"
-        )
+        known = f"one of {', '.join(GRADERS)} or path.py:function"
+        raise ConfigError(f"{setting} must be {known}, got {name!r}{near(name, GRADERS)}")
     function = users.load(name, setting)
     names = list(inspect.signature(function).parameters)
     if len(names) != 2 or (setting == "grader" and names[0] != "question"):
-        raise ConfigError(
-            f"{setting} {name!r} must have the parameters ({', '.join(parameters)}), got ({', '.join(names)})"
-            + ("; the known answer is question.answer" if setting == "grader" else "")
-        )
-    return function
+        wanted = f"({', '.join(parameters)}), got ({', '.join(names)})"
+        known = "; the known answer is question.answer" if setting == "grader" else ""
+        raise ConfigError(f"{setting} {name!r} must have the parameters {wanted}{known}")
 
-
-def _checker(name: str, function: Callable[..., object]) -> Checker:
-    def check(question: Question, answer: str) -> bool:
+    def called(first: Any, second: str) -> bool:
         try:
-            return bool(function(question, answer))
-        except ConfigError as error:  # which names the line; here it is known for which answer
-            why = str(error).removeprefix(f"grader {name!r} fails: ")
-            raise ConfigError(f"grader {name!r} failed on {answer[:80]!r} to {question.text[:80]!r}: {why}") from error
+            return bool(function(first, second))
+        except ConfigError as error:  # which names the line; here it is known for which answers
+            why = str(error).removeprefix(f"{setting} {name!r} fails: ")
+            a, b = (first, f"and {second[:80]!r}") if setting == "equal" else (second, f"to {first.text[:80]!r}")
+            raise ConfigError(f"{setting} {name!r} failed on {a[:80]!r} {b}: {why}") from error
 
-    return check
-
-
-def _equality(name: str, function: Callable[..., object]) -> Grader:
-    def equal(a: str, b: str) -> bool:
-        try:
-            return bool(function(a, b))
-        except ConfigError as error:
-            why = str(error).removeprefix(f"equal {name!r} fails: ")
-            raise ConfigError(f"equal {name!r} failed on {a[:80]!r} and {b[:80]!r}: {why}") from error
-
-    return equal
+    return called
 
 
 def _by_known_answer(equal: Grader) -> Checker:

@@ -38,25 +38,8 @@ _EVALUATES = re.compile(r"\b(?:eval|exec|parse_expr|sympify)\(")
 _QUOTES = re.compile(r"[\"'\\\\`@{}]")
 _NAME = re.compile(r"[^\W\d]\w*")
 _FUNCTIONS = {
-    *[
-        "sin",
-        "cos",
-        "tan",
-        "asin",
-        "acos",
-        "atan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "exp",
-        "log",
-        "ln",
-        "sqrt",
-        "abs",
-        "Abs",
-        "pi",
-    ]
-}
+    "sin", "cos", "tan", "asin", "acos", "atan", "sinh", "cosh", "tanh", "exp", "log", "ln", "sqrt", "abs", "Abs", "pi",
+}  # fmt: skip
 _APART = 10_000_000
 """Item i of seed s is often item i + 1 of seed s - 1: seeds of ours must lie further apart than any run is long."""
 

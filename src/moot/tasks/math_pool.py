@@ -51,11 +51,7 @@ class Pool:
     """At most `workers` comparisons at once, each with at most so much processor time and memory."""
 
     def __init__(
-        self,
-        workers: int | None = None,
-        seconds: float = 3.0,
-        megabytes: int = 512,
-        about: Literal["math", "gym"] = "math",
+        self, workers: int | None = None, seconds: float = 3.0, megabytes: int = 512, about: str = "math"
     ) -> None:
         self.workers = workers or min(8, cores())
         self.seconds, self._megabytes, self._about = seconds, megabytes, about
@@ -108,14 +104,9 @@ class _Worker:
         # follows them.
         command = [sys.executable, "-P", str(_WORKER), str(megabytes), about]
         surroundings = {**os.environ, "PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
+        pipe = subprocess.PIPE
         self._process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            env=surroundings,
-            start_new_session=True,
+            command, stdin=pipe, stdout=pipe, stderr=pipe, bufsize=0, env=surroundings, start_new_session=True
         )
         assert self._process.stdin and self._process.stdout and self._process.stderr
         self._requests, self._replies = self._process.stdin, self._process.stdout
@@ -128,10 +119,8 @@ class _Worker:
             self._process.kill()
             said = self._process.stderr.read().decode(errors="replace").strip().splitlines()
             self.kill()
-            raise ConfigError(
-                f"grading needs the package {_PACKAGES[about]}: pip install 'moot[data]' "
-                f"({said[-1] if said else 'no reply'})"
-            )
+            why = said[-1] if said else "no reply"
+            raise ConfigError(f"grading needs the package {_PACKAGES[about]}: pip install 'moot[data]' ({why})")
 
     def ask(self, message: bytes, limit: float) -> tuple[Outcome, float]:
         """What came of it, and the processor time it took."""

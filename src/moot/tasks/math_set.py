@@ -15,14 +15,9 @@ from moot.tasks.task import Task
 
 HUB = {"train": Hub("DigitalLearningGmbH/MATH-lighteval", "train"), "test": Hub("HuggingFaceH4/MATH-500", "test")}
 SUBJECTS = (
-    "algebra",
-    "counting-and-probability",
-    "geometry",
-    "intermediate-algebra",
-    "number-theory",
-    "prealgebra",
+    "algebra", "counting-and-probability", "geometry", "intermediate-algebra", "number-theory", "prealgebra",
     "precalculus",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

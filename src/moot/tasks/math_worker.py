@@ -34,19 +34,9 @@ READY, EQUAL, DIFFERENT, UNREADABLE, TIME, MEMORY = b"R", b"=", b"!", b"?", b"T"
 WORDS = re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{[^{}]*\}")
 VARIABLE = re.compile(r"(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])")
 USUAL = (
-    r"\frac{1}{2}",
-    "0.5",
-    "x^2 - 2x + 1",
-    r"3\sqrt{2}",
-    r"2\pi",
-    "(1, -2)",
-    r"[0, \infty)",
-    "x = 3",
-    "1, 2",
-    "x > 2",
-    "6 - 5i",
-    r"90^\circ",
-)
+    r"\frac{1}{2}", "0.5", "x^2 - 2x + 1", r"3\sqrt{2}", r"2\pi", "(1, -2)", r"[0, \infty)", "x = 3", "1, 2", "x > 2",
+    "6 - 5i", r"90^\circ",
+)  # fmt: skip
 OUT_OF_MEMORY, WORN_OUT = 3, 4
 MOST_REQUESTS = 1000
 """Caches grow with every new formula; a fresh child now and then costs nothing."""
@@ -60,13 +50,11 @@ def main() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     if about == "gym":
         import reasoning_gym  # noqa: F401
-    for each in (
-        USUAL if about == "math" else ()
-    ):  # imports everything, and fills the parser's tables once for all children
-        judge(each, each)
-    os.dup2(
-        nowhere, 2
-    )  # up to here a complaint is worth hearing; from here on nobody listens, and a full pipe would block
+    else:  # imports everything, and fills the parser's tables once for all children
+        for answer in USUAL:
+            judge(answer, answer)
+    # Up to here a complaint is worth hearing; from here on nobody listens, and a full pipe would block.
+    os.dup2(nowhere, 2)
     send(replies, READY)
     while True:
         child = os.fork()
@@ -156,8 +144,8 @@ def parsed(answer: str, units: bool) -> list[Any]:
     from math_verify import LatexExtractionConfig, parse
 
     config = LatexExtractionConfig(boxed_match_priority=0)
-    for each in (units, not units):
-        chosen = replace(config, normalization_config=replace(config.normalization_config, units=each))
+    for left_out in (units, not units):
+        chosen = replace(config, normalization_config=replace(config.normalization_config, units=left_out))
         if expressions := parse(f"\\boxed{{{answer}}}", [chosen], fallback_mode="no_fallback", parsing_timeout=None):
             return list(expressions)
     return []

@@ -129,9 +129,8 @@ class EqualPrograms:
             return answer
         names = [name for pair in _DEFINED.findall(answer) for name in pair if name in self._by_name]
         problems = self._by_name[names[-1]] if names else []
-        values = [
-            value for problem in problems for value in self._run(problem.whole(answer), "", "", problem.calls).values
-        ]
+        ran = [self._run(problem.whole(answer), "", "", problem.calls) for problem in problems]
+        values = [value for result in ran for value in result.values]
         return tuple(values) if any(not value.startswith("raises ") for value in values) else answer
 
     def broken(self, right: str, number: int) -> str:

@@ -42,9 +42,8 @@ def read(path: Path) -> list[tuple[str, Raw]]:
     for number, line in enumerate(text.split("\n"), 1):
         where = f"{path}, line {number}"
         if line.strip():
-            rows.append(
-                (where, {"prompt": line.strip()}) if path.suffix == ".txt" else _object(_json(line, where), where)
-            )
+            text_alone = path.suffix == ".txt"
+            rows.append((where, {"prompt": line.strip()}) if text_alone else _object(_json(line, where), where))
     return rows
 
 
@@ -93,18 +92,13 @@ def load(file: str, task: str, hub: Hub, files: Sequence[str]) -> list[tuple[str
     try:
         import datasets  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
-        raise ConfigError(
-            f"task {task} comes from the hub through the package datasets: pip install 'moot[data]', or {way_out}"
-        ) from None
+        missing = f"task {task} comes from the hub through the package datasets: pip install 'moot[data]'"
+        raise ConfigError(f"{missing}, or {way_out}") from None
     try:
         rows = datasets.load_dataset(hub.id, hub.config, split=hub.split)
-    except (
-        Exception
-    ) as error:  # whatever its dozen dependencies raise when there is no network, no such set, no permission
-        said = " ".join(str(error).split())[:200]
-        raise ConfigError(
-            f"task {task}: {hub.id} ({hub.split}) cannot be fetched ({type(error).__name__}: {said}); {way_out}"
-        ) from None
+    except Exception as error:  # its dozen dependencies raise whatever they like without a network, set or permission
+        why = f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
+        raise ConfigError(f"task {task}: {hub.id} ({hub.split}) cannot be fetched ({why}); {way_out}") from None
     return [(f"{hub.id}, {hub.split}, row {i}", row) for i, row in enumerate(rows, 1)]
 
 

@@ -100,36 +100,25 @@ class Sandbox:
 
 def _run(sandbox: Sandbox, program: str, tests: str, entry_point: str, calls: Sequence[str], limits: Limits) -> Ran:
     secret = secrets.token_hex(16)
-    job = {
-        "program": program,
-        "tests": tests,
-        "entry_point": entry_point,
-        "calls": list(calls),
-        "secret": secret,
-        "uid": _uid(),
-    }
-    job |= asdict(limits) | {"seconds": max(1, math.ceil(limits.seconds)), "filter": sandbox.filter.hex()}
+    job: dict[str, Any] = {"program": program, "tests": tests, "entry_point": entry_point, "calls": list(calls)}
+    job |= {"secret": secret, "uid": _uid(), "filter": sandbox.filter.hex()}
+    job |= asdict(limits) | {"seconds": max(1, math.ceil(limits.seconds))}
     with _started(sandbox.command(limits)) as (process, lifeline):
         end = time.monotonic() + limits.wall_seconds
         replied = _talk(process, json.dumps(job | {"lifeline": lifeline}).encode(), end)
-        status = None
+        status, complaint = None, ""
         if replied == b"":  # it ended, or it closed what it should answer on
             with contextlib.suppress(subprocess.TimeoutExpired):
                 status = process.wait(max(0.0, end - time.monotonic()))
-        complaint = (
-            process.stderr.read(1000).decode(errors="replace").strip() if status is not None and process.stderr else ""
-        )
+                complaint = process.stderr.read(1000).decode(errors="replace").strip() if process.stderr else ""
     said, line, _ = (replied or b"").partition(b"\n")
     if line and said.startswith(secret.encode()):
         outcome = _OUTCOMES.get(said[len(secret) : len(secret) + 1], "crashed")
         try:
             message, values = json.loads(said[len(secret) + 1 :])
             return Ran(outcome, str(message), tuple(map(str, values)))
-        except (
-            ValueError,
-            TypeError,
-            RecursionError,
-        ):  # a program may have changed how its interpreter writes things down
+        except (ValueError, TypeError, RecursionError):
+            # A program may have changed how its interpreter writes things down.
             return Ran("crashed", "its verdict cannot be read")
     if replied:
         return Ran("crashed", "it answered with something else than a verdict")
@@ -146,16 +135,11 @@ def _started(command: list[str]) -> Iterator[tuple[subprocess.Popen[bytes], int]
     with os.fdopen(held, "wb") as other_end:
         try:
             # Its own session: a Ctrl-C for us is not for it. An empty environment: there is no key in it.
+            pipe = subprocess.PIPE
             process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env={},
-                cwd="/",
-                start_new_session=True,
+                command, stdin=pipe, stdout=pipe, stderr=pipe, env={}, cwd="/", start_new_session=True,
                 pass_fds=(watched,),
-            )
+            )  # fmt: skip
         finally:
             os.close(watched)
         with process:

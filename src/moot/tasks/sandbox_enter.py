@@ -14,14 +14,8 @@ import os
 import sys
 from pathlib import Path
 
-NEW_MOUNTS, NEW_UTS, NEW_IPC, NEW_USER, NEW_PIDS, NEW_NETWORK = (
-    0x20000,
-    0x4000000,
-    0x8000000,
-    0x10000000,
-    0x20000000,
-    0x40000000,
-)
+NEW_MOUNTS, NEW_UTS, NEW_IPC = 0x20000, 0x4000000, 0x8000000
+NEW_USER, NEW_PIDS, NEW_NETWORK = 0x10000000, 0x20000000, 0x40000000
 NOSUID, NODEV, BIND, REC, PRIVATE = 2, 4, 4096, 16384, 1 << 18
 DETACH = 2
 NO_NEW_PRIVILEGES = 38
@@ -47,15 +41,8 @@ def mount(source: str, target: str, kind: str | None, flags: int, data: str | No
 
 def read_only(path: str, flags: int = RECURSIVE, also: int = ATTR_NOSUID) -> None:
     wanted = MountAttributes(set=ATTR_RDONLY | also)
-    call(
-        "syscall",
-        ctypes.c_long(MOUNT_SETATTR),
-        HERE,
-        path,
-        flags,
-        ctypes.byref(wanted),
-        ctypes.c_size_t(ctypes.sizeof(wanted)),
-    )
+    size = ctypes.c_size_t(ctypes.sizeof(wanted))
+    call("syscall", ctypes.c_long(MOUNT_SETATTR), HERE, path, flags, ctypes.byref(wanted), size)
 
 
 def build(plan: dict[str, object]) -> None:
@@ -76,9 +63,8 @@ def build(plan: dict[str, object]) -> None:
         mount(f"/old{source}", str(inside), None, BIND | REC)
         read_only(str(inside), also=ATTR_NOSUID | (0 if path.startswith("/dev") else ATTR_NODEV))
     Path("/new/scratch").mkdir()
-    mount(
-        "tmpfs", "/new/scratch", "tmpfs", NOSUID | NODEV, f"size={plan['scratch_megabytes']}m,nr_inodes=256,mode=1777"
-    )
+    room = f"size={plan['scratch_megabytes']}m,nr_inodes=256,mode=1777"
+    mount("tmpfs", "/new/scratch", "tmpfs", NOSUID | NODEV, room)
     os.chdir("/new")
     call("pivot_root", ".", ".")
     call("umount2", ".", DETACH)

@@ -25,6 +25,7 @@ from moot.tasks.task import Task
 from moot.tasks.two_sided import instruction as either
 from moot.tasks.two_sided import seated
 
+Splits = Mapping[str, Callable[[], list[Row]]]
 SLICE = 500
 """Most questions of a validation slice; a fifth of a small set."""
 
@@ -52,13 +53,7 @@ def normal(text: str) -> str:
 
 
 def fixed_set(
-    name: str,
-    grading: Grading,
-    splits: Mapping[str, Callable[[], list[Row]]],
-    use: str,
-    seed: int,
-    held_out: int,
-    open_ended: bool = False,
+    name: str, grading: Grading, splits: Splits, use: str, seed: int, held_out: int, open_ended: bool = False
 ) -> Task:
     """`splits` are read when they are needed: training must not fetch a test split."""
     if use not in ("", "validation", "test"):
@@ -75,28 +70,20 @@ def fixed_set(
         rows = splits[split]()
         kept = [(i, row) for i, row in enumerate(rows, 1) if row.answer != ""]
         if len(kept) < len(rows):
-            notes.append(
-                f"{len(rows) - len(kept)} of the {len(rows)} {split} questions of {name} have no answer and are left "
-                "out"
-            )
+            left_out = f"{len(rows) - len(kept)} of the {len(rows)} {split} questions of {name}"
+            notes.append(f"{left_out} have no answer and are left out")
             logging.getLogger("moot").warning(notes[-1])
         if not kept:
-            raise ConfigError(
-                f"task {name}: the {split} split holds no questions; check the file and the subjects and levels asked "
-                "for"
-            )
+            check = "check the file and the subjects and levels asked for"
+            raise ConfigError(f"task {name}: the {split} split holds no questions; {check}")
         worked.update({f"{split}-{i}": row.solution for i, row in kept if row.solution})
         usual = "" if open_ended else grading.instruction
-        return [
-            Question(
-                row.question,
-                row.answer,
-                id=f"{split}-{i}",
-                instruction=either(row.sides, usual) if row.sides and usual else usual,
-                sides=row.sides,
-            )
-            for i, row in kept
-        ]
+
+        def question(i: int, row: Row) -> Question:
+            told = either(row.sides, usual) if row.sides and usual else usual
+            return Question(row.question, row.answer, id=f"{split}-{i}", instruction=told, sides=row.sides)
+
+        return [question(i, row) for i, row in kept]
 
     training = questions("train") if "train" in splits else []
     kept, apart = _slice(training)
@@ -131,29 +118,21 @@ def fixed_set(
 
 
 def published_set(
-    spec: Spec,
-    chosen: SetSettings,
-    hub: Mapping[str, Hub],
-    row: MakeRow,
-    grader: str,
-    seed: int,
-    held_out: int,
+    spec: Spec, chosen: SetSettings, hub: Mapping[str, Hub], row: MakeRow, grader: str, seed: int, held_out: int,
     open_ended: bool = False,
-) -> Task:
+) -> Task:  # fmt: skip
     """A set that is on the hub, or in files: where one is given, it is the whole set. `row` makes a question of a
     row."""
-    files = {name: file for name, file in (("train", chosen.train), ("test", chosen.test)) if file} or dict.fromkeys(
-        hub, ""
-    )
+    named = {"train": chosen.train, "test": chosen.test}
+    files = {name: file for name, file in named.items() if file} or dict.fromkeys(hub, "")
 
     def rows(name: str) -> list[Row]:
-        place = hub.get(name, hub["train"])  # of no matter where there is a file
-        return convert(load(files[name], spec.name, place, list(hub)), row)
+        split = hub.get(name, hub["train"])  # of no matter where there is a file
+        return convert(load(files[name], spec.name, split, list(hub)), row)
 
     splits = {name: partial(rows, name) for name in files}
-    return fixed_set(
-        spec.label, grading(chosen.grader or grader, chosen.equal), splits, chosen.held_out, seed, held_out, open_ended
-    )
+    graded = grading(chosen.grader or grader, chosen.equal)
+    return fixed_set(spec.label, graded, splits, chosen.held_out, seed, held_out, open_ended)
 
 
 def without(task: Task, held_out: Sequence[Question], seed: int) -> Task:
@@ -186,10 +165,8 @@ def _stream(name: str, questions: Sequence[Question], seed: int) -> Callable[[in
 
     def pick(number: int) -> Question:
         if not questions:
-            raise ConfigError(
-                f"task {name} has only a test split: evaluate on it, and train on another task or on a file of "
-                f"questions, {name}:train=FILE"
-            )
+            way_out = f"train on another task or on a file of questions, {name}:train=FILE"
+            raise ConfigError(f"task {name} has only a test split: evaluate on it, and {way_out}")
         epoch, i = divmod(number, len(questions))
         return seated(questions[order(epoch)[i]], number)
 

@@ -36,7 +36,7 @@ class Spec:
             name, rest = file[1], file[2] or ""
         words: list[str] = []
         settings: dict[str, str] = {}
-        for piece in filter(None, (each.strip() for each in rest.split(","))):
+        for piece in filter(None, map(str.strip, rest.split(","))):
             key, equals, value = piece.partition("=")
             if not equals:
                 words.append(piece)
@@ -49,14 +49,9 @@ class Spec:
     @property
     def label(self) -> str:
         """What results go by: the same for the same questions, wherever their files are."""
-        said = [
-            *self.words,
-            *(
-                f"{key}={value}"
-                for key, value in (self.settings or {}).items()
-                if key not in ("train", "test", "grader", "equal")
-            ),
-        ]
+        elsewhere = ("train", "test", "grader", "equal")
+        settings = {key: value for key, value in (self.settings or {}).items() if key not in elsewhere}
+        said = [*self.words, *(f"{key}={value}" for key, value in settings.items())]
         return f"{self.name}:{','.join(said)}" if said else self.name
 
     def fill(self, kind: type[Kind]) -> Kind:
@@ -66,18 +61,15 @@ class Spec:
         given: dict[str, Any] = {}
         for key, value in (self.settings or {}).items():
             if key not in defaults:
-                raise ConfigError(
-                    f"task {self.text!r}: there is no setting {key!r}; there are {', '.join(defaults) or 'none'}"
-                )
+                known = ", ".join(defaults) or "none"
+                raise ConfigError(f"task {self.text!r}: there is no setting {key!r}; there are {known}")
             given[key] = _typed(value, defaults[key], f"task {self.text!r}: {key}")
         return kind(**given)
 
     def no_words(self) -> None:
         if self.words:
-            raise ConfigError(
-                f"task {self.text!r}: {self.words[0]!r} means nothing here; write settings as name=value, with commas "
-                "between"
-            )
+            way_out = "write settings as name=value, with commas between"
+            raise ConfigError(f"task {self.text!r}: {self.words[0]!r} means nothing here; {way_out}")
 
 
 def _typed(value: str, default: Any, where: str) -> Any:

@@ -20,9 +20,7 @@ _WHOLE = re.compile(r"-?[0-9]{1,18}")
 def with_sides_of(row: Row, raw: Raw, where: str) -> Row:
     """The row with the sides that stand in the file, the right one first where it is known."""
     given = raw.get("sides")
-    if not isinstance(given, list) or not all(
-        isinstance(side, str | int | float) and not isinstance(side, bool) for side in given
-    ):
+    if not isinstance(given, list) or not all(type(side) in (str, int, float) for side in given):
         raise ConfigError(f"{where}: sides must be a list of two texts, got {given!r:.80}; all rows need it, or none")
     sides = tuple(" ".join(str(side).split()) for side in given)
     if len(sides) != 2 or not all(sides) or _plain(sides[0]) == _plain(sides[1]):
@@ -30,9 +28,8 @@ def with_sides_of(row: Row, raw: Raw, where: str) -> Row:
     if row.answer:
         answer = next((side for side in sides if _plain(side) == _plain(row.answer)), None)
         if answer is None:
-            raise ConfigError(
-                f"{where}: answer must be one of the sides {sides[0]!r} and {sides[1]!r}, got {row.answer!r:.80}"
-            )
+            both = f"{sides[0]!r} and {sides[1]!r}"
+            raise ConfigError(f"{where}: answer must be one of the sides {both}, got {row.answer!r:.80}")
         return replace(row, answer=answer, sides=(answer, next(side for side in sides if side != answer)))
     return replace(row, sides=sides)
 
@@ -65,23 +62,18 @@ def two_sided(task: Task) -> Task:
     if sample.sides:
         return task
     if near_miss is None or sample.answer is None:
+        way_out = "name a file whose rows have the field sides, or a task with known answers"
         raise ConfigError(
-            f"positions assigned needs questions with two sides, and task {task.name} has none; name a file whose rows "
-            "have the field "
-            "sides, or a task with known answers"
+            f"positions assigned needs questions with two sides, and task {task.name} has none; {way_out}"
         )
 
     def sided(question: Question, number: int) -> Question:
         right = question.answer or ""
-        return seated(
-            replace(question, sides=(right, _either_way(right, near_miss(question, number), number // 2 % 2))), number
-        )
+        wrong = _either_way(right, near_miss(question, number), number // 2 % 2)
+        return seated(replace(question, sides=(right, wrong)), number)
 
-    return replace(
-        task,
-        train=lambda number: sided(task.train(number), number),
-        held_out=[sided(question, number) for number, question in enumerate(task.held_out)],
-    )
+    held_out = [sided(question, number) for number, question in enumerate(task.held_out)]
+    return replace(task, train=lambda number: sided(task.train(number), number), held_out=held_out)
 
 
 def _either_way(right: str, wrong: str, below: int) -> str:

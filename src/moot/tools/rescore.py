@@ -151,7 +151,9 @@ def check(
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
-    scoring = replace(own_scoring(run), **choices)
+    own = own_scoring(run)
+    scoring = replace(own, **choices)
+    check_asked(own.rule, scoring.rule)
     if _own_rule(run, "positions") == "assigned":
         check_advocates_scoring(scoring)
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
@@ -159,19 +161,45 @@ def check(
     return Recount(scoring, reward, estimator)
 
 
+def check_asked(own: Reward, wanted: Reward) -> None:
+    """Refuses a reward of checks that the judges of a run were not asked for."""
+    if not wanted.checked:
+        return
+    if own.ballot != wanted.ballot:
+        raise ConfigError(
+            f"reward {wanted.name} needs judges' checks ({wanted.ballot}), and the judges of this run were not asked "
+            f"for them: its reward is {own.name}; train or evaluate again with --reward {wanted.name}"
+        )
+    fixed = {**own.asks, "checks": None}
+    if changed := [name for name, value in wanted.asks.items() if name != "checks" and fixed[name] != value]:
+        raise ConfigError(
+            f"{changed[0]} of reward {wanted.name} cannot be changed afterwards: it decides what judges were asked; "
+            f"write {changed[0]}={fixed[changed[0]]}, as the run has it"
+        )
+    if wanted.asks.get("checks", 0) > own.asks.get("checks", 0):
+        raise ConfigError(
+            f"checks of reward {wanted.name} must be at most {own.asks['checks']}: the judges of this run checked each "
+            "answer so often"
+        )
+
+
 def own_scoring(run: Run) -> Scoring:
     """As the configuration says; a run that was not trained may have none, but each of its debates has."""
     if (own := scoring_of(run)) is not None:
         return own
-    first = next((each for each in run.debates() if isinstance(each, PlayedDebate)), None)
+    first = _first_debate(run)
     return first.scoring if first else Scoring()
+
+
+def _first_debate(run: Run) -> PlayedDebate | None:
+    return next((saved for saved in run.debates() if isinstance(saved, PlayedDebate)), None)
 
 
 def _own_rule(run: Run, name: str) -> Any:
     """Of the rules that can be `none`."""
     if isinstance(own := run.config.get("protocol"), Mapping):
         return own.get(name, "none")
-    first = next((each for each in run.debates() if isinstance(each, PlayedDebate)), None)
+    first = _first_debate(run)
     return getattr(first.debate.rules, name) if first else "none"
 
 
@@ -192,10 +220,9 @@ def _scheduled(run: Run, recount: Recount) -> Callable[[int], Scoring]:
         scoring, row = wanted, rows.get(step, {})
         for part in parts:
             scoring = part.scoring(scoring, min(1.0, settings.share_before(step)))
-        told: dict[str, Any] = {name: row[f"recipe/{name}"] or 0.0 for name in FADING if f"recipe/{name}" in row}
-        return replace(
-            scoring, **{name: value for name, value in told.items() if getattr(wanted, name) == getattr(own, name)}
-        )
+        unchanged = [name for name in FADING if getattr(wanted, name) == getattr(own, name)]
+        told: dict[str, Any] = {name: row[f"recipe/{name}"] or 0.0 for name in unchanged if f"recipe/{name}" in row}
+        return replace(scoring, **told)
 
     return at
 
@@ -216,13 +243,13 @@ def compare(
     With `steps`, an estimator that remembers seats starts with the first of them.
     """
     seats, scoring_at = SeatMeans(), _scheduled(run, recount)
-    for step, batch in groupby(run.debates(steps), key=lambda each: each.step):
+    for step, batch in groupby(run.debates(steps), key=lambda saved: saved.step):
         played: list[PlayedDebate] = []
-        for each in batch:
-            if isinstance(each, Damaged) or each.error is not None:
-                yield each
+        for saved in batch:
+            if isinstance(saved, Damaged) or saved.error is not None:
+                yield saved
             else:
-                played.append(each)
+                played.append(saved)
         assert step is not None  # it is saved in a run
         if played:
             yield from zip(played, _recounted(played, recount, scoring_at(step), seats), strict=True)
@@ -255,15 +282,15 @@ def rescore(
     damaged: list[Damaged] = []
     failed = broken = changed = 0
     largest: float | None = 0.0
-    for each in compare(run, recount, steps, seen):
-        if isinstance(each, Damaged):
+    for recounted in compare(run, recount, steps, seen):
+        if isinstance(recounted, Damaged):
             broken += 1
-            damaged += [each] if len(damaged) < 10 else []
+            damaged += [recounted] if len(damaged) < 10 else []
             continue
-        if isinstance(each, PlayedDebate):
+        if isinstance(recounted, PlayedDebate):
             failed += 1
             continue
-        before, after = each
+        before, after = recounted
         old.add(before)
         new.add(after)
         largest = _larger(largest, before, after)
@@ -299,10 +326,9 @@ def _larger(largest: float | None, before: PlayedDebate, after: PlayedDebate) ->
 
 def _flat(advantages: Advantages | None) -> dict[tuple[Any, ...], float]:
     """By stream, agent and turn."""
-    streams = () if advantages is None else advantages.streams.items()
-    return {
-        (name, a, turn): value for name, rows in streams for a, row in enumerate(rows) for turn, value in enumerate(row)
-    }
+    streams = {} if advantages is None else advantages.streams
+    by_agent = [((name, agent), row) for name, rows in streams.items() for agent, row in enumerate(rows)]
+    return {(*place, turn): value for place, row in by_agent for turn, value in enumerate(row)}
 
 
 def _change(before: PlayedDebate, after: PlayedDebate) -> Change:
@@ -324,14 +350,9 @@ def _change(before: PlayedDebate, after: PlayedDebate) -> Change:
 
 
 MEANS = (
-    "reward_mean",
-    "with_signal",
-    "with_gradient",
-    "advantage_size",
-    "advantage_right",
-    "advantage_wrong",
+    "reward_mean", "with_signal", "with_gradient", "advantage_size", "advantage_right", "advantage_wrong",
     "winner_correct",
-)
+)  # fmt: skip
 
 
 @dataclass
@@ -383,8 +404,6 @@ def _by_turn(played: PlayedDebate) -> list[float]:
     """What the tokens of each turn's solution get. A ballot has none, and what stands for it is the agent's or 0."""
     if played.advantages is None:
         return []
-    stream, numbered = (
-        answer_stream(played.advantages.streams),
-        zip(played.debate.turns, played.debate.turn_numbers(), strict=True),
-    )
+    stream = answer_stream(played.advantages.streams)
+    numbered = zip(played.debate.turns, played.debate.turn_numbers(), strict=True)
     return [played.advantages.at(stream, turn.agent, number) for turn, number in numbered]

@@ -39,22 +39,16 @@ def as_json(scored: PlayedDebate) -> dict[str, Any]:
     """The object that `moot score --json` prints for a line."""
     scores, advantages = scored.scores, scored.advantages
     assert scores is not None and advantages is not None, "score the debate first"
+    failed, votes = failures(scored.debate), len(scores.votes)
     if scores.per == "agent":
-        return {
-            "line": scored.number,
-            "valid": len(scores.votes),
-            "malformed": scores.lines_invalid,
-            "failures": failures(scored.debate),
-            "rewards": scores.rewards,
-            "returns": scores.returns,
-            "advantages": advantages.values,
-        }
+        counts = {"line": scored.number, "valid": votes, "malformed": scores.lines_invalid, "failures": failed}
+        return counts | {"rewards": scores.rewards, "returns": scores.returns, "advantages": advantages.values}
     return {
         "line": scored.number,
-        "votes": len(scores.votes),
+        "votes": votes,
         "lines_invalid": scores.lines_invalid,
         "missing_comparisons": scores.missing_comparisons,
-        "failures": failures(scored.debate),
+        "failures": failed,
         **{name: stream.values for name, stream in scores.streams.items()},
         **{f"{name}_advantages": values for name, values in advantages.streams.items()},
     }
@@ -62,9 +56,8 @@ def as_json(scored: PlayedDebate) -> dict[str, Any]:
 
 def failures(debate: Debate) -> list[tuple[int, int, str]]:
     """Round, agent and reason of each turn that could not be read."""
-    return [
-        (turn.round, turn.agent, turn.parsed.reason) for turn in debate.turns if isinstance(turn.parsed, ParseFailure)
-    ]
+    failed = ((turn, turn.parsed) for turn in debate.turns)
+    return [(turn.round, turn.agent, read.reason) for turn, read in failed if isinstance(read, ParseFailure)]
 
 
 def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
@@ -83,9 +76,8 @@ def read_debate(text: str, base: Protocol) -> tuple[Debate, Scoring]:
     if missing := KEYS - given.keys():
         raise ConfigError(f"missing key {', '.join(sorted(missing))}")
     if unknown := given.keys() - KEYS - OPTIONAL_KEYS:
-        raise ConfigError(
-            f"unknown key {', '.join(sorted(unknown))}; known are {', '.join(sorted(KEYS | OPTIONAL_KEYS))}"
-        )
+        known = ", ".join(sorted(KEYS | OPTIONAL_KEYS))
+        raise ConfigError(f"unknown key {', '.join(sorted(unknown))}; known are {known}")
     question = _typed(given["question"], str, "question")
     num_agents = _at_least(given["num_agents"], 1, "num_agents")
     if num_agents > MOST_AGENTS:
@@ -130,9 +122,8 @@ def _turns(given: list[Any], debate: Debate) -> tuple[Turn, ...]:
         text = _typed(turn["text"], str, f"{where}.text")
         ballot = _typed(turn.get("ballot", False), bool, f"{where}.ballot")
         if ballot and not rules.closing_ballot:
-            raise ConfigError(
-                f"{where}.ballot needs the protocol's closing_ballot; set that to true, or leave ballot out"
-            )
+            way_out = "set that to true, or leave ballot out"
+            raise ConfigError(f"{where}.ballot needs the protocol's closing_ballot; {way_out}")
         if voting and not ballot:
             raise ConfigError(f"{where} answers after a ballot; ballots come last")
         voting = ballot
@@ -163,18 +154,11 @@ def _at_least(value: Any, low: int, name: str) -> int:
     return int(value)
 
 
-_KINDS = {
-    str: "a string",
-    int: "an integer",
-    dict: "an object",
-    list: "a list",
-    float: "a number",
-    bool: "true or false",
-}
+_KINDS = {str: "a string", int: "an integer", dict: "an object", list: "a list", bool: "true or false"}
 
 
 def _kind(value: Any) -> str:
-    return _KINDS.get(type(value), "null")
+    return "null" if value is None else _KINDS.get(type(value), "a number")
 
 
 def _graded(text: str, debate: Debate) -> Grades:
@@ -207,33 +191,29 @@ def score(
             debate, scoring = read_debate(text, base)
             if (room := room + len(text) - debate.num_agents) < 0:
                 room += debate.num_agents
-                raise ConfigError(
-                    "num_agents of all lines adds up to more than the file is long; score this one by itself"
-                )
+                why = "num_agents of all lines adds up to more than the file is long"
+                raise ConfigError(f"{why}; score this one by itself")
             if reward:
                 scoring = replace(scoring, reward=reward)
             if scoring.reward not in rewards:
                 raise ConfigError(f"reward must be one of {', '.join(rewards)}, got {scoring.reward!r}")
             if scoring.estimator not in estimators:
-                raise ConfigError(
-                    f"advantage must be one of {', '.join(estimators)} or auto, got {scoring.advantage!r}"
-                )
+                known = ", ".join(estimators)
+                raise ConfigError(f"advantage must be one of {known} or auto, got {scoring.advantage!r}")
             rule = rewards[scoring.reward]
             graded = rule.grades != "none" or scoring.reward_mix or scoring.correct_bonus
             scored = PlayedDebate(debate, number=number).scored(
                 scoring, _graded(text, debate) if graded else None, rule
             )
             if scored.scores is not None and scored.scores.per == "agent" and scoring.estimator == "center_round":
-                raise ConfigError(
-                    f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent; use "
-                    "center_group"
-                )
+                why = f"advantage center_round needs rewards per turn, and {scoring.reward} is per agent"
+                raise ConfigError(f"{why}; use center_group")
         except ConfigError as error:
             results[number] = BadLine(number, str(error))
             continue
         batches[scoring.reward, scoring.estimator].append(scored)
 
     for (_, name), batch in batches.items():
-        results |= {each.number: each for each in with_advantages(batch, estimators[name]) if each.number is not None}
+        results |= {one.number: one for one in with_advantages(batch, estimators[name]) if one.number is not None}
     for number in sorted(results):
         yield results[number]

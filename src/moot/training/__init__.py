@@ -6,5 +6,5 @@ state     Setup, what a run is made of, and Progress, what each checkpoint saves
 part      the base class of optional parts; parts/ has ours, one in each file
 batches, play, score, optimise, commit, evaluations    the rooms of a step, in its order
 weights   weights that stand still: base, start, ema, a run's
-warm_step, warm_own, warm_from    the supervised phase before self-play
+warm_step, warm_own    the supervised phase before self-play
 """

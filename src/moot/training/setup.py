@@ -13,16 +13,17 @@ from typing import Any
 
 from moot.engine.protocol import Sampler
 from moot.errors import ConfigError
-from moot.players.checkpoints import Note, check_model, check_rank
+from moot.players.checkpoints import Note, check_model, check_rank, split_name
 from moot.players.find import Busy, check_outsiders, check_reachable, make_engine, outsider
+from moot.players.start import find_start
 from moot.players.untrusted import is_code
 from moot.rl.checks import check_reward, check_scoring, check_task, check_warm_start
 from moot.rl.lookup import find_estimator, find_reward
 from moot.rl.rollout import Guest, Player
 from moot.runs import Run
-from moot.runs.aside import set_aside
 from moot.runs.lock import RunLock, locked
 from moot.runs.made_by import made_by
+from moot.runs.run import set_aside
 from moot.settings.changes import differences, told
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
@@ -32,7 +33,6 @@ from moot.training.loop import train as train_loop
 from moot.training.part import Part
 from moot.training.parts import find_parts, trained_tasks
 from moot.training.state import Setup, Watcher
-from moot.training.warm_from import warm_start_of
 from moot.training.weights import OURS
 
 
@@ -67,8 +67,8 @@ def check_place(path: Path) -> None:
 
 
 def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
-    """What a configuration names and nothing needs to be loaded for: its tasks, and the run whose warm start a new one
-    takes over.
+    """What a configuration names and nothing needs to be loaded for: its tasks, and the weights that a new run
+    starts from.
 
     A task in Python is loaded to be checked, unless `run_code` forbids it.
     """
@@ -76,8 +76,8 @@ def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
     for name in (config.debate.task, *trained_tasks(config)):
         if run_code or not is_code(name):
             check_name(name)
-    if config.warm.warm_from and not Run.exists(path):
-        warm_start_of(config)
+    if config.start and not Run.exists(path):
+        find_start(config)
 
 
 def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: bool = False) -> Setup:
@@ -108,7 +108,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
-    check_reachable([config.recipe.judge], "judge or opponent")
+    check_reachable([config.outside_judge], "judge or opponent")
     with busy(f"loading {config.model.model}"):
         engine, rendering = make_engine(config)
     try:
@@ -131,11 +131,14 @@ def _open_run(config: TrainConfig, path: Path, restart: bool) -> tuple[Run, RunL
     lock = locked(path)
     try:
         if Run.exists(path) and restart:
+            if config.start and (named := split_name(config.start)) and named[0].resolve() == path.resolve():
+                raise ConfigError(f"from {config.start}: a run cannot start over from itself; name another --run")
             set_aside(path)
         if Run.exists(path):
             check_folder(path, config, "another process began a run there just now; name another")
             return Run.open(path), lock
-        return Run.create(path, config.as_dict(), made_by()), lock
+        source = find_start(config).source if config.start else None
+        return Run.create(path, config.as_dict(), made_by(), source), lock
     except BaseException:
         lock.close()
         raise
@@ -167,7 +170,7 @@ async def carry_out(
                 )
             return player.sampler
 
-        judge = await outside(config.recipe.judge, "judge") if config.recipe.judge else None
+        judge = await outside(config.outside_judge, "judge") if config.outside_judge else None
         against = ("base",) if "opponents" in config.eval_modes else ()
         opponents = {name: await outside(name, "eval_modes") for name in against}
         others = {part.weights(): await weights(part) for part in setup.parts if part.weights() not in ("", *OURS)}

@@ -1,7 +1,7 @@
 """Weights that do not move with each step, to keep near to and to take labels from.
 
 base     the model before any training
-start    the policy after the warm start, which is the base model where there was none
+start    the policy after the warm start; where there was none, what the run started from
 ema      a moving average of the policy, for engines that can keep one
 a run    RUN or RUN@STEP: a checkpoint, in an engine of its own
 """
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from moot.engine.protocol import Averaging, Capabilities, Sampler
 from moot.errors import ConfigError
-from moot.players.checkpoints import newest_whole
+from moot.players.checkpoints import is_untrained, newest_whole
 from moot.settings.train import TrainConfig
 from moot.training.state import Setup
 
@@ -34,7 +34,7 @@ class StillWeights:
             raise ConfigError(
                 f"{self.setting} may not be ema here: this engine keeps no average of its weights; use start or base"
             )
-        if self.name == "start" and config.warm_steps and not capabilities.frozen_samplers:
+        if self.name == "start" and (config.warm_steps or config.start) and not capabilities.frozen_samplers:
             raise ConfigError(
                 f"{self.setting} may not be start on this server: its samplers do not keep their weights; use base"
             )
@@ -42,11 +42,11 @@ class StillWeights:
     async def begin(self, setup: Setup, step: int, sampler: Sampler) -> None:
         """Remembers the start, or finds it again in a run that continues."""
         first = setup.config.warm_steps
-        if self.name == "start" and first and self.start is None:
+        if self.name == "start" and not self.is_base(setup.config) and self.start is None:
             self.start = sampler if step == first else await weights_of_step(setup, first, f"{self.setting} start")
 
     def is_base(self, config: TrainConfig) -> bool:
-        return self.name == "base" or (self.name == "start" and not config.warm_steps)
+        return self.name == "base" or (self.name == "start" and not (config.warm_steps or config.start))
 
     async def sampler(self, setup: Setup) -> Sampler:
         if self.is_base(setup.config):
@@ -73,7 +73,7 @@ async def move_average(setup: Setup) -> None:
 async def weights_of_step(setup: Setup, step: int, setting: str) -> Sampler:
     """Those of an earlier step of a run that is continued: its checkpoint was kept, and the newest one is loaded again
     after it."""
-    if step == 0:
+    if is_untrained(setup.run, step):
         return await setup.engine.base()
     earlier, newest = newest_whole(setup.run, step), newest_whole(setup.run)
     if earlier is None or newest is None:

@@ -17,11 +17,9 @@ def check_address(url: str, setting: str) -> str:
     except ValueError:
         whole, private = False, "@" in url
     if private:
-        raise ConfigError(
-            f"{setting} must not hold a name or a password, which would be shown; put the key into the environment"
-        )
+        shown = f"{setting} must not hold a name or a password, which would be shown"
+        raise ConfigError(f"{shown}; put the key into the environment")
     if not whole:
-        raise ConfigError(
-            f"{setting} must begin with http:// or https://, got {url!r}; for example http://localhost:8000/v1"
-        )
+        example = "for example http://localhost:8000/v1"
+        raise ConfigError(f"{setting} must begin with http:// or https://, got {url!r}; {example}")
     return url.rstrip("/")

@@ -85,11 +85,9 @@ def cautious_intervals(
     shares: Sequence[tuple[ArrayLike, ArrayLike]], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> list[Interval | None]:
     """Of several shares of the same questions, from the same draws."""
-    drawn = zip(shares, intervals(shares, seed=seed, resamples=resamples), strict=True)
-    return [
-        each and each.wider(*wilson(round(_array(top).sum()), round(_array(bottom).sum())))
-        for (top, bottom), each in drawn
-    ]
+    sums = [(round(_array(top).sum()), round(_array(bottom).sum())) for top, bottom in shares]
+    drawn = intervals(shares, seed=seed, resamples=resamples)
+    return [found and found.wider(*wilson(*both)) for found, both in zip(drawn, sums, strict=True)]
 
 
 def paired_interval(
@@ -115,10 +113,8 @@ def statistic_interval(
     if not math.isfinite(whole):
         return None
     rng = np.random.default_rng(seed)
-    drawn = [
-        value(_times(rng, min(100, resamples - start), count).astype(np.float64)) for start in range(0, resamples, 100)
-    ]
-    return _interval(whole, np.concatenate(drawn))
+    sizes = [min(100, resamples - start) for start in range(0, resamples, 100)]
+    return _interval(whole, np.concatenate([value(_times(rng, size, count).astype(np.float64)) for size in sizes]))
 
 
 def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAMPLES) -> float:

@@ -14,10 +14,8 @@ def read_json(text: str | bytes, strict: bool = False) -> Any:
         return json.loads(text, parse_constant=_no_number if strict else None)
     except json.JSONDecodeError as error:
         # Of a single line only the column is told: whoever read it knows which line of a file it is.
-        where = (
-            f"line {error.lineno}, column {error.colno}" if "\n" in error.doc.rstrip("\n") else f"column {error.colno}"
-        )
-        raise ConfigError(f"not JSON: {error.msg.removesuffix(' at')} at {where}") from None
+        line = f"line {error.lineno}, " if "\n" in error.doc.rstrip("\n") else ""
+        raise ConfigError(f"not JSON: {error.msg.removesuffix(' at')} at {line}column {error.colno}") from None
     except (ValueError, RecursionError) as error:  # no UTF-8, a number without end, brackets without end
         raise ConfigError(f"not JSON: {error}") from None
 

@@ -43,11 +43,8 @@ def trying(reference: str, what: str) -> Iterator[None]:
 
 def _line(error: Exception, file: Path) -> str:
     """` (mine.py:12)`: the last line of the user's file that the error went through."""
-    lines = [
-        frame.lineno
-        for frame in traceback.extract_tb(error.__traceback__)
-        if Path(frame.filename).resolve() == file.resolve()
-    ]
+    frames = traceback.extract_tb(error.__traceback__)
+    lines = [frame.lineno for frame in frames if Path(frame.filename).resolve() == file.resolve()]
     return f" ({file}:{lines[-1]})" if lines else ""
 
 
@@ -55,9 +52,8 @@ def load(reference: str, what: str) -> Callable[..., Any]:
     """The function, or a ConfigError that says which part of the reference is wrong."""
     function = _attribute(reference, what, "function")
     if not callable(function):
-        raise ConfigError(
-            f"{what} {reference!r}: {reference.rpartition(':')[0]} has no function {reference.rpartition(':')[2]!r}"
-        )
+        file, _, name = reference.rpartition(":")
+        raise ConfigError(f"{what} {reference!r}: {file} has no function {name!r}")
 
     @functools.wraps(function)
     def guarded(*arguments: Any, **named: Any) -> Any:
@@ -83,11 +79,8 @@ def _attribute(reference: str, what: str, form: str) -> Any:
     if not path.is_file():
         raise ConfigError(f"{what} {reference!r}: there is no file {path}")
     if path.resolve() in _LOADING:
-        guard = 'if __name__ == "__main__":'
-        raise NamesItself(
-            f"{what} {reference!r}: {path} is loaded for its function and starts this again; put what starts it under "
-            f"{guard}"
-        )
+        guard = 'put what starts it under if __name__ == "__main__":'
+        raise NamesItself(f"{what} {reference!r}: {path} is loaded for its function and starts this again; {guard}")
     spec = importlib.util.spec_from_file_location(f"moot_user_{path.stem}", path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{what} {reference!r}: {path} is not a Python file")
@@ -99,9 +92,8 @@ def _attribute(reference: str, what: str, form: str) -> Any:
     except NamesItself:
         raise
     except Exception as error:
-        raise ConfigError(
-            f"{what} {reference!r}: {path} fails when it is loaded: {type(error).__name__}: {error}{_line(error, path)}"
-        ) from error
+        why = f"{type(error).__name__}: {error}{_line(error, path)}"
+        raise ConfigError(f"{what} {reference!r}: {path} fails when it is loaded: {why}") from error
     finally:
         _LOADING.discard(path.resolve())
     return getattr(module, name, None)

@@ -100,7 +100,7 @@ def engine_on(server: Server, timeout_s: float) -> RemoteEngine:
     """Without an SDK: the verbs' ledger, and samplers' way to ask and to be revived."""
     ledger = Ledger(server.connect, server.discard, timeout_s)
     made = RemoteEngine.__new__(RemoteEngine)
-    made._ledger, made._version, made._rng = ledger, 0, random.Random(0)
+    made._ledger, made._version = ledger, 0
     made._link = SimpleNamespace(  # type: ignore[assignment]
         reviving=asyncio.Lock(), base_sampler=lambda: server.sampling_client(""), end=lambda: None
     )
@@ -165,7 +165,7 @@ def test_no_call_and_no_turn_is_lost_whatever_goes_wrong() -> None:
 
 
 def test_a_revival_whose_asker_is_cancelled_is_finished_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remote, "pause", lambda attempt, rng: 0.0)
+    monkeypatch.setattr(remote, "pause", lambda attempt: 0.0)
 
     async def play() -> int:
         server = Server(random.Random(0), 0)

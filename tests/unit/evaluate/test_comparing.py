@@ -21,7 +21,8 @@ def a_run(where: Path, name: str, seed: int, reward: str = "generator_judge", va
     run = Run.create(where / name, {"seed": seed, "protocol": {"reward": reward}, "eval_every": 5}, {})
     for step, found in enumerate(values):
         run.append_metrics({"step": step, "phase": "eval", "test_sums/correct": found, "trust/judge_accuracy": None})
-        run.append_metrics({"step": step, "phase": "self_play", "train_sums/correct": found, "tokens/sampled": 100.0})
+        spent = {"tokens/spent": 100.0 * (step + 1)}
+        run.append_metrics({"step": step, "phase": "self_play", "train_sums/correct": found, **spent})
     return run
 
 
@@ -189,18 +190,13 @@ def test_the_figure_is_drawn_in_both_formats(tmp_path: Path) -> None:
 
 
 def test_tokens_are_all_that_were_spent(tmp_path: Path) -> None:
-    """Those of judges and labels too, as a budget counts them; a run of an older version has those of the agents alone."""
+    """Those of judges and labels too, as a budget counts them; a row that does not say them has none."""
     rows = [
         {"step": 1, "tokens/sampled": 10.0, "tokens/spent": 30.0},
         {"step": 2, "tokens/sampled": 10.0, "tokens/spent": 70.0},
     ]
-    older = [
-        {"step": 1, "tokens/sampled": 10.0},
-        {"step": 2, "tokens/sampled": 15},
-        {"step": 3, "tokens/sampled": "many"},
-    ]
-    spent = [tokens_spent([{"phase": "self_play", **row} for row in each]) for each in (rows, older)]
-    assert spent == [{1: 30.0, 2: 70.0}, {1: 10.0, 2: 25.0, 3: 25.0}]
+    damaged = {"step": 3, "tokens/sampled": 1.0, "tokens/spent": "many"}
+    assert tokens_spent([{"phase": "self_play", **row} for row in (*rows, damaged)]) == {1: 30.0, 2: 70.0}
     run = Run.create(tmp_path / "run", TrainConfig().as_dict(), {})
     for row in rows:
         run.append_metrics({"phase": "self_play", "train_x/correct": 0.5, **row})

@@ -10,7 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from moot.page.about import about
 from moot.page.runs import Metrics, Outside, Runs, Watched, inside, thinned
+from moot.runs import Run
+from moot.settings.presets import PRESETS
 from support.paging import write_run
 
 
@@ -216,3 +219,35 @@ def test_runs_that_differ_by_their_seed_alone_have_one_recipe(tmp_path: Path) ->
     first, second, other = recipe("a", seed=0, lr=1), recipe("b", seed=1, lr=1), recipe("c", seed=0, lr=2)
     assert first == second != other
     assert recipe("d", lr=1) is None  # a run that does not say its seed stands alone
+
+
+def test_curves_stand_along_tokens_or_time_as_well(tmp_path: Path) -> None:
+    """Warm steps sample nothing; an evaluation takes time and samples nothing that is trained on."""
+    rows = [
+        {"step": 1, "phase": "warm", "time/train_s": 2.0},
+        {"step": 2, "phase": "self_play", "time/train_s": 10.0, "tokens/sampled": 100.0, "round": 1.0},
+        {"step": 2, "phase": "eval", "time/eval_s": 5.0, "test/x": 0.5},
+        {"step": 3, "phase": "self_play", "time/train_s": 20.0, "tokens/sampled": 50.0, "round": 2.0},
+        {"step": 4, "phase": "self_play", "tokens/sampled": None, "round": 2.0},
+    ]
+    run = Watched("run", write_run(tmp_path / "run", {}, rows))
+    assert run.ask(lambda m: m.along("tokens", m.series["train"]["round"])) == [100, 150, 150]
+    assert run.ask(lambda m: m.along("time", m.series["train"]["round"])) == [17, 37, 37]
+    assert run.ask(lambda m: m.along("time", m.series["eval"]["test/x"])) == [17]
+    assert run.ask(lambda m: (m.spent("tokens"), m.spent("time"))) == (150, 37)
+
+
+def test_a_run_tells_where_it_comes_from_and_what_it_changes_of_its_preset(tmp_path: Path) -> None:
+    config = json.loads(json.dumps(PRESETS["truth"].as_dict()))
+    config["debate"]["num_agents"] = 3
+    made = {"moot": "1.2.3", "command": "moot train --preset=truth --num-agents 3", "host": "here"}
+    Run.create(tmp_path / "run", config, made)
+    found = about(Watched("run", tmp_path / "run"))
+    assert found["made_by"] == {"moot": "1.2.3", "command": made["command"], "host": "here"}
+    assert found["preset"] == "truth"
+    changed = [setting for setting in found["settings"] if setting["value"] != setting["usual"]]
+    assert changed == [{"name": "debate.num_agents", "value": "3", "usual": "8"}]
+    Run.create(tmp_path / "older", config, {"moot": "0.0.1"})
+    assert (
+        about(Watched("older", tmp_path / "older"))["preset"] == "truth"
+    )  # the nearest, where the command is not known

@@ -117,7 +117,7 @@ def test_an_answer_that_takes_the_grader_too_long() -> None:
     report = check(Task("slow", questions.__getitem__, (), Slow()), {"train": questions})
     assert [(t.id, t.given) for t in report.splits["train"].given_up] == [("train-1", "9^9^9")]
     assert [t.id for t in report.splits["train"].failing] == ["train-1"]
-    assert report.as_json()["splits"]["train"]["given_up"] == [{"id": "train-1", "right": "9^9^9", "given": "9^9^9"}]
+    assert report.as_json()["splits"]["train"]["given_up"] == ({"id": "train-1", "right": "9^9^9", "given": "9^9^9"},)
     page = Console(file=StringIO(), width=120)
     show(report, page)
     assert "1 train: answers that took the grader too long:" in page.file.getvalue()  # type: ignore[attr-defined]

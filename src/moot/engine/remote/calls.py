@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import random
+import itertools
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
@@ -25,33 +25,29 @@ KEPT_S = 24 * 3600
 
 async def insist(work: Callable[[], Awaitable[T]]) -> T:
     """For work that may be done twice: again, while it is in doubt whether it was done."""
-    rng = random.Random()
     for attempt in range(TRIES - 1):
         try:
             return await work()
         except Exception as error:
             if str(UNCERTAIN) not in str(error):
                 raise
-        await asyncio.sleep(pause(attempt, rng))
+        await asyncio.sleep(pause(attempt))
     return await work()
 
 
 async def await_server(base_url: str, patience_s: float) -> None:
     """Until something answers, before the SDK is asked, which is patient for minutes and cannot be stopped."""
-    started, attempt, rng = time.monotonic(), 0, random.Random()
+    started = time.monotonic()
     async with httpx.AsyncClient(base_url=base_url, timeout=10.0) as plain:
-        while True:
+        for attempt in itertools.count():
             try:
                 (await plain.get("/api/v1/healthz")).raise_for_status()
                 return
             except Exception as error:
                 if time.monotonic() - started > patience_s:
-                    raise EngineError(
-                        f"no server that speaks the Tinker API answers at {base_url} ({in_words(error)}); start one, "
-                        "or mend --base-url"
-                    ) from None
-            await asyncio.sleep(pause(attempt, rng))
-            attempt += 1
+                    told = f"no server that speaks the Tinker API answers at {base_url} ({in_words(error)})"
+                    raise EngineError(f"{told}; start one, or mend --base-url") from None
+            await asyncio.sleep(pause(attempt))
 
 
 def fresh_name(path: str) -> str:
@@ -76,9 +72,8 @@ def load(client: Any, path: str, optimizer: bool = True) -> Awaitable[None]:
 
 def save_weights(client: Any, path: str | None = None) -> Awaitable[Any]:
     """For a sampler; with a path, for good."""
-    saving: Awaitable[Any] = client.save_weights_for_sampler(
-        fresh_name(path or "snapshot"), ttl_seconds=None if path else KEPT_S
-    )
+    kept_s = None if path else KEPT_S
+    saving: Awaitable[Any] = client.save_weights_for_sampler(fresh_name(path or "snapshot"), ttl_seconds=kept_s)
     return saving
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import inspect
 import logging
 import os
-import random
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict
 from typing import Any, Literal
@@ -55,7 +53,6 @@ class RemoteEngine:
         self._link, self._ledger = link, ledger
         self._averaged = findings.reduction != "sum"
         self._batch = ScaledBatch(REDUCTIONS[findings.reduction])
-        self._rng = random.Random()
         self._version = 0
         """Changes of the weights so far; a sampler knows after which it was made."""
         self.capabilities = Capabilities(
@@ -134,16 +131,14 @@ class RemoteEngine:
         statistics = self.statistics
         return {name: statistics.get(name, 0) for name in ("retries", "uncertain", "replays")}
 
-    # -- training
-    # ----------------------------------------------------------------------------------------------------------------
+    # Training
 
     def forward(self, datums: Sequence[Datum], loss: str = "cross_entropy") -> Pending[LossOutput]:
         self._check(datums, loss, None)
         call = Scaled(loss, None, list(datums), [1.0] * len(datums))
         data, name, config = to_wire(call, averaged=False)
-        return self._ledger.call(
-            "forward", lambda client: _read(call, client.forward(data, name, config)), lasting=False
-        )
+        send = lambda client: _read(call, client.forward(data, name, config))  # noqa: E731
+        return self._ledger.call("forward", send, lasting=False)
 
     def forward_backward(
         self, datums: Sequence[Datum], loss: str, loss_config: dict[str, float] | None = None
@@ -153,7 +148,7 @@ class RemoteEngine:
         ready = [to_wire(call, self._averaged) for call in calls]
 
         def send(client: Any) -> Awaitable[LossOutput]:
-            answers = [client.forward_backward(*each) for each in ready]
+            answers = [client.forward_backward(*call) for call in ready]
             return _read(calls[-1], answers[-1], answers[:-1])
 
         return self._ledger.call("forward_backward", send, lasting=True)
@@ -165,21 +160,18 @@ class RemoteEngine:
 
     def save_state(self, path: str) -> Pending[str]:
         """The server keeps it under a name of its own; the path only lends its last part to that."""
-        return self._ledger.call(
-            "save_state", lambda client: _path(client.save_state(fresh_name(path))), lasting=False, saved_at=str
-        )
+        send = lambda client: _path(client.save_state(fresh_name(path)))  # noqa: E731
+        return self._ledger.call("save_state", send, lasting=False, saved_at=str)
 
     def load_state(self, path: str, optimizer: bool = True) -> Pending[None]:
         if not path.startswith("tinker://"):
             raise EngineError(f"{path} is not a state of a server; those begin with tinker://")
         self._version += 1
         self._batch = ScaledBatch(REDUCTIONS[self.findings.reduction])
-        # What is to be restored after a lost connection is the state with its optimizer, or the last one and then this
-        # call again.
+        # After a lost connection the state with its optimizer is restored, or the last one and then this call again.
         saved_at = (lambda _: path) if optimizer else None
-        return self._ledger.call(
-            "load_state", lambda client: load(client, path, optimizer), lasting=True, saved_at=saved_at
-        )
+        send = lambda client: load(client, path, optimizer)  # noqa: E731
+        return self._ledger.call("load_state", send, lasting=True, saved_at=saved_at)
 
     def snapshot(self, path: str | None = None) -> Pending[RemoteSampler]:
         """With a path, the server keeps the weights for good, under a name that ends as the path does."""
@@ -211,8 +203,7 @@ class RemoteEngine:
         check_datums(datums, self.capabilities.context_length)
         check_untempered(datums)
 
-    # -- sampling, for RemoteSampler
-    # --------------------------------------------------------------------------------------------------
+    # Sampling, for RemoteSampler
 
     async def _sampler(self, client: Any, saving: Awaitable[Any], version: int) -> RemoteSampler:
         path = str((await saving).path)
@@ -235,7 +226,7 @@ class RemoteEngine:
                 reason = in_words(error)
             if self._ledger.closed:
                 break
-            await asyncio.sleep(pause(attempt, self._rng))
+            await asyncio.sleep(pause(attempt))
             if attempt and any(word in reason for word in FORGOTTEN):
                 await outcome(self._ledger.run(self._revive(sampler, reason, generation)))
         raise EngineError(f"sampling failed {attempt + 1} times: {reason}")
@@ -264,10 +255,8 @@ class RemoteEngine:
         if self._ledger.closed:
             raise EngineError("the remote engine is closed")
         if not self.findings.frozen_samplers and sampler.version not in (None, self._version):
-            raise EngineError(
-                "this server keeps one set of weights a model, and they were trained since this sampler was made; take "
-                "a new snapshot"
-            )
+            why = "this server keeps one set of weights a model, and they were trained since this sampler was made"
+            raise EngineError(f"{why}; take a new snapshot")
 
 
 class RemoteSampler(Sampler):
@@ -284,12 +273,11 @@ class RemoteSampler(Sampler):
         tokens = check_prompt(prompt, params.max_tokens, self._engine.capabilities.context_length)
         wanted = types.SamplingParams(**{**asdict(params), "stop": list(params.stop)})
         text = types.ModelInput.from_ints(tokens.tolist())
-        answer = await self._asked(
-            lambda client: client.sample(prompt=text, num_samples=num_samples, sampling_params=wanted)
-        )
+        given = {"prompt": text, "num_samples": num_samples, "sampling_params": wanted}
+        answer = await self._asked(lambda client: client.sample(**given))
         if len(answer.sequences) != num_samples:
             raise EngineError(f"the server returned {len(answer.sequences)} samples, not {num_samples}")
-        return [_sample(each, params.temperature) for each in answer.sequences]
+        return [_sample(sequence, params.temperature) for sequence in answer.sequences]
 
     async def compute_logprobs(self, tokens: Sequence[int] | Ints, temperature: float = 1.0, start: int = 0) -> Floats:
         """The server computes all of them, wherever they start."""
@@ -333,9 +321,8 @@ class Link:
         logging.getLogger("tinker.lib.retry_handler").setLevel(logging.CRITICAL)
         if self.base_url is not None:
             os.environ.setdefault("TINKER_TELEMETRY", "0")  # a server of one's own has no use for it
-        given: dict[str, Any] = {
-            name: value for name, value in (("base_url", self.base_url), ("api_key", self._api_key)) if value
-        }
+        told = {"base_url": self.base_url, "api_key": self._api_key}
+        given: dict[str, Any] = {name: value for name, value in told.items() if value}
         if takes_transport():
             # One retry at a time: the wire's, which knows what may be sent again.
             given |= {"http_client": httpx.AsyncClient(transport=self.wire, timeout=60.0), "max_retries": 0}
@@ -380,25 +367,16 @@ class Link:
         with contextlib.suppress(Exception):
             async with httpx.AsyncClient(base_url=self.base_url, timeout=5.0) as plain:
                 headers = {"X-API-Key": self._api_key} if self._api_key else {}
-                await plain.post(
-                    "/api/v1/unload_model", json={"model_id": client.model_id, "type": "unload_model"}, headers=headers
-                )
+                asked = {"model_id": client.model_id, "type": "unload_model"}
+                await plain.post("/api/v1/unload_model", json=asked, headers=headers)
 
 
 def takes_transport() -> bool:
     """SDKs up to 0.24 let a client bring its own transport. Later ones talk to servers that number requests, and see to
     retries."""
     import tinker
-    from tinker._client import AsyncTinker
 
-    by_keyword = any(
-        p.kind is p.VAR_KEYWORD for p in inspect.signature(tinker.ServiceClient.__init__).parameters.values()
-    )
-    return (
-        by_keyword
-        and probe.version_of(tinker) < (0, 25)
-        and "http_client" in inspect.signature(AsyncTinker.__init__).parameters
-    )
+    return probe.version_of(tinker) < (0, 25)
 
 
 async def _read(call: Scaled, answer: Awaitable[Any], others: Sequence[Awaitable[Any]] = ()) -> LossOutput:

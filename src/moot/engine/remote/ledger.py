@@ -15,7 +15,6 @@ step's datums.
 from __future__ import annotations
 
 import asyncio
-import random
 import re
 from collections.abc import Awaitable, Callable, Coroutine
 from concurrent.futures import Future
@@ -68,7 +67,6 @@ class Ledger:
         self.client: Any = None
         self.generation = 0
         self._replays_in_a_row = 0
-        self._rng = random.Random()
         self._broken: str | None = None
         self.replays = 0
         self._thread = LoopThread("moot-remote")
@@ -77,8 +75,7 @@ class Ledger:
         """A task of the ledger's own: a call or a sampler that finds the model gone may be cancelled, and all the
         others wait for it."""
 
-    # -- for the engine, from any thread
-    # ----------------------------------------------------------------------------------------------
+    # For the engine, from any thread
 
     @property
     def closed(self) -> bool:
@@ -121,8 +118,7 @@ class Ledger:
 
         self._thread.close(farewell, "the remote engine is closed", "the remote engine was closed before this was done")
 
-    # -- in the ledger's thread
-    # -------------------------------------------------------------------------------------------------------
+    # In the ledger's thread
 
     async def renew(self, reason: str, generation: int) -> None:
         """The model is gone, says someone who has it from elsewhere (a sampler). Nothing is done if it was renewed
@@ -189,11 +185,8 @@ class Ledger:
         if len(call.faults) > MOST_REPLAYS:
             self._give_up(f"{call.name}: {reason}")
             return
-        if (
-            len({_plain(fault) for fault in call.faults[-SAME_FAULT:]}) == 1
-            and len(call.faults) >= SAME_FAULT
-            and str(UNCERTAIN) not in reason
-        ):
+        latest = [_plain(fault) for fault in call.faults[-SAME_FAULT:]]
+        if len(latest) == SAME_FAULT and len(set(latest)) == 1 and str(UNCERTAIN) not in reason:
             self._forget(call, EngineError(f"{call.name} failed: {reason}"))
             if call.lasting:
                 self._recover(reason)
@@ -202,7 +195,7 @@ class Ledger:
         if not call.lasting and not any(other.lasting for other in later):
             # It changed nothing and nothing has changed since: it can simply be made again.
             generation = self.generation
-            await asyncio.sleep(pause(len(call.faults), self._rng))
+            await asyncio.sleep(pause(len(call.faults)))
             if generation == self.generation:
                 self._submit(call)
             return
@@ -239,15 +232,13 @@ class Ledger:
                         await self._discard(gone)
                     client = await self._connect(self._saved)
                 break
-            except (
-                Exception,
-                asyncio.CancelledError,
-            ) as error:  # the server may be down for a while, the SDK cancel what it began
+            except (Exception, asyncio.CancelledError) as error:
+                # The server may be down for a while, and the SDK cancel what it began.
                 if self.closed:
                     raise
                 reason = in_words(error)
                 self._replays_in_a_row += 1
-                await asyncio.sleep(pause(self._replays_in_a_row, self._rng))
+                await asyncio.sleep(pause(self._replays_in_a_row))
         else:
             self._give_up(reason)
             return
@@ -261,11 +252,8 @@ class Ledger:
     def _recovered(self, recovery: asyncio.Task[None]) -> None:
         """Whatever it came to, nobody goes on waiting for it."""
         if recovery is self._recovery and not self._ready.is_set() and not self.closed:
-            self._give_up(
-                "it was cancelled"
-                if recovery.cancelled()
-                else in_words(recovery.exception() or EngineError("no reason"))
-            )
+            error = asyncio.CancelledError("it was cancelled") if recovery.cancelled() else recovery.exception()
+            self._give_up(in_words(error or EngineError("no reason")))
 
     def _give_up(self, reason: str) -> None:
         where = f"; its last saved state is {self._saved}" if self._saved else ""

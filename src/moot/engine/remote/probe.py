@@ -66,9 +66,8 @@ def find_tokenizer(given: Any, model: str) -> Any:
     try:
         return AutoTokenizer.from_pretrained(name)
     except Exception as error:
-        raise EngineError(
-            f"no tokenizer for {name!r} ({type(error).__name__}); name one that this machine has with --tokenizer"
-        ) from None
+        way_out = "name one that this machine has with --tokenizer"
+        raise EngineError(f"no tokenizer for {name!r} ({type(error).__name__}); {way_out}") from None
 
 
 async def start(
@@ -93,9 +92,8 @@ def _explain(probe: _Probe, why: str) -> str:
     said = f"; the server's last refusal: {link.wire.last_refusal}" if link.wire.last_refusal else ""
     text = f"tinker SDK {probe.sdk.__version__} and {probe.server} do not get along: {probe.at} gave {why[:400]}{said}"
     if version_of(probe.sdk) >= (0, 25) and link.base_url:
-        text += (
-            f". From 0.25 on the SDK speaks protobuf, which this server may not; run: pip install tinker=={NEWEST_JSON}"
-        )
+        text += ". From 0.25 on the SDK speaks protobuf, which this server may not; "
+        text += f"run: pip install tinker=={NEWEST_JSON}"
     elif "401" in why or "403" in why or "Authentication" in why:
         text += ". Check the key in TINKER_API_KEY"
     elif "LoRA" in why or "rank" in why:
@@ -120,22 +118,20 @@ async def _greet(base_url: str | None) -> str:
 async def _context(link: Link, notes: list[str]) -> int:
     service = await link.service()
     offered = (await service.get_server_capabilities_async()).supported_models
-    names = [str(each.model_name) for each in offered]
+    names = [str(model.model_name) for model in offered]
     if names and link.model not in names:
-        raise EngineError(
-            f"the server has no model {link.model!r}; it has {', '.join(names[:8])}{', …' if len(names) > 8 else ''}"
-        )
-    for each in offered:
-        if each.model_name == link.model and each.max_context_length:
-            return int(each.max_context_length)
+        others = ", ".join([*names[:8], *(["…"] if len(names) > 8 else [])])
+        raise EngineError(f"the server has no model {link.model!r}; it has {others}")
+    for model in offered:
+        if model.model_name == link.model and model.max_context_length:
+            return int(model.max_context_length)
     try:
         from transformers import AutoConfig
 
         length = int(AutoConfig.from_pretrained(link.model).max_position_embeddings)
     except Exception:
-        raise EngineError(
-            "the server does not say how long a context it has, nor does the model; give --context-length"
-        ) from None
+        nobody = "the server does not say how long a context it has, nor does the model"
+        raise EngineError(f"{nobody}; give --context-length") from None
     notes.append(f"the server does not say how long a context it has; the model's own {length} is taken")
     return length
 
@@ -173,10 +169,8 @@ class _Probe:
         self.at = "trying the losses"
         losses = await self.losses()
         if "importance_sampling" not in losses:
-            raise EngineError(
-                f"{self.server} takes of the losses only {', '.join(losses) or 'none'}; importance_sampling is the "
-                "least that is needed"
-            )
+            taken = ", ".join(losses) or "none"
+            raise EngineError(f"{self.server} takes of the losses only {taken}; importance_sampling is the least")
         self.at = "a forward pass"
         lone = await self.learn_logprobs()
         self.at = "measuring how losses are added up"
@@ -184,26 +178,21 @@ class _Probe:
         if reduction != "sum":
             if "cispo" not in losses:
                 losses = tuple(name for name in losses if name != "cross_entropy")
-                notes.append(
-                    "the server averages losses and has no cispo, so the warm start's cross_entropy cannot be brought "
-                    "to scale"
-                )
-            notes.append(
-                f"the server averages losses ({reduction}) where the Tinker API sums them; advantages are multiplied "
-                "to make up for it"
-            )
+                unscaled = "the warm start's cross_entropy cannot be brought to scale"
+                notes.append(f"the server averages losses and has no cispo, so {unscaled}")
+            averages = f"the server averages losses ({reduction}) where the Tinker API sums them"
+            notes.append(f"{averages}; advantages are multiplied to make up for it")
         self.at = "sampling"
         stops, frozen = await self.afresh(self.sampling)
         if not stops:
-            raise EngineError(
-                f"{self.server} takes neither stop strings nor stop ids; debates need one of them to end a turn"
-            )
+            raise EngineError(f"{self.server} takes neither stop strings nor stop ids; one of them must end a turn")
         if not frozen:
             notes.append("the server's samplers do not keep their weights: parts that need old weights cannot be used")
         notes.append("LoRA's alpha and its matrices are the server's choice")
         self.at = "loading the first state again"
         await self.restore()
-        return Findings(str(self.sdk.__version__), self.server, context, losses, stops, reduction, frozen, tuple(notes))
+        sdk = str(self.sdk.__version__)
+        return Findings(sdk, self.server, context, losses, stops, reduction, frozen, tuple(notes))
 
     async def learn_logprobs(self) -> Datum:
         """The short datum with the model's own logprobs, so that its ratios are 1."""
@@ -211,10 +200,8 @@ class _Probe:
         if not np.isfinite(logprobs).all():
             raise EngineError(f"the server's logprobs are not numbers: {logprobs[:4].tolist()}")
         if not logprobs.any():
-            raise EngineError(
-                "the server returns logprobs that are all 0, which means none; training needs a backend that returns "
-                "them"
-            )
+            nothing = "the server returns logprobs that are all 0, which means none"
+            raise EngineError(f"{nothing}; training needs a backend that returns them")
         self._short = replace(self._short, logprobs=logprobs)
         return self._short
 
@@ -233,9 +220,8 @@ class _Probe:
     async def reduction(self, lone: Datum) -> str:
         silent = _datum(self._tokens[: LONG + 1], 0.0)
         longer = _lengthened(lone, self._tokens[SHORT + 1 : SHORT + 1 + TAIL])
-        alone, pair, long = [
-            await self.afresh(partial(self._size, each, lone)) for each in ([lone], [lone, silent], [longer])
-        ]
+        sent = ([lone], [lone, silent], [longer])
+        alone, pair, long = [await self.afresh(partial(self._size, datums, lone)) for datums in sent]
         if not alone > 0:
             raise EngineError("a gradient of 0 came of a datum with advantages; the server does not train this model")
         measured = (pair / alone, long / alone)
@@ -250,9 +236,8 @@ class _Probe:
                 return name
         raise EngineError(
             "how the server adds up losses is not understood: a second datum changes the gradient by "
-            f"{measured[0]:.3f}, "
-            f"{TAIL} more tokens by {measured[1]:.3f}, where sums give 1 and 1 and averages 0.5 "
-            f"and {SHORT / (SHORT + TAIL):.3f}; configure it to sum"
+            f"{measured[0]:.3f}, {TAIL} more tokens by {measured[1]:.3f}, where sums give 1 and 1 and averages 0.5 and "
+            f"{SHORT / (SHORT + TAIL):.3f}; configure it to sum"
         )
 
     async def sampling(self) -> tuple[Stops, bool]:
@@ -326,27 +311,19 @@ class _Probe:
     async def _sample(self, sampler: Any, prompt: list[int], stop: list[Any], temperature: float = 0.0) -> Any:
         params = self._types.SamplingParams(max_tokens=8, temperature=temperature, stop=stop, seed=1)
         text = self._types.ModelInput.from_ints(prompt)
-        return (
-            await asyncio.wrap_future(sampler.sample(prompt=text, num_samples=1, sampling_params=params))
-        ).sequences[0]
+        answer = sampler.sample(prompt=text, num_samples=1, sampling_params=params)
+        return (await asyncio.wrap_future(answer)).sequences[0]
 
     async def _heard(self, sampler: Any) -> Floats:
-        logprobs = await asyncio.wrap_future(
-            sampler.compute_logprobs(self._types.ModelInput.from_ints(self._tokens[: LONG + 1]))
-        )
+        text = self._types.ModelInput.from_ints(self._tokens[: LONG + 1])
+        logprobs = await asyncio.wrap_future(sampler.compute_logprobs(text))
         return np.asarray([value for value in logprobs if value is not None], dtype=np.float32)
 
 
 def _datum(tokens: list[int], advantage: float) -> Datum:
     array = np.asarray(tokens, dtype=np.int32)
-    count = len(array) - 1
-    return Datum(
-        array[:-1],
-        array[1:],
-        np.zeros(count, np.float32),
-        np.full(count, advantage, np.float32),
-        np.full(count, advantage, np.float32),
-    )
+    paid = np.full(len(array) - 1, advantage, np.float32)
+    return Datum(array[:-1], array[1:], np.zeros_like(paid), paid, paid)
 
 
 def _lengthened(datum: Datum, tail: list[int]) -> Datum:
@@ -354,7 +331,6 @@ def _lengthened(datum: Datum, tail: list[int]) -> Datum:
     more = np.asarray(tail, dtype=np.int32)
     nothing = np.zeros(len(more), np.float32)
     whole = np.concatenate([datum.tokens, datum.targets[-1:], more])
-    logprobs, advantages, mask = (
-        np.concatenate([each, nothing]) for each in (datum.logprobs, datum.advantages, datum.mask)
-    )
+    own = (datum.logprobs, datum.advantages, datum.mask)
+    logprobs, advantages, mask = (np.concatenate([values, nothing]) for values in own)
     return Datum(whole[:-1], whole[1:], logprobs, advantages, mask)

@@ -19,7 +19,7 @@ with advantages for weights.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -77,10 +77,8 @@ class ScaledBatch:
             return [Scaled(loss, config, datums, [own(d) for d in datums])]
         resent = [(call, d) for call in self.sent for d in call.datums]
         before, self.total = self.total, self.total + sum(share(d) for _, d in resent) + sum(share(d) for d in datums)
-        calls = [
-            Scaled(call.loss, call.config, call.datums, [own(d) * (self.total - before) for d in call.datums])
-            for call in self.sent
-        ]
+        more = self.total - before
+        calls = [replace(call, factors=[own(d) * more for d in call.datums]) for call in self.sent]
         new = Scaled(loss, config, datums, [own(d) * self.total for d in datums])
         self.sent.append(new)
         return [*calls, new]
@@ -89,9 +87,8 @@ class ScaledBatch:
 def check_untempered(datums: Sequence[Datum]) -> None:
     for number, datum in enumerate(datums):
         if datum.temperature != 1:
-            raise ValueError(
-                f"datum {number} has temperature {datum.temperature}; a remote engine trains at temperature 1"
-            )
+            told = f"datum {number} has temperature {datum.temperature}"
+            raise ValueError(f"{told}; a remote engine trains at temperature 1")
 
 
 def to_wire(call: Scaled, averaged: bool) -> tuple[list[Any], str, dict[str, float] | None]:

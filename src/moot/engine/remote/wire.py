@@ -12,6 +12,7 @@ a `save_weights` would find its name taken. Those are sent at most once unless i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import random
 import time
 from collections import Counter
@@ -29,11 +30,11 @@ UNCERTAIN = 424
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.1, 10.0
 
 
-def pause(attempt: int, rng: random.Random) -> float:
+def pause(attempt: int) -> float:
     """Doubles with each attempt, up to a bound; drawn from its upper half, so that a thousand debates do not come back
     at once."""
     longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(attempt, 10))
-    return longest * (0.5 + 0.5 * rng.random())
+    return random.uniform(longest / 2, longest)
 
 
 class Wire(httpx.AsyncBaseTransport):
@@ -45,14 +46,12 @@ class Wire(httpx.AsyncBaseTransport):
         self.last_refusal = ""
         """The newest answer that was neither success nor a reason to wait; for the message of a start that failed."""
         self._inner = inner or _fast_transport()
-        self._rng = random.Random()
 
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         path = request.url.path
         once = path.endswith(ONCE)
         body = await request.aread()
-        started = time.monotonic()
-        attempt = 0
+        started, attempt = time.monotonic(), 0
         while True:
             self.counts["requests"] += 1
             self.counts["bytes_sent"] += len(body)
@@ -74,31 +73,24 @@ class Wire(httpx.AsyncBaseTransport):
                     # The SDK has a brake of its own for sampling, which works on all requests together.
                     problem, safe, wait = f"status {status}", True, _retry_after(response)
                 elif status >= 500 and path.endswith(LONG_POLL) and _is_verdict(response):
-                    return httpx.Response(
-                        UNCERTAIN, json={"detail": "the server failed at it and does not say why"}, request=request
-                    )
+                    return _in_doubt(request, "the server failed at it and does not say why")
                 elif status < 400:
                     return response
                 else:
                     problem = f"status {status}: {response.text[:200]}"
-                    self.last_refusal = (
-                        f"{request.method} {path} ({request.headers.get('content-type', 'no body')}): {problem}"
-                    )
+                    kind = request.headers.get("content-type", "no body")
+                    self.last_refusal = f"{request.method} {path} ({kind}): {problem}"
                     if status < 500:
                         return response
             self.counts["faults"] += 1
             if not safe:
                 self.counts["uncertain"] += 1
-                return httpx.Response(
-                    UNCERTAIN, json={"detail": f"{path} may or may not have been taken ({problem})"}, request=request
-                )
+                return _in_doubt(request, f"{path} may or may not have been taken ({problem})")
             if time.monotonic() - started > self.patience_s:
-                raise httpx.ConnectError(
-                    f"{request.url.host}:{request.url.port or ''} gave no answer for {self.patience_s:.0f} s "
-                    f"({problem})"
-                )
+                whom = f"{request.url.host}:{request.url.port or ''}"
+                raise httpx.ConnectError(f"{whom} gave no answer for {self.patience_s:.0f} s ({problem})")
             self.counts["retries"] += 1
-            await asyncio.sleep(max(wait, pause(attempt, self._rng)))
+            await asyncio.sleep(max(wait, pause(attempt)))
             attempt += 1
 
     async def _whole(self, request: httpx.Request) -> httpx.Response:
@@ -112,16 +104,11 @@ class Wire(httpx.AsyncBaseTransport):
         promised = response.headers.get("content-length")
         if promised is not None and "content-encoding" not in response.headers and int(promised) != len(content):
             raise httpx.RemoteProtocolError(f"{len(content)} of {promised} bytes arrived")
-        whole = httpx.Response(
-            response.status_code,
-            headers=response.headers,
-            content=content,
-            request=request,
-            extensions=response.extensions,
-        )
+        given: dict[str, Any] = {"headers": response.headers, "content": content, "extensions": response.extensions}
+        whole = httpx.Response(response.status_code, request=request, **given)
         if response.status_code == 200 and "json" in response.headers.get("content-type", ""):
             try:
-                orjson.loads(whole.content)
+                orjson.loads(content)
             except ValueError as error:
                 raise httpx.RemoteProtocolError(f"the answer is cut short: {error}") from None
         return whole
@@ -147,11 +134,14 @@ def _fast_transport() -> httpx.AsyncBaseTransport:
 
 def _is_verdict(response: httpx.Response) -> bool:
     """Work that failed for good is told as 500 by some servers; the SDK would ask again for ever, without a pause."""
-    try:
+    with contextlib.suppress(ValueError):
         body: Any = orjson.loads(response.content)
-    except ValueError:
-        return False
-    return isinstance(body, dict) and body.get("detail") == "Unknown error"
+        return isinstance(body, dict) and body.get("detail") == "Unknown error"
+    return False
+
+
+def _in_doubt(request: httpx.Request, why: str) -> httpx.Response:
+    return httpx.Response(UNCERTAIN, json={"detail": why}, request=request)
 
 
 def _retry_after(response: httpx.Response) -> float:

@@ -1,12 +1,11 @@
 // Every metric as a small chart, all chosen runs in each. Only charts on the screen ask for their data.
-/* global uPlot */
 
-import { fill, h, number } from "./dom.js";
-import { first, firstTitle, group, GROUP_ORDER, meaning, title } from "./glossary.js";
-import { ask, go, note } from "./state.js";
+import { Chart, KEY } from "./chart.js";
+import { fill, h } from "./dom.js";
+import { GROUP_ORDER } from "./glossary.js";
+import { AXES, gathered } from "./series.js";
+import { ask, note } from "./state.js";
 
-const HEIGHT = 150;
-const KEY = "Key";
 const live = new Set();
 
 export function curvesThemeChanged() {
@@ -21,8 +20,18 @@ export function curves(query) {
   let chosen = [];
   let colour = () => "c0";
   let wanted = query.get("find") ?? "";
-  let smooth = Number(query.get("smooth") ?? 0) || 0;
+  let runs = [];
   let pending = null;
+  // How all charts are drawn; each choice is in the address.
+  const drawing = {
+    smooth: Number(query.get("smooth") ?? 0) || 0,
+    x: query.get("x") in AXES ? query.get("x") : "step",
+    log: query.get("log") === "yes",
+    apart: query.get("seeds") === "apart",
+  };
+  const repaint = () => {
+    for (const chart of charts.values()) chart.redraw();
+  };
 
   const find = h("input", {
     type: "search",
@@ -40,13 +49,38 @@ export function curves(query) {
     min: 0,
     max: 0.98,
     step: 0.02,
-    value: smooth,
+    value: drawing.smooth,
     "aria-label": "Smoothing",
     oninput: (event) => {
-      smooth = Number(event.target.value);
-      note({ smooth: smooth || null });
+      drawing.smooth = Number(event.target.value);
+      note({ smooth: drawing.smooth || null });
       for (const chart of charts.values()) chart.paint();
     },
+  });
+  const along = h(
+    "select",
+    {
+      "aria-label": "Along",
+      onchange: (event) => {
+        drawing.x = event.target.value;
+        note({ x: drawing.x === "step" ? null : drawing.x });
+        for (const chart of charts.values()) [chart.stale, chart.data] = [true, []];
+        fetchSoon();
+      },
+    },
+    Object.entries(AXES).map(([value, [name]]) => h("option", { value, selected: value === drawing.x }, name)),
+  );
+  const tick = (label, checked, title, onchange) =>
+    h("label", { class: "quiet", title }, h("input", { type: "checkbox", checked, onchange }), ` ${label}`);
+  const logs = tick("log scale", drawing.log, "Values above 0 on a logarithmic scale", (event) => {
+    drawing.log = event.target.checked;
+    note({ log: drawing.log ? "yes" : null });
+    repaint();
+  });
+  const bands = tick("seeds as a band", !drawing.apart, "Runs that differ by their seed alone: their mean, least and most", (event) => {
+    drawing.apart = !event.target.checked;
+    note({ seeds: drawing.apart ? "apart" : null });
+    repaint();
   });
   const node = h(
     "section",
@@ -56,7 +90,10 @@ export function curves(query) {
       { class: "bar" },
       h("h2", {}, "Curves"),
       find,
+      h("label", { class: "quiet" }, "along ", along),
       h("label", { class: "quiet" }, "smooth ", slider),
+      logs,
+      bands,
       count,
       h("span", { class: "quiet hint" }, "drag to zoom, double-click to zoom out, click to open the debates of a step"),
     ),
@@ -74,15 +111,12 @@ export function curves(query) {
     { rootMargin: "200px" },
   );
 
-  const board = {
-    redraw: () => {
-      for (const chart of charts.values()) chart.redraw();
-    },
-  };
+  const board = { redraw: repaint };
   live.add(board);
 
-  function update(names, found, tint) {
-    [chosen, colour] = [names, tint];
+  function update(names, found, tint, known) {
+    [chosen, colour, runs] = [names, tint, known];
+    bands.hidden = gathered(names, known, true).length === names.length;
     const present = new Set();
     for (const name of names) {
       for (const [phase, keys] of Object.entries(found[name]?.phases ?? {})) {
@@ -90,7 +124,7 @@ export function curves(query) {
           const id = `${phase} ${key}`;
           if (!about.n && !charts.has(id)) continue;
           present.add(id);
-          if (!charts.has(id)) charts.set(id, new Chart(id, phase, key, () => ({ chosen, colour, smooth })));
+          if (!charts.has(id)) charts.set(id, new Chart(id, phase, key, () => ({ chosen, colour, runs, ...drawing })));
           charts.get(id).stale = true;
         }
       }
@@ -170,7 +204,8 @@ export function curves(query) {
     for (const [phase, own] of byPhase) {
       for (const chart of own) chart.stale = false;
       try {
-        const found = await ask("curves", { run: chosen, phase, key: own.map((chart) => chart.key), points: 1200 });
+        const x = drawing.x === "step" ? null : drawing.x;
+        const found = await ask("curves", { run: chosen, phase, x, key: own.map((chart) => chart.key), points: 1200 });
         for (const chart of own) {
           chart.data = chosen.map((name) => found[name]?.[chart.key] ?? [[], []]);
           chart.paint();
@@ -189,176 +224,4 @@ export function curves(query) {
   }
 
   return { node, update, leave };
-}
-
-class Chart {
-  constructor(id, phase, key, settings) {
-    Object.assign(this, { id, phase, key, settings, first: first(phase, key), data: [], plot: null, shape: "", stale: true, visible: false });
-    this.group = this.first < 0 ? group(key) : KEY;
-    const about = meaning(key);
-    this.haystack = `${key} ${title(key)} ${about} ${phase}`.toLowerCase();
-    this.canvas = h("div", { class: "plot" });
-    this.values = h("div", { class: "values" });
-    const name = this.first < 0 ? title(key) : firstTitle(this.first, key);
-    this.node = h(
-      "figure",
-      { class: "chart", data: { id, key } },
-      h(
-        "figcaption",
-        { title: about || key },
-        h("span", {}, name),
-        phase !== "train" ? h("span", { class: "chip" }, phase === "eval" ? "held out" : phase) : null,
-        name !== key ? h("small", {}, key) : null,
-      ),
-      this.canvas,
-      this.values,
-    );
-    this.resize = new ResizeObserver(() => {
-      const width = this.canvas.clientWidth;
-      if (this.plot && width && width !== this.plot.width) this.plot.setSize({ width, height: HEIGHT });
-    });
-    this.resize.observe(this.canvas);
-  }
-
-  paint() {
-    if (!this.data.length || !this.canvas.clientWidth) return;
-    const { chosen, colour, smooth } = this.settings();
-    const tables = this.data.flatMap(([steps, values]) =>
-      smooth
-        ? [
-            [steps, values],
-            [steps, smoothed(values, smooth)],
-          ]
-        : [[steps, values]],
-    );
-    const joined = tables.some(([steps]) => steps.length) ? uPlot.join(tables.map(once)) : [[], ...tables.map(() => [])];
-    const shape = JSON.stringify([chosen, smooth > 0]);
-    if (this.plot && this.shape === shape) this.plot.setData(joined, !this.zoomed);
-    else this.make(joined, shape, chosen, colour, smooth);
-    this.tell(null);
-  }
-
-  make(joined, shape, chosen, colour, smooth) {
-    this.plot?.destroy();
-    this.shape = shape;
-    this.zoomed = false;
-    const style = getComputedStyle(document.documentElement);
-    const ink = style.getPropertyValue("--quiet").trim();
-    const grid = style.getPropertyValue("--line").trim();
-    const strokes = chosen.map((name) => style.getPropertyValue(`--${colour(name)}`).trim());
-    const line = (stroke, alpha, width) => ({
-      stroke,
-      alpha,
-      width,
-      spanGaps: true, // a step that could not measure it is no break
-      points: { show: (u, i) => u.data[i].filter((v) => v !== null && v !== undefined).length < 30, size: 4 },
-    });
-    const axis = { stroke: ink, font: "11px system-ui, sans-serif", grid: { stroke: grid, width: 1 }, ticks: { show: false } };
-    this.plot = new uPlot(
-      {
-        width: this.canvas.clientWidth,
-        height: HEIGHT,
-        legend: { show: false },
-        scales: { x: { time: false }, y: { range } },
-        cursor: { sync: { key: "curves", setSeries: false }, points: { size: 6 }, drag: { setScale: true, x: true, y: false } },
-        axes: [
-          { ...axis, size: 22, gap: 3, space: 60 },
-          { ...axis, size: 44, gap: 3, space: 28, values: (u, ticks) => ticks.map((v) => short(v)) },
-        ],
-        series: [{}, ...strokes.flatMap((stroke) => (smooth ? [line(stroke, 0.25, 1), line(stroke, 1, 1.6)] : [line(stroke, 1, 1.6)]))],
-        hooks: {
-          setCursor: [(u) => this.tell(u.cursor.idx)],
-          setScale: [
-            (u, name) => {
-              if (name === "x") this.zoomed = u.data[0].length > 0 && (u.scales.x.min > u.data[0][0] || u.scales.x.max < u.data[0].at(-1));
-            },
-          ],
-        },
-      },
-      joined,
-      this.canvas,
-    );
-    this.plot.over.addEventListener("click", () => this.open());
-  }
-
-  // The values under the cursor, or the last ones.
-  tell(idx) {
-    const { chosen, colour, smooth } = this.settings();
-    const steps = this.plot?.data[0] ?? [];
-    fill(
-      this.values,
-      chosen.map((name, i) => {
-        const values = this.plot?.data[smooth ? 2 * i + 1 : i + 1] ?? [];
-        const at = idx === null || idx === undefined ? values.findLastIndex((v) => v !== null && v !== undefined) : idx;
-        const value = values[at];
-        return h(
-          "span",
-          { title: name },
-          h("span", { class: `swatch ${colour(name)}` }),
-          value === null || value === undefined ? "–" : number(value),
-        );
-      }),
-      steps.length ? h("span", { class: "quiet" }, idx === null || idx === undefined ? "last" : `step ${steps[idx]}`) : null,
-    );
-  }
-
-  // From a spike to the debates that made it: of the run whose curve is nearest.
-  open() {
-    const { chosen, smooth } = this.settings();
-    const { idx, top } = this.plot.cursor;
-    if (idx === null || idx === undefined || !["train", "eval"].includes(this.phase)) return;
-    let best = null;
-    chosen.forEach((name, i) => {
-      const value = this.plot.data[smooth ? 2 * i + 1 : i + 1][idx];
-      if (value === null || value === undefined) return;
-      const distance = Math.abs(this.plot.valToPos(value, "y") - top);
-      if (!best || distance < best.distance) best = { name, distance };
-    });
-    const step = this.plot.data[0][idx];
-    if (best) go({ view: "debates", run: best.name, set: this.phase === "eval" ? "held_out" : null, from: step, to: step });
-  }
-
-  redraw() {
-    this.shape = "";
-    this.paint();
-  }
-
-  leave() {
-    this.resize.disconnect();
-    this.plot?.destroy();
-    this.plot = null;
-    fill(this.canvas);
-  }
-}
-
-// A step that was measured twice keeps its last value: the chart wants each step once, in order.
-function once([steps, values]) {
-  if (steps.every((step, i) => i === 0 || step > steps[i - 1])) return [steps, values];
-  const last = new Map(steps.map((step, i) => [step, values[i]]));
-  const order = [...last.keys()].sort((a, b) => a - b);
-  return [order, order.map((step) => last.get(step))];
-}
-
-function smoothed(values, weight) {
-  let mean = null;
-  return values.map((value) => {
-    if (value === null) return null;
-    mean = mean === null ? value : weight * mean + (1 - weight) * value;
-    return mean;
-  });
-}
-
-// A flat line stands in the middle, not at the bottom of a made-up hundred.
-function range(u, low, high) {
-  if (low === null || high === null) return [0, 1];
-  if (low < high) return uPlot.rangeNum(low, high, 0.1, true);
-  const room = Math.abs(low) * 0.1 || 1;
-  return [low - room, high + room];
-}
-
-function short(value) {
-  const size = Math.abs(value);
-  if (size !== 0 && (size < 1e-3 || size >= 1e5)) return value.toExponential(0);
-  if (size >= 1e3) return `${+(value / 1e3).toFixed(1)}k`;
-  return String(+value.toFixed(3));
 }

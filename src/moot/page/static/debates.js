@@ -41,7 +41,7 @@ export function debatesView(main, query, runs) {
     h(
       "section",
       {},
-      h("div", { class: "bar" }, h("h1", {}, "Debates"), runs.length > 1 ? chooser() : h("span", { class: "of" }, oneLine(run, 80)), saved),
+      h("div", { class: "bar" }, h("h1", {}, "Debates"), runs.length > 1 ? chooser() : h("span", { class: "of" }, oneLine(run, 80)), file ? null : h("a", { href: link({ view: "run", run }) }, "About the run"), saved),
       bar,
       summary,
       fresh,

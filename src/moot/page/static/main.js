@@ -7,11 +7,12 @@ import { ago, fill, h } from "./dom.js";
 import { learnWords } from "./glossary.js";
 import { overview } from "./overview.js";
 import { rescoreView } from "./rescore.js";
+import { runView } from "./run.js";
 import { ask, filters, go, here, link } from "./state.js";
 
 const main = document.getElementById("main");
 const top = document.getElementById("top");
-const VIEWS = { debates: debatesView, debate: debateView, rescore: rescoreView };
+const VIEWS = { debates: debatesView, debate: debateView, rescore: rescoreView, run: runView };
 
 let view = null;
 let runs = [];
@@ -33,7 +34,7 @@ function show() {
 
 function drawTop(wanted) {
   const run = here().get("run") ?? runs[0]?.name;
-  const tab = (name, label, href) => h("a", { href, class: "tab", "aria-current": wanted === name ? "page" : null }, label);
+  const tab = (name, label, href) => h("a", { href, class: "tab", "aria-current": wanted === name || (wanted === "run" && name === "runs") ? "page" : null }, label);
   fill(
     top,
     h("a", { href: "/", class: "name", title: "All runs" }, "moot"),

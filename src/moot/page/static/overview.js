@@ -111,7 +111,7 @@ export function overview(main, query, runs) {
       h(
         "td",
         { class: "run" },
-        h("a", { href: link({ view: "debates", run: run.name }), title: `Its debates\n${run.path}` }, oneLine(run.name, 80)),
+        h("a", { href: link({ view: run.transcripts ? "debates" : "run", run: run.name }), title: run.path }, oneLine(run.name, 80)),
         ringing.map((name) => h("span", { class: "chip bad" }, "⚠ ", name)),
         run.trouble ? h("span", { class: "chip bad" }, oneLine(run.trouble, 160)) : null,
         h(

@@ -1,6 +1,7 @@
-// What the chosen runs were told to do: first what they differ in.
+// What runs were told to do: of several, what they differ in; of one, what it changes of its preset.
 
-import { fill, h, oneLine } from "./dom.js";
+import { fill, h, oneLine, plural } from "./dom.js";
+import { csvButton } from "./download.js";
 import { ask } from "./state.js";
 
 export function settings() {
@@ -46,23 +47,21 @@ export function settings() {
           ),
         ),
       );
-    const apart = chosen.length > 1 ? keys.filter(differs) : keys;
+    const apart = keys.filter(differs);
     fill(
       node,
       summary(),
       apart.length ? table(apart) : h("p", { class: "quiet" }, "They differ in nothing."),
-      chosen.length > 1
-        ? h(
-            "details",
-            {},
-            h("summary", {}, `The ${keys.length - apart.length} settings they share`),
-            table(keys.filter((key) => !differs(key))),
-          )
-        : null,
+      h(
+        "details",
+        {},
+        h("summary", {}, `The ${keys.length - apart.length} settings they share`),
+        table(keys.filter((key) => !differs(key))),
+      ),
     );
   }
 
-  const summary = () => h("summary", {}, chosen.length > 1 ? "Settings in which they differ" : "Settings");
+  const summary = () => h("summary", {}, "Settings in which they differ");
   node.addEventListener("toggle", () =>
     draw().catch(() => {
       drawn = "";
@@ -72,7 +71,7 @@ export function settings() {
     node,
     update(names) {
       chosen = names;
-      node.hidden = !names.length;
+      node.hidden = names.length < 2; // a run has them on its own page
       if (!node.open || drawn !== names.join("\n")) fill(node, summary());
       draw().catch(() => {
         drawn = "";
@@ -86,4 +85,67 @@ function flatten(value, path = "") {
   if (value === null || typeof value !== "object" || Array.isArray(value))
     return [[path, typeof value === "string" ? value : JSON.stringify(value)]];
   return Object.entries(value).flatMap(([key, each]) => flatten(each, path ? `${path}.${key}` : key));
+}
+
+// One run's, as `about` has them.
+export function changed() {
+  const body = h("tbody");
+  const count = h("span", { class: "quiet" });
+  const preset = h("th", {}, "");
+  let found = { settings: [], preset: "" };
+  let all = false;
+  let wanted = "";
+  const table = h("table", { class: "config" }, h("thead", {}, h("tr", {}, h("th", {}, "Setting"), h("th", {}, "This run"), preset)), body);
+  const find = h("input", {
+    type: "search",
+    placeholder: "Find a setting",
+    "aria-label": "Find a setting",
+    oninput: (event) => {
+      wanted = event.target.value.toLowerCase();
+      draw();
+    },
+  });
+  const every = h("input", {
+    type: "checkbox",
+    onchange: (event) => {
+      all = event.target.checked;
+      draw();
+    },
+  });
+  const node = h(
+    "section",
+    {},
+    h("div", { class: "bar" }, h("h2", {}, "Settings"), find, h("label", { class: "quiet" }, every, " all, not only what it changes"), count, csvButton(() => table, "settings")),
+    h("div", { class: "scroll", tabindex: 0 }, table),
+  );
+
+  // Who searches looks through all of them.
+  function draw() {
+    const { settings } = found;
+    const own = settings.filter(({ value, usual }) => value !== usual);
+    const shown = (all || wanted ? settings : own).filter(({ name, value }) => `${name} ${value}`.toLowerCase().includes(wanted));
+    preset.textContent = `Preset ${found.preset}`;
+    count.textContent = `${plural(own.length, "setting")} of ${settings.length} differ from the preset ${found.preset}`;
+    fill(
+      body,
+      shown.map(({ name, value, usual }) =>
+        h(
+          "tr",
+          { class: value === usual ? "" : "changed" },
+          h("th", { scope: "row" }, oneLine(name, 80)),
+          h("td", { data: { csv: value } }, oneLine(value, 400)),
+          h("td", { class: "quiet", data: { csv: usual } }, value === usual ? "the same" : oneLine(usual, 400) || "–"),
+        ),
+      ),
+    );
+  }
+
+  return {
+    node,
+    update(about) {
+      found = about;
+      node.hidden = !about.settings.length;
+      draw();
+    },
+  };
 }

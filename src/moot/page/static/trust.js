@@ -19,11 +19,14 @@ export async function drawPanel(node, chosen, found, counted, colour, reward) {
   const measured = (name) => found[name]?.phases.train ?? {};
   const known = (name, key) => (counted[name]?.panel?.[key] ?? null) !== null || measured(name)[key]?.n > 0;
   const never = (name, key) => !known(name, key) && WITHOUT_VOTES.test(reward(name) ?? "");
-  const keys = Object.keys(TRUST).filter(
+  const possible = Object.keys(TRUST).filter(
     (key) => key !== "trust/mean_accuracy" && chosen.some((name) => measured(name)[key] && !never(name, key)),
   );
-  if (!keys.length) return void fill(node, h("p", { class: "quiet" }, "No step of self-play has been measured yet."));
-  const lines = await ask("curves", { run: chosen, key: keys, points: 120 });
+  // Of one run, what has not been measured needs no row of its own.
+  const keys = chosen.length > 1 ? possible : possible.filter((key) => known(chosen[0], key));
+  const missing = possible.filter((key) => !keys.includes(key)).map((key) => TRUST[key].name);
+  if (!possible.length) return void fill(node, h("p", { class: "quiet" }, "No step of self-play has been measured yet."));
+  const lines = keys.length ? await ask("curves", { run: chosen, key: keys, points: 120 }) : {};
   const row = (key) => {
     const readings = chosen.map((name) => reading(key, measured(name)[key], counted[name]?.panel));
     return h(
@@ -49,7 +52,7 @@ export async function drawPanel(node, chosen, found, counted, colour, reward) {
     node,
     h(
       "table",
-      { class: "trust" },
+      { class: "trust", hidden: !keys.length },
       h(
         "thead",
         {},
@@ -62,6 +65,7 @@ export async function drawPanel(node, chosen, found, counted, colour, reward) {
       ),
       h("tbody", {}, keys.map(row)),
     ),
+    missing.length ? h("p", { class: "quiet" }, `Nothing to measure yet: ${missing.join(", ")}.`) : null,
   );
 }
 

@@ -112,11 +112,10 @@ class Chat:
         self._left_out: set[str] = set()
         self._open_at = 0.0
         # A few bytes may unpack to gigabytes, and several packings may lie in one another: nothing is unpacked here.
-        headers = {"Accept-Encoding": "identity"} | (
-            {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
-        )
+        headers = {"Accept-Encoding": "identity", "Content-Type": "application/json"}
+        bearer = {"Authorization": f"Bearer {endpoint.key}"} if endpoint.key else {}
         self._client = httpx.AsyncClient(
-            headers=headers,
+            headers={**headers, **bearer},
             timeout=httpx.Timeout(patience.timeout_s, connect=min(10.0, patience.timeout_s), pool=None),
             limits=httpx.Limits(max_connections=None),
             transport=transport,
@@ -131,9 +130,8 @@ class Chat:
             async with asyncio.timeout(self.patience.deadline_s):
                 return await self._insist(request, heard or (lambda piece: None), retried)
         except TimeoutError:
-            raise Unanswered(
-                f"{self.endpoint.base_url} gave no whole answer within {self.patience.deadline_s:g} s"
-            ) from None
+            limit = f"{self.patience.deadline_s:g} s"
+            raise Unanswered(f"{self.endpoint.base_url} gave no whole answer within {limit}") from None
 
     async def _insist(self, request: ChatRequest, heard: Heard, retried: Retried | None) -> Reply:
         tries = 0
@@ -159,15 +157,16 @@ class Chat:
         if trouble.wait_s is None:
             return spread
         if trouble.wait_s > longest:
-            raise ServerRefused(
-                f"{self.endpoint.base_url} {trouble}, and asks to wait {trouble.wait_s:.0f} s; try again after that"
-            )
+            raise self._refused(f"{trouble}, and asks to wait {trouble.wait_s:.0f} s; try again after that")
         return trouble.wait_s + min(spread, 1.0)
 
     async def _hold_back(self) -> None:
         left = self._open_at - asyncio.get_running_loop().time()
         if left > 0:
             await self._sleep(left + self._rng.uniform(0, min(left, 1.0)))
+
+    def _refused(self, why: str) -> ServerRefused:
+        return ServerRefused(f"{self.endpoint.base_url} {why}")
 
     # One try
 
@@ -176,15 +175,12 @@ class Chat:
         url = self.endpoint.base_url.rstrip("/") + "/chat/completions"
         growing = GrowingReply(heard, self.endpoint.key)
         try:
-            # The client's own time-out counts bytes; comments that keep a connection open are bytes too, and say
-            # nothing.
+            # The client's own time-out counts bytes; comments that keep a connection open are bytes and say nothing.
             async with silence:
                 while True:
                     # Not httpx's own JSON: it cannot write half a surrogate pair, and a question may hold one.
                     content = json.dumps(self._body(request)).encode()
-                    async with self._client.stream(
-                        "POST", url, content=content, headers={"Content-Type": "application/json"}
-                    ) as response:
+                    async with self._client.stream("POST", url, content=content) as response:
                         if response.status_code == 200:
                             await self._listen(response, growing, silence)
                             return growing.reply()
@@ -193,9 +189,7 @@ class Chat:
             if growing.finish is None:
                 raise
         except (httpx.InvalidURL, httpx.UnsupportedProtocol, httpx.LocalProtocolError) as error:
-            raise ServerRefused(
-                f"{self.endpoint.base_url!r} cannot be asked ({error}); check --base-url and the key"
-            ) from None
+            raise self._refused(f"cannot be asked ({error}); check --base-url and the key") from None
         except (TimeoutError, httpx.ReadTimeout, httpx.WriteTimeout):
             if growing.finish is None:
                 raise ServerTrouble(f"said nothing for {self.patience.timeout_s:g} s") from None
@@ -207,16 +201,12 @@ class Chat:
     async def _listen(self, response: httpx.Response, growing: GrowingReply, silence: asyncio.Timeout) -> None:
         if is_packed(response):
             packing = shown(response.headers["content-encoding"], 40)
-            raise ServerRefused(
-                f"{self.endpoint.base_url} packed its answer ({packing}), which was not asked for; turn that off there"
-            )
+            raise self._refused(f"packed its answer ({packing}), which was not asked for; turn that off there")
         if response.headers.get("content-type", "").startswith("application/json"):
             raw, whole = await at_most(response, MOST_BYTES)
             if not whole:
-                raise ServerRefused(
-                    f"{self.endpoint.base_url} sent an answer of more than {MOST_BYTES >> 20} MiB; give a smaller "
-                    "--max-tokens"
-                )
+                size = f"{MOST_BYTES >> 20} MiB"
+                raise self._refused(f"sent an answer of more than {size}; give a smaller --max-tokens")
             growing.take(read_json(raw))  # a server that does not stream
             return
         loop = asyncio.get_running_loop()
@@ -250,48 +240,38 @@ class Chat:
     # What is not an answer
 
     def _adapt(self, response: httpx.Response, raw: bytes) -> None:
-        """Leaves out what the server says it does not know, so that the request can be sent again; raises for all
-        else."""
-        status, said = response.status_code, error_in(raw)
-        words = raw.decode("utf-8", "replace")
-        if status in (400, 422) and _NOT_KNOWN.search(words) and any(name in words for name in CONTINUING):
-            why = "cannot continue an answer that is begun, which sections given needs; use sections asked or sampled"
-            raise ServerRefused(f"{self.endpoint.base_url} {why} ({said})")
-        if status in (400, 422) and "top_logprobs" not in self._left_out and "logprobs" in words:
-            self._left_out |= {
-                "logprobs",
-                "top_logprobs",
-            }  # refused for whatever reason: what it says is a verdict without them
-            self.notes.append(
-                f"{self.endpoint.model} at {self.endpoint.base_url} gives no probabilities: the word that it says "
-                "counts"
-            )
-            return
-        if status in (400, 422) and (field_ := _unknown_field(words, self._left_out)):
-            self._left_out.add(field_)
-            if field_ in _CONSEQUENCES:
-                self.notes.append(f"{self.endpoint.model} at {self.endpoint.base_url} {_CONSEQUENCES[field_]}")
-            return
-        where = f"{self.endpoint.base_url} answered {status}" + (f" ({said})" if said else "")
+        """Leaves out what the server does not know, so that the request can be sent again; raises for all else."""
+        status, said, words = response.status_code, error_in(raw), raw.decode("utf-8", "replace")
+        told = f"answered {status}" + (f" ({said})" if said else "")
+        if status in (400, 422):
+            if _NOT_KNOWN.search(words) and any(name in words for name in CONTINUING):
+                why = "cannot continue an answer that is begun, which sections given needs"
+                raise self._refused(f"{why}; use sections asked or sampled ({said})")
+            if "logprobs" in words and "top_logprobs" not in self._left_out:
+                # Whatever it is refused for, what such a server says is a verdict without them.
+                return self._leave_out("logprobs", "top_logprobs")
+            if field_ := _unknown_field(words, self._left_out):
+                return self._leave_out(field_)
         if status == 429 and "insufficient_quota" not in words:
-            raise ServerTrouble(
-                f"answered 429, too many requests{f' ({said})' if said else ''}",
-                retry_after(response.headers),
-                everyone=True,
-            )
+            why = told.replace("429", "429, too many requests", 1)
+            raise ServerTrouble(why, retry_after(response.headers), everyone=True)
         if status in (408, 425) or (status >= 500 and status != 501):
-            raise ServerTrouble(f"answered {status}{f' ({said})' if said else ''}", retry_after(response.headers))
+            raise ServerTrouble(told, retry_after(response.headers))
         if 300 <= status < 400:
-            raise ServerRefused(
-                f"{where}: it points to {shown(response.headers.get('location', '?'), 80)}; give the new place as "
-                "--base-url"
-            )
-        raise ServerRefused(f"{where}; {_REMEDIES.get(status, 'check --base-url and --model')}")
+            other = shown(response.headers.get("location", "?"), 80)
+            raise self._refused(f"{told}: it points to {other}; give the new place as --base-url")
+        raise self._refused(f"{told}; {_REMEDIES.get(status, 'check --base-url and --model')}")
+
+    def _leave_out(self, *names: str) -> None:
+        self._left_out.update(names)
+        if told := _CONSEQUENCES.get(names[0]):
+            self.notes.append(f"{self.endpoint.model} at {self.endpoint.base_url} {told}")
 
 
 CONTINUING = {"continue_final_message": True, "add_generation_prompt": False}
 """How servers are asked to continue a last message that is the assistant's own."""
 _CONSEQUENCES = {
+    "logprobs": "gives no probabilities: the word that it says counts",
     "temperature": "takes no temperature: its seats speak at the server's own",
     "stop": "takes no stop string: answers may run on, and what follows the last section is cut off here",
     "seed": "takes no seed: asking again may give other answers",
@@ -306,8 +286,7 @@ _REMEDIES = {
     429: "the account's quota is used up",
 }
 _NOT_KNOWN = re.compile(
-    r"unsupported|not support|unexpected|unrecogni[sz]ed|unknown|extra (?:input|field)s?|not (?:permitted|allowed)",
-    re.I,
+    r"(?i)unsupported|not support|unexpected|unrecogni[sz]ed|unknown|extra (?:input|field)s?|not (?:permitted|allowed)"
 )
 _ROLE = re.compile(r"system role|role.{0,20}system|roles must alternate", re.I)
 
@@ -337,14 +316,10 @@ _SPECIAL = re.compile(r"<(?=\||/?s>|(?:start|end)_of_turn>|eos>|bos>)")
 def _messages(messages: Sequence[Message], fold: bool) -> list[dict[str, str]]:
     """What one agent writes must not end another's turn: some servers read special tokens in a message, so their
     spelling is broken."""
-    given = [
-        {"role": m.role, "content": m.content if m.role == "assistant" else _SPECIAL.sub("< ", m.content)}
-        for m in messages
-    ]
-    for message in given:
-        message["content"] = (
-            message["content"] if message["content"].strip() else "(nothing)"
-        )  # some refuse an empty one
+    given = []
+    for message in messages:
+        content = message.content if message.role == "assistant" else _SPECIAL.sub("< ", message.content)
+        given.append({"role": message.role, "content": content if content.strip() else "(nothing)"})  # some refuse none
     if fold and len(given) > 1 and given[0]["role"] == "system":
         given[1]["content"] = f"{given[0]['content']}\n\n{given[1]['content']}"
         return given[1:]

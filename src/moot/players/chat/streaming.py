@@ -35,20 +35,17 @@ class StreamingSampler:
     async def sample(self, prompt: Sequence[int] | Ints, params: SamplingParams, num_samples: int = 1) -> list[Sample]:
         if len(prompt) + params.max_tokens > self._context:
             raise ContextOverflow(
-                f"the debate has grown to {len(prompt)} tokens, which with --max-tokens {params.max_tokens} exceed the "
-                "model's context of "
-                f"{self._context}; use fewer --rounds or a smaller --max-tokens"
+                f"the debate has grown to {len(prompt)} tokens, which with --max-tokens {params.max_tokens} exceed "
+                f"the model's context of {self._context}; use fewer --rounds or a smaller --max-tokens"
             )
         # A stop string may lie across two pieces, where nobody would look for it.
         whole = not self._piece or num_samples != 1 or any(isinstance(stop, str) for stop in params.stop)
-        samples = (
-            await self._sampler.sample(prompt, params, num_samples)
-            if whole
-            else [await self._in_pieces(prompt, params)]
-        )
-        self.spent = (len(prompt), sum(len(sample.tokens) for sample in samples))
         if whole:
+            samples = await self._sampler.sample(prompt, params, num_samples)
             self._heard(self._decode(samples[0].tokens))
+        else:
+            samples = [await self._in_pieces(prompt, params)]
+        self.spent = (len(prompt), sum(len(sample.tokens) for sample in samples))
         return samples
 
     async def _in_pieces(self, prompt: Sequence[int] | Ints, params: SamplingParams) -> Sample:
@@ -57,9 +54,8 @@ class StreamingSampler:
         while True:
             few = min(self._piece, params.max_tokens - len(tokens))
             seed = None if params.seed is None else turn_seed(params.seed, len(tokens))
-            (piece,) = await self._sampler.sample(
-                np.concatenate([beginning, tokens]), replace(params, max_tokens=few, seed=seed)
-            )
+            so_far = np.concatenate([beginning, tokens])
+            (piece,) = await self._sampler.sample(so_far, replace(params, max_tokens=few, seed=seed))
             tokens, logprobs = np.concatenate([tokens, piece.tokens]), np.concatenate([logprobs, piece.logprobs])
             text = self._decode(tokens)
             # The last character may still lack bytes that come with the next token.

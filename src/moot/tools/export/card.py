@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from moot.engine.published import SMOLLM, is_hub_id, published_name
+from moot.errors import ConfigError
+from moot.evaluate.report import Report
 from moot.rl.trust_help import ALARMS
 from moot.runs import Run
 from moot.runs.run import measured, tokens_spent
@@ -19,12 +23,12 @@ from moot.util.safe_text import counted, one_line
 Row = Mapping[str, Any]
 
 
-def card(run: Run, step: int, kind: str) -> str:
-    """Markdown with the front matter that the hub reads. `kind` is adapter or merged, of the checkpoint at `step`."""
+def card(run: Run, step: int, kind: str, base: str = "") -> str:
+    """Markdown with the front matter that the hub reads. `kind` is adapter or merged, of the checkpoint at `step`.
+    `base` is the base model's name for others, where it is not the model's own."""
     config, rows = config_of(run), [row for row in run.metrics() if row["step"] <= step]
-    model = config.model.model
-    # A name for the hub's link to the base model; a folder of this machine means nothing to others.
-    named = model.count("/") == 1 and not model.startswith((".", "/", "~")) and not Path(model).exists()
+    model = base or published_name(config.model.model)
+    named = is_hub_id(model)  # the hub links to it; a folder of this machine means nothing to others
     head = {"base_model": model if named else None, "library_name": "peft" if kind == "adapter" else "transformers"}
     front = "".join(f"{key}: {json.dumps(value)}\n" for key, value in head.items() if value)
     shown = model if named else Path(model).name
@@ -48,15 +52,20 @@ def _training(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     d, scoring = config.debate, config.protocol.scoring
     tasks = ", ".join(f"`{one_line(_shown(name))}`" for name in trained_tasks(config))
     yield f"Questions: {tasks}; {config.optim.batch_size} per step."
+    if config.model.model == SMOLLM:
+        yield (
+            "The base in training may have been the copy from the package index (4-bit weights, widened), which "
+            "differs slightly from the hub's."
+        )
+    if config.start:
+        yield f"Started from other trained weights: `{one_line(_shown(config.start))}`."
     yield f"Debates: {d.num_agents} copies of the model, {counted(d.max_rounds, 'round')}."
     yield f"Reward: `{one_line(_shown(scoring.reward))}`. {_labels(config)}"
     played = [row for row in rows if row["phase"] == "self_play"]
     tokens = max(tokens_spent(played).values(), default=0.0)
     steps = counted(len(played), "step")
-    yield (
-        f"Self-play: {steps}, {tokens:,.0f} tokens sampled, learning rate {config.optim.learning_rate:g}, seed "
-        f"{config.seed}."
-    )
+    rate = f"learning rate {config.optim.learning_rate:g}"
+    yield f"Self-play: {steps}, {tokens:,.0f} tokens sampled, {rate}, seed {config.seed}."
 
 
 def _shown(name: str) -> str:
@@ -86,10 +95,8 @@ def _during(config: TrainConfig, rows: Sequence[Row]) -> Iterator[str]:
     rang = {name: sum(bool(row.get(name)) for row in played) for name in ALARMS}
     for name, steps in rang.items():
         if steps:
-            yield (
-                f"- The alarm `{name.removeprefix('alarm/')}` rang in {steps} of {len(played)} steps: "
-                f"{ALARMS[name].means}"
-            )
+            rung = f"rang in {steps} of {len(played)} steps"
+            yield f"- The alarm `{name.removeprefix('alarm/')}` {rung}: {ALARMS[name].means}"
     if played and not any(rang.values()):
         yield "- No alarm rang."
 
@@ -98,15 +105,13 @@ def _evaluations(run: Run) -> Iterator[str]:
     """What `moot eval` reported about this run, at whatever step; a report that cannot be read is passed over."""
     rows = []
     for path in sorted((run.path / "evals").glob("*/report.json")):
-        try:
-            report = json.loads(path.read_text(encoding="utf-8"))
-            where = f"{_shown(report['settings']['task'])}, step {report['settings'].get('step', '–')}"
-            for row in report["rows"]:
-                accuracy = row["metrics"]["accuracy"]
-                interval = f"{accuracy['value']:.1%} [{accuracy['low']:.1%}, {accuracy['high']:.1%}]"
-                rows.append(f"| {one_line(where)} | {one_line(row['name'])} | {row['questions']} | {interval} |")
-        except (OSError, ValueError, KeyError, TypeError):
-            continue
+        with contextlib.suppress(OSError, ConfigError):
+            report = Report.read(path)
+            where = one_line(f"{_shown(str(report.settings.get('task')))}, step {report.settings.get('step', '–')}")
+            for row in report.rows:
+                if (found := row.metrics.get("accuracy")) is not None:
+                    interval = f"{found['value']:.1%} [{found['low']:.1%}, {found['high']:.1%}]"
+                    rows.append(f"| {where} | {one_line(row.name)} | {row.questions} | {interval} |")
     if rows:
         yield "Evaluated with `moot eval`:\n\n| task | mode | questions | right answers |\n|---|---|---|---|"
         yield from rows

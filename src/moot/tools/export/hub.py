@@ -27,11 +27,9 @@ def push_folder(folder: Path, repo: str, message: str) -> str:
     # Read here and not when the library was imported, so that a program may choose the hub as late as a command does.
     hub = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="moot")
     try:
-        place = hub.create_repo(repo, private=True, exist_ok=True)
-        hub.upload_folder(repo_id=place.repo_id, folder_path=folder, commit_message=message)
+        address = hub.create_repo(repo, private=True, exist_ok=True)
+        hub.upload_folder(repo_id=address.repo_id, folder_path=folder, commit_message=message)
     except (httpx.HTTPError, OSError) as error:
-        reason = " ".join(str(error).split())[:300]
-        raise EngineError(
-            f"{repo} could not be pushed: {reason or type(error).__name__}. What was exported is in {folder}"
-        ) from error
-    return str(place)
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        raise EngineError(f"{repo} could not be pushed: {reason}. What was exported is in {folder}") from error
+    return str(address)

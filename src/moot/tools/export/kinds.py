@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from moot.engine.published import is_hub_id, published_name
 from moot.errors import ConfigError, EngineError
 from moot.runs import Damaged, PlayedDebate, Run
 from moot.runs.arrays import read_arrays
@@ -33,6 +34,8 @@ ShowSteps = Callable[[str, int], AbstractContextManager[Callable[[], None]]]
 class Options:
     checkpoint: int | str | None = None
     """Whose weights the adapter and the merged model have; the newest if not given."""
+    base_model: str = ""
+    """What the adapter and the card name as the base model, where its own name is not the one for others."""
     merged_dtype: str = "auto"
     steps: str | None = None
     """Only debates of these steps: 12, or 10-20."""
@@ -90,9 +93,12 @@ class Exporting:
 def _adapter(job: Exporting) -> None:
     adapter = find_adapter(job.run, job.options.checkpoint, job.note)
     with new_folder(job.place("adapter")) as folder:
-        copy_adapter(adapter, folder)
+        base = job.options.base_model or published_name(adapter.model)
+        copy_adapter(adapter, folder, base)
+        if not is_hub_id(base):
+            job.note(f"the adapter names {base} as its base, which others cannot load; --base-model names another")
         _write_card(job, folder, adapter.step, "adapter")
-    job.written.append((job.place("adapter"), f"the adapter of step {adapter.step}, for {one_line(adapter.model)}"))
+    job.written.append((job.place("adapter"), f"the adapter of step {adapter.step}, for {one_line(base)}"))
 
 
 def _merged(job: Exporting) -> None:
@@ -104,19 +110,14 @@ def _merged(job: Exporting) -> None:
 
     with job.busy(f"merging into {one_line(adapter.model)}"), new_folder(job.place("merged")) as folder:
         try:
-            made = job.merge(
-                adapter.model, adapter.place, folder, dtype=job.options.merged_dtype, probe=_probe(job.run), stops=stops
-            )
+            given = {"dtype": job.options.merged_dtype, "probe": _probe(job.run), "stops": stops}
+            made = job.merge(adapter.model, adapter.place, folder, **given)
         except (EngineError, ValueError) as error:
             raise ConfigError(f"model {adapter.model!r} cannot be merged: {error}") from error
         _write_card(job, folder, adapter.step, "merged")
     kept = f"logprobs within {made.difference:.2g} of the adapter's, which training moved by up to {made.update:.2g}"
-    job.written.append(
-        (
-            job.place("merged"),
-            f"{one_line(adapter.model)} with the adapter of step {adapter.step} in it, {made.dtype}; {kept}",
-        )
-    )
+    about = f"{one_line(adapter.model)} with the adapter of step {adapter.step} in it, {made.dtype}; {kept}"
+    job.written.append((job.place("merged"), about))
     if made.difference > 0.1 * made.update and made.dtype != "float32":
         job.note(f"rounding to {made.dtype} swallows part of what was learned; --merged-dtype fp32 keeps it")
 
@@ -124,7 +125,7 @@ def _merged(job: Exporting) -> None:
 def _write_card(job: Exporting, folder: Path, step: int, kind: str) -> None:
     """Weights without a card are better than none: a damaged run.json costs the card alone."""
     try:
-        (folder / "README.md").write_text(card(job.run, step, kind), encoding="utf-8")
+        (folder / "README.md").write_text(card(job.run, step, kind, job.options.base_model), encoding="utf-8")
     except ConfigError as error:
         job.note(f"there is no model card: {error}")
 
@@ -133,17 +134,17 @@ def _probe(run: Run, most: int = 512) -> list[int]:
     """The first conversation of the newest step: text as the model met it."""
     for step in reversed(run.steps()):
         with contextlib.suppress(OSError, ValueError, IndexError):
-            arrays = read_arrays(
-                run.debates_file(step, ".npz"), ("prompt_tokens", "prompt_offsets", "tokens", "offsets")
-            )
+            names = ("prompt_tokens", "prompt_offsets", "tokens", "offsets")
+            arrays = read_arrays(run.debates_file(step, ".npz"), names)
             prompt = arrays["prompt_tokens"][: arrays["prompt_offsets"][1]]
             return [*map(int, prompt), *map(int, arrays["tokens"][: arrays["offsets"][1]])][-most:]
     return []
 
 
-def _sets(
-    kind: str, make: Callable[[Options], Callable[[PlayedDebate], Any]], rows: str = "rows"
-) -> Callable[[Exporting], None]:
+Work = Callable[[Exporting], None]
+
+
+def _sets(kind: str, make: Callable[[Options], Callable[[PlayedDebate], Any]], rows: str = "rows") -> Work:
     def work(job: Exporting) -> None:
         steps = pick_steps(job.run, job.options.steps)
         with job.progress(kind, len(steps)) as advance, new_file(job.place(kind)) as file:
@@ -151,7 +152,7 @@ def _sets(
             if not result.rows:
                 reasons = "; ".join(f"{count} {reason}" for reason, count in result.left_out.items())
                 raise ConfigError(f"{kind}: no debate of {job.run.path} has anything for it ({reasons})")
-        job.damaged += [each for each in result.damaged if each not in job.damaged]
+        job.damaged += [line for line in result.damaged if line not in job.damaged]
         left = ", ".join(f"{count} ({reason})" for reason, count in result.left_out.most_common())
         job.written.append((job.place(kind), f"{result.rows} {rows}" + (f"; left out {left}" if left else "")))
 
@@ -175,24 +176,16 @@ def _html(job: Exporting) -> None:
     model = model if isinstance(model, dict) else {}
     who = "the scripted engine" if model.get("engine") == "scripted" else model.get("model", "a model")
     with new_file(job.place("html")) as file:
-        for part in pages.page(
-            chosen, f"Debates of {name}", f"{counted(len(chosen), 'debate')} from a run of moot with {who}."
-        ):
-            file.write(part.encode())
+        about = f"{counted(len(chosen), 'debate')} from a run of moot with {who}."
+        file.writelines(part.encode() for part in pages.page(chosen, f"Debates of {name}", about))
     job.written.append((job.place("html"), f"{counted(len(chosen), 'debate')} to read"))
 
 
 def _figures(job: Exporting) -> None:
     named: dict[str, Run] = {}
     for run in job.runs:
-        short = run.path.resolve().name
-        named[
-            short
-            if short not in named
-            else str(run.path)
-            if str(run.path) not in named
-            else f"{run.path} ({len(named) + 1})"
-        ] = run
+        names = (run.path.resolve().name, str(run.path), f"{run.path} ({len(named) + 1})")
+        named[next(name for name in names if name not in named)] = run
     with job.busy("drawing"):
         files = figures.draw_runs({name: run.metrics() for name, run in named.items()}, job.out / "figures")
     about = f"{len(files) // 2} pictures as PNG and SVG, of {counted(len(job.runs), 'run')}"
@@ -208,7 +201,7 @@ PLACES: dict[str, list[str]] = {
     "html": ["debates.html"],
     "figures": [f"figures/{name}" for name in figures.file_names()],
 }
-WORK: dict[str, Callable[[Exporting], None]] = {
+WORK: dict[str, Work] = {
     "adapter": _adapter,
     "merged": _merged,
     "supervised": _sets("supervised", lambda asked: lambda each: sets.supervised(each, asked.only_right)),

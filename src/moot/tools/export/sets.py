@@ -44,13 +44,13 @@ def write(
     debates: Iterable[PlayedDebate | Damaged], make: Callable[[PlayedDebate], Iterable[Row]], file: IO[bytes]
 ) -> Written:
     written = Written()
-    for each in debates:
-        if isinstance(each, Damaged):
+    for played in debates:
+        if isinstance(played, Damaged):
             written.left_out["damaged line"] += 1
-            written.damaged += [each] if len(written.damaged) < 10 else []
+            written.damaged += [played] if len(written.damaged) < 10 else []
             continue
         try:
-            for row in make(each):
+            for row in make(played):
                 # Half a character, which a model can sample, has no place in a file that others read as UTF-8.
                 file.write(LONE.sub("\ufffd", json.dumps(row, ensure_ascii=False)).encode() + b"\n")
                 written.rows += 1
@@ -74,16 +74,11 @@ def best_and_worst(each: PlayedDebate, only_right: bool = False) -> Iterator[Row
     assert outcome is not None
     last, means = last_parsed(each.debate), outcome.means
     best = max(mean for mean in means if mean is not None)
-    below = [
-        (mean, agent)
-        for agent, mean in enumerate(means)
-        if mean is not None and mean < best and last[agent] is not None
-    ]
+    readable = [(mean, turn) for mean, turn in zip(means, last, strict=True) if mean is not None and turn is not None]
+    below = [(mean, turn) for mean, turn in readable if mean < best]
     if not below:
         raise LeftOut("no readable answer below the winner's")
-    rejected = last[min(below)[1]]
-    assert rejected is not None
-    yield _pair(each, chosen, rejected)
+    yield _pair(each, chosen, min(below, key=lambda pair: pair[0])[1])
 
 
 def voted_pairs(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
@@ -151,12 +146,8 @@ def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:
         raise LeftOut("advocates argue for different sides, so their arguments are no answers to one prompt")
     if _essence(_solution(each, chosen)) == _essence(_solution(each, rejected)):
         raise LeftOut("chosen and rejected are the same")
-    return {
-        "prompt": _asked(each),
-        "chosen": _said(each, chosen),
-        "rejected": _said(each, rejected),
-        "debate": each.name,
-    }
+    both = {"chosen": _said(each, chosen), "rejected": _said(each, rejected)}
+    return {"prompt": _asked(each), **both, "debate": each.name}
 
 
 def _solution(each: PlayedDebate, turn: int) -> str:

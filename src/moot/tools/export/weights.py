@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from pathlib import Path
 
 from moot.engine.manifest import DamagedCheckpoint, check_files, read_manifest
 from moot.errors import ConfigError
-from moot.players.checkpoints import checkpoints, step_named
+from moot.players.checkpoints import checkpoints, is_untrained, step_named
 from moot.runs import Run
 
 FILES = ("adapter_config.json", "adapter_model.safetensors")
@@ -28,16 +29,14 @@ class Adapter:
 def find_adapter(run: Run, name: int | str | None = None, note: Callable[[str], None] = lambda _: None) -> Adapter:
     """Of the newest checkpoint that is whole, or of the one asked for, by its step or as best."""
     step = step_named(run, name)
-    if step == 0 and name != 0:
-        raise ConfigError(
-            f"the best of {run.path} is the model before training, which has no adapter; name a step with --checkpoint"
-        )
+    if is_untrained(run, step) and name != 0:
+        untrained = f"the best of {run.path} is the model before training, which has no adapter"
+        raise ConfigError(f"{untrained}; name a step with --checkpoint")
     present = list(checkpoints(run, step))
     if not present and step is not None:
         steps = ", ".join(str(number) for number, _ in sorted(run.checkpoints())) or "none"
-        raise ConfigError(
-            f"checkpoint {step} is not in {run.path}; there are {steps} (only the newest two and the kept ones stay)"
-        )
+        there = f"there are {steps} (only the newest two and the kept ones stay)"
+        raise ConfigError(f"checkpoint {step} is not in {run.path}; {there}")
     if not present:
         raise ConfigError(f"{run.path} has no checkpoint yet: there are no weights to export")
     if run.config.get("model", {}).get("engine") == "scripted":
@@ -47,9 +46,8 @@ def find_adapter(run: Run, name: int | str | None = None, note: Callable[[str], 
         try:
             adapter = _whole(checkpoint.step, checkpoint.path)
         except DamagedCheckpoint as error:
-            problems.append(
-                f"checkpoint {checkpoint.path} cannot be used ({str(error).removeprefix(f'{checkpoint.path}: ')})"
-            )
+            why = str(error).removeprefix(f"{checkpoint.path}: ")
+            problems.append(f"checkpoint {checkpoint.path} cannot be used ({why})")
             continue
         for problem in problems:
             note(f"{problem}; taking step {adapter.step} instead")
@@ -65,11 +63,15 @@ def _whole(step: int, place: Path) -> Adapter:
     return Adapter(step, place, str(manifest.get("model")), digests)
 
 
-def copy_adapter(adapter: Adapter, target: Path) -> None:
-    """Checked once more after copying: a run that continues removes its older checkpoints."""
+def copy_adapter(adapter: Adapter, target: Path, base: str) -> None:
+    """Checked once more after copying: a run that continues removes its older checkpoints. Then its config names
+    `base`, which others can load, where it had a folder of this machine."""
     for name in FILES:
         shutil.copyfile(adapter.place / name, target / name)
     try:
         check_files(target, adapter.digests)
     except DamagedCheckpoint:
         raise ConfigError(f"{adapter.place} changed while it was copied; try again") from None
+    file = target / FILES[0]
+    config = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**config, "base_model_name_or_path": base}, indent=2), encoding="utf-8")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from peft import LoraConfig
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from moot.engine.local import DamagedCheckpoint
 from moot.engine.protocol import AdamParams, Datum
@@ -95,6 +96,35 @@ def test_a_snapshot_with_a_path_is_an_adapter_that_peft_can_read(
     assert "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight" in names
     assert "optimizer.safetensors" not in json.loads((tmp_path / "adapter" / "manifest.json").read_text())["files"]
     engine.load_state(str(tmp_path / "adapter")).result()
+
+
+def test_an_adapter_that_peft_wrote_is_loaded_and_one_that_lacks_a_matrix_is_not(
+    saved: tuple[Any, Path], make_engine: Callable[..., Any], tmp_path: Path
+) -> None:
+    folder, other = tmp_path / "peft", make_engine()
+    folder.mkdir()
+    for name in ("adapter_config.json", "adapter_model.safetensors"):
+        (folder / name).write_bytes((saved[1] / name).read_bytes())
+    other.load_state(str(folder), optimizer=False).result()
+    again = Path(other.save_state(str(tmp_path / "again")).result())
+    weights = load_file(folder / "adapter_model.safetensors")
+    for name, value in load_file(again / "adapter_model.safetensors").items():
+        np.testing.assert_array_equal(value.numpy(), weights[name].numpy())
+    config = json.loads((folder / "adapter_config.json").read_text())
+    (folder / "adapter_config.json").write_text(json.dumps({**config, "lora_alpha": 3 * config["lora_alpha"]}))
+    other.load_state(str(folder), optimizer=False).result()
+    scaled = load_file(Path(other.save_state(str(tmp_path / "scaled")).result()) / "adapter_model.safetensors")
+    for name, value in scaled.items():
+        np.testing.assert_allclose(value.numpy(), weights[name].numpy() * (3 if "lora_B" in name else 1), rtol=1e-6)
+    with pytest.raises(ValueError, match="lora_rank=4, this engine runs lora_rank=2"):
+        make_engine(lora_rank=2).load_state(str(folder)).result()
+    first = min(weights)
+    save_file({name: value for name, value in weights.items() if name != first}, folder / "adapter_model.safetensors")
+    with pytest.raises(ValueError, match=f"differ in 1 tensors, first {re.escape(first)}"):
+        other.load_state(str(folder)).result()
+    save_file({**weights, first: weights[first][:1]}, folder / "adapter_model.safetensors")
+    with pytest.raises(ValueError, match=r"has shape \[1, "):
+        other.load_state(str(folder)).result()
 
 
 def test_weights_without_their_optimizer_start_adam_anew(
