@@ -15,7 +15,7 @@ from moot.cli.console import Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
 from moot.cli.speakers import Speakers
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.state import Debate
 from moot.debate.types import Question
 from moot.errors import ConfigError

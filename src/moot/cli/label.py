@@ -19,7 +19,7 @@ from moot.cli.ending import Ended, interruptible, kept
 from moot.cli.evaluate import Watching
 from moot.cli.labelled import forecast_lines, reliability_table, summary_lines
 from moot.cli.speakers import Speakers
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import Question
