@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 import moot
-from moot.debate.protocols import PRESETS, RULES, V2, register
+from moot.debate.protocol import RULES, register
+from moot.debate.protocols import PRESETS, V2
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate

@@ -8,8 +8,8 @@ One that behaves otherwise is a subclass of `Rules` in a file of its own; nothin
 
 from __future__ import annotations
 
-from moot.debate.protocols import Protocol as Protocol
-from moot.debate.protocols import register
+from moot.debate.protocol import Protocol as Protocol
+from moot.debate.protocol import register
 from moot.debate.protocols.advocates import Advocates
 from moot.debate.protocols.v1 import V1 as V1
 from moot.debate.protocols.v2 import V2 as V2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moot.debate.protocols import Protocol
+from moot.debate.protocol import Protocol
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring
 

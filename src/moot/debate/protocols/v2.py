@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moot.debate.protocols import Protocol
+from moot.debate.protocol import Protocol
 
 V2 = Protocol()
 V2_LITERAL = V2.with_choices(literal=True, one_ballot_per_pair=False)
