@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from moot.api import Speaker, config, datums, play, play_async, score, train
-    from moot.debate.protocol import V1, V2, Protocol
+    from moot.api import Speaker, config, datums, play, play_async, score, train, train_together
+    from moot.debate.protocols import V1, V2, Protocol
     from moot.debate.reward import Reward
     from moot.debate.state import Debate
     from moot.debate.types import Observation, Question, Said, Turn
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from moot.training.part import Part
 
 _HOMES = {
-    "moot.api": ("Speaker", "config", "datums", "play", "play_async", "score", "train"),
-    "moot.debate.protocol": ("V1", "V2", "Protocol"),
+    "moot.api": ("Speaker", "config", "datums", "play", "play_async", "score", "train", "train_together"),
+    "moot.debate.protocols": ("V1", "V2", "Protocol"),
     "moot.debate.reward": ("Reward",),
     "moot.debate.state": ("Debate",),
     "moot.errors": ("ConfigError",),
@@ -61,6 +61,7 @@ __all__ = [
     "play_async",
     "score",
     "train",
+    "train_together",
 ]
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from moot.debate.play import Speak, hear
 from moot.debate.play import play as play_debate
-from moot.debate.protocol import V2, Protocol
+from moot.debate.protocols import V2, Protocol
 from moot.debate.rewards import Reward, as_reward, register
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
@@ -180,6 +180,18 @@ def train(
     from moot.training.setup import train_async  # heavy: engines, evaluation
 
     return run(train_async(config, path, watch, restart))
+
+
+def train_together(
+    runs: Iterable[tuple[TrainConfig, str | Path]],
+    watch: Callable[[Run, dict[str, Any]], object] | None = None,
+    restart: bool = False,
+) -> list[Run]:
+    """Trains several runs at once, each as `train` does, on one copy of their model. What ends one of them early harms
+    no other; once all have ended it is raised, in an ExceptionGroup. `watch` is called with the run and the row."""
+    from moot.training.together import train_together_async
+
+    return run(train_together_async(runs, watch, restart))
 
 
 def run(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.engine.protocol import Trainer
-from moot.errors import ConfigError
+from moot.engine.protocol import Sharing, Trainer
+from moot.errors import ConfigError, EngineError
 from moot.players.chat.endpoint import Endpoint, is_endpoint, named_endpoint, own_endpoint
 from moot.players.checkpoints import (
+    JUDGE,
     Note,
     check_model,
     check_rank,
     is_untrained,
+    judge_state,
     load_checkpoint,
     split_name,
     step_named,
@@ -36,6 +38,29 @@ if TYPE_CHECKING:
 
 Busy = Callable[[str], AbstractContextManager[object]]
 """Shows what is being waited for, as long as the context is open."""
+MakeEngine = Callable[[TrainConfig], tuple[Trainer, Rendering]]
+
+
+class Engines:
+    """Where engines come from: those of one model share its base weights, as far as that engine can."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[ModelConfig, Trainer, Rendering]] = []
+
+    def make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
+        """The engine a run needs, looked over for what it cannot do, and its chat format."""
+        engine, rendering = self._sibling(config) or make_engine(config)
+        if engine.capabilities.siblings:
+            self._made.append((config.model, engine, rendering))
+        return engine, rendering
+
+    def _sibling(self, config: TrainConfig) -> tuple[Trainer, Rendering] | None:
+        for model, engine, rendering in self._made:
+            if model == config.model and isinstance(engine, Sharing):
+                config.check(engine.capabilities)
+                with suppress(EngineError):  # it is closed
+                    return engine.sibling(config.seed), rendering
+        return None
 
 
 def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
@@ -198,10 +223,11 @@ def check_reachable(names: Iterable[str], what: str) -> None:
 async def outsider(
     name: str, setting: str, config: TrainConfig, own: tuple[Trainer, Rendering], opened: Callable[[Any], object],
     note: Note = lambda text: None, busy: Busy = nullcontext, sharing: bool = False,
+    make: MakeEngine | None = None,
 ) -> tuple[Guest, str]:  # fmt: skip
-    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And
-    what tells it apart
-    from others of that name. What needs closing beside the run's `own` engine is given to `opened`.
+    """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, RUN@judge, a model,
+    MODEL@URL. And what tells it apart from others of that name. What needs closing beside the run's `own` engine is
+    given to `opened`.
 
     With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter.
     Not in training,
@@ -215,14 +241,19 @@ async def outsider(
         opened(chat)
         return chat, name
     named = split_name(name)
-    run, step = (None, None) if named is None else (found := Run.open(named[0]), step_named(found, named[1]))
+    run = None if named is None else Run.open(named[0])
+    trained = judge_state(run) if run and named and named[1] == JUDGE else None
+    step = step_named(run, named[1]) if run and named and not trained else None
     model = config_of(run).model if run else replace(config.model, model=name, renderer="auto")
     model = replace(model, device=config.model.device, dtype=config.model.dtype)
     check_same_server(name, model.base_url, config.model.base_url, setting)
     if not (sharing and model == config.model):
         with busy(f"loading {name}"):
-            own = make_engine(replace(config, model=model))
+            own = (make or make_engine)(replace(config, model=model))
         opened(own[0])
+    if trained:
+        await own[0].load_state(trained[0])
+        return Player(await own[0].snapshot(), own[1], learns=False), f"{model.model} {trained[1]}"
     player, identity, _ = await _loaded(own, model.model, run, step, note)
     return replace(player, learns=False), identity
 

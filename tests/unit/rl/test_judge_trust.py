@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from moot.debate.checks import Check
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.rl.judge_trust import PAIR_ACCURACY, J, Judged, judged
 from moot.rl.trust import Alarms, counted_accuracy, panel
 from moot.tokens.played import PlayedDebate
