@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from support.accessible import findings
 from support.making import command, surroundings
 from support.paging import record, turn, write_run

@@ -17,7 +17,7 @@ import numpy as np
 
 from moot import tasks
 from moot.debate.play import play
-from moot.debate.protocol import Protocol, preset
+from moot.debate.protocols import Protocol, preset
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
 from moot.engine.protocol import Floats, Ints, Sample, Sampler, SamplingParams, Stop
@@ -57,7 +57,7 @@ class Setting:
             raise ConfigError(
                 "sections 'given' cuts what was sampled, and a host trains on all of it; use sections sampled or asked"
             )
-        if rules.positions == "assigned":
+        if not rules.peers_vote:
             raise ConfigError(
                 "positions 'assigned' needs a judge without a seat, and a host's group has only seats; use positions "
                 "none"

@@ -36,8 +36,7 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
     """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is
     assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
-    sides = ("x" * 20,) * 2 if config.protocol.rules.positions == "assigned" else ()
-    debate = config.empty_debate(Question("x" * 200, sides=sides))
+    debate = config.empty_debate(Question("x" * 200, sides=("x" * 20,) * config.protocol.rules.seats))
     opening = sum(len(message.content) for message in debate.observe(0).conversation()) // 4
     others = (d.num_agents - 1) * turn
     seats = config.optim.batch_size * d.num_agents

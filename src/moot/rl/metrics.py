@@ -148,7 +148,7 @@ def answer_metrics(debates: Sequence[Debate], grades: Sequence[Grades], dataset:
     """How good the final answers are. Only debates whose right answer is known take part, and none of advocates, who
     give no answer of
     their own."""
-    with_answer = [(d, g) for d, g in zip(debates, grades, strict=True) if g.known(d.question) and not d.assigned]
+    with_answer = [(d, g) for d, g in zip(debates, grades, strict=True) if g.known(d.question) and d.rules.own_answers]
     rows = [
         [(False, False) if i is None else (g.answers[i] is not None, g.correct[i]) for i in last_parsed(d)]
         for d, g in with_answer

@@ -63,7 +63,7 @@ def supervised(each: PlayedDebate, only_right: bool = False) -> Iterator[Row]:
     """The winner's last answer."""
     turn = winning_turn(each, only_right)
     # What an advocate says answers what it was told to argue for, not the question.
-    prompt = seen_to_json(each, turn) if each.debate.assigned else _asked(each)
+    prompt = _asked(each) if each.debate.rules.own_answers else seen_to_json(each, turn)
     yield {"prompt": prompt, "completion": _said(each, turn), "debate": each.name}
 
 
@@ -142,7 +142,7 @@ def _essence(solution: str) -> str:
 
 
 def _pair(each: PlayedDebate, chosen: int, rejected: int) -> Row:
-    if each.debate.assigned:
+    if not each.debate.rules.own_answers:
         raise LeftOut("advocates argue for different sides, so their arguments are no answers to one prompt")
     if _essence(_solution(each, chosen)) == _essence(_solution(each, rejected)):
         raise LeftOut("chosen and rejected are the same")
