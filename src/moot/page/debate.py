@@ -102,10 +102,11 @@ def _checks(played: PlayedDebate) -> dict[str, Any]:
     except ConfigError:  # of a record with fewer checks than its reward needs
         scores = {}
     told = [
-        {"turns": check.turns, "judge": check.judge, "value": check.value, "by": check.by, "thinking": check.thinking}
+        {name: getattr(check, name) for name in ("turns", "judge", "value", "by")}
+        | {"thinking": check.thinking[:LONGEST]}
         for check in debate.checks
     ]
-    return {"checks": [{**check, "thinking": check["thinking"][:LONGEST]} for check in told], "scores_by_turn": scores}
+    return {"checks": told, "scores_by_turn": scores}
 
 
 def _seat(debate: Debate, agent: int) -> dict[str, Any]:
