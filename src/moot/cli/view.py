@@ -54,9 +54,7 @@ class View:
         places = (EXAMPLE,) if self.example else self.runs
         for place in places:
             if not place.exists():
-                raise ConfigError(
-                    f"{place}: there is no such folder; name a run, or a folder of runs, or look at --example"
-                )
+                raise ConfigError(f"{place}: there is no such folder; name a run, a folder of runs, or --example")
             if not place.is_dir() and (not place.is_file() or next(read_debates(place), None) is None):
                 raise ConfigError(f"{place} is a file; name a run's folder, or a folder of runs")
         console = Terminal()
