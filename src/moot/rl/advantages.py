@@ -50,9 +50,8 @@ def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> 
     """Minus the mean over the agents of the same round: the group is a round, so that early answers are not compared
     with late ones."""
     if any(cell.round is None for cells in debates for cell in cells):
-        raise ConfigError(
-            "advantage center_round needs rewards per turn, and this reward is per agent; use center_group"
-        )
+        why = "advantage center_round needs rewards per turn, and this reward is per agent"
+        raise ConfigError(f"{why}; use center_group")
     return _minus_group_mean(debates, lambda debate, cell: (debate, cell.round))
 
 
@@ -103,7 +102,7 @@ def _minus_group_mean(debates: Sequence[Sequence[Cell]], group: Callable[[int, C
     for debate, cells in enumerate(debates):
         for cell in cells:
             values[group(debate, cell)].append(cell.value)
-    means = {key: _mean(each) for key, each in values.items()}
+    means = {key: _mean(group) for key, group in values.items()}
     return [[cell.value - means[group(debate, cell)] for cell in cells] for debate, cells in enumerate(debates)]
 
 
@@ -119,25 +118,23 @@ def advantages(
         centred = estimator(cells, seats.of(name))
         for (_, scores), row, out in zip(debates, centred, streams, strict=True):
             out[name] = _finish(scores, name, row)
-    return [
-        Advantages(named, scores.stream_of, scores.per) for named, (_, scores) in zip(streams, debates, strict=True)
-    ]
+    both = zip(streams, debates, strict=True)
+    return [Advantages(named, scores.stream_of, scores.per) for named, (_, scores) in both]
 
 
 def with_advantages(
     batch: Sequence[PlayedDebate], estimator: Estimator, seats: SeatMeans | None = None
 ) -> list[PlayedDebate]:
     """Debates that have been scored, each with what it teaches."""
-    values = advantages([(each.debate, each.scores) for each in batch if each.scores is not None], estimator, seats)
-    return [replace(each, advantages=value) for each, value in zip(batch, values, strict=True)]
+    scored = [(played.debate, played.scores) for played in batch if played.scores is not None]
+    values = advantages(scored, estimator, seats)
+    return [replace(played, advantages=value) for played, value in zip(batch, values, strict=True)]
 
 
 def _stream_names(batch: Sequence[Scores]) -> list[str]:
     kinds = {tuple(scores.streams) for scores in batch}
     if len(kinds) > 1:
-        raise ConfigError(
-            "a batch must be scored with one reward: rewards per agent and per turn cannot be centred together"
-        )
+        raise ConfigError("a batch must be scored with one reward: per agent and per turn cannot be centred together")
     return list(kinds.pop()) if kinds else []
 
 

@@ -13,10 +13,7 @@ from moot.runs.run import measured
 from moot.settings.train import TrainConfig
 
 NAME = "test/best_step"
-UNRANKED = (
-    "none is the best: no right answer is known, and poems that end in the same word do not agree; the last "
-    "step is the result"
-)
+UNRANKED = "none is the best: no right answer is known, and agreement says nothing; the last step is the result"
 
 
 def ranking(config: TrainConfig) -> str:
@@ -41,13 +38,17 @@ def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
 def better_step(rows: Sequence[Mapping[str, Any]], best: int | None, row: Mapping[str, Any], by: str) -> int | None:
     """`best`, or the step of the new `row` if that is higher. Of those that are level the earlier one stays: it moved
     less."""
-    standing = next((each for each in rows if each["phase"] == "eval" and each["step"] == best), None)
+    standing = _evaluation(rows, best)
     new, old = held_out_score(row, by), held_out_score(standing, by) if standing else None
     return int(row["step"]) if new is not None and (old is None or new[1] > old[1]) else best
 
 
 def told_best(rows: Sequence[Mapping[str, Any]], best: int | None, by: str) -> str:
     """`step 30 (held-out accuracy 41%)`; empty where there is none."""
-    row = next((each for each in rows if each["phase"] == "eval" and each["step"] == best), None)
+    row = _evaluation(rows, best)
     found = held_out_score(row, by) if row else None
     return f"step {best} (held-out {found[0]} {found[1]:.0%})" if found else ""
+
+
+def _evaluation(rows: Sequence[Mapping[str, Any]], step: int | None) -> Mapping[str, Any] | None:
+    return next((row for row in rows if row["phase"] == "eval" and row["step"] == step), None)

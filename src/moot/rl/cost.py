@@ -104,8 +104,7 @@ def shape_of(name: str) -> Shape | None:
         return SMOLLM_SHAPE
     try:
         # A dry run waits for nobody: without the hub, only what is on this machine is looked at.
-        return Shape.of(
-            AutoConfig.from_pretrained(name, local_files_only=not Path(name).exists() and not hub_answers())
-        )
+        local = not Path(name).exists() and not hub_answers()
+        return Shape.of(AutoConfig.from_pretrained(name, local_files_only=local))
     except Exception:
         return None

@@ -53,10 +53,8 @@ class Visits:
         for _, row, _ in json_lines(run.path / FILE):
             match row:  # a line that somebody damaged is passed over
                 case {"step": int(at), "phase": str(phase), "pluralities": dict(answers)} if at <= step:
-                    _remember(
-                        last.setdefault(phase, {}),
-                        {key: answer for key, answer in answers.items() if isinstance(answer, str)},
-                    )
+                    known = {key: answer for key, answer in answers.items() if isinstance(answer, str)}
+                    _remember(last.setdefault(phase, {}), known)
         return cls(run.path / FILE, last)
 
     async def update(self, step: int, phase: str, debates: Sequence[tuple[Task, PlayedDebate]]) -> Metrics:

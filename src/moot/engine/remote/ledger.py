@@ -29,7 +29,11 @@ from moot.engine.remote.wire import UNCERTAIN, pause
 from moot.errors import EngineError
 
 T = TypeVar("T")
+Given = TypeVar("Given")
+Work = Callable[[Given], Coroutine[Any, Any, Any]]
 
+Send = Callable[[Any], Awaitable[Any]]
+"""Takes the SDK's training client, makes the call at once and answers with what to wait for."""
 MOST_REPLAYS = 12
 """In a row, without a single call going through in between."""
 SAME_FAULT = 3
@@ -39,8 +43,7 @@ SAME_FAULT = 3
 @dataclass(eq=False)
 class Call:
     name: str
-    send: Callable[[Any], Awaitable[Any]]
-    """Takes the SDK's training client, makes the call at once and answers with what to wait for."""
+    send: Send
     lasting: bool
     """Changes weights or gradient, and so is made again after a restore."""
     saved_at: Callable[[Any], str] | None = None
@@ -55,12 +58,7 @@ class Ledger:
     """Owns the thread in which everything remote happens. `connect` gives a training client, restored from a path if
     there is one."""
 
-    def __init__(
-        self,
-        connect: Callable[[str | None], Coroutine[Any, Any, Any]],
-        discard: Callable[[Any], Coroutine[Any, Any, None]],
-        timeout_s: float,
-    ) -> None:
+    def __init__(self, connect: Work[str | None], discard: Work[Any], timeout_s: float) -> None:
         self._connect, self._discard, self.timeout_s = connect, discard, timeout_s
         self._log: list[Call] = []
         self._saved: str | None = None
@@ -95,12 +93,7 @@ class Ledger:
         self.run(begin()).result()
 
     def call(
-        self,
-        name: str,
-        send: Callable[[Any], Awaitable[Any]],
-        *,
-        lasting: bool,
-        saved_at: Callable[[Any], str] | None = None,
+        self, name: str, send: Send, *, lasting: bool, saved_at: Callable[[Any], str] | None = None
     ) -> Pending[Any]:
         if self._broken:
             raise EngineError(self._broken)
