@@ -233,8 +233,7 @@ def _aligned(group: Group, panel: Panel, against: str) -> list[list[tuple[float,
     """Each run's points, as many for each.
 
     Runs that were measured equally often are laid over each other moment by moment, because a budget of tokens ends
-    them at
-    different steps; others at the steps that all of them have.
+    them at different steps; others at the steps that all of them have.
     """
     series = [points for run in group.runs if (points := _series(run, panel, against))]
     if len(set(map(len, series))) <= 1:

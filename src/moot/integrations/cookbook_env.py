@@ -1,8 +1,8 @@
 """Debates as environments of the tinker-cookbook: a debate is a group, and each seat of it an `Env`.
 
 The group's rewards come from the votes, so the cookbook's own centring over a group is moot's `center_group` wherever a
-reward is the whole
-debate's. `DebateGroupBuilder.datums` has the credit per turn and section that the cookbook's own datums cannot hold.
+reward is the whole debate's. `DebateGroupBuilder.datums` has the credit per turn and section that the cookbook's own
+datums cannot hold.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Debates as an environment of verifiers (its v1 form: an `Env` whose agents play an episode), and so of prime-rl.
 
 One role, `debater`, takes every seat. A seat's conversation is one trace; where the layout writes a new conversation
-for each turn, every
-turn is one. Tokens are the host's own. `moot-debate` is the id of the environment, its taskset and its harness.
+for each turn, every turn is one. Tokens are the host's own. `moot-debate` is the id of the environment, its taskset and
+its harness.
 """
 
 from __future__ import annotations

@@ -200,12 +200,10 @@ async def outsider(
     note: Note = lambda text: None, busy: Busy = nullcontext, sharing: bool = False,
 ) -> tuple[Guest, str]:  # fmt: skip
     """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And
-    what tells it apart
-    from others of that name. What needs closing beside the run's `own` engine is given to `opened`.
+    what tells it apart from others of that name. What needs closing beside the run's `own` engine is given to `opened`.
 
     With `sharing`, a run of the same model is loaded into the own engine: samplers are frozen copies of the adapter.
-    Not in training,
-    which would continue from what was loaded.
+    Not in training, which would continue from what was loaded.
     """
     if name == "base":
         player, identity, _ = await _loaded(own, config.model.model, None, None, note)
@@ -231,8 +229,7 @@ async def _loaded(
     own: tuple[Trainer, Rendering], model: str, run: Run | None, step: int | None, note: Note
 ) -> tuple[Player, str, int]:
     """Who speaks with the weights of that step (None: the run's newest), what tells it apart, and the step; without a
-    run, and at step 0,
-    the model before training."""
+    run, and at step 0, the model before training."""
     engine, rendering = own
     if run is None or is_untrained(run, step):
         return Player(await engine.base(), rendering), model, 0

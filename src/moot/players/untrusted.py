@@ -1,6 +1,5 @@
 """A run or a file of settings may be somebody else's, whatever it is called, so what it names is data: code to run and
-addresses to call
-are used only by the user's own word.
+addresses to call are used only by the user's own word.
 
 That is: where the user names the setting again on the command line, or trusts the run or the file as a whole, and is
 shown what it names.

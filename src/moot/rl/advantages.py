@@ -1,7 +1,7 @@
 """Rewards to advantages. Estimators are named functions; adding one is one function and one line.
 
-An estimator sees one stream of a batch: for each debate, the values that take part, with seat and round.
-It gives back numbers in the same places. What takes no part gets 0; penalties come after; then the stream's weight.
+An estimator sees one stream of a batch: for each debate, the values that take part, with seat and round. It gives back
+numbers in the same places. What takes no part gets 0; penalties come after; then the stream's weight.
 """
 
 from __future__ import annotations

@@ -2,8 +2,7 @@
 function that fails.
 
 A user's reward, estimator and task are tried on two debates that are made up: one in which every turn can be read, and
-one in which an
-agent's first turn cannot, which is where a reward that was never tried most often breaks.
+one in which an agent's first turn cannot, which is where a reward that was never tried most often breaks.
 """
 
 from __future__ import annotations

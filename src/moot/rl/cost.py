@@ -61,8 +61,7 @@ def expected_tokens(config: TrainConfig) -> dict[str, int]:
 
 def memory_gib(config: TrainConfig, place: Place | None = None) -> dict[str, float] | None:
     """What the local engine needs, part by part and in all: at `place`, with what is free there, or on a GPU that is
-    large enough. None
-    where the model's shape cannot be had without downloading it."""
+    large enough. None where the model's shape cannot be had without downloading it."""
     model, shape = config.model, shape_of(config.model.model)
     if shape is None:
         return None

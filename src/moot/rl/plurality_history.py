@@ -1,9 +1,8 @@
 """How often a question's plurality changes from one visit to the next.
 
 A plurality that still flips is noise; one that never flips while its share nears 1 has nothing left to teach. Neither
-needs a label. What
-most agents answered lies in visits.jsonl in the run's folder, a line per step, so that a run that continues remembers
-it.
+needs a label. What most agents answered lies in visits.jsonl in the run's folder, a line per step, so that a run that
+continues remembers it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """The warm start: supervised examples in the shape of the contract, before self-play.
 
 A model that never writes a valid turn gets no votes, and learns nothing from them. So questions with known answers are
-debated by
-a script that knows the truth: some agents slip in round 1, and from then on everyone evaluates rightly, votes rightly
-and answers
-rightly. Only right turns are learned; wrong ones stand in the context with weight 0. Or right solutions alone are
-learned, and no judging.
-Either uses labels: report its gain apart.
+debated by a script that knows the truth: some agents slip in round 1, and from then on everyone evaluates rightly,
+votes rightly and answers rightly. Only right turns are learned; wrong ones stand in the context with weight 0. Or right
+solutions alone are learned, and no judging. Either uses labels: report its gain apart.
 """
 
 from __future__ import annotations
@@ -134,10 +131,8 @@ async def examples(
     wrong: Mapping[int, Sequence[str]] | None = None, alone: bool = False, own: Mapping[int, OwnWords] | None = None,
 ) -> list[Datum]:  # fmt: skip
     """One debate per question, like the `empty` one but for its question, as datums whose mask marks the tokens to
-    learn. `wrong` holds
-    real mistakes, by question number; `own` real solutions too. With `alone` there is one round, and the right
-    solutions in it are all that
-    is learned."""
+    learn. `wrong` holds real mistakes, by question number; `own` real solutions too. With `alone` there is one round,
+    and the right solutions in it are all that is learned."""
     made: list[Datum] = []
     for number in numbers:
         debate = replace(empty, question=task.train(number), max_rounds=1 if alone else empty.max_rounds)

@@ -1,8 +1,7 @@
 """A played debate as JSON, and back; its tokens are beside it, in arrays.py. docs/formats.md says it for other tools.
 
 Whether a turn counts is what the record says, because only it knows where a turn was cut off. A record that cannot be
-read is a value,
-like everything else that went wrong.
+read is a value, like everything else that went wrong.
 """
 
 from __future__ import annotations
@@ -269,8 +268,7 @@ def grades_of(record: Mapping[str, Any], equal: Grader = exact) -> Grades | None
 
 def scores_of(record: Mapping[str, Any], scoring: Scoring) -> Scores | None:
     """From the record alone: the reward of that day may be a user's file that is gone. What an estimator worked on is
-    not in a record;
-    here it is the rewards themselves, or nothing where the record says that there was no signal."""
+    not in a record; here it is the rewards themselves, or nothing where the record says that there was no signal."""
     if "rewards" not in record:
         return None
     taken: Counter[int] = Counter()

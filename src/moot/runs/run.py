@@ -249,8 +249,7 @@ class Run:
         self, step: int, state: Mapping[str, Any], keep: bool, used: Container[int | None] = ()
     ) -> Path:
         """Rolling checkpoints go away once two newer ones can be read; kept ones and those of steps in `used` stay, and
-        damaged ones get
-        a name that says so."""
+        damaged ones get a name that says so."""
         if self.lock is not None:
             self.lock.check()
         temporary = self.path / "checkpoints" / step_file(step, ".tmp")

@@ -2,8 +2,8 @@
 `reasoning-gym:chain_sum,max_digits=3`.
 
 Right is what the generator itself scores with 1, or what equals the answer it gives: many questions have several right
-answers, and
-lower scores are part of the credit for any text that contains the answer. The same are two answers with the same text.
+answers, and lower scores are part of the credit for any text that contains the answer. The same are two answers with
+the same text.
 """
 
 from __future__ import annotations
@@ -135,8 +135,7 @@ def _scorer(name: str, settings: dict[str, Any], make: Callable[[int], Any]) -> 
 
 def harmless(answer: str) -> bool:
     """Whether Python may calculate it: a model writes it, and some generators hand it to `eval`. Where there are
-    parentheses, which a call
-    needs, there are no strings, and no names but variables and functions of a formula."""
+    parentheses, which a call needs, there are no strings, and no names but variables and functions of a formula."""
     if "(" not in answer:
         return "__" not in answer
     return not _QUOTES.search(answer) and all(len(name) == 1 or name in _FUNCTIONS for name in _NAME.findall(answer))

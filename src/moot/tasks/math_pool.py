@@ -2,9 +2,8 @@
 program.
 
 Answers are written by models, and some freeze or fill whatever evaluates them. Neither signals nor threads stop that
-from inside,
-so it happens elsewhere. Processes are started afresh, never forked from this one, which may be full of other libraries'
-threads.
+from inside, so it happens elsewhere. Processes are started afresh, never forked from this one, which may be full of
+other libraries' threads.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Programs as answers: where one stands in a solution, whether it passes its tests, and when two are the same answer.
 
 Two programs hold the same answer if they behave the same on the inputs that the problem shows, or, where it shows none,
-on those of
-its tests. That takes no knowledge of the right answer. Everything runs in the sandbox; a program's text is never even
-parsed here.
+on those of its tests. That takes no knowledge of the right answer. Everything runs in the sandbox; a program's text is
+never even parsed here.
 """
 
 from __future__ import annotations

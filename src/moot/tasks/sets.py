@@ -1,10 +1,8 @@
 """Sets of fixed size: what is trained on, what is held out, and in which order questions come.
 
 A published test split is for the last measurement of a result. Settings are chosen on a validation slice of the
-training split.
-Which questions are in the slice is fixed by their text alone: whatever the seed and however many are asked for, a
-question that
-one run was measured on was never trained on by another.
+training split. Which questions are in the slice is fixed by their text alone: whatever the seed and however many are
+asked for, a question that one run was measured on was never trained on by another.
 """
 
 from __future__ import annotations

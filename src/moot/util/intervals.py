@@ -1,9 +1,8 @@
 """Intervals and tests, on numpy alone. What each agrees with in scipy stands in the tests, on the same numbers.
 
 Everything is asked question by question, because questions are what is drawn at random: answers to one question hang
-together.
-A metric is a share: what was counted (`top`) over what could have been (`bottom`), question by question, summed over
-the questions.
+together. A metric is a share: what was counted (`top`) over what could have been (`bottom`), question by question,
+summed over the questions.
 """
 
 from __future__ import annotations
@@ -75,8 +74,7 @@ def cautious_interval(
     """Of counts: the wider of the bootstrap and Wilson's on each side.
 
     With few questions each is too sure in its own way: a bootstrap of nothing but zeros has no width, and Wilson takes
-    the votes
-    within a question for independent.
+    the votes within a question for independent.
     """
     return cautious_intervals([(top, bottom)], seed=seed, resamples=resamples)[0]
 
@@ -107,8 +105,7 @@ def statistic_interval(
     value: Callable[[Array], Array], count: int, *, seed: int = 0, resamples: int = RESAMPLES // 5
 ) -> Interval | None:
     """Of what is no share: `value` is given how often each of `count` questions was drawn, a row for each draw, and
-    answers with a number
-    for each row. None where that of all questions, each once, is no number."""
+    answers with a number for each row. None where that of all questions, each once, is no number."""
     whole = float(value(np.ones((1, count)))[0])
     if not math.isfinite(whole):
         return None
@@ -121,8 +118,7 @@ def sign_flip_p(differences: ArrayLike, *, seed: int = 0, resamples: int = RESAM
     """How often the differences would add up to so much, either way, if each had its sign by the toss of a coin.
 
     On right-or-wrong answers this is McNemar's exact test. It is exact wherever the differences are shares of small
-    numbers, as
-    ours are; otherwise signs are drawn at random.
+    numbers, as ours are; otherwise signs are drawn at random.
     """
     array = _array(differences)
     array = array[array != 0]

@@ -1,9 +1,8 @@
 """Secrets: keys that must not be shown.
 
 A server may repeat the key it was given, in an error or in the middle of an answer. Whatever was given as a key is
-therefore struck out of
-every message and record that a server has a part in. The list is one for the whole process: a message may pass through
-many hands.
+therefore struck out of every message and record that a server has a part in. The list is one for the whole process: a
+message may pass through many hands.
 """
 
 from __future__ import annotations

@@ -1,12 +1,9 @@
 """Training calls in their order, and what to do when one is lost.
 
 The server applies calls in the order they were made, and most of the time that is all. When a call fails, or nobody can
-tell whether it
-was applied, the model on the server is in doubt: its gradient may lack a part, or hold one twice. Then it is given up.
-A new one is made
-from the last saved state, and every call since then is made again, in order. So each call counts once, whatever the
-line did; the caller,
-who waits for a result, only waits longer.
+tell whether it was applied, the model on the server is in doubt: its gradient may lack a part, or hold one twice. Then
+it is given up. A new one is made from the last saved state, and every call since then is made again, in order. So each
+call counts once, whatever the line did; the caller, who waits for a result, only waits longer.
 
 The ledger therefore keeps the calls since the last saved state. The training loop saves at each step, so that is one
 step's datums.

@@ -1,9 +1,8 @@
 """What this server can do, asked with small questions rather than assumed.
 
 Everything happens on the model that will be trained, between saving its first state and loading it again, so nothing is
-left of it.
-Two numbers of tokens tell the reductions apart: with one datum that has advantages and one, three times as long, that
-has none,
+left of it. Two numbers of tokens tell the reductions apart: with one datum that has advantages and one, three times as
+long, that has none,
 
     sum        the gradient is that of the first alone
     datums     half of it

@@ -1,19 +1,16 @@
 """Asks an OpenAI-compatible server: text in, text out; no tokens, no logprobs, no torch.
 
 Servers differ in what they accept and in how they fail. A setting that a server says it does not know is left out from
-then on, and noted.
-What may pass (no connection, a rate limit, a server error, a stream that broke off) is asked again, a bounded number of
-times; half an
-answer is thrown away, never kept as a turn. What will not pass is said at once.
+then on, and noted. What may pass (no connection, a rate limit, a server error, a stream that broke off) is asked again,
+a bounded number of times; half an answer is thrown away, never kept as a turn. What will not pass is said at once.
 
     EngineError
       ServerRefused   the server understood and said no; asking again would not help
       Unanswered      all tries were used up
 
 It stands on httpx, not on the `openai` client. That client retries in silence and not once a stream has begun, reads
-errors, lines and
-whole answers of any size, follows redirects, and takes an answer that is not streamed for an empty one. All of this
-file would remain.
+errors, lines and whole answers of any size, follows redirects, and takes an answer that is not streamed for an empty
+one. All of this file would remain.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """Debates as one HTML file to send to a colleague: everything in it, nothing to run.
 
 What a model wrote is only ever text between tags: escaped, with control and bidirectional characters shown by their
-number. The page
-says in its own head that no script, no image and no address may be loaded, so that even a mistake here would do
-nothing.
+number. The page says in its own head that no script, no image and no address may be loaded, so that even a mistake here
+would do nothing.
 """
 
 from __future__ import annotations

@@ -5,8 +5,7 @@
                    "debate": "12/3"}
 
 The prompt is the question alone, as one would ask it: the debate is how the answer was found, not part of it. Who won
-is what the run's
-own reward said. A debate that says nothing is left out and counted under its reason.
+is what the run's own reward said. A debate that says nothing is left out and counted under its reason.
 """
 
 from __future__ import annotations
