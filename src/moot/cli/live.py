@@ -1,5 +1,4 @@
-"""A debate on the terminal while it happens, and what came of it. All that a model said goes through `plain`: it is
-hostile text."""
+"""A debate on the terminal while it happens, and what came of it. All model text goes through `plain`."""
 
 from __future__ import annotations
 

@@ -145,8 +145,7 @@ def show(scored: PlayedDebate, console: Console, title: str = "") -> Outcome:
 
 
 def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
-    """A row's name on the left, its numbers below each other. By hand, because a `rich` table takes ten times as long
-    as the scores."""
+    """Names on the left, numbers below each other. By hand: a `rich` table takes ten times as long as the scores."""
     first = max(len(name) for name, _, _ in rows)
     widths = [max(map(len, column)) for column in zip(*(cells for _, cells, _ in rows), strict=True)]
     return [
@@ -156,8 +155,7 @@ def _aligned(rows: list[tuple[str, list[str], str]]) -> list[tuple[str, str]]:
 
 
 def _tally(scored: PlayedDebate, outcome: Outcome) -> tuple[Counter[tuple[int, int]], Counter[tuple[int, int]]]:
-    """Votes by the round and agent they are about: the response's round, or the voting round where votes are about
-    agents."""
+    """Votes by round and agent: the response's round, or the voting round where votes are about agents."""
     won: Counter[tuple[int, int]] = Counter()
     lost: Counter[tuple[int, int]] = Counter()
     for vote in outcome.votes:

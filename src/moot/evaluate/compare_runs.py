@@ -86,8 +86,7 @@ def _flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def saved_report(run: Run, pattern: str, step: int | None = None) -> Report | None:
-    """Of the evaluations whose folder fits `pattern`, the one of `step`, or of the last step; the newest where there
-    are several."""
+    """Of the evaluations whose folder fits `pattern`, the one of `step`, or of the last; the newest of several."""
     fitting = [report for report in saved_reports(run.path, pattern) if step in (None, report.step)]
     return max(reversed(fitting), key=lambda report: report.step, default=None)
 
@@ -104,8 +103,7 @@ class Entry:
 
 
 def entries(members: Sequence[Group], patterns: Sequence[str], step: int | None = None) -> list[Entry]:
-    """One pattern: a group each, compared with the first group. Several: each group at each of them, compared with its
-    own first."""
+    """One pattern: every group against the first. Several: each group against itself at the first pattern."""
     rows: list[Entry] = []
     for group in members:
         own: list[Entry] = []

@@ -61,8 +61,7 @@ Picture = Sequence[tuple[Panel, Mapping[str, Curve]]]
 
 
 def draw(picture: Picture, stem: Path, *, axis: str = "step", alone: bool = False) -> list[Path]:
-    """Writes `stem`.png and `stem`.svg, and answers with them. `alone` makes a picture of each panel beside the one of
-    all."""
+    """Writes `stem`.png and `stem`.svg; the files. `alone` adds a picture of each panel."""
     pyplot = _pyplot()
     labels = list(dict.fromkeys(label for _, lines in picture for label in lines))
     columns = min(3, len(picture))

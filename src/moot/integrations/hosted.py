@@ -117,8 +117,7 @@ class _Seat(Sampler):
 
 
 class HostedDebate:
-    """One debate, whose seats the host's loop plays at once: `request` asks, `reply` answers, until there is no
-    request."""
+    """One debate, whose seats the host's loop plays at once: `request` asks, `reply` answers, to the end."""
 
     def __init__(self, debate: Debate, rendering: Rendering) -> None:
         self._debate = debate
@@ -172,8 +171,7 @@ class HostedDebate:
         return await self._table(observation)
 
     def turn_of_each_reply(self, seat: int) -> list[int | None]:
-        """For each reply of a seat, which of its turns it belongs to; None where the debate ended before that turn was
-        kept."""
+        """For each reply of a seat, which of its turns it belongs to; None where the debate ended before that."""
         kept = [turn.round for turn in self.played.debate.turns if turn.agent == seat]
         return [kept.index(round) if round in kept else None for round in self._seats[seat].rounds]
 

@@ -171,8 +171,7 @@ class DebateEnvConfig(vf.EnvConfig):
     choices: dict[str, Any] = Field(default_factory=dict)
     """Choices of the protocol that differ from the preset's."""
     tokenizer: str = ""
-    """The hub id or folder of the model's tokenizer. With it the sampled tokens get moot's own credit, as their
-    `advantages`."""
+    """The hub id or folder of the model's tokenizer: with it sampled tokens get moot's own `advantages`."""
     renderer: str = "auto"
 
 

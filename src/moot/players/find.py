@@ -179,8 +179,7 @@ def check_outsiders(config: TrainConfig) -> None:
 
 
 def check_reachable(names: Iterable[str], what: str) -> None:
-    """Servers that nobody answers at are found now, and not after minutes of loading. Whatever they say to this, they
-    are there."""
+    """Finds servers that nobody answers at before minutes of loading. Whatever they say to this, they are there."""
     for name in filter(is_endpoint, names):
         import httpx
 

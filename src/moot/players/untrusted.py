@@ -57,8 +57,7 @@ def check_trusted(
     trust: bool = False,
     note: Callable[[str], None] = lambda text: None,
 ) -> None:
-    """Refuses what a run or a file names (`foreign`) and the user has not `named`; with `trust`, says what will be
-    run."""
+    """Refuses what a run or file names (`foreign`) and the user has not `named`; with `trust`, says what will run."""
     unnamed = {setting: one_line(value, 120) for setting, value in foreign.items() if setting not in named}
     if not unnamed:
         return

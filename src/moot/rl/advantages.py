@@ -47,8 +47,7 @@ def center_group(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> 
 
 
 def center_round(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus the mean over the agents of the same round: the group is a round, so that early answers are not compared
-    with late ones."""
+    """Minus the mean over the agents of the same round, so that early answers are not compared with late ones."""
     if any(cell.round is None for cells in debates for cell in cells):
         why = "advantage center_round needs rewards per turn, and this reward is per agent"
         raise ConfigError(f"{why}; use center_group")
@@ -73,8 +72,7 @@ def center_seat(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> l
 
 
 def normalize_batch(debates: Sequence[Sequence[Cell]], means: dict[int, float]) -> list[list[float]]:
-    """Minus the batch's mean, divided by its population standard deviation, as REINFORCE++ normalises (arXiv
-    2501.03262)."""
+    """Minus the batch's mean, divided by its population standard deviation (REINFORCE++, arXiv 2501.03262)."""
     values = [cell.value for cells in debates for cell in cells]
     mean = _mean(values)
     deviation = math.sqrt(_mean([(value - mean) ** 2 for value in values]))

@@ -17,15 +17,13 @@ UNRANKED = "none is the best: no right answer is known, and agreement says nothi
 
 
 def ranking(config: TrainConfig) -> str:
-    """What evaluations are ranked by. Agreement stands in for accuracy only where the reward itself compares
-    answers."""
+    """What ranks evaluations. Agreement stands in for accuracy only where the reward itself compares answers."""
     compared = config.protocol.scoring.rule.grades == "same"
     return "accuracy or agreement" if compared else "accuracy"
 
 
 def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
-    """The accuracy of an evaluation's debates, or how far their agents agree; None where it cannot be ranked by
-    that."""
+    """The accuracy of an evaluation's debates, or how far their agents agree; None where neither ranks it."""
     accuracy = measured(row, "test_*/correct")
     if accuracy is not None:
         return "accuracy", accuracy
@@ -36,8 +34,7 @@ def held_out_score(row: Mapping[str, Any], by: str) -> tuple[str, float] | None:
 
 
 def better_step(rows: Sequence[Mapping[str, Any]], best: int | None, row: Mapping[str, Any], by: str) -> int | None:
-    """`best`, or the step of the new `row` if that is higher. Of those that are level the earlier one stays: it moved
-    less."""
+    """`best`, or the step of the new `row` if that is higher. Of equals the earlier one stays: it moved less."""
     standing = _evaluation(rows, best)
     new, old = held_out_score(row, by), held_out_score(standing, by) if standing else None
     return int(row["step"]) if new is not None and (old is None or new[1] > old[1]) else best

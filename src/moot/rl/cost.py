@@ -33,8 +33,7 @@ SMOLLM_SHAPE = Shape(hidden=576, layers=30, inner=1536, heads=9, kv_heads=3, hea
 
 
 def expected_tokens(config: TrainConfig) -> dict[str, int]:
-    """Tokens that a step samples, reads and trains on. The prompts' own words are measured; the turns' length is
-    assumed."""
+    """Tokens that a step samples, reads and trains on. Prompts are measured; the length of turns is assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
     sides = ("x" * 20,) * 2 if config.protocol.rules.positions == "assigned" else ()
     debate = config.empty_debate(Question("x" * 200, sides=sides))

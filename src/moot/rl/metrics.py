@@ -1,5 +1,4 @@
-"""The numbers of a step, under the names the field knows them by. Each is a plain mean unless its line says
-otherwise."""
+"""The numbers of a step, under the names the field knows. Each is a plain mean unless its line says otherwise."""
 
 from __future__ import annotations
 

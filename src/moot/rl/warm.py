@@ -42,8 +42,7 @@ class OwnWords:
 
 
 class _Teacher:
-    """Writes each turn from what the seat was shown. Keeps the text for the sampler below, which only turns it into
-    tokens."""
+    """Writes each turn from what the seat was shown, for the sampler below, which only makes tokens of it."""
 
     def __init__(
         self, task: Task, debate: Debate, rng: random.Random, wrong: Sequence[str], alone: bool, own: OwnWords | None

@@ -83,8 +83,7 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
 
 
 def numbers_to_json(played: PlayedDebate) -> dict[str, Any]:
-    """Its rewards, returns and advantages: a number per agent, or by stream a row for each. None where there are none
-    of a kind."""
+    """Its rewards, returns and advantages: a number per agent, or by stream a row for each; None for none."""
     scores, taught = played.scores, played.advantages
     numbers: dict[str, Any] = dict.fromkeys(("rewards", "returns", "advantages"))
     if scores is not None:
@@ -170,8 +169,7 @@ def read_summary(line: bytes, step: int, place: int) -> Summary | Damaged:
 
 
 def read_words(line: bytes, longest: int) -> str:
-    """All that can be searched for in a line; of a turn only so many characters, and nothing of a line that is
-    damaged."""
+    """All that can be searched for in a line; of a turn so many characters, of a damaged line nothing."""
     found = _read(line, 0, 0, lambda record: words(record, longest))
     return found if isinstance(found, str) else ""
 
@@ -186,8 +184,7 @@ def _read(line: bytes, step: int, place: int, make: Callable[[Any], T]) -> T | D
 
 
 def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebate:
-    """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are beside it, in
-    `turn_tokens`."""
+    """Raises ConfigError, KeyError, TypeError or the like where it is no record. Tokens are in `turn_tokens`."""
     check_shape(record)
     asked = record["question"]
     text, id, instruction = str(asked["text"]), str(asked["id"]), str(asked.get("instruction", ""))
@@ -292,8 +289,7 @@ def _per(streams: Container[str]) -> Per:
 
 
 def _stream_of(streams: Mapping[str, Rows], scoring: Scoring) -> Mapping[str, str]:
-    """As the reward says. A user's that is not read here says nothing: with one stream, that one pays for every
-    token."""
+    """As the reward says. A user's that is not read here says nothing: its one stream pays for every token."""
     if set(scoring.stream_of.values()) & streams.keys():
         return scoring.stream_of
     return {EVERY: next(iter(streams))} if len(streams) == 1 else SECTIONS

@@ -53,8 +53,7 @@ def task(spec: Spec, seed: int = 0, held_out: int = 64) -> Task:
     make, given = _maker(spec, settings)
 
     def questions(split: str, dataset: int) -> Iterator[Question]:
-        """Which side a question is on is a matter of its text, so no seed ever trains on what another was measured
-        on."""
+        """The side of a question follows from its text: no seed trains on what another was measured on."""
         start = (2 * seed + (split == "held_out")) * _APART + dataset * SIZE
         items = make(start)
         for i in range(SIZE):
@@ -107,8 +106,7 @@ def _pool() -> Pool:
 
 
 def _scorer(name: str, settings: dict[str, Any], make: Callable[[int], Any]) -> Checker:
-    """By the generator's own score. It is asked for in a process that may be killed, because some calculate what an
-    answer says."""
+    """By the generator's own score, in a process that may be killed: some calculate what an answer says."""
     from reasoning_gym.dataset import ProceduralDataset
     from reasoning_gym.factory import DATASETS
 

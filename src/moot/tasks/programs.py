@@ -89,8 +89,7 @@ def _literal(text: str) -> bool:
 
 
 def last_program(solution: str) -> str | None:
-    """The last block in a fence that defines something, or the last block, or, without a fence, all from the first
-    definition on."""
+    """The last block in a fence that defines something, or the last block, or all from the first definition on."""
     blocks = [block for block in _FENCED.findall(solution) if block.strip()]
     if blocks:
         return str(next((block for block in reversed(blocks) if _DEFINED.search(block)), blocks[-1])).rstrip()

@@ -178,8 +178,7 @@ def _talk(process: subprocess.Popen[bytes], message: bytes, end: float) -> bytes
 
 
 def _uid() -> int:
-    """Root gives each program a user of its own, who owns nothing and whose processes can be counted. Others stay who
-    they are."""
+    """Root gives each program a user of its own, who owns nothing; others stay who they are."""
     return random.SystemRandom().randrange(1 << 20, 1 << 30) if os.getuid() == 0 else 0
 
 

@@ -53,8 +53,7 @@ def wilson(hits: int, trials: int) -> tuple[float, float]:
 def interval(
     top: ArrayLike, bottom: ArrayLike | None = None, *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval | None:
-    """The share and its 95% percentile bootstrap interval over questions (Wilson's at 0 and 1); None where nothing
-    could be counted."""
+    """The share and its 95% bootstrap interval over questions (Wilson's at 0 and 1); None where nothing counts."""
     above = _array(top)
     return intervals([(above, np.ones_like(above) if bottom is None else bottom)], seed=seed, resamples=resamples)[0]
 
@@ -91,8 +90,7 @@ def cautious_intervals(
 def paired_interval(
     ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
 ) -> Interval | None:
-    """Ours minus theirs, both as (top, bottom) on the same questions in the same order; each resample draws the same
-    for both."""
+    """Ours minus theirs, both as (top, bottom) on the same questions in the same order, from the same draws."""
     pairs = [(_array(top), _array(bottom)) for top, bottom in (ours, theirs)]
     if not all(bottom.sum() for _, bottom in pairs):
         return None
@@ -182,8 +180,7 @@ def _with_runs(sides: Sequence[Sequence[Array]], seed: int, resamples: int) -> l
 
 
 def _share(top: Array, bottom: Array, drawn: Array) -> Interval:
-    """All or nothing leaves a bootstrap no width, which is not certainty; Wilson's interval stands in, with one trial
-    per question."""
+    """Wilson's interval, one trial per question, stands in at 0 and 1, where a bootstrap has no width."""
     interval = _interval(top.sum() / bottom.sum(), drawn)
     if interval.value not in (0.0, 1.0):
         return interval
@@ -196,8 +193,7 @@ def _array(values: ArrayLike) -> Array:
 
 
 def _resampled(pairs: Sequence[tuple[Array, Array]], seed: int, resamples: int) -> list[Array]:
-    """Each share on `resamples` draws of as many questions, with replacement; the draws are the same for all of
-    them."""
+    """Each share on `resamples` draws of as many questions, with replacement; the same draws for all."""
     count = len(pairs[0][0])
     columns = np.stack([column for pair in pairs for column in pair], axis=1)
     rng = np.random.default_rng(seed)

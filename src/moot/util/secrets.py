@@ -26,8 +26,7 @@ def redact(text: str) -> str:
 
 
 def held_back(text: str, key: str | None) -> int:
-    """How many characters at the end of a text may be the beginning of the key: not to be shown before more has
-    come."""
+    """How many characters at a text's end may begin the key: not to be shown before more has come."""
     if key is None or key not in _keys:
         return 0
     return next((n for n in range(min(len(key) - 1, len(text)), 0, -1) if text.endswith(key[:n])), 0)

@@ -44,16 +44,14 @@ class Call:
     lasting: bool
     """Changes weights or gradient, and so is made again after a restore."""
     saved_at: Callable[[Any], str] | None = None
-    """For a call after which the server holds a saved state equal to the model's: from its result to that state's
-    path."""
+    """For a call after which the server holds a saved state equal to the model's: from its result to the path."""
     future: Future[Any] = field(default_factory=Future)
     task: asyncio.Task[Any] | None = None
     faults: list[str] = field(default_factory=list)
 
 
 class Ledger:
-    """Owns the thread in which everything remote happens. `connect` gives a training client, restored from a path if
-    there is one."""
+    """The thread in which everything remote happens. `connect` gives a training client, restored from a path."""
 
     def __init__(self, connect: Work[str | None], discard: Work[Any], timeout_s: float) -> None:
         self._connect, self._discard, self.timeout_s = connect, discard, timeout_s
@@ -111,8 +109,7 @@ class Ledger:
     # In the ledger's thread
 
     async def renew(self, reason: str, generation: int) -> None:
-        """The model is gone, says someone who has it from elsewhere (a sampler). Nothing is done if it was renewed
-        since."""
+        """The model is gone, says a sampler. Nothing is done if it was renewed since."""
         if generation == self.generation and self._ready.is_set():
             self._recover(reason)
         await self._ready.wait()
@@ -160,8 +157,7 @@ class Ledger:
             self._cut()
 
     def _cut(self) -> None:
-        """Forgets what a saved state holds. A later call may be answered before an earlier one, whose result is then
-        still wanted."""
+        """Forgets what a saved state holds, up to the first call that is not answered yet."""
         done = 0
         for number, call in enumerate(self._log):
             if not call.future.done():

@@ -30,8 +30,7 @@ CLOSED = {"clip_low_threshold": 1.0, "clip_high_threshold": 1.0}
 
 @dataclass(frozen=True)
 class Reduction:
-    """How a server divides: each datum by `own` of it, and all by the sum of `share` over the datums since the last
-    step."""
+    """How a server divides: each datum by `own`, and all by the sum of `share` since the last step."""
 
     own: Callable[[Datum], float]
     share: Callable[[Datum], float] | None

@@ -133,8 +133,7 @@ def _is_right(played: PlayedDebate, turn: int) -> bool:
 
 
 def _essence(solution: str) -> str:
-    """What is compared: words, whatever stands between them; of programs also how lines are indented, which changes
-    what they do."""
+    """What is compared: words; of programs also how lines are indented, which changes what they do."""
     if last_program(solution) is None:
         return " ".join(solution.split())
     return "\n".join(line.rstrip() for line in solution.strip().splitlines() if line.strip())
