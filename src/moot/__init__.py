@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from moot.api import Speaker, config, datums, play, play_async, score, train
+    from moot.api import Speaker, config, datums, play, play_async, score, train, train_together
     from moot.debate.protocol import V1, V2, Protocol
     from moot.debate.reward import Reward
     from moot.debate.state import Debate
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from moot.training.part import Part
 
 _HOMES = {
-    "moot.api": ("Speaker", "config", "datums", "play", "play_async", "score", "train"),
+    "moot.api": ("Speaker", "config", "datums", "play", "play_async", "score", "train", "train_together"),
     "moot.debate.protocol": ("V1", "V2", "Protocol"),
     "moot.debate.reward": ("Reward",),
     "moot.debate.state": ("Debate",),
@@ -61,6 +61,7 @@ __all__ = [
     "play_async",
     "score",
     "train",
+    "train_together",
 ]
 
 

@@ -182,6 +182,18 @@ def train(
     return run(train_async(config, path, watch, restart))
 
 
+def train_together(
+    runs: Iterable[tuple[TrainConfig, str | Path]],
+    watch: Callable[[Run, dict[str, Any]], object] | None = None,
+    restart: bool = False,
+) -> list[Run]:
+    """Trains several runs at once, each as `train` does, on one copy of their model. What ends one of them early harms
+    no other; once all have ended it is raised, in an ExceptionGroup. `watch` is called with the run and the row."""
+    from moot.training.together import train_together_async
+
+    return run(train_together_async(runs, watch, restart))
+
+
 def run(coroutine: Coroutine[Any, Any, T]) -> T:
     """Waits for it, also inside a notebook, where a loop is running already and this thread must not start another."""
     try:

@@ -6,18 +6,8 @@ from math import log
 
 import pytest
 
-from moot.judges.ballots import (
-    Pair,
-    approval,
-    drawn_pairs,
-    generator_reward,
-    is_vote,
-    scores_in_pairs,
-    share_in_top,
-    share_of_first,
-    spellings,
-    word_said,
-)
+from moot.debate.checks import Pair, approval, drawn_pairs, generator_reward, is_vote, scores_in_pairs
+from moot.judges.ballots import share_in_top, share_of_first, spellings, word_said
 from moot.judges.measures import Judged, measure
 
 YES_NO, A_B = ("Yes", "No"), ("A", "B")

@@ -18,8 +18,10 @@ from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
 from moot.evaluate.table import caption, cells, legend, markdown, rich_tables
+from moot.players.chat.endpoint import is_endpoint
 from moot.players.checkpoints import split_name
 from moot.players.find import Players, check_reachable, policy_config
+from moot.players.untrusted import check_trusted
 from moot.settings.train import ModelConfig, TrainConfig
 from moot.tasks import load as load_task
 from moot.tasks.two_sided import two_sided
@@ -137,10 +139,16 @@ class Eval:
         settings = self._settings(config, trained=run is not None)
         check_reachable([self.judge or "", *(self.opponents if "opponents" in self.modes else ())], "judge or opponent")
         task = load_task(self.task or config.debate.task, self.seed, self.questions)
-        if self.judge is not None and not settings.assigned:
+        if self.judge is not None and not settings.needs_judge:
             raise ConfigError(
-                f"judge {self.judge!r} decides between advocates; use --protocol advocates, or leave it out"
+                f"judge {self.judge!r} decides between advocates, or checks answers where the reward is approval, "
+                "approved or pairs; use --protocol advocates, or leave it out"
             )
+        judge = self.judge or ("base" if config.recipe.judge == "base" else None)
+        if judge is None and settings.protocol.scoring.rule.checked:
+            judge = config.outside_judge or "base"
+            if run is not None and is_endpoint(judge):
+                check_trusted(run.path, {"judge": judge}, (), self.trust_run, Terminal(stderr=True).note)
         if self.both_orders and not settings.assigned:
             raise ConfigError(
                 "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or "
@@ -158,7 +166,7 @@ class Eval:
                 watching,
                 step=at or self.step,
                 opponents=self.opponents,
-                judge=self.judge or ("base" if config.recipe.judge == "base" else None),
+                judge=judge,
                 out=self.out,
                 name=self.name,
             )

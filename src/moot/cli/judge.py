@@ -14,6 +14,7 @@ import tyro
 from moot.cli.console import Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.evaluate import CONTINUING, Watching, model_changes
+from moot.debate.checks import Ballot, Show
 from moot.debate.prompt_texts import DEFAULT, load_prompts
 from moot.debate.types import Question
 from moot.errors import ConfigError
@@ -21,7 +22,6 @@ from moot.evaluate import AnswerStore, EvalConfig, evaluate
 from moot.evaluate.store import SampleKey, question_key
 from moot.evaluate.table import rich_table
 from moot.judges.asking import judge_of
-from moot.judges.ballots import Ballot, Show
 from moot.players.find import Players, policy_config
 from moot.runs import write_atomically
 from moot.tasks import load as load_task

@@ -33,12 +33,15 @@ QUIET_S = 10.0
 
 
 class RunProgress(Watcher):
-    """A bar for the run, one for the debates in play, and one line per step."""
+    """A bar for the run, one for the debates in play, and one line per step. Of several runs at once each has a name,
+    which its lines begin with, and one bar."""
 
-    def __init__(self, console: Terminal, loggers: list[Logger], config: TrainConfig) -> None:
-        self._console, self._loggers, self._config = console, loggers, config
-        self._bars = Bars(console)
-        self._bars.plan("run", None)
+    def __init__(
+        self, console: Terminal, bars: Bars, loggers: list[Logger], config: TrainConfig, name: str = ""
+    ) -> None:
+        self._console, self._bars, self._loggers, self._config, self._name = console, bars, loggers, config, name
+        self._run = name or "run"
+        self._bars.plan(self._run, None)
         self._started = self._step_began = time.monotonic()
         self._total = self._step = self._debates = self._played = 0
         self._phase, self._stepped = "", False
@@ -46,14 +49,12 @@ class RunProgress(Watcher):
         self._told, self._over = self._started, threading.Event()
 
     def __enter__(self) -> RunProgress:
-        self._bars.start()
         if not self._console.is_terminal:
             threading.Thread(target=self._beat, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
         self._over.set()
-        self._bars.stop()
 
     def _beat(self) -> None:
         """A sign of life where no bar is drawn and no step ends; ever more rarely, so that a log stays a log."""
@@ -62,22 +63,22 @@ class RunProgress(Watcher):
             now = time.monotonic()
             if now - self._told >= quiet and self._phase:
                 debates = f"{self._played} of {self._debates} debates" if self._debates else "at work"
-                self._console.say(
-                    f"{_where(self._step, self._total, self._phase)}  {debates}  [{clock(now - self._started)}]"
-                )
+                self._say(f"{_where(self._step, self._total, self._phase)}  {debates}  [{clock(now - self._started)}]")
                 self._told, quiet = now, 2 * quiet
 
     def began(self, step: int, total: int, phase: str) -> None:
         done = max(0, step - 1) if phase != "eval" else step
         if phase != "eval" and not self._stepped:
-            self._bars.plan("run", total, done)  # what came before is no measure of how long a step takes
+            self._bars.plan(self._run, total, done)  # what came before is no measure of how long a step takes
             self._stepped = True
-        self._bars.reach("run", done, PHASES[phase], total)
+        self._bars.reach(self._run, done, PHASES[phase], total)
         self._bars.measure_anew()
         self._total, self._step_began = total, time.monotonic()
         batch = self._config.optim.batch_size
         self._step, self._phase, self._played = step, phase, 0
         self._debates = {"warm": 0, "eval": self._config.eval_questions}.get(phase, batch)
+        if self._name:
+            return
         if phase == "warm":
             self._bars.hide("debates")
         else:
@@ -85,37 +86,42 @@ class RunProgress(Watcher):
 
     def debate_finished(self, played: PlayedDebate) -> None:
         self._played += 1
-        self._bars.advance("debates", sum(turn.count for turn in played.sampled))
+        if not self._name:
+            self._bars.advance("debates", sum(turn.count for turn in played.sampled))
         if self._phase == "self_play":
             # Playing is about half of a step, and with it the first step has an estimate of the time left.
-            self._bars.reach("run", self._step - 1 + 0.5 * min(1.0, self._played / self._debates))
+            self._bars.reach(self._run, self._step - 1 + 0.5 * min(1.0, self._played / self._debates))
 
     def counted(self, kind: str, done: int, total: int) -> None:
+        kind = f"{self._name} {kind}".strip()
         if done == total:
             self._bars.hide(kind)
         else:
             self._bars.plan(kind, total, done)
 
     def row(self, row: dict[str, Any]) -> None:
-        self._bars.reach("run", row["step"])
+        self._bars.reach(self._run, row["step"])
         numbers = {
             name: float(value) for name, value in row.items() if isinstance(value, int | float) and name != "step"
         }
         for logger in self._loggers:
             logger.row(row["step"], numbers)
         self._told = now = time.monotonic()
-        self._console.say(line(row, self._total, now - self._step_began, now - self._started))
+        self._say(line(row, self._total, now - self._step_began, now - self._started))
         self._say_new_alarms(row)
 
     def _say_new_alarms(self, row: dict[str, Any]) -> None:
         """What an alarm means is said when it begins to ring, not at each step that it rings."""
         ringing = alarms(row) if row["phase"] == "self_play" else self._ringing
         for name in sorted(ringing - self._ringing):
-            self._console.say(f"ALARM {name.removeprefix('alarm/')}: {ALARMS[name].means} {ALARMS[name].remedy}", "red")
+            self._say(f"ALARM {name.removeprefix('alarm/')}: {ALARMS[name].means} {ALARMS[name].remedy}", "red")
         self._ringing = ringing
 
     def note(self, text: str) -> None:
-        self._console.note(text)
+        self._console.note(f"{self._name}: {text}" if self._name else text)
+
+    def _say(self, text: str, style: str = "") -> None:
+        self._console.say(f"{self._name}  {text}" if self._name else text, style)
 
 
 def _judging(row: dict[str, Any]) -> float | None:

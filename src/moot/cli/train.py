@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from contextlib import nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
@@ -12,7 +12,7 @@ from typing import Annotated
 import tyro
 
 from moot.cli.console import Terminal
-from moot.cli.ending import interruptible, kept
+from moot.cli.ending import Ended, complain, interruptible, kept
 from moot.cli.loggers import check_names, make_loggers
 from moot.cli.registry import OtherProtocol, option_names
 from moot.debate.prompts import temperature as seat_temperature
@@ -28,8 +28,9 @@ from moot.settings.presets import PRESETS, find_preset
 from moot.settings.saved import config_of
 from moot.settings.train import TrainConfig
 from moot.training.parts import fitting
-from moot.training.setup import carry_out, check_folder, check_named, prepare
+from moot.training.setup import check_folder, check_named
 from moot.training.state import Setup
+from moot.training.together import carry_out_together, prepare_together
 
 _DEFAULT = "demo"
 
@@ -55,7 +56,8 @@ class Train:
     run_dir: Annotated[Path | None, tyro.conf.arg(name="run", metavar="DIR", help_behavior_hint="")] = None
     """The run's folder; runs/PRESET-TASK-seedSEED if not given."""
     seeds: Annotated[tuple[int, ...], tyro.conf.arg(metavar="INT [INT ...]", help_behavior_hint="")] = ()
-    """Train once with each of these seeds, one after the other; each run's folder ends in its seed."""
+    """Train once with each of these seeds, all at once on one copy of the model; each run's folder ends in its
+    seed."""
     resume: Annotated[Path | None, tyro.conf.arg(metavar="RUN", help_behavior_hint="")] = None
     """Continue this run with the settings it was started with. --num-train-datapoints makes it longer."""
     checkpoint: Annotated[int | None, tyro.conf.arg(metavar="STEP", help_behavior_hint="(default: newest)")] = None
@@ -72,26 +74,42 @@ class Train:
     def run(self) -> int:
         if self.restart and self.checkpoint is not None:
             raise ConfigError("--restart begins at step 0, and --checkpoint continues; leave one of them out")
-        if not self.seeds:
-            return self._one()
-        if self.resume is not None:
+        if self.seeds and self.resume is not None:
             raise ConfigError("seeds are for new runs; continue each run by itself with --resume RUN")
-        base = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}"
-        for seed in self.seeds:
-            config = replace(self.config, seed=seed)
-            if status := replace(
-                self, seeds=(), config=config, run_dir=base.with_name(f"{base.name}-seed{seed}")
-            )._one():
-                return status
-        return 0
-
-    def _one(self) -> int:
-        from moot.cli.progress import summary
-
         check_names(self.log)
         console = Terminal()
         say_trusted(self.trust_run, self.resume or self.config_file, trained_names(self.config))
-        config, run_path = self._settings(console)
+        plan, status = [], 0
+        for run in self._by_seed():
+            config, run_path = run._settings(console)
+            ended = run._without_training(config, run_path, console)
+            if ended is None:
+                plan.append((config, run_path))
+            else:
+                status = max(status, ended)
+        if not plan:
+            return status
+        for warning in dict.fromkeys(judge_warning(c.protocol.scoring, c.debate.num_agents) for c, _ in plan):
+            if warning:
+                console.note(warning)
+        return max(status, self._train(prepare_together(plan, console.busy, self.restart), console))
+
+    def _by_seed(self) -> list[Train]:
+        base = self.run_dir or Path("runs") / f"{self.preset}-{_folder(self.config.debate.task)}"
+        return [
+            replace(
+                self,
+                seeds=(),
+                config=replace(self.config, seed=seed),
+                run_dir=base.with_name(f"{base.name}-seed{seed}"),
+            )
+            for seed in self.seeds
+        ] or [self]
+
+    def _without_training(self, config: TrainConfig, run_path: Path, console: Terminal) -> int | None:
+        """The exit status where nothing is to be trained: a dry run, or a run that is finished."""
+        from moot.cli.progress import summary
+
         if self.resume is None and (note := demo_elsewhere(self.preset, config)):
             console.note(note)
         if self.dry_run:
@@ -100,53 +118,50 @@ class Train:
             check_named(config, run_path, run_code=False)
             show_plan(config, run_path, console)
             return 0
-        if (
-            Run.exists(run_path)
-            and not self.restart
-            and self.checkpoint is None
-            and is_finished(Run.open(run_path), config)
-        ):
-            console.say(f"Run: {run_path}")
-            longer = f"moot train --resume {run_path} --num-train-datapoints {2 * config.optim.num_train_datapoints}"
-            console.say(f"This run is finished: {config.total_steps} steps. Make it longer with: {longer}", "green")
-            return summary(Run.open(run_path), config, console)
-        if warning := judge_warning(config.protocol.scoring, config.debate.num_agents):
-            console.note(warning)
-        setup = prepare(config, run_path, console.busy, self.restart)
-        with setup.lock:
-            return self._train(setup, console)
+        begun = Run.exists(run_path) and not self.restart and self.checkpoint is None
+        if not begun or not is_finished(Run.open(run_path), config):
+            return None
+        console.say(f"Run: {run_path}")
+        longer = f"moot train --resume {run_path} --num-train-datapoints {2 * config.optim.num_train_datapoints}"
+        console.say(f"This run is finished: {config.total_steps} steps. Make it longer with: {longer}", "green")
+        return summary(Run.open(run_path), config, console)
 
-    def _train(self, setup: Setup, console: Terminal) -> int:
+    def _train(self, setups: list[Setup], console: Terminal) -> int:
+        """All at once. What ends one of several early is told when it happens, and again at the end."""
+        from moot.cli.console import Bars
         from moot.cli.progress import RunProgress, summary
 
-        config, run_path = setup.config, setup.run.path
-        console.say(f"Run: {run_path}")
-        loggers = make_loggers(self.log, run_path, config.as_dict())
-        for note in setup.engine.capabilities.notes:
+        several = len(setups) > 1
+        for setup in setups:
+            console.say(f"Run: {setup.run.path}")
+        for note in dict.fromkeys(note for setup in setups for note in _engine_notes(setup)):
             console.note(note)
-        warmer = {seat_temperature(config.protocol.rules, seat) for seat in range(config.debate.num_agents)} - {1.0}
-        if not setup.engine.capabilities.tempered_training and warmer:
-            console.note("this engine trains at temperature 1, so every seat samples at temperature 1.")
-        if config.protocol.rules.layout == "shared" and not setup.engine.capabilities.shares_prefixes:
-            console.note(
-                "this engine computes every turn with its whole prompt, so layout shared saves no training; growing "
-                "has fewer tokens."
-            )
-
-        progress = RunProgress(console, loggers, config)
-        try:
-            own = " --trust-run" if trained_names(config) else ""
-            with (
-                kept(
-                    f"Nothing that was finished is lost. Continue with: moot train --resume {run_path}{own}", run_path
-                ),
-                progress,
-            ):
-                interruptible(carry_out(replace(setup, watcher=progress), self.checkpoint, progress.note, console.busy))
-        finally:
-            for logger in loggers:
-                logger.close()
-        return summary(setup.run, config, console)
+        with ExitStack() as stack:
+            bars, watched = Bars(console), []
+            for setup in setups:
+                loggers = make_loggers(self.log, setup.run.path, setup.config.as_dict())
+                for logger in loggers:
+                    stack.callback(logger.close)
+                name = setup.run.path.name if several else ""
+                watcher = stack.enter_context(RunProgress(console, bars, loggers, setup.config, name))
+                watched.append(replace(setup, watcher=watcher))
+            everywhere = "the same command" if several else _continuing(setups[0])
+            with kept(f"Nothing that was finished is lost. Continue with {everywhere}", setups[0].run.path), bars:
+                errors = interruptible(carry_out_together(watched, self.checkpoint, console.busy))
+        status = 0
+        for setup, error in sorted(zip(setups, errors, strict=True), key=lambda ended: ended[1] is not None):
+            try:
+                with kept(f"Nothing that was finished is lost. Continue with {_continuing(setup)}", setup.run.path):
+                    if error is not None:
+                        raise error
+            except Ended as end:
+                if not several:
+                    raise
+                complain(f"{setup.run.path}: {end}")
+                status = end.status
+            else:
+                status = max(status, summary(setup.run, setup.config, console))
+        return status
 
     def _settings(self, console: Terminal) -> tuple[TrainConfig, Path]:
         if self.resume is not None:
@@ -166,6 +181,24 @@ class Train:
             return self.config, path
         check_folder(path, self.config, f"name another --run, or continue with: moot train --resume {path}")
         return self.config, path
+
+
+def _continuing(setup: Setup) -> str:
+    return f"moot train --resume {setup.run.path}{' --trust-run' if trained_names(setup.config) else ''}"
+
+
+def _engine_notes(setup: Setup) -> Iterator[str]:
+    """What differs with this engine."""
+    config, able = setup.config, setup.engine.capabilities
+    yield from able.notes
+    warmer = {seat_temperature(config.protocol.rules, seat) for seat in range(config.debate.num_agents)} - {1.0}
+    if not able.tempered_training and warmer:
+        yield "this engine trains at temperature 1, so every seat samples at temperature 1."
+    if config.protocol.rules.layout == "shared" and not able.shares_prefixes:
+        yield (
+            "this engine computes every turn with its whole prompt, so layout shared saves no training; growing "
+            "has fewer tokens."
+        )
 
 
 def demo_elsewhere(preset: str, config: TrainConfig) -> str | None:

@@ -1,8 +1,8 @@
 """What a debate came to: who was preferred to whom, and who won.
 
 One agent alone with the highest mean reward wins. Where the reward is made of votes (`win_rate`, `win_minus_loss`,
-`generator_judge`,
-with truth mixed in or not), at least one vote that counts must have been cast: otherwise nobody but the format decided.
+`generator_judge`, with truth mixed in or not), at least one vote that counts must have been cast: otherwise nobody but
+the format decided. Where judges check answers, some scores must differ.
 A reward of
 another kind (`truth`, `majority`, a user's own) needs no vote. A debate that is level at the top, or has no vote, has
 no winner.
@@ -57,18 +57,16 @@ class Outcome:
     """The one leader, if the debate has a winner."""
     votes: tuple[AgentVote, ...]
     """Those that count, in the order in which they were cast; outside judges' come last."""
+    voted: bool
+    """Whether any vote carries it, or the scores of judges' checks."""
 
     @classmethod
     def of(cls, debate: Debate, scores: Scores, scoring: Scoring) -> Outcome:
         votes = votes_of(debate, scores, scoring)
         means = mean_rewards(scores)
         leaders = leaders_by(means)
-        return cls(means, leaders, winner_among(leaders, bool(votes), scoring), votes)
-
-    @property
-    def voted(self) -> bool:
-        """Whether any vote carries it."""
-        return bool(self.votes)
+        voted = bool(votes) or (scoring.rule.checked and scores.has_signal)
+        return cls(means, leaders, winner_among(leaders, voted, scoring), votes, voted)
 
     @property
     def won(self) -> tuple[int, ...]:

@@ -2,16 +2,21 @@
 
     register(Reward("short", short, per="agent"))
 
+A reward may have settings of its own. They are written behind its name, as in `approval:checks=8,vote_margin=0.2`, so
+that a run, a record and a command line name all of it by one word.
+
 `moot.debate.rewards` has the ones that moot brings, and what they are made with: `agent_scores`, `turn_scores`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Literal
 
+from moot.debate.checks import Ballot
 from moot.debate.scores import AGENT, EVERY, TURN, Grades, Per, Scores
+from moot.debate.typed_fields import as_json, read_fields
 from moot.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -40,6 +45,11 @@ class Reward:
     """Which stream pays for the tokens of which section; None where one stream pays for every token."""
     lowest: float = 0.0
     """The least that a turn, or an agent, can get before penalties, where 1 is the most."""
+    ballot: Ballot = "lines"
+    """What judges without a seat are asked for: comparison lines, or checks of single answers or of pairs. With checks,
+    judges alone decide, and agents need not vote."""
+    settings: Any = None
+    """Those of its own, in a frozen dataclass."""
 
     def __call__(self, debate: Debate, scoring: Scoring, grades: Grades | None = None) -> Scores:
         return self.pay(debate, scoring, grades)
@@ -50,8 +60,19 @@ class Reward:
 
     @property
     def our_own(self) -> bool:
-        """Whether it has a plain name: a user's is called by its place, as path.py:function."""
-        return ":" not in self.name
+        """Whether it has a plain name, settings apart: a user's is called by its place, as path.py:function."""
+        return ":" not in self.name or self.settings is not None
+
+    @property
+    def asks(self) -> dict[str, Any]:
+        """What judges were asked for: this cannot be chosen again when a debate is over."""
+        settings = {} if self.settings is None else as_json(self.settings)
+        return {"ballot": self.ballot, **{name: settings[name] for name in sorted(settings) if name != "vote_margin"}}
+
+    @property
+    def checked(self) -> bool:
+        """Whether judges score its answers by checks."""
+        return self.ballot != "lines"
 
 
 REWARDS: dict[str, Reward] = {}
@@ -82,7 +103,13 @@ def reward_names() -> str:
 
 
 def reward_named(name: str) -> Reward:
-    """The reward of that name; for a user's that was not read, one that says nothing about itself and cannot pay."""
+    """The reward of that name, with the settings that stand behind it; for a user's that was not read, one that says
+    nothing about itself and cannot pay."""
+    plain, colon, written = name.partition(":")
+    if colon and (ours := REWARDS.get(plain)) is not None:
+        if ours.settings is None:
+            raise ConfigError(f"reward {plain} has no settings, got {name!r}; use {plain}")
+        return replace(ours, name=name, settings=read_fields(ours.settings, written, f"reward {name}"))
     return REWARDS.get(name) or _LOADED.get(name) or Reward(name, _not_here(name), per=None)
 
 

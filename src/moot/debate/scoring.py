@@ -68,6 +68,11 @@ class Scoring:
             raise ConfigError(f"reward_mix must be between 0 and 1, got {self.reward_mix}; 0.3 mixes in a little truth")
         if not abs(self.correct_bonus) <= sys.float_info.max:
             raise ConfigError(f"correct_bonus must be a number, got {self.correct_bonus}")
+        if self.rule.checked and not self.judges_count:
+            raise ConfigError(
+                f"voters must be both or judges with reward {self.reward}, got {self.voters}: judges alone decide what "
+                "it pays"
+            )
 
     @property
     def rule(self) -> Reward:
@@ -136,6 +141,11 @@ def check_advocates_scoring(scoring: Scoring) -> None:
     if not scoring.judges_count:
         raise ConfigError(
             f"the judge decides between advocates, so voters must be judges or both, got {scoring.voters}"
+        )
+    if scoring.rule.checked:
+        raise ConfigError(
+            f"reward must be generator_judge, win_rate or win_minus_loss with positions assigned, got {scoring.reward}:"
+            " the judge of advocates reads both and decides between them"
         )
     luck = "which side an advocate is given is luck, and only the judge's decision depends on what it says"
     if not scoring.rule.from_votes and scoring.rule.our_own:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from moot.debate import prompts, sections
+from moot.debate.checks import Check
 from moot.debate.labels import labels_for, with_agents
 from moot.debate.parsing import BALLOT, parse
 from moot.debate.prompt_texts import DEFAULT, Prompts
@@ -43,6 +44,9 @@ class Debate:
     """Go on past `max_rounds` while the answers do not agree, for at most this many rounds."""
     jury: tuple[Turn, ...] = ()
     """Ballots of judges who hold no seat; the j-th judge is number `num_agents + j`."""
+    checks: tuple[Check, ...] | None = None
+    """What judges who hold no seat made of its answers, one by one or in pairs; None where nobody was asked for
+    that."""
     prompts: Prompts = field(default=DEFAULT, compare=False, repr=False)
     """The texts everybody reads."""
     _found: list[bool] = field(default_factory=list, init=False, compare=False, repr=False)
@@ -297,6 +301,7 @@ class Debate:
             self,
             turns=self.turns[: first if together else turn],
             jury=(),
+            checks=None,
             # Whether answers were settled is known by what came next, and no grader needs to be asked again.
             settled=lambda _: spoken.ballot,
             stop_when_settled=spoken.ballot,

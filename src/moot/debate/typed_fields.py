@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Hashable, Iterable
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import cache
-from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, cast, get_args, get_origin, get_type_hints
 
 from moot.errors import ConfigError
+
+T = TypeVar("T")
 
 
 @cache
@@ -32,6 +34,27 @@ def check_types(choices: object) -> None:
     """Data from a file may hold anything; JSON's true must not pass for 1."""
     for name, hint in _hints_of(cast(Hashable, type(choices))).items():
         _check(name, getattr(choices, name), hint)
+
+
+def read_fields(usual: T, written: str, what: str) -> T:
+    """`usual` with what is `written` behind a name, as in `checks=8,show=answer`. `what` begins each message."""
+    hints, given = _hints_of(cast(Hashable, type(usual))), dict[str, Any]()
+    for piece in written.split(","):
+        name, _, text = piece.partition("=")
+        if name not in hints or name in given:
+            wrong = f"{name} is given twice" if name in given else f"there is no setting {name!r}{near(name, hints)}"
+            raise ConfigError(f"{what}: {wrong}; there are {', '.join(hints)}, each written once as name=value")
+        try:
+            given[name] = hints[name](text) if hints[name] in (int, float) else text
+        except ValueError:
+            number = "a whole number" if hints[name] is int else "a number"
+            raise ConfigError(f"{what}: {name} must be {number}, got {text!r}") from None
+    try:
+        read: T = replace(usual, **given)  # type: ignore[type-var]
+        check_types(read)
+    except ConfigError as error:
+        raise ConfigError(f"{what}: {error}") from None
+    return read
 
 
 def _check(name: str, value: Any, hint: Any) -> None:

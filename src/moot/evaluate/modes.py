@@ -67,7 +67,7 @@ class EvalConfig:
     opponents: Mapping[str, str] = field(default_factory=dict)
     """By name, who they are, for the same purpose."""
     judge: str = ""
-    """Who decides between advocates, for the same purpose; empty for the policy itself."""
+    """Who decides between advocates or checks answers, for the same purpose; empty for the policy itself."""
 
     def __post_init__(self) -> None:
         if not self.modes:
@@ -120,6 +120,11 @@ class EvalConfig:
         return self.protocol.rules.positions == "assigned"
 
     @property
+    def needs_judge(self) -> bool:
+        """Whether a judge without a seat decides: between advocates, or by checking answers."""
+        return self.assigned or self.protocol.scoring.rule.checked
+
+    @property
     def answer_temperature(self) -> float:
         if self.temperature is not None:
             return self.temperature
@@ -149,8 +154,10 @@ class EvalConfig:
             debate |= {"evaluation_tokens": self.evaluation_tokens}
         if self.stop_when_settled or self.extra_rounds:
             debate |= {"stop_when_settled": self.stop_when_settled, "extra_rounds": self.extra_rounds}
-        if self.assigned:
+        if self.needs_judge:
             debate["judge"] = self.judge
+        if (reward := self.protocol.scoring.rule).checked:
+            debate |= {"asked": reward.asks, "evaluation_tokens": self.evaluation_tokens}
         if kind in KINDS:
             return {**common, "kind": kind, **debate}
         return {**common, "kind": "debate", **debate, "against": self.opponents[opponent_in(kind)]}

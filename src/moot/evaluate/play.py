@@ -26,6 +26,7 @@ from moot.evaluate.counting import (
 from moot.evaluate.modes import HEADLINE, KINDS, EvalConfig, all_needs, needs, opponent_in
 from moot.evaluate.report import Report, ReportRow, make_row
 from moot.evaluate.store import AnswerStore, Record, SampleKey, cut, debate_of, debate_record, question_key
+from moot.judges.checking import checking
 from moot.rl.rollout import Guest, Player, TextPlayer, rollout
 from moot.rl.trust import panel
 from moot.tasks.answers import grade_all, settled_by
@@ -59,7 +60,8 @@ async def evaluate(
     """The modes of `config` on `questions` (all held-out ones if not given). What `answers` already holds is not
     sampled again.
 
-    `judge` decides between advocates; without one the policy does. `played` is handed each debate as it ends, with its
+    `judge` decides between advocates, or checks answers where the reward is made of checks; without one the policy
+    does. `played` is handed each debate as it ends, with its
     kind (as in
     `EvalConfig.settings`), also one that the engine lost; `graded` is handed those of kind `debate` when all are over,
     with their scores.
@@ -185,7 +187,8 @@ class _Work:
             tempered=config.tempered,
             seed=seed,
             seats=seats,
-            judges=(lambda _: [self.judge]) if config.assigned else None,
+            judges=(lambda _: [self.judge]) if config.needs_judge else None,
+            checking=checking(config.protocol.scoring.rule, lambda _: self.task, config.evaluation_tokens, seed),
             limits=config.limits,
         )
         self.played(kind, done)
@@ -290,5 +293,5 @@ def _settings(config: EvalConfig, task: Task, k: int, questions: Mapping[str, Qu
         "extra_rounds": config.extra_rounds,
         "policy": config.policy,
         "opponents": dict(config.opponents),
-        **({"judge": config.judge or config.policy} if config.assigned else {}),
+        **({"judge": config.judge or config.policy} if config.needs_judge else {}),
     }

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question, Turn
 from moot.errors import ConfigError
-from moot.runs.record import turns_to_json, with_jury, with_turns
+from moot.runs.record import checks_of, checks_to_json, turns_to_json, with_jury, with_turns
 from moot.runs.validate import check_said
 from moot.tokens.played import PlayedDebate
 from moot.util.disk import open_to_append
@@ -88,9 +88,10 @@ class AnswerStore:
 
 def debate_record(played: PlayedDebate) -> Record:
     """What was said; a run's debates have more, which here is found anew."""
-    tokens = sum(turn.count for turn in (*played.sampled, *played.heard))
+    tokens = played.jury_tokens + sum(turn.count for turn in played.sampled)
     jury = [{"text": turn.text, **_failure(turn)} for turn in played.debate.jury]
     record = {"asked": played.debate.question.text, "turns": turns_to_json(played, sections=False), "tokens": tokens}
+    record |= {} if played.debate.checks is None else {"checks": checks_to_json(played.debate.checks)}
     return {**record, **({"jury": jury} if jury else {})}
 
 
@@ -106,4 +107,5 @@ def cut(record: Record) -> tuple[float, float]:
 
 def debate_of(record: Record, empty: Debate) -> Debate:
     """`empty` filled with what was said."""
-    return replace(with_jury(with_turns(empty, record["turns"]), record.get("jury", ())))
+    said = with_jury(with_turns(empty, record["turns"]), record.get("jury", ()))
+    return replace(said, checks=checks_of(record))

@@ -1,35 +1,27 @@
 """A judge without a seat is asked: it reads, thinks, and is then asked for one of two words. Their probability counts.
 
 Where there are tokens, the request for the verdict continues the sampled thinking as it stands, so that an engine has
-all of it in its cache and the verdict costs one step. A chat server is sent the conversation as text, and asked for the
-likeliest first tokens of its reply.
+all of it in its cache and the verdict costs one step. A chat server is asked in players/chat/chat_judge.py.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from moot.debate.checks import Ballot, Check, Show
 from moot.debate.play import Speak
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.types import Message, Question
 from moot.engine.protocol import SamplingParams
 from moot.errors import ConfigError
-from moot.judges.ballots import WORDS, Ballot, Show, share_in_top, share_of_first, spellings, word_said
+from moot.judges.ballots import WORDS, share_of_first, spellings
 from moot.rl.rollout import Guest, Player
-
-if TYPE_CHECKING:
-    from moot.players.chat.chat import Chat
-
-VERDICT_TOKENS = 16
-"""For a server's reply to the request for a word; some write a little before it."""
-TOP = 20
-"""Likeliest tokens asked for; more is refused by many servers."""
 
 
 @dataclass(frozen=True)
@@ -70,18 +62,6 @@ def texts_digest(prompts: Prompts, ballot: Ballot, show: Show) -> str:
     return hashlib.sha256("\x1f".join(prompts.texts[f"judges.{name}"] for name in names).encode()).hexdigest()[:16]
 
 
-@dataclass(frozen=True)
-class Check:
-    """What came of it."""
-
-    value: float
-    """The probability of the first word among the two."""
-    thinking: str
-    tokens: int | None
-    """Sampled for it; None where a server does not count."""
-    by: Literal["probability", "word"] = "probability"
-
-
 class Judge(Protocol):
     async def check(self, asked: Asked, params: SamplingParams) -> Check:
         """Thinks under `params`. Raises EngineError."""
@@ -92,14 +72,19 @@ class Judge(Protocol):
         ...
 
 
-def judge_of(guest: Guest) -> Judge:
+@runtime_checkable
+class CanJudge(Protocol):
+    """Who takes part in text and can judge as well."""
+
+    def judge(self) -> Judge: ...
+
+
+def judge_of(guest: Guest | CanJudge) -> Judge:
     """Whoever has a name can judge."""
     if isinstance(guest, Player):
         return TokenJudge(guest)
-    from moot.players.chat.chat_player import ChatPlayer
-
-    if isinstance(guest, ChatPlayer):
-        return ChatJudge(guest.chat)
+    if isinstance(guest, CanJudge):
+        return guest.judge()
     raise ConfigError(f"a judge must be a model or a chat server, got {type(guest).__name__}")
 
 
@@ -122,38 +107,3 @@ class TokenJudge:
 
     def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
         return self._player.speaker(params, params.seed, limits)
-
-
-class ChatJudge:
-    """A model behind a chat server: by the probabilities it gives, or else by the word it says."""
-
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
-
-    async def check(self, asked: Asked, params: SamplingParams) -> Check:
-        from moot.players.chat.chat import ChatRequest
-
-        request = ChatRequest((asked.message,), params.max_tokens, params.temperature, seed=params.seed)
-        thought = await self._chat.reply(request)
-        conversation = (asked.message, Message("assistant", thought.text), asked.verdict)
-        # At temperature 1, where the word that is said has the probability that is meant.
-        request = ChatRequest(conversation, VERDICT_TOKENS, 1.0, seed=params.seed, top_logprobs=TOP)
-        said = await self._chat.reply(request)
-        share = share_in_top(said.first_token, asked.words)
-        value = word_said(said.text, asked.words) if share is None else share
-        return Check(
-            value,
-            thought.text,
-            _sum((thought.completion_tokens, said.completion_tokens)),
-            "word" if share is None else "probability",
-        )
-
-    def speaker(self, params: SamplingParams, limits: Mapping[str, int]) -> Speak:
-        from moot.players.chat.chat_player import ChatPlayer
-
-        return ChatPlayer(self._chat).speaker(params, params.seed, limits)
-
-
-def _sum(counts: Sequence[int | None]) -> int | None:
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None

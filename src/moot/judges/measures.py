@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from moot.judges.ballots import EQUAL, Ballot, Pair
+from moot.debate.checks import EQUAL, Ballot, Pair
 from moot.util.intervals import (
     Z95,
     Array,

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from moot.engine.protocol import Trainer
-from moot.errors import ConfigError
+from moot.engine.protocol import Sharing, Trainer
+from moot.errors import ConfigError, EngineError
 from moot.players.chat.endpoint import Endpoint, is_endpoint, named_endpoint, own_endpoint
 from moot.players.checkpoints import (
     Note,
@@ -36,6 +36,29 @@ if TYPE_CHECKING:
 
 Busy = Callable[[str], AbstractContextManager[object]]
 """Shows what is being waited for, as long as the context is open."""
+MakeEngine = Callable[[TrainConfig], tuple[Trainer, Rendering]]
+
+
+class Engines:
+    """Where engines come from: those of one model share its base weights, as far as that engine can."""
+
+    def __init__(self) -> None:
+        self._made: list[tuple[ModelConfig, Trainer, Rendering]] = []
+
+    def make(self, config: TrainConfig) -> tuple[Trainer, Rendering]:
+        """The engine a run needs, looked over for what it cannot do, and its chat format."""
+        engine, rendering = self._sibling(config) or make_engine(config)
+        if engine.capabilities.siblings:
+            self._made.append((config.model, engine, rendering))
+        return engine, rendering
+
+    def _sibling(self, config: TrainConfig) -> tuple[Trainer, Rendering] | None:
+        for model, engine, rendering in self._made:
+            if model == config.model and isinstance(engine, Sharing):
+                config.check(engine.capabilities)
+                with suppress(EngineError):  # it is closed
+                    return engine.sibling(config.seed), rendering
+        return None
 
 
 def make_engine(config: TrainConfig) -> tuple[Trainer, Rendering]:
@@ -197,6 +220,7 @@ def check_reachable(names: Iterable[str], what: str) -> None:
 async def outsider(
     name: str, setting: str, config: TrainConfig, own: tuple[Trainer, Rendering], opened: Callable[[Any], object],
     note: Note = lambda text: None, busy: Busy = nullcontext, sharing: bool = False,
+    make: MakeEngine | None = None,
 ) -> tuple[Guest, str]:  # fmt: skip
     """Who is never trained, by the name that `setting` gives: base, a run, RUN@STEP, RUN@best, a model, MODEL@URL. And
     what tells it apart from others of that name. What needs closing beside the run's `own` engine is given to `opened`.
@@ -218,7 +242,7 @@ async def outsider(
     check_same_server(name, model.base_url, config.model.base_url, setting)
     if not (sharing and model == config.model):
         with busy(f"loading {name}"):
-            own = make_engine(replace(config, model=model))
+            own = (make or make_engine)(replace(config, model=model))
         opened(own[0])
     player, identity, _ = await _loaded(own, model.model, run, step, note)
     return replace(player, learns=False), identity

@@ -25,8 +25,8 @@ _GRADER = re.compile(r"(?:grader|equal)\s*=[^,]*:")
 
 def scoring_names(scoring: Scoring) -> dict[str, str]:
     """The reward and the estimator where they are a user's own: setting and value."""
-    both = {"reward": scoring.reward, "advantage": scoring.advantage}
-    return {setting: name for setting, name in both.items() if ":" in name}  # names of our own have none
+    theirs = {} if scoring.rule.our_own else {"reward": scoring.reward}  # ours may have settings behind a colon
+    return theirs | ({"advantage": scoring.advantage} if ":" in scoring.advantage else {})
 
 
 def played_names(config: TrainConfig) -> dict[str, str]:

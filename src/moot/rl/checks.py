@@ -54,15 +54,21 @@ def check_reward(config: TrainConfig, task: Task, rounds: int) -> None:
     """A reward that nothing could ever pay: votes where nobody reads anybody, or known answers where there are none.
     `rounds` are the most
     that a debate may have."""
-    rules, scoring, recipe = config.protocol.rules, config.protocol.scoring, config.recipe
+    rules, scoring = config.protocol.rules, config.protocol.scoring
     alone = rounds == 1 and rules.schedule == "parallel" and not rules.closing_ballot
     if not config.optim.num_train_datapoints:
         return
-    if scoring.rule.from_votes and alone and not recipe.judge and not scoring.reward_mix and not scoring.correct_bonus:
+    judged = config.outside_judge or scoring.reward_mix or scoring.correct_bonus
+    if scoring.rule.from_votes and alone and not judged:
         raise ConfigError(
             f"max_rounds must be at least 2 with the reward {scoring.reward}, got 1: in one parallel round nobody "
             "reads anybody, so nobody "
             "votes; use --max-rounds 2, --closing-ballot, a --judge, or --reward majority"
+        )
+    if scoring.rule.checked and scoring.rule.asks["ballot"] == "pairs" and task.open_ended:
+        raise ConfigError(
+            f"the reward {scoring.reward} compares answers that differ, and task {task.name} has none to compare; use "
+            "--reward approval"
         )
     if scoring.rule.grades == "right" and not task.gradable(task.train(0)):
         lacking = f"the reward {scoring.reward} needs known answers, and task {task.name} has none"
@@ -75,6 +81,8 @@ def check_scoring(config: TrainConfig, task: Task, reward: Reward, estimator: Es
     if scoring.rule.our_own and not is_users(scoring.advantage):
         return
     debates = [_made_up(config, _question(task), silent) for silent in (None, 0)]
+    if reward.checked:
+        debates = [replace(debate, checks=()) for debate in debates]
     grades = [grade(debate, task.equal, task.extract, task.check) for debate in debates]
     scores = [reward(debate, scoring, graded) for debate, graded in zip(debates, grades, strict=True)]
     advantages(zip(debates, scores, strict=True), estimator, SeatMeans())

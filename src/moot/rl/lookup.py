@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moot.debate.reward import reward_names
+from moot.debate.reward import reward_named, reward_names
 from moot.debate.rewards import REWARDS, Reward, as_reward, remember
 from moot.debate.scoring import Scoring
 from moot.debate.typed_fields import near
@@ -12,8 +12,8 @@ from moot.util.user_code import load
 
 
 def find_reward(name: str) -> Reward:
-    if name in REWARDS:
-        return REWARDS[name]
+    if name in REWARDS or name.partition(":")[0] in REWARDS:
+        return reward_named(name)
     if ":" not in name:
         raise ConfigError(f"reward must be one of {reward_names()}, got {name!r}{near(name, REWARDS)}")
     return remember(as_reward(load(name, "reward"), name))

@@ -58,7 +58,14 @@ def rollout_metrics(rollouts: Sequence[PlayedDebate]) -> Metrics:
         metrics |= {
             "jury/ballots": float(len(ballots)),
             "jury/parse_error": mean(float(turn.failed) for turn in ballots),
-            "tokens/jury": float(sum(turn.count for one in played for turn in one.heard)),
+        }
+    if any(debate.jury or debate.checks is not None for debate in debates):
+        metrics["tokens/jury"] = float(sum(one.jury_tokens for one in played))
+    if any(debate.checks is not None for debate in debates):
+        checks = [check for debate in debates for check in debate.checks or ()]
+        metrics |= {
+            "jury/checks": float(len(checks)),
+            "jury/by_word": mean(float(check.by == "word") for check in checks),
         }
     return metrics
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
@@ -61,6 +61,8 @@ Guest = Player | TextPlayer | Speak
 """Who takes part without being trained on. A bare `Speak` answers in text, and nobody counts its tokens."""
 Judges = Callable[[int], Sequence[Guest]]
 """Number of the debate -> who judges it without a seat when it is over. None of them is trained on."""
+Checking = Callable[[int, Debate, Sequence[Guest]], Awaitable[Debate]]
+"""(number of the debate, the debate, its judges) -> the debate with what they made of its answers, one by one."""
 Seats = Callable[[int, int], Guest | None]
 """(number of the debate, seat) -> who sits there instead of the policy; None for the policy itself."""
 
@@ -98,6 +100,7 @@ async def rollout(
     seed: object = 0,
     seats: Seats | None = None,
     judges: Judges | None = None,
+    checking: Checking | None = None,
     limits: Mapping[str, int] | None = None,
     finished: Callable[[int, PlayedDebate], None] | None = None,
 ) -> list[PlayedDebate]:
@@ -106,8 +109,8 @@ async def rollout(
 
     The policy (`sampler`, `rendering`) takes every seat that `seats` gives to nobody else; without one, `seats` must
     fill them all.
-    When a debate is over, its `judges` vote. `limits` are the most tokens of a section that is spoken on its own;
-    without one, and
+    When a debate is over, its `judges` vote; with `checking` they check its answers instead. `limits` are the most
+    tokens of a section that is spoken on its own; without one, and
     for a whole turn, `params` says it.
     """
     gate = asyncio.Semaphore(concurrency)
@@ -130,6 +133,8 @@ async def rollout(
         return Table(mine, others) if others or mine is None else mine
 
     async def heard_by_judges(debate: Debate, number: int) -> tuple[Debate, tuple[SampledTurn, ...]]:
+        if checking is not None:
+            return await checking(number, debate, judges(number) if judges else ()), ()
         asked = [
             speaker_for(replace(judge, learns=False) if isinstance(judge, Player) else judge, number)
             for judge in (judges(number) if judges else ())

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
+from moot.debate.checks import Check
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
 from moot.debate.protocol import V2, Protocol
@@ -70,6 +71,8 @@ def to_record(played: PlayedDebate, with_seen: bool = False) -> dict[str, Any]:
     record["turns"] = turns_to_json(played)
     for i, told in enumerate(record["turns"] if with_seen else ()):
         told["seen"] = seen_to_json(played, i)
+    if debate.checks is not None:
+        record["checks"] = checks_to_json(debate.checks)
     if debate.jury:
         record["jury_counts"] = played.scoring.judges_count
         record["jury"] = [{"text": turn.text, **_sections(turn), "votes": []} for turn in debate.jury]
@@ -117,6 +120,20 @@ def turns_to_json(played: PlayedDebate, sections: bool = True) -> list[dict[str,
             **({"stop": sampled[i].stop_reason} if sampled else {}),
         }
         for i, turn in enumerate(played.debate.turns)
+    ]
+
+
+def checks_to_json(checks: Sequence[Check]) -> list[dict[str, Any]]:
+    return [
+        {
+            "turns": list(check.turns),
+            "judge": check.judge,
+            "value": check.value,
+            "by": check.by,
+            "tokens": check.tokens,
+            "thinking": check.thinking,
+        }
+        for check in checks
     ]
 
 
@@ -191,8 +208,9 @@ def from_record(record: Mapping[str, Any], equal: Grader = exact) -> PlayedDebat
     question = Question(text, asked["answer"], id, instruction, asked.get("label"), tuple(asked.get("sides", ())))
     protocol = _protocol_of(record)
     empty = Debate(question, int(record["num_agents"]), int(record["max_rounds"]), protocol.rules)
+    said = with_jury(with_turns(empty, record["turns"]), record.get("jury", ()))
     return PlayedDebate(
-        with_jury(with_turns(empty, record["turns"]), record.get("jury", ())),
+        replace(said, checks=checks_of(record)),
         _stops(record["turns"]),
         error=record.get("error"),
         scoring=protocol.scoring,
@@ -243,6 +261,16 @@ def _turn(debate: Debate, told: Mapping[str, Any], agent: int) -> Turn:
         return read
     # Read by other rules than today's: what counted then still counts.
     return replace(read, parsed=debate.about_seats(Parsed(fields, {}, comparison_lines(fields["comparison"])), agent))
+
+
+def checks_of(record: Mapping[str, Any]) -> tuple[Check, ...] | None:
+    """What judges made of its answers; None where nobody was asked."""
+    if (given := record.get("checks")) is None:
+        return None
+    return tuple(
+        Check(told["value"], told["thinking"], told["tokens"], told["by"], tuple(told["turns"]), told["judge"])
+        for told in given
+    )
 
 
 def _stops(turns: Sequence[Mapping[str, Any]]) -> tuple[SampledTurn, ...]:
@@ -354,7 +382,8 @@ def summary(record: Mapping[str, Any]) -> Summary:
     paid: list[float] = []
     if (scores := scores_of(record, scoring)) is not None:
         means = mean_rewards(scores)
-        winner = winner_among(leaders_by(means), bool(record.get("votes")), scoring)
+        voted = bool(record.get("votes")) or (scoring.rule.checked and bool(record.get("signal")))
+        winner = winner_among(leaders_by(means), voted, scoring)
         paid = [mean for mean in means if mean is not None]
     answer, holders = _most_held(last, winner)
     return Summary(
@@ -387,6 +416,7 @@ def _most_held(last: Mapping[int, Mapping[str, Any]], winner: int | None) -> tup
 
 
 def words(record: Mapping[str, Any], longest: int) -> str:
-    turns = [*record["turns"], *record.get("jury", ())]
-    said = [turn["text"][:longest] for turn in turns]
-    return "\n".join(map(str, [record["question"]["text"], *said, record.get("error") or ""]))
+    said = [turn["text"] for turn in (*record["turns"], *record.get("jury", ()))]
+    said += [check["thinking"] for check in record.get("checks") or ()]
+    cut = (text[:longest] for text in said)
+    return "\n".join(map(str, [record["question"]["text"], *cut, record.get("error") or ""]))

@@ -42,6 +42,7 @@ def check_shape(record: Any) -> None:
         taken[turn["agent"]] += 1
     for judge in _optional(record, "jury", list):
         _turn({"round": 1, **_kind("jury", judge, dict)})
+    _checks(record)
     for vote in _optional(record, "votes", list):
         if (verdict := _kind("votes", vote, dict).get("verdict")) not in (">", "="):
             raise ConfigError(f"verdict must be > or =, got {verdict!r}")
@@ -63,6 +64,22 @@ def check_said(record: Any) -> None:
         _part(turn, "stop", str)
     for judge in _optional(record, "jury", list):
         _turn({"round": 1, **_kind("jury", judge, dict)})
+    _checks(record)
+
+
+def _checks(record: Mapping[str, Any]) -> None:
+    turns = len(record["turns"])
+    for check in _optional(record, "checks", list):
+        about = _part(_kind("checks", check, dict), "turns", list)
+        if not 1 <= len(about) <= 2 or not all(type(turn) is int and 0 <= turn < turns for turn in about):
+            raise ConfigError(f"a check is about one or two of the {turns} turns, got {about!r:.80}")
+        _numbers("value", [_part(check, "value", int, float)], 1)
+        if not 0 <= check["value"] <= 1 or _part(check, "judge", int) < 0:
+            raise ConfigError(f"a check's value must lie in 0 to 1 and its judge from 0 up, got {check!r:.80}")
+        _part(check, "thinking", str)
+        _part(check, "tokens", int, _NOTHING)
+        if check.get("by") not in ("probability", "word"):
+            raise ConfigError(f"a check is by probability or by word, got {check.get('by')!r:.80}")
 
 
 def _turn(turn: Any) -> None:

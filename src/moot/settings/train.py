@@ -116,7 +116,8 @@ class RecipeConfig:
 
     judge: str = ""
     """An outside judge who votes on every debate and is never trained: base, a run's folder, another model, or
-    MODEL@URL of an OpenAI-compatible server. Use it when judge accuracy is near one half."""
+    MODEL@URL of an OpenAI-compatible server. Use it when judge accuracy is near one half. The rewards approval,
+    approved and pairs need one, and take base where none is named."""
     max_sampled_tokens: int = 0
     """End self-play once this many tokens were sampled, those of labels and of judges without a seat included, so that
     runs can be compared at equal cost; 0 is no limit."""
@@ -191,6 +192,12 @@ class TrainConfig:
             raise ConfigError(
                 f"eval_modes may name {', '.join(modes)}, got {', '.join(unknown)!r}; debates are always played"
             )
+
+    @property
+    def outside_judge(self) -> str:
+        """Who judges without a seat. Where a reward is made of checks and nobody is named, the model before training:
+        one that moves with the policy would come to like whatever the policy writes."""
+        return self.recipe.judge or ("base" if self.protocol.scoring.rule.checked else "")
 
     @property
     def iterations(self) -> int:

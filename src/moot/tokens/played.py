@@ -86,6 +86,11 @@ class PlayedDebate:
     # Votes
 
     @property
+    def jury_tokens(self) -> int:
+        """What judges without a seat sampled for it, as far as anybody says."""
+        return sum(turn.count for turn in self.heard) + sum(check.tokens or 0 for check in self.debate.checks or ())
+
+    @property
     def winner(self) -> int | None:
         """None where nobody won, and where it was never scored."""
         return None if self.outcome is None else self.outcome.winner

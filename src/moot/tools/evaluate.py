@@ -34,9 +34,8 @@ async def evaluate_players(
     """The policy on up to `count` held-out questions that its run has not trained on; the report, and the folder that
     holds the answers.
 
-    `judge` names who decides between advocates; the policy does if nobody is named. What was answered before, with the
-    same weights and
-    settings, is found there again. Closes the players.
+    `judge` names who decides between advocates, or checks answers; the policy does if nobody is named. What was
+    answered before, with the same weights and settings, is found there again. Closes the players.
     """
     config, run = players.config, players.run
     if run is not None and out is None:
@@ -51,7 +50,7 @@ async def evaluate_players(
             watcher.note(note)
         guests = await players.opponents(opponents) if "opponents" in settings.modes else {}
         identities = {guest: identity for guest, (_, identity) in guests.items()}
-        decides, identity = (None, "") if judge is None or not settings.assigned else await players.judge(judge)
+        decides, identity = (None, "") if judge is None or not settings.needs_judge else await players.judge(judge)
         settings = replace(settings, policy=players.identity, opponents=identities, judge=identity)
         folder = out or answers_folder(None if run is None else run.path, config.model, task.name, name, at)
         answers = stack.enter_context(contextlib.closing(AnswerStore(folder / "answers.jsonl")))
@@ -63,7 +62,7 @@ async def evaluate_players(
         "run": None if run is None else str(run.path),
         "step": at,
         "model": config.model.kind.scripted or config.model.model,
-        **({"judge": "the script"} if config.model.kind.scripted and settings.assigned else {}),
+        **({"judge": "the script"} if config.model.kind.scripted and settings.needs_judge else {}),
     }
     return replace(report, settings={**report.settings, **about}), folder
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
+from moot.debate.checks import Ballot, Check, Pair, Show, approval, drawn_pairs, scores_in_pairs
 from moot.debate.plain import plain_answers
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.rewards import plurality
@@ -16,7 +17,6 @@ from moot.errors import EngineError
 from moot.evaluate.play import EvalWatcher
 from moot.evaluate.store import AnswerStore, Record, SampleKey, question_key
 from moot.judges.asking import Asked, Judge, texts_digest
-from moot.judges.ballots import Ballot, Pair, Show, approval, drawn_pairs, scores_in_pairs
 from moot.judges.lines import written
 from moot.judges.measures import Judged, Measures, measure
 from moot.tasks.answers import grade_all
@@ -188,7 +188,7 @@ class Trial:
                 if asked.ballot == "lines":
                     record = await written(judge, asked, params)
                 else:
-                    record = asdict(await judge.check(asked, params))
+                    record = _kept(await judge.check(asked, params))
             except EngineError as error:
                 self._watch.sampled(VERDICTS, 0, str(error))
                 return
@@ -215,7 +215,7 @@ class Trial:
             paid = iter(records[0]["scores"] if records else ())
             scores = [None if text is None else next(paid, None) for text in shown]
         else:
-            checked = [self._kept(way, answered, text, checks) for text in shown]
+            checked = [self._checked(way, answered, text, checks) for text in shown]
             scores = [approval([record["value"] for record in each]) for each in checked]
             records = [record for each in checked for record in each]
         tokens = [record["tokens"] for record in records]
@@ -223,7 +223,7 @@ class Trial:
         lengths = tuple(map(len, answered.solutions))
         return Judged(answered.correct, tuple(scores), lengths, answered.counting_fails, spent, tuple(pairs))
 
-    def _kept(self, way: Way, answered: Answered, text: str | None, checks: int) -> list[Record]:
+    def _checked(self, way: Way, answered: Answered, text: str | None, checks: int) -> list[Record]:
         """The first checks of an answer; none where one of them is missing, so that every score is of so many."""
         places = [] if text is None else [self._place(way, answered, (text,), number) for number in range(checks)]
         kept = [record for place in places if (record := self._verdicts.get(place)) is not None]
@@ -242,3 +242,7 @@ def check_verdict(record: Any) -> None:
 def _orders(shown: Sequence[str | None], i: int, j: int) -> list[tuple[str, ...]]:
     one, other = shown[i] or "", shown[j] or ""
     return [(one, other), (other, one)]
+
+
+def _kept(check: Check) -> Record:
+    return {"value": check.value, "thinking": check.thinking, "tokens": check.tokens, "by": check.by}

@@ -150,12 +150,36 @@ def check(
             raise ConfigError(f"{name} cannot be changed afterwards: {SPOKEN[name]}; train or evaluate again with it")
         if name not in SCORING:
             raise ConfigError(f"rescore has no choice {name!r}; it has {', '.join(SCORING)}")
-    scoring = replace(own_scoring(run), **choices)
+    own = own_scoring(run)
+    scoring = replace(own, **choices)
+    check_asked(own.rule, scoring.rule)
     if _own_rule(run, "positions") == "assigned":
         check_advocates_scoring(scoring)
     check_trusted(run.path, scoring_names(scoring), choices, trust, note)
     reward, estimator = find_reward(scoring.reward), find_estimator(scoring)
     return Recount(scoring, reward, estimator)
+
+
+def check_asked(own: Reward, wanted: Reward) -> None:
+    """Refuses a reward of checks that the judges of a run were not asked for."""
+    if not wanted.checked:
+        return
+    if own.ballot != wanted.ballot:
+        raise ConfigError(
+            f"reward {wanted.name} needs judges' checks ({wanted.ballot}), and the judges of this run were not asked "
+            f"for them: its reward is {own.name}; train or evaluate again with --reward {wanted.name}"
+        )
+    fixed = {**own.asks, "checks": None}
+    if changed := [name for name, value in wanted.asks.items() if name != "checks" and fixed[name] != value]:
+        raise ConfigError(
+            f"{changed[0]} of reward {wanted.name} cannot be changed afterwards: it decides what judges were asked; "
+            f"write {changed[0]}={fixed[changed[0]]}, as the run has it"
+        )
+    if wanted.asks.get("checks", 0) > own.asks.get("checks", 0):
+        raise ConfigError(
+            f"checks of reward {wanted.name} must be at most {own.asks['checks']}: the judges of this run checked each "
+            "answer so often"
+        )
 
 
 def own_scoring(run: Run) -> Scoring:

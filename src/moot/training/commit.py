@@ -57,6 +57,7 @@ async def restore(setup: Setup, start_from: int | None = None) -> tuple[int, Pro
         await _begin_from(setup, progress)
     for note in run.rewind(0, None):  # not before it is sure that the run can begin again
         watcher.note(note)
+    history.best = best_step(run)  # of an evaluation before the first step
     return 0, progress, history
 
 

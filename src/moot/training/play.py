@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from moot.debate.state import Debate
 from moot.engine.protocol import Sampler, SamplingParams
+from moot.judges.checking import checking
 from moot.rl.rollout import Guest, Judges, Seats, rollout
 from moot.settings.train import section_limits
 from moot.tasks.answers import settled_by
@@ -42,6 +43,7 @@ async def _self_play(
         seed=seed,
         seats=_seats(setup, seed),
         judges=_judges(setup, progress.done(setup.config, step), seed),
+        checking=checking(setup.reward, lambda number: setup.tasks[asked[number].level], d.evaluation_tokens, seed),
         limits=section_limits(d.evaluation_tokens, most),
         finished=lambda _, done: setup.watcher.debate_finished(done),
     )

@@ -14,7 +14,7 @@ from typing import Any
 from moot.engine.protocol import Sampler
 from moot.errors import ConfigError
 from moot.players.checkpoints import Note, check_model, check_rank, split_name
-from moot.players.find import Busy, check_outsiders, check_reachable, make_engine, outsider
+from moot.players.find import Busy, Engines, MakeEngine, check_outsiders, check_reachable, outsider
 from moot.players.start import find_start
 from moot.players.untrusted import is_code
 from moot.rl.checks import check_reward, check_scoring, check_task, check_warm_start
@@ -80,8 +80,11 @@ def check_named(config: TrainConfig, path: Path, run_code: bool = True) -> None:
         find_start(config)
 
 
-def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: bool = False) -> Setup:
+def prepare(
+    config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: bool = False, make: MakeEngine | None = None
+) -> Setup:
     """Whatever can be wrong with the settings is found before an engine is made, and that before there is a folder.
+    `make`: where engines come from, if other runs train beside this one.
 
     The run is locked from here until `carry_out` ends. With `restart`, what the folder holds is moved aside.
     """
@@ -108,9 +111,10 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     check_reward(config, tasks[0], config.debate.max_rounds + max((_extra_rounds(part) for part in parts), default=0))
     check_scoring(config, task, reward, estimator)
     check_outsiders(config)
-    check_reachable([config.recipe.judge], "judge or opponent")
+    check_reachable([config.outside_judge], "judge or opponent")
+    make = make or Engines().make
     with busy(f"loading {config.model.model}"):
-        engine, rendering = make_engine(config)
+        engine, rendering = make(config)
     try:
         for part in parts:
             part.check_engine(config, engine.capabilities)
@@ -119,7 +123,7 @@ def prepare(config: TrainConfig, path: Path, busy: Busy = nullcontext, restart: 
     except BaseException:
         engine.shut()
         raise
-    return Setup(config, engine, rendering, task, tasks, reward, estimator, run, parts, lock=lock)
+    return Setup(config, engine, rendering, task, tasks, reward, estimator, run, parts, lock=lock, make_engine=make)
 
 
 def _extra_rounds(part: Part) -> int:
@@ -158,7 +162,14 @@ async def carry_out(
         async def outside(name: str, setting: str) -> Guest:
             own = (setup.engine, setup.rendering)
             player, _ = await outsider(
-                name, setting, config, own, lambda made: stack.push_async_callback(made.close), note, busy
+                name,
+                setting,
+                config,
+                own,
+                lambda made: stack.push_async_callback(made.close),
+                note,
+                busy,
+                make=setup.make_engine,
             )
             return player
 
@@ -170,7 +181,7 @@ async def carry_out(
                 )
             return player.sampler
 
-        judge = await outside(config.recipe.judge, "judge") if config.recipe.judge else None
+        judge = await outside(config.outside_judge, "judge") if config.outside_judge else None
         against = ("base",) if "opponents" in config.eval_modes else ()
         opponents = {name: await outside(name, "eval_modes") for name in against}
         others = {part.weights(): await weights(part) for part in setup.parts if part.weights() not in ("", *OURS)}

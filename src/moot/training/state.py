@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -63,6 +63,8 @@ class Setup:
     """Those of other runs that parts need, by name."""
     lock: RunLock = field(default_factory=RunLock)
     """Held on the run's folder; closed, others may write there."""
+    make_engine: Callable[[TrainConfig], tuple[Trainer, Rendering]] | None = None
+    """Where engines come from. Runs that train together have it in common."""
 
     @property
     def tempered(self) -> bool:

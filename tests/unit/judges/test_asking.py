@@ -12,14 +12,16 @@ import httpx
 import numpy as np
 import pytest
 
+from moot.debate.checks import Check
 from moot.debate.prompt_texts import DEFAULT
 from moot.debate.types import Question
 from moot.engine.protocol import Sample, SamplingParams
 from moot.engine.scripted import ScriptedEngine
 from moot.errors import ConfigError
-from moot.judges.asking import Asked, ChatJudge, Check, TokenJudge, judge_of, texts_digest
+from moot.judges.asking import Asked, TokenJudge, judge_of, texts_digest
 from moot.judges.ballots import spellings
 from moot.players.chat.chat import Chat, Patience
+from moot.players.chat.chat_judge import ChatJudge
 from moot.players.chat.chat_player import ChatPlayer
 from moot.players.chat.endpoint import Endpoint
 from moot.rl.rollout import Player

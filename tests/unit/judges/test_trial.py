@@ -15,12 +15,13 @@ import pytest
 
 from moot.cli import judge as command
 from moot.cli.main import main
+from moot.debate.checks import Check
 from moot.debate.play import Speak
 from moot.debate.types import Observation, Said
 from moot.engine import scripted
 from moot.engine.protocol import SamplingParams
 from moot.errors import EngineError
-from moot.judges.asking import Asked, Check
+from moot.judges.asking import Asked
 from support.dying import dies_after
 
 COUNT = 40

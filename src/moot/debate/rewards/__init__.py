@@ -3,6 +3,7 @@
     votes.py             win_rate, win_minus_loss: per agent, over the whole debate
     generator_judge.py   per turn: answers and judging apart
     answers.py           truth and majority, per turn; truth_last and majority_last, per agent
+    checked.py           approval, approved and pairs, per turn: by judges who check answers
     own.py               a user's function as a reward
     making.py            what they are made with
 
@@ -23,6 +24,8 @@ from moot.debate.rewards.votes import win_rate as win_rate  # isort: skip
 from moot.debate.rewards.generator_judge import generator_judge as generator_judge  # isort: skip
 from moot.debate.rewards.answers import majority as majority  # isort: skip
 from moot.debate.rewards.answers import truth as truth  # isort: skip
+from moot.debate.rewards.checked import by_approval as by_approval  # isort: skip
+from moot.debate.rewards.checked import by_scores as by_scores  # isort: skip
 from moot.debate.rewards.making import FAILED as FAILED
 from moot.debate.rewards.making import agent_scores as agent_scores
 from moot.debate.rewards.making import held_answers as held_answers

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from moot.debate import sections
 from moot.debate.parsing import parse, stop_marker
@@ -12,6 +13,9 @@ from moot.engine.protocol import SamplingParams
 from moot.players.chat.chat import Chat, ChatRequest, Retried
 from moot.players.chat.reading import Heard, Reply
 from moot.tokens.turn import PlainAnswer, SampledTurn, turn_in_text
+
+if TYPE_CHECKING:
+    from moot.players.chat.chat_judge import ChatJudge
 
 
 class ChatSpeaker:
@@ -81,6 +85,12 @@ class ChatPlayer:
         request = ChatRequest(tuple(messages), params.max_tokens, params.temperature, seed=params.seed)
         reply = await self.chat.reply(request)
         return PlainAnswer(reply.text, "length" if reply.finish == "length" else "stop", reply.completion_tokens or 0)
+
+    def judge(self) -> ChatJudge:
+        """The same model, asked for verdicts."""
+        from moot.players.chat.chat_judge import ChatJudge
+
+        return ChatJudge(self.chat)
 
     async def close(self) -> None:
         await self.chat.close()

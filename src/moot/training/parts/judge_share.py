@@ -29,6 +29,11 @@ class JudgeShare(Part):
     settings: Settings
 
     def check(self, config: TrainConfig) -> None:
+        if config.protocol.scoring.rule.checked:
+            raise ConfigError(
+                f"judge_share must be left out with reward {config.protocol.scoring.reward}: a debate that no judge "
+                "checks teaches nothing"
+            )
         if not config.recipe.judge and "renewed_judge" not in (split_part(text)[0] for text in config.parts):
             raise ConfigError("judge_share needs an outside judge; name one with --judge, or leave it out")
 

@@ -1,0 +1,137 @@
+"""What judges without a seat say of single answers and of pairs, in probabilities; and what comes of it: scores, votes,
+rewards. No model.
+
+approval   one answer, checked several times: Yes or No. Its score is the mean of P(Yes) / (P(Yes) + P(No))
+pairs      two answers, in both orders: A or B. The first one's score against the second is ½ · (p_AB + 1 − p_BA)
+lines      all answers at once: comparisons in writing, as agents write them; no probabilities
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
+
+Ballot = Literal["approval", "pairs", "lines"]
+Show = Literal["solution", "answer"]
+"""What a judge is shown of an answer: the whole solution, or the final answer alone."""
+Classes = Sequence[int | None]
+"""Which answers are the same, by number. Those without an answer are the same among themselves."""
+EQUAL = 1e-9
+"""Numbers that differ by less are the same: which one is larger would be a matter of rounding."""
+FAILED = -1.0
+"""The reward of a turn that failed; no judge is shown it."""
+
+
+@dataclass(frozen=True)
+class Check:
+    """A judge thinks about one answer, or about two, and says a word."""
+
+    value: float
+    """The probability of the first word among the two: Yes, or A."""
+    thinking: str = ""
+    tokens: int | None = None
+    """Sampled for it; None where a server does not count."""
+    by: Literal["probability", "word"] = "probability"
+    turns: tuple[int, ...] = ()
+    """The turns of the debate that it is about, in the order in which they were shown."""
+    judge: int = 0
+    """Which of the judges, from 0."""
+
+
+# From checks to scores
+
+
+def approval(checks: Sequence[float]) -> float | None:
+    """The score of one answer; None where it was not checked."""
+    return sum(checks) / len(checks) if checks else None
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two answers of one question by their numbers, and what the judge said of them in each order."""
+
+    one: int
+    other: int
+    one_first: float
+    """The probability of A where `one` stands first: p_AB."""
+    other_first: float
+    """The probability of A where `other` stands first: p_BA."""
+
+    @property
+    def score(self) -> float:
+        """Of `one` against `other`. In this order of adding, equal probabilities make exactly ½."""
+        return 0.5 + (self.one_first - self.other_first) / 2
+
+    @property
+    def flips(self) -> bool:
+        """Whether the preferred answer changes with the order. To prefer none is a verdict of its own."""
+        return _side(self.one_first) != -_side(self.other_first)
+
+    def score_of(self, answer: int) -> float:
+        return self.score if answer == self.one else 1.0 - self.score
+
+
+def _side(value: float) -> int:
+    return (value > 0.5) - (value < 0.5)
+
+
+def drawn_pairs(classes: Classes, shown: Sequence[bool], opponents: int, seed: object) -> list[tuple[int, int]]:
+    """Who meets whom, the lower number first: each answer that is shown draws up to `opponents` with another answer.
+
+    A pair is asked once, whoever drew it, and counts for both.
+    """
+    pairs: set[tuple[int, int]] = set()
+    for i in (number for number, is_shown in enumerate(shown) if is_shown):
+        others = [j for j, is_shown in enumerate(shown) if is_shown and classes[j] != classes[i]]
+        drawn = random.Random(f"{seed}/{i}").sample(others, min(opponents, len(others)))
+        pairs |= {(min(i, j), max(i, j)) for j in drawn}
+    return sorted(pairs)
+
+
+def scores_in_pairs(pairs: Iterable[Pair], answer: int) -> list[float]:
+    return [pair.score_of(answer) for pair in pairs if answer in (pair.one, pair.other)]
+
+
+# The checks of a debate
+
+
+def values_by_turn(checks: Iterable[Check]) -> Mapping[int, list[list[float]]]:
+    """Of approval, for each turn: by judge, the values of its checks in the order in which they were asked."""
+    values: dict[int, dict[int, list[float]]] = defaultdict(lambda: defaultdict(list))
+    for check in checks:
+        if len(check.turns) == 1:
+            values[check.turns[0]][check.judge].append(check.value)
+    return {turn: [own[judge] for judge in sorted(own)] for turn, own in values.items()}
+
+
+def pairs_of(checks: Iterable[Check]) -> list[Pair]:
+    """Of pairs: each pair with its values in both orders. Where several judges were asked, their mean in each."""
+    asked = sorted((check for check in checks if len(check.turns) == 2), key=lambda check: sorted(check.turns))
+    pairs = []
+    for (one, other), own in groupby(asked, key=lambda check: tuple(sorted(check.turns))):
+        orders: dict[int, list[float]] = {one: [], other: []}
+        for check in own:
+            orders[check.turns[0]].append(check.value)
+        if all(orders.values()):
+            pairs.append(Pair(one, other, *(sum(values) / len(values) for values in (orders[one], orders[other]))))
+    return pairs
+
+
+# From scores to rewards
+
+
+def is_vote(score: float, vote_margin: float = 0.0) -> bool:
+    """Whether a score is sure enough to count."""
+    return abs(2 * score - 1) >= vote_margin - EQUAL
+
+
+def generator_reward(scores: Sequence[float], vote_margin: float = 0.0, failed: bool = False) -> float | None:
+    """The mean of 2s − 1 over those of an answer's scores that are votes; None without one, -1 for a failed turn."""
+    if failed:
+        return FAILED
+    votes = [2 * score - 1 for score in scores if is_vote(score, vote_margin)]
+    return sum(votes) / len(votes) if votes else None

@@ -1,0 +1,135 @@
+"""From the checks of judges without a seat to rewards and advantages, worked out by hand."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from moot.debate.checks import Check
+from moot.debate.outcome import Outcome
+from moot.debate.protocol import V2
+from moot.debate.rewards import REWARDS, score
+from moot.debate.scoring import Scoring
+from moot.debate.state import Debate
+from moot.errors import ConfigError
+from moot.rl.advantages import ESTIMATORS, SeatMeans, advantages
+from support.making import FAILED, debate
+
+HEARD = debate(V2, [["", "", "", FAILED]])
+APPROVALS = tuple(
+    Check(value, turns=(turn,)) for turn, values in enumerate([(0.9, 0.7), (0.4, 0.2), (0.5, 0.7)]) for value in values
+)
+PAIRS = tuple(
+    Check(value, turns=turns)
+    for turns, value in {
+        (0, 1): 0.9, (1, 0): 0.2,  # 0 against 1: 0.85
+        (0, 2): 0.5, (2, 0): 0.5,  # 0 against 2: 0.5
+        (1, 2): 0.2, (2, 1): 0.4,  # 1 against 2: 0.4
+    }.items()
+)  # fmt: skip
+
+
+def paid(heard: Debate, checks: tuple[Check, ...] | None, reward: str) -> tuple[list[float], list[float]]:
+    """What each agent's turn of a debate of one round is paid, and its advantage."""
+    scoring, checked = Scoring(reward=reward), replace(heard, checks=checks)
+    scores = score(checked, scoring)
+    assert set(scores.streams) == {"generator"}, "no stream pays for judging"
+    (taught,) = advantages([(checked, scores)], ESTIMATORS[scoring.estimator], SeatMeans())
+    return [row[0] for row in scores.streams["generator"].values], [row[0] for row in taught.streams["generator"]]
+
+
+@pytest.mark.parametrize(
+    ("reward", "rewards", "taught"),
+    [
+        # s = 0.8, 0.3, 0.6; 2s - 1 less its mean 2/15; a failed turn is punished after centring.
+        ("approval:checks=2", [0.6, -0.4, 0.2, -1], [7 / 15, -8 / 15, 1 / 15, -1]),
+        # 0.6 is no vote: it has no signal, and the mean is that of the others.
+        ("approval:checks=2,vote_margin=0.3", [0.6, -0.4, 0, -1], [0.5, -0.5, 0, -1]),
+        ("approval:checks=2,vote_margin=1.0", [0, 0, 0, -1], [0, 0, 0, -1]),
+        # The first check of each alone: 0.9, 0.4, 0.5.
+        ("approval:checks=1", [0.8, -0.2, 0, -1], [0.6, -0.4, -0.2, -1]),
+        # 1 where 2s - 1 reaches the margin, 0 for all else: a guess pays no more than a turn that was cut.
+        ("approved:checks=2", [1, 0, 0, 0], [0.75, -0.25, -0.25, -0.25]),
+        ("approved:checks=2,vote_margin=0.0", [1, 0, 1, 0], [0.5, -0.5, 0.5, -0.5]),
+    ],
+)
+def test_approval_pays_what_the_checks_say(reward: str, rewards: list[float], taught: list[float]) -> None:
+    assert paid(HEARD, APPROVALS, reward) == (pytest.approx(rewards), pytest.approx(taught))
+
+
+@pytest.mark.parametrize(
+    ("reward", "rewards", "taught"),
+    [
+        ("pairs", [0.35, -0.45, 0.1, -1], [0.35, -0.45, 0.1, -1]),
+        ("pairs:vote_margin=0.3", [0.7, -0.7, 0, -1], [0.7, -0.7, 0, -1]),
+        # Only the pair that was decided by 0.7 is left.
+        ("pairs:vote_margin=0.7,opponents=1", [0.7, -0.7, 0, -1], [0.7, -0.7, 0, -1]),
+    ],
+)
+def test_pairs_pay_the_mean_over_an_answers_pairs(reward: str, rewards: list[float], taught: list[float]) -> None:
+    assert paid(HEARD, PAIRS, reward) == (pytest.approx(rewards), pytest.approx(taught))
+
+
+def test_the_checks_of_several_judges_are_one_mean() -> None:
+    """The second judge says 0.1 to agent 0 where the first says 0.9 and 0.7: s = (0.9 + 0.7 + 0.1 + 0.1) / 4 = 0.45."""
+    second = tuple(Check(0.1, turns=(turn,), judge=1) for turn in (0, 1, 2) for _ in range(2))
+    assert paid(HEARD, APPROVALS + second, "approval:checks=2")[0] == pytest.approx([-0.1, -0.6, -0.3, -1])
+    # In pairs, p_AB is the mean of 0.9 and 0.5, and p_BA that of 0.2 and 0.6: s = ½ · (0.7 + 1 - 0.4) = 0.65.
+    both = (*PAIRS[:2], Check(0.5, turns=(0, 1), judge=1), Check(0.6, turns=(1, 0), judge=1))
+    assert paid(HEARD, both, "pairs")[0] == pytest.approx([0.3, -0.3, 0, -1])
+
+
+def test_an_answer_that_had_nothing_to_show_is_not_approved() -> None:
+    """Judges saw final answers, and agent 2 gave none: less than a wrong answer it must not cost."""
+    assert paid(HEARD, APPROVALS[:4], "approval:checks=2,show=answer")[0] == pytest.approx([0.6, -0.4, -1, -1])
+    assert paid(HEARD, APPROVALS[:4], "approved:checks=2,show=answer")[0] == [1, 0, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("reward", "checks", "winner"),
+    [
+        ("approval:checks=2", APPROVALS, 0),
+        ("pairs", PAIRS, 0),
+        ("approval:checks=2,vote_margin=1.0", APPROVALS, None),  # nobody but the format decided
+        ("pairs", (), None),  # all gave one answer
+        ("approved:checks=2,vote_margin=0.0", APPROVALS, None),  # two are level
+    ],
+)
+def test_who_wins(reward: str, checks: tuple[Check, ...], winner: int | None) -> None:
+    scoring, checked = Scoring(reward=reward), replace(HEARD, checks=checks)
+    assert Outcome.of(checked, score(checked, scoring), scoring).winner == winner
+
+
+def test_what_cannot_be_paid_is_refused() -> None:
+    with pytest.raises(ConfigError, match="needs the checks of judges without a seat, and nobody checked this debate"):
+        paid(HEARD, None, "approval")
+    with pytest.raises(ConfigError, match="needs 4 checks of each answer, and this debate has 2"):
+        paid(HEARD, APPROVALS, "approval")
+    with pytest.raises(ConfigError, match="voters must be both or judges with reward pairs"):
+        Scoring(reward="pairs", voters="agents")
+
+
+@pytest.mark.parametrize(
+    ("reward", "why"),
+    [
+        ("approval:cheks=2", r"no setting 'cheks'; did you mean checks\?"),
+        ("approval:checks=2,checks=3", "checks is given twice"),
+        ("approval:checks=two", "checks must be a whole number, got 'two'"),
+        ("approval:checks=0", "checks must be at least 1, got 0"),
+        ("approval:vote_margin=2", "vote_margin must be between 0 and 1, got 2.0"),
+        ("pairs:show=all", "show must be solution or answer, got 'all'"),
+        ("truth:checks=2", "reward truth has no settings"),
+    ],
+)
+def test_settings_of_a_reward_that_are_wrong_are_told(reward: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        _ = Scoring(reward=reward).rule
+
+
+def test_settings_of_a_reward_stand_in_its_name() -> None:
+    rule = Scoring(reward="approval:checks=8,show=answer").rule
+    assert rule.name == "approval:checks=8,show=answer" and rule.our_own
+    assert (rule.settings.checks, rule.settings.show, rule.settings.vote_margin) == (8, "answer", 0.0)
+    assert REWARDS["approval"].settings.checks == 4
+    assert rule.asks == {"ballot": "approval", "checks": 8, "show": "answer"}, "what no rescoring can change"
