@@ -36,7 +36,7 @@ import psutil
 from rich.console import Console
 from rich.table import Table
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.state import Debate
 from moot.engine.protocol import AdamParams, Datum, Sample, SamplingParams
 from moot.engine.remote import Findings, RemoteEngine

@@ -19,7 +19,7 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import complain, interruptible, kept
 from moot.cli.live import Printed, Streamed, show_outcome
 from moot.debate.prompt_texts import DEFAULT, Prompts
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.rules import Rules
 from moot.debate.state import Debate
 from moot.debate.types import Question

@@ -12,7 +12,7 @@ import tyro
 from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible
 from moot.cli.score import show
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring, judge_warning
 from moot.debate.state import Debate
 from moot.debate.types import Question

@@ -13,7 +13,7 @@ from moot.cli.console import Bars, Terminal
 from moot.cli.ending import interruptible, kept
 from moot.cli.registry import OtherProtocol
 from moot.debate.prompt_texts import load_prompts
-from moot.debate.protocol import PRESETS as PROTOCOLS
+from moot.debate.protocols import PRESETS as PROTOCOLS
 from moot.errors import ConfigError
 from moot.evaluate import EvalConfig, EvalWatcher, Mode, Report
 from moot.evaluate.report import report_folder
@@ -149,12 +149,12 @@ class Eval:
             judge = config.outside_judge or "base"
             if run is not None and is_endpoint(judge):
                 check_trusted(run.path, {"judge": judge}, (), self.trust_run, Terminal(stderr=True).note)
-        if self.both_orders and not settings.assigned:
+        if self.both_orders and settings.protocol.rules.peers_vote:
             raise ConfigError(
                 "both_orders is about the judge of advocates, and here there is none; use --protocol advocates, or "
                 "leave it out"
             )
-        task = two_sided(task) if settings.assigned else task
+        task = task if settings.protocol.rules.own_answers else two_sided(task)
         watching = Watching(console)
         players = Players(config, run, watching.note, console.status)
         with kept(CONTINUING, self.out or "evals"), watching:
@@ -190,9 +190,9 @@ class Eval:
             "both_orders": self.both_orders or None,
         }
         changes["protocol"] = protocol.with_choices({name: value for name, value in rules.items() if value is not None})
-        if changes["protocol"].rules.positions == "assigned":
+        if not (rules_now := changes["protocol"].rules).own_answers:
             # Advocates never agree: a run's rounds by agreement would always be added, and none ever left out.
-            changes = {"num_agents": 2, "stop_when_settled": False, "extra_rounds": 0, **changes}
+            changes = {"num_agents": rules_now.seats, "stop_when_settled": False, "extra_rounds": 0, **changes}
         if self.prompts is not None:
             changes["prompts"] = load_prompts(str(self.prompts))
         return EvalConfig.of(config, **changes)

@@ -277,7 +277,7 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
 def _nothing_learned(config: TrainConfig) -> str:
     """Why, and what to try, in the words of the reward."""
     rule, reward = config.protocol.scoring.rule, config.protocol.scoring.reward
-    if config.protocol.rules.positions == "assigned":
+    if not config.protocol.rules.peers_vote:
         return "nothing was learned from votes. Raise --max-tokens, or name a --judge whose verdicts can be read."
     if rule.from_votes:
         return "nothing was learned from votes. Try a longer warm start."

@@ -17,7 +17,7 @@ from rich.table import Table
 from moot.cli.console import Terminal, bar
 from moot.cli.ending import complain
 from moot.cli.registry import option_names
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring
 from moot.errors import ConfigError
 from moot.runs import Run

@@ -18,7 +18,7 @@ from moot.cli.console import Terminal
 from moot.cli.ending import complain
 from moot.cli.registry import ProtocolName
 from moot.debate.outcome import AgentVote, Outcome
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.reward import REWARDS, Reward, reward_names
 from moot.errors import ConfigError
 from moot.rl.lookup import find_reward

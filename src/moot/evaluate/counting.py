@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
-from moot.debate.advocates import argues
 from moot.debate.rewards import Grades, held_answers, last_parsed
 from moot.debate.rules import candidates
 from moot.debate.scoring import Scoring
+from moot.debate.sections import is_filled
 from moot.debate.state import Debate
 from moot.debate.types import Parsed
 from moot.rl.metrics import answer_metrics
@@ -74,7 +74,7 @@ def count_verdicts(played: Sequence[PlayedDebate], seats: Sequence[int | None]) 
     ]
     if any(seat is not None for seat in seats):
         shares["preferred"] = (float(sum(believed)), float(len(believed)))
-    arguments = [turn for each in played for turn in each.debate.turns if turn.failed or argues(turn)]
+    arguments = [turn for each in played for turn in each.debate.turns if turn.failed or is_filled(turn)]
     return {**shares, "valid_turns": (float(sum(not turn.failed for turn in arguments)), float(len(arguments)))}
 
 

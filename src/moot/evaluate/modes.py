@@ -28,7 +28,7 @@ from typing import Any, Literal, get_args
 
 from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.prompts import temperature as seat_temperature
-from moot.debate.protocol import V2, Protocol
+from moot.debate.protocols import V2, Protocol
 from moot.errors import ConfigError
 from moot.settings.train import TrainConfig, section_limits
 from moot.training.parts import debate_settings
@@ -77,18 +77,10 @@ class EvalConfig:
                 raise ConfigError(f"modes may name {', '.join(MODES)}, got {mode!r}")
         if repeated := next((mode for mode in self.modes if self.modes.count(mode) > 1), None):
             raise ConfigError(f"modes names {repeated!r} twice; once is enough")
-        if self.assigned and self.num_agents != 2:
-            raise ConfigError(
-                f"num_agents must be 2 with positions assigned, got {self.num_agents}: a question has two sides"
-            )
-        refused = {"debate+vote"} if self.assigned else {"consultancy", "judge"}
-        if unfit := next((mode for mode in self.modes if mode in refused), None):
-            why = (
-                "advocates keep their positions, and the judge decides"
-                if self.assigned
-                else "needs advocates: use --protocol advocates"
-            )
-            raise ConfigError(f"modes may not name {unfit!r} here: {why}")
+        rules = self.protocol.rules
+        rules.check_agents(self.num_agents)
+        if unfit := next((mode for mode in self.modes if mode in rules.refused_modes), None):
+            raise ConfigError(f"modes may not name {unfit!r} here: {rules.refused_modes[unfit]}")
         for name in (
             "k",
             "num_agents",
@@ -115,14 +107,9 @@ class EvalConfig:
         return cls(**{**same, **debate_settings(config), **changes})
 
     @property
-    def assigned(self) -> bool:
-        """Whether agents are advocates, and a judge decides."""
-        return self.protocol.rules.positions == "assigned"
-
-    @property
     def needs_judge(self) -> bool:
         """Whether a judge without a seat decides: between advocates, or by checking answers."""
-        return self.assigned or self.protocol.scoring.rule.checked
+        return not self.protocol.rules.peers_vote or self.protocol.scoring.rule.checked
 
     @property
     def answer_temperature(self) -> float:

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moot.debate.advocates import silent
 from moot.debate.plain import plain_answers
+from moot.debate.protocols.advocates import silent
 from moot.debate.rewards import Grades
 from moot.debate.state import Debate
 from moot.debate.types import Message, Question
@@ -257,7 +257,7 @@ def _count(work: _Work, kind: str, records: Mapping[str, list[Record]]) -> dict[
         ]
     )
     played = {key: tuple(next(scored) for _ in own) for key, own in records.items()}
-    if work.config.assigned:
+    if not work.config.protocol.rules.peers_vote:
         # Where the policy argues for one side, it has the seat of the debate's number.
         seats = [None] if kind in ("debate", "judge") else [0, 1]
         return {key: QuestionCounts(count_verdicts(each, seats), tokens[key], each) for key, each in played.items()}

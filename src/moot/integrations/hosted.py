@@ -17,7 +17,7 @@ import numpy as np
 
 from moot import tasks
 from moot.debate.play import play
-from moot.debate.protocol import Protocol, preset
+from moot.debate.protocols import Protocol, preset
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said
 from moot.engine.protocol import Floats, Ints, Sample, Sampler, SamplingParams, Stop
@@ -57,7 +57,7 @@ class Setting:
             cut = "sections 'given' cuts what was sampled, and a host trains on all of it"
             raise ConfigError(f"{cut}; use sections sampled or asked")
         seats = "a host's group has only seats"
-        if rules.positions == "assigned":
+        if not rules.peers_vote:
             raise ConfigError(f"positions 'assigned' needs a judge without a seat, and {seats}; use positions none")
         if not scoring.agents_count:
             raise ConfigError(f"voters 'judges' needs judges without a seat, and {seats}; use voters agents")

@@ -15,7 +15,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Question

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -18,6 +19,7 @@ from moot.runs import Run
 from moot.runs.run import loop_state
 from moot.settings.saved import config_of
 from moot.util.disk import read_file
+from moot.util.files import digest
 
 Note = Callable[[str], None]
 """Is told what people should know and nobody has to act on."""
@@ -89,6 +91,28 @@ def split_name(name: str | Path) -> tuple[Path, str | None] | None:
         return Path(name), None
     path, _, at = str(name).rpartition("@")
     return (Path(path), at) if path and Run.exists(Path(path)) else None
+
+
+JUDGE, SERVING = "judge", "serving.json"
+"""The folder of a judge that a run trained, and the file in it that names the state of the one that is listened to."""
+
+
+def judge_state(run: Run) -> tuple[str, str]:
+    """What an engine loads for the judge that a run trained (`RUN@judge`), and what tells it apart."""
+    place = run.path / JUDGE / SERVING
+    try:
+        named = json.loads(read_file(place))
+        state, step = str(named["state"]), int(named["step"])
+    except FileNotFoundError:
+        raise ConfigError(f"{run.path} has no judge of its own: it was not trained with judge_training") from None
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{place} is damaged: {error}") from None
+    return judge_place(run.path / JUDGE, state), f"judge {step} {digest([run.config, state])}"
+
+
+def judge_place(folder: Path, state: str) -> str:
+    """A folder beside the others, or the name under which a server keeps it."""
+    return str(folder / state) if state.isdigit() else state
 
 
 UNUSABLE = (EngineError, OSError, ValueError, TypeError, KeyError, AttributeError, RuntimeError)

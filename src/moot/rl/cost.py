@@ -35,8 +35,7 @@ SMOLLM_SHAPE = Shape(hidden=576, layers=30, inner=1536, heads=9, kv_heads=3, hea
 def expected_tokens(config: TrainConfig) -> dict[str, int]:
     """Tokens that a step samples, reads and trains on. Prompts are measured; the length of turns is assumed."""
     d, turn = config.debate, min(config.debate.max_tokens, TYPICAL_TURN)
-    sides = ("x" * 20,) * 2 if config.protocol.rules.positions == "assigned" else ()
-    debate = config.empty_debate(Question("x" * 200, sides=sides))
+    debate = config.empty_debate(Question("x" * 200, sides=("x" * 20,) * config.protocol.rules.seats))
     opening = sum(len(message.content) for message in debate.observe(0).conversation()) // 4
     others = (d.num_agents - 1) * turn
     seats = config.optim.batch_size * d.num_agents

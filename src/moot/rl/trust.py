@@ -41,7 +41,7 @@ PEERS = (
 
 def panel(debates: Sequence[PlayedDebate]) -> Metrics:
     counted = [counts(each) for each in debates]
-    outside = OUTSIDE if any(each.debate.jury and not each.debate.assigned for each in debates) else ()
+    outside = OUTSIDE if any(each.debate.jury and each.debate.rules.peers_vote for each in debates) else ()
     return {key: _ratio(key, [each[key] for each in counted]) for key in (*PEERS, *outside)}
 
 
@@ -97,7 +97,7 @@ def _level(each: PlayedDebate) -> list[Vote]:
     """Decided votes in which being right favours nobody: both responses are right, or both wrong. Between advocates all
     of them, because
     each seat has the right side equally often."""
-    if each.debate.assigned:
+    if not each.debate.rules.own_answers:
         return each.decided_votes()
     return (
         [vote for vote in each.decided_votes() if each.correct(vote.left) == each.correct(vote.right)]
@@ -130,9 +130,11 @@ def counted_accuracy(debates: Iterable[PlayedDebate]) -> tuple[int, int]:
     seat alone."""
     shares: list[Share] = []
     for each in debates:
-        if each.scoring.agents_count or each.debate.assigned:
+        if each.scoring.agents_count or not each.debate.rules.peers_vote:
             shares.append(judge_accuracy([each]))
-        if each.scoring.judges_count and not each.debate.assigned:  # those of advocates stand among the votes already
+        if (
+            each.scoring.judges_count and each.debate.rules.peers_vote
+        ):  # those of advocates stand among the votes already
             shares.append(_outside(each)["trust/outside_accuracy"])
     return int(sum(right for right, _ in shares)), int(sum(mixed for _, mixed in shares))
 

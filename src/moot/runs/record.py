@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 from moot.debate.checks import Check
 from moot.debate.outcome import AgentVote, leaders_by, mean_rewards, winner_among
 from moot.debate.parsing import comparison_lines
-from moot.debate.protocol import V2, Protocol
+from moot.debate.protocols import V2, Protocol
 from moot.debate.rewards import Grades, Scores, Stream
 from moot.debate.rules import Rules
 from moot.debate.scores import AGENT, EVERY, SECTIONS, Per, Rows

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from moot.debate.outcome import Outcome
 from moot.debate.parsing import BALLOT
 from moot.debate.play import Speak
-from moot.debate.protocol import preset
+from moot.debate.protocols import preset
 from moot.debate.rewards import held_answers, last_parsed
 from moot.debate.rules import Rules
 from moot.debate.scoring import Scoring

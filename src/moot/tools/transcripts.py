@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.rewards import REWARDS, Reward
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate

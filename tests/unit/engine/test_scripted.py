@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from moot.debate.parsing import parse
-from moot.debate.protocol import Protocol
+from moot.debate.protocols import Protocol
 from moot.debate.state import Debate
 from moot.debate.types import ParseFailure, Question, Said
 from moot.engine.protocol import AdamParams, Sample, Sampler, SamplingParams, Trainer

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from moot.debate.play import play
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import ballots
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Parsed, Said

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from moot.cli.ask import _line
 from moot.cli.live import Printed, Streamed, outcome_lines, spending
-from moot.debate.protocol import V1, V2
+from moot.debate.protocols import V1, V2
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate
 from moot.debate.types import Observation, Question, Said

@@ -89,7 +89,8 @@ def _turn(played: PlayedDebate, i: int) -> str:
         kind_of, how = ("good", "right") if played.correct(i) else ("bad", "wrong")
         tags.append(f'<span class="tag {kind_of}">{how} answer</span>')
     called = persona(turn.agent).name if debate.rules.personas else ""
-    called = f"argues for: {debate.question.sides[turn.agent]}" if debate.assigned else called
+    position = debate.position(turn.agent)
+    called = called if position is None else f"argues for: {position}"
     who = f"Agent {turn.agent}" + (f' <span class="soft">{text(called)}</span>' if called else "")
     parts = [f'<section class="{kind}">\n<header><strong>{who}</strong>{"".join(tags)}</header>\n']
     parts.append(_said(played.debate, turn, bool(played.sampled) and played.sampled[i].stop_reason == "length"))
