@@ -24,10 +24,14 @@ COMMANDS = {
     "check": ("check:Check", "Before training: is the model good enough at the task, the contract and judging?"),
     "judge": ("judge:JudgeCommand", "Before training: which judge, asked how, tells right answers from wrong ones?"),
     "ask": ("ask:Ask", "Debate a question now, with a local model, a checkpoint, or any OpenAI-compatible server."),
+    "label": (
+        "label:LabelCommand",
+        "Answer a file of questions: the answer that most agents give, how far to trust it.",
+    ),
     "prompts": ("prompts:ShowPrompts", "Print every text that agents read, as a file to edit for --prompts."),
     "data": (
         "data:Data",
-        "Check a task's data: right answers pass their grader, wrong ones fail, splits share nothing.",
+        "Check a task's data: right answers pass their grader, wrong ones fail, no split overlaps.",
     ),
     "view": ("view:View", "Look at runs in a browser: curves, alarms, debates, votes, and what each token was taught."),
     "score": ("score:Score", "Score transcripts of debates: rewards and advantages from the votes in them."),

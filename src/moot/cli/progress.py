@@ -230,7 +230,7 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         ):
             moments = {"before": evals[0], "after the warm start": between, "after self-play": evals[-1]}
         old, new = (held_out_row(run, row["step"]) for row in list(moments.values())[-2:])
-        moved = []
+        moved, wins = list[str](), told_wins(evals[-1], config)
         for name, metric, key in (
             ("valid turns", "valid_turns", "test/valid_turns"),
             ("turns with a vote", "turns_with_vote", "test/turns_with_vote"),
@@ -239,6 +239,8 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         ):
             change = None if old is None or new is None else difference(new, old, metric, config.seed)
             by_self_play = "" if change is None else f"; self-play {_points(change)}"
+            if wins is not None and all(measured(row, key) is None for row in moments.values()):
+                continue  # no answer is known; wins say what there is to say
             console.say(
                 f"  {name:<24}"
                 + ", ".join(f"{_share(measured(row, key))} {when}" for when, row in moments.items())
@@ -246,6 +248,8 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
             )
             if change is not None and (change["low"] > 0 or change["high"] < 0):
                 moved.append(f"{name} {'up' if change['value'] > 0 else 'down'}")
+        if wins is not None:
+            console.say(f"  {'wins against the start':<24}{wins}")
         count = evals[-1].get("debates/played") or 0.0
         questions = f"{count:.0f} held-out question{'s' * (count != 1)}"
         if moved:
@@ -272,6 +276,23 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
         console.say(f"No debate carried a gradient: {_nothing_learned(config)}", "red")
         return 1
     return 0
+
+
+def told_wins(row: dict[str, Any], config: TrainConfig) -> str | None:
+    """The share of questions in which a judge prefers the answer after training to the one before it, with its
+    interval; None where that was not measured."""
+    value, low, high, flips = (
+        measured(row, f"test_*/wins/{name}") for name in ("accuracy", "accuracy_low", "accuracy_high", "flips")
+    )
+    if value is None or low is None or high is None:
+        return None
+    judge = config.recipe.judge or "the untrained model"
+    questions = counted(int(row.get("test/wins_questions") or 0), "question")
+    chance = "" if low > 0.5 or high < 0.5 else "; 50% is chance, and not excluded"
+    return (
+        f"{value:.0%} [{low:.0%}, {high:.0%}] of {questions}, judged by {judge} in both orders ({_share(flips)} of the "
+        f"verdicts change with the order){chance}"
+    )
 
 
 def _nothing_learned(config: TrainConfig) -> str:

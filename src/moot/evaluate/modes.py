@@ -7,6 +7,8 @@
                   peers' votes
     opponents     N debates per question, the policy in seat i of debate i, everybody else in the other seats
 
+    wins          one plain answer beside the start's, judged in both orders (wins.py)
+
 Where agents are advocates (positions assigned) the answer of a debate is the side that the judge finds right, and there
 are two more:
 
@@ -30,13 +32,16 @@ from moot.debate.prompt_texts import DEFAULT, Prompts
 from moot.debate.prompts import temperature as seat_temperature
 from moot.debate.protocols import V2, Protocol
 from moot.errors import ConfigError
+from moot.evaluate.wins import VERDICT
+from moot.judges.asking import texts_digest
 from moot.settings.train import TrainConfig, section_limits
 from moot.training.parts import debate_settings
+from moot.util.files import digest
 
-Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents", "consultancy", "judge"]
+Mode = Literal["direct", "vote", "debate", "debate+vote", "opponents", "wins", "consultancy", "judge"]
 MODES: tuple[str, ...] = get_args(Mode)
 
-HEADLINE = dict.fromkeys(MODES, "correct") | {"vote": "cons@k", "debate+vote": "group"}
+HEADLINE = dict.fromkeys(MODES, "correct") | {"vote": "cons@k", "debate+vote": "group", "wins": "wins"}
 """Which metric is a mode's accuracy. `correct` is the mean over answers, or whether the judge of advocates is right."""
 
 
@@ -67,7 +72,10 @@ class EvalConfig:
     opponents: Mapping[str, str] = field(default_factory=dict)
     """By name, who they are, for the same purpose."""
     judge: str = ""
-    """Who decides between advocates or checks answers, for the same purpose; empty for the policy itself."""
+    """Who decides between advocates, checks answers, or judges in mode wins, for the same purpose; empty for the policy
+    itself."""
+    rival: str = ""
+    """The start, with which mode wins compares, for the same purpose."""
 
     def __post_init__(self) -> None:
         if not self.modes:
@@ -129,6 +137,13 @@ class EvalConfig:
         common = {"policy": self.policy, "seed": self.seed, "max_tokens": self.max_tokens}
         if kind == "answer":
             return {**common, "kind": kind, "temperature": self.answer_temperature}
+        if kind == "start":
+            return {**self.settings("answer"), "policy": self.rival or "the start"}
+        if kind == VERDICT:
+            pair = [digest(self.settings(of)) for of in ("answer", "start")]
+            texts = texts_digest(self.prompts, "pairs", "solution")
+            asked = {"kind": kind, "answers": pair, "judge": self.judge, "texts": texts, "seed": self.seed}
+            return {**asked, "max_tokens": self.evaluation_tokens}
         # Rewards are found in what was said; they do not change it.
         debate: dict[str, Any] = {
             "num_agents": self.num_agents,
@@ -172,6 +187,8 @@ def needs(config: EvalConfig, mode: str, k: int) -> list[Need]:
             return [Need("answer", 1)]
         case "vote":
             return [Need("answer", k)]
+        case "wins":
+            return [Need("answer", 1), Need("start", 1)]
         case "consultancy":
             return [Need("consultancy", 2)]
         case "judge":

@@ -100,7 +100,7 @@ class WarmConfig:
     the phase ends when the form is learned."""
 
 
-EVAL_MODES = ("direct", "vote", "debate+vote", "opponents", "consultancy", "judge")
+EVAL_MODES = ("direct", "vote", "debate+vote", "opponents", "wins", "consultancy", "judge")
 """What may be measured besides the debates of the policy with itself; a protocol may refuse some."""
 
 Schedule = Literal["constant", "linear", "cosine"]

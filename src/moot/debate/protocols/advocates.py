@@ -33,7 +33,8 @@ class Advocates(Rules):
     peers_vote = False
     own_answers = False
     refused_modes: ClassVar[Mapping[str, str]] = {
-        "debate+vote": "advocates keep their positions, and the judge decides"
+        "debate+vote": "advocates keep their positions, and the judge decides",
+        "wins": "advocates argue, and do not answer",
     }
 
     # What it refuses
