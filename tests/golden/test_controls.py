@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from moot.debate.protocol import V2
+from moot.debate.protocols import V2
 from moot.debate.rewards import Grades, score
 from moot.debate.scoring import Scoring
 from moot.debate.state import Debate

@@ -168,8 +168,8 @@ def _making(target: int, drawn: Callable[[], list[int]], rng: random.Random) -> 
 
 
 WRONG = (_other_value, _other_target, _missing_number, _used_twice, *[_wrong_number] * 4)
-"""How answers go wrong. Half use a number that was not given, as a policy that is paid by votes comes to do: the value is
-right then, and a judge that only calculates approves it."""
+"""How answers go wrong. Half use a number that was not given, as a policy that is paid by votes comes to do: the value
+is right then, and a judge that only calculates approves it."""
 
 
 def _wrong(right: Made, rng: random.Random, kinds: Sequence[Kind], targets: range) -> tuple[Question, str]:
