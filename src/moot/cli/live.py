@@ -216,10 +216,6 @@ def outcome_lines(asked: AskedDebate, group: GroupAnswer) -> list[Text]:
     lines.append(Text.assemble(("\nAnswer: ", "bold"), (_answer(group), "bold green")))
     if group.winner_agrees is False:
         lines.append(Text(f"The winner by votes holds another: {_quoted(group.winner_answer)}.", style="yellow"))
-    if group.correct is not None:
-        lines.append(
-            Text(f"The known answer is {_quoted(debate.question.answer)}: {'right' if group.correct else 'wrong'}.")
-        )
     return lines
 
 

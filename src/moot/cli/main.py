@@ -41,6 +41,10 @@ COMMANDS = {
         "moot.cli.ask:Ask",
         "Debate a question now, with a local model, a checkpoint, or any OpenAI-compatible server.",
     ),
+    "label": (
+        "moot.cli.label:LabelCommand",
+        "Answer a file of questions: the answer that most agents give, and how far to trust it.",
+    ),
     "prompts": ("moot.cli.prompts:ShowPrompts", "Print every text that agents read, as a file to edit for --prompts."),
     "data": (
         "moot.cli.data:Data",

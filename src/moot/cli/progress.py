@@ -17,6 +17,7 @@ from moot.errors import ConfigError
 from moot.evaluate.report import Report, ReportRow, compare
 from moot.rl.best import NAME as BEST
 from moot.rl.best import UNRANKED, ranking, told_best
+from moot.rl.judge_trust import PAIR_ACCURACY
 from moot.rl.trust_help import ALARMS
 from moot.runs import Run
 from moot.runs.run import measured
@@ -119,7 +120,11 @@ class RunProgress(Watcher):
 
 
 def _judging(row: dict[str, Any]) -> float | None:
-    """Of the agents' votes, or where they cast none, of the outside judge's."""
+    """By the judge's checks where the reward is made of them; otherwise of the agents' votes, or where they cast none,
+    of the outside judge's."""
+    if PAIR_ACCURACY in row:
+        own: float | None = row[PAIR_ACCURACY]
+        return own
     agents = row["trust/judge_accuracy"]
     return row.get("trust/outside_accuracy") if agents is None else agents
 
@@ -141,10 +146,9 @@ def line(row: dict[str, Any], total: int, step_s: float, elapsed_s: float) -> st
                 f"right {_share(measured(row, 'test_*/correct'))}",
                 f"valid turns {_share(row['test/valid_turns'])}",
             ]
-            parts += [
-                f"turns with a vote {_share(row['test/turns_with_vote'])}",
-                f"judges right {_share(_judging(row))}",
-            ]
+            if PAIR_ACCURACY not in row:  # agents vote
+                parts += [f"turns with a vote {_share(row['test/turns_with_vote'])}"]
+            parts += [f"judges right {_share(_judging(row))}"]
         case _:
             parts = [
                 f"reward {row['env/all/reward/total']:+.2f}",
@@ -225,11 +229,12 @@ def summary(run: Run, config: TrainConfig, console: Terminal) -> int:
             moments = {"before": evals[0], "after the warm start": between, "after self-play": evals[-1]}
         old, new = (held_out_row(run, row["step"]) for row in list(moments.values())[-2:])
         moved, wins = list[str](), told_wins(evals[-1], config)
+        checked = config.protocol.scoring.rule.checked
         for name, metric, key in (
             ("valid turns", "valid_turns", "test/valid_turns"),
-            ("turns with a vote", "turns_with_vote", "test/turns_with_vote"),
+            *([] if checked else [("turns with a vote", "turns_with_vote", "test/turns_with_vote")]),
             ("right answers, held out", "accuracy", "test_*/correct"),
-            ("judges right", "judge", "trust/judge_accuracy"),
+            ("judges right", "judge", PAIR_ACCURACY if checked else "trust/judge_accuracy"),
         ):
             change = None if old is None or new is None else difference(new, old, metric, config.seed)
             by_self_play = "" if change is None else f"; self-play {_points(change)}"

@@ -28,7 +28,7 @@ class View:
     """
 
     runs: Annotated[tuple[Path, ...], tyro.conf.Positional, tyro.conf.arg(metavar="[RUN ...]")] = (Path("runs"),)
-    """Runs, files of debates (what `moot demo` and `moot ask` write, anything `moot score` reads), what `moot judge`
+    """Runs, files of debates (what `moot demo` and `moot label` write, anything `moot score` reads), what `moot judge`
     wrote, or folders with any of them."""
     port: int = 8717
     """Port of the page. If it is taken, the next free one; with 0, any free one."""

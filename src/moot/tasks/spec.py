@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from moot.errors import ConfigError
 
-_FILE = re.compile(r"(.+?\.(?:jsonl|json|txt))(?::(.*))?", re.S)
+_FILE = re.compile(r"(.+?\.(?:jsonl|json|csv|txt))(?::(.*))?", re.S)
 _TRUE = {"yes": True, "true": True, "1": True, "no": False, "false": False, "0": False}
 
 Kind = TypeVar("Kind")

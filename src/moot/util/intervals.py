@@ -103,6 +103,19 @@ def paired_interval(
     return _interval(values[0] - values[1], a - b)
 
 
+def cautious_difference(
+    ours: tuple[ArrayLike, ArrayLike], theirs: tuple[ArrayLike, ArrayLike], *, seed: int = 0, resamples: int = RESAMPLES
+) -> Interval | None:
+    """The same of counts, with Newcombe's interval beside the bootstrap, which has no width where all are counted or
+    none."""
+    found = paired_interval(ours, theirs, seed=seed, resamples=resamples)
+    sums = [(round(_array(top).sum()), round(_array(bottom).sum())) for top, bottom in (ours, theirs)]
+    (p, low_p, high_p), (q, low_q, high_q) = ((top / max(1, of), *wilson(top, of)) for top, of in sums)
+    return found and found.wider(
+        found.value - math.hypot(p - low_p, high_q - q), found.value + math.hypot(high_p - p, q - low_q)
+    )
+
+
 def statistic_interval(
     value: Callable[[Array], Array], count: int, *, seed: int = 0, resamples: int = RESAMPLES // 5
 ) -> Interval | None:

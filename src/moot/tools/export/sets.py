@@ -26,7 +26,7 @@ from moot.runs.prompt_of_turn import seen_to_json
 from moot.tasks.programs import last_program
 
 Row = dict[str, Any]
-_LONE = re.compile("[\ud800-\udfff]")
+LONE = re.compile("[\ud800-\udfff]")
 
 
 class LeftOut(Exception):
@@ -52,7 +52,7 @@ def write(
         try:
             for row in make(played):
                 # Half a character, which a model can sample, has no place in a file that others read as UTF-8.
-                file.write(_LONE.sub("\ufffd", json.dumps(row, ensure_ascii=False)).encode() + b"\n")
+                file.write(LONE.sub("\ufffd", json.dumps(row, ensure_ascii=False)).encode() + b"\n")
                 written.rows += 1
         except LeftOut as reason:
             written.left_out[str(reason)] += 1
